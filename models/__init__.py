@@ -1,0 +1,1 @@
+"""The words every part of Darkroom speaks; knows nothing of HTTP, threads, torch or CUDA."""

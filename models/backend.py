@@ -1,0 +1,34 @@
+"""The seam between the front end and whatever executes: one coroutine per image."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from models.job import Completed, Job
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy a backend is. `service_rate` is jobs per second, measured while busy (0: unknown)."""
+
+    device: str
+    queued_jobs: int
+    queued_pixels: int
+    running_jobs: int
+    service_rate: float
+    alive: bool
+
+
+class Backend(Protocol):
+    """Where images go to be worked on.
+
+    Cancelling `run` abandons the job: if it has not reached the device, it never will.
+    """
+
+    async def run(self, job: Job) -> Completed:
+        """The answer of one job, before its deadline; raises ServiceError."""
+
+    def load(self) -> Load:
+        """For readiness, metrics and choosing a device; never blocks."""
+
+    async def aclose(self) -> None:
+        """Refuse new jobs, finish the accepted ones, then stop."""

@@ -1,0 +1,27 @@
+"""Deadlines: absolute moments on the monotonic clock, in seconds. Timeouts are sugar on top."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The moment after which nobody waits for the answer any more."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float, now: float) -> "Deadline":
+        """The moment `seconds` from `now`."""
+        return cls(now + seconds)
+
+    def remaining(self, now: float) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self.at - now)
+
+    def expired(self, now: float) -> bool:
+        """Whether the moment has come."""
+        return now >= self.at
+
+
+NEVER = Deadline(math.inf)

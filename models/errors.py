@@ -1,0 +1,176 @@
+"""Every error a client can meet, as one tree. Knows nothing of HTTP beyond the status numbers.
+
+ServiceError
+├── MalformedRequest 400         the request cannot be parsed
+├── NotAcceptable 406            no format the client accepts can be produced
+├── TooLarge 413                 a body, a file or a number of images over its limit
+├── UnsupportedMedia 415         not an image of a format we read
+├── Unprocessable 422
+│   ├── Undecodable              corrupt or truncated image
+│   ├── TooManyPixels            larger than the pixel limit
+│   ├── InvalidParameter         an unknown or out-of-range option, with its path
+│   └── AddressRefused           a URL that points where we do not go
+├── Cancelled 499                the client left (seen in logs only)
+├── InternalError 500            a fault of ours
+├── OriginFailed 502             the origin of a URL answered badly or not at all
+├── Unavailable 503              come again later
+│   ├── Overloaded               no permit free
+│   ├── Draining                 this server is stopping
+│   ├── WeightsMissing           no weights to classify with
+│   └── WorkerLost               the worker died while it held the job
+└── TimedOut 504
+    ├── DeadlineExceeded         the request's own deadline passed
+    └── OriginTimedOut           the origin of a URL was too slow
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One wrong field: its JSON path, what is wrong and what was given."""
+
+    path: str
+    message: str
+    given: object = None
+
+
+class ServiceError(Exception):
+    """An error with a status, a stable code and a text the client may read.
+
+    `detail` is public: it says what is wrong and what to do, never anything internal.
+    """
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    title: ClassVar[str] = "Internal error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, detail: str, errors: Sequence[FieldError] = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+
+
+class MalformedRequest(ServiceError):
+    """The request cannot be parsed."""
+
+    status, code, title = 400, "malformed_request", "Malformed request"
+
+
+class NotAcceptable(ServiceError):
+    """No format the client accepts can be produced."""
+
+    status, code, title = 406, "not_acceptable", "Not acceptable"
+
+
+class TooLarge(ServiceError):
+    """A body, a file or a number of images is over its limit."""
+
+    status, code, title = 413, "too_large", "Too large"
+
+
+class UnsupportedMedia(ServiceError):
+    """The bytes are not an image of a format we read."""
+
+    status, code, title = 415, "unsupported_media", "Unsupported media"
+
+
+class Unprocessable(ServiceError):
+    """Understood, but cannot be done."""
+
+    status, code, title = 422, "unprocessable", "Unprocessable"
+
+
+class Undecodable(Unprocessable):
+    """The image is corrupt or truncated."""
+
+    code, title = "undecodable", "Image cannot be decoded"
+
+
+class TooManyPixels(Unprocessable):
+    """The image is larger than the pixel limit."""
+
+    code, title = "too_many_pixels", "Too many pixels"
+
+
+class InvalidParameter(Unprocessable):
+    """An option is unknown or out of range; `errors` carries the paths."""
+
+    code, title = "invalid_parameter", "Invalid parameter"
+
+
+class AddressRefused(Unprocessable):
+    """The URL points to an address this server does not fetch from."""
+
+    code, title = "address_refused", "Address refused"
+
+
+class Cancelled(ServiceError):
+    """The client left before the answer."""
+
+    status, code, title = 499, "cancelled", "Cancelled by the client"
+
+
+class InternalError(ServiceError):
+    """A fault of ours."""
+
+
+class OriginFailed(ServiceError):
+    """The origin of a URL answered badly or not at all."""
+
+    status, code, title, retryable = 502, "origin_failed", "Origin failed", True
+
+
+class Unavailable(ServiceError):
+    """Come again later."""
+
+    status, code, title, retryable = 503, "unavailable", "Unavailable", True
+
+
+class Overloaded(Unavailable):
+    """No permit is free; `retry_after` is in seconds."""
+
+    code, title = "overloaded", "Overloaded"
+
+    def __init__(self, detail: str, retry_after: float) -> None:
+        super().__init__(detail)
+        self.retry_after = retry_after
+
+
+class Draining(Unavailable):
+    """This server is stopping."""
+
+    code, title = "draining", "Draining"
+
+
+class WeightsMissing(Unavailable):
+    """There are no weights to classify with."""
+
+    code, title, retryable = "weights_missing", "Weights missing", False
+
+
+class WorkerLost(Unavailable):
+    """The worker died while it held the job."""
+
+    code, title = "worker_lost", "Worker lost"
+
+
+class TimedOut(ServiceError):
+    """Something took longer than it may."""
+
+    status, code, title, retryable = 504, "timed_out", "Timed out", True
+
+
+class DeadlineExceeded(TimedOut):
+    """The request's own deadline passed."""
+
+    code, title = "deadline_exceeded", "Deadline exceeded"
+
+
+class OriginTimedOut(TimedOut):
+    """The origin of a URL was too slow."""
+
+    code, title = "origin_timed_out", "Origin timed out"

@@ -1,0 +1,86 @@
+"""Jobs and their outcomes: one image, one operation, one deadline; a result or an error, as values."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from models.deadline import NEVER, Deadline
+from models.errors import ServiceError
+from models.image import Image
+
+
+class Lane(Enum):
+    """Interactive jobs go before bulk jobs; bulk fills idle slots and, by ageing, never starves."""
+
+    INTERACTIVE = "interactive"
+    BULK = "bulk"
+
+
+class Operation(Protocol):
+    """What is to be done with an image; `workers.operations` declares the real ones."""
+
+    @property
+    def batch_key(self) -> Hashable:
+        """Jobs share a micro-batch only when their keys are equal."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One image, one operation, one deadline."""
+
+    operation: Operation
+    image: Image
+    deadline: Deadline = NEVER
+    lane: Lane = Lane.INTERACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The best classes of one image, best first; `scores` are what `function_to_apply` gave."""
+
+    class_ids: tuple[int, ...]
+    scores: tuple[float, ...]
+
+
+Result = Labels | Image
+
+
+class ReleaseReason(Enum):
+    """Why a micro-batch was released when it was."""
+
+    FULL = "full"
+    BUDGET = "budget"
+    DELAY = "delay"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where a job's time went on the worker, in seconds, and the micro-batch it rode in."""
+
+    queue: float
+    upload: float
+    compute: float
+    download: float
+    batch_size: int
+    max_batch_size: int
+    reason: ReleaseReason
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A result and where its time went."""
+
+    result: Result
+    trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The error of one job; its neighbours in the batch are unharmed."""
+
+    error: ServiceError
+
+
+Outcome = Completed | Failed

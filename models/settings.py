@@ -1,0 +1,119 @@
+"""Every setting: a `DARKROOM_…` variable, a command-line flag and a row of the README, all from here."""
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PREFIX = "DARKROOM_"
+
+Network = IPv4Network | IPv6Network
+
+
+class Precision(StrEnum):
+    """Arithmetic of the forward pass."""
+
+    AUTO = "auto"
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "darkroom"
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(
+        value, str
+    ) else value
+
+
+class Settings(BaseSettings):
+    """What a server is told at start. Sizes are bytes, times are seconds."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    log_level: str = Field(
+        "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"
+    )
+
+    weights: str = Field(
+        "imagenet1k_v1",
+        description="name of the weights, a path of a .pth or .safetensors file, or 'random'",
+    )
+    weights_labels: Path | None = Field(
+        None, description="labels of a weights file: JSON list, or one label a line"
+    )
+    weights_sha256: str | None = Field(
+        None, pattern="^[0-9a-f]{64}$", description="digest that a weights file must have"
+    )
+    cache_folder: Path = Field(
+        default_factory=_cache_folder, description="where downloaded weights are kept"
+    )
+    precision: Precision = Field(
+        Precision.AUTO, description="auto, fp32, bf16 or fp16 for the forward pass"
+    )
+    threads: int = Field(0, ge=0, description="cores to compute with; 0 takes all of them")
+
+    max_batch_size: int = Field(32, ge=1, le=512, description="images in one micro-batch")
+    max_batch_pixels: int = Field(
+        64_000_000, ge=1, description="pixels in one micro-batch (one larger image rides alone)"
+    )
+    max_queue_delay: float = Field(
+        0.0, ge=0, le=1, description="seconds a job may wait for others while the device is idle"
+    )
+
+    max_images_per_request: int = Field(64, ge=1, description="images in one request")
+    max_image_bytes: int = Field(32 << 20, ge=1, description="bytes of one image file")
+    max_body_bytes: int = Field(256 << 20, ge=1, description="bytes of one request body")
+    max_pixels: int = Field(50_000_000, ge=1, description="pixels of one image")
+    max_images_in_flight: int = Field(512, ge=1, description="images admitted at a time")
+    max_bytes_in_flight: int = Field(1 << 30, ge=1, description="upload bytes admitted at a time")
+    spool_bytes: int = Field(
+        4 << 20, ge=0, description="an upload or download larger than this waits on disk"
+    )
+    default_deadline: float = Field(30.0, gt=0, description="seconds a request may take")
+    max_deadline: float = Field(120.0, gt=0, description="cap of the X-Deadline-Ms header")
+    body_timeout: float = Field(30.0, gt=0, description="seconds to wait for the next body chunk")
+    grace: float = Field(
+        5.0, ge=0, description="seconds between not ready and closed on SIGTERM"
+    )
+    drain_timeout: float = Field(
+        30.0, gt=0, description="seconds accepted work may take after the grace time"
+    )
+    canary_interval: float = Field(
+        5.0, gt=0, description="seconds between canary inferences; ready means one passed lately"
+    )
+
+    fetch_allowed_networks: Annotated[
+        tuple[Network, ...], NoDecode, BeforeValidator(_split)
+    ] = Field((), description="networks image URLs may point to although they are not public")
+    fetch_connect_timeout: float = Field(3.0, gt=0, description="seconds to connect to an origin")
+    fetch_read_timeout: float = Field(10.0, gt=0, description="seconds between bytes of an origin")
+    fetch_total_timeout: float = Field(20.0, gt=0, description="seconds one URL may take")
+    fetch_concurrency: int = Field(64, ge=1, description="URLs fetched at a time")
+    fetch_per_host: int = Field(8, ge=1, description="URLs fetched at a time from one host")
+    fetch_retries: int = Field(2, ge=0, le=10, description="retries of a failed fetch")
+    fetch_max_redirects: int = Field(5, ge=0, le=20, description="redirects followed")
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """The `DARKROOM_…` names in `environ` that no setting has; a typo must not pass silently."""
+    known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
+    return sorted(n for n in environ if n.upper().startswith(PREFIX) and n.upper() not in known)
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Settings from the environment and `overrides`, which win; ValueError says what is wrong."""
+    if unknown := unknown_variables(os.environ):
+        raise ValueError(f"unknown setting {', '.join(unknown)}; `darkroom serve --help` lists all")
+    return Settings(**overrides)

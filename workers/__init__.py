@@ -1,0 +1,1 @@
+"""What executes: operations, the micro-batcher, the worker and its engines. Knows nothing of HTTP."""

@@ -1,0 +1,34 @@
+"""What a filter is: one frozen pydantic model that holds its parameters and its CPU specification.
+
+Common rules: uint8 in and out, (H, W, C) with C = 1 grey, 3 RGB, 4 RGB with straight alpha; the
+result has the input's shape unless a filter says otherwise; nothing is changed in place.
+"""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from models.image import Pixels
+
+SPEC_VERSION = 1
+"""Raised whenever any filter gives different bytes for the same request."""
+
+
+class Filter(BaseModel):
+    """Base of every filter: the declaration is the class, its parameters are the fields.
+
+    `cuda` is the kernel's CUDA source, None as long as the filter runs on the CPU alone.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    name: str
+    example: ClassVar[dict[str, Any]] = {}
+    cuda: ClassVar[str | None] = None
+
+    @abstractmethod
+    def apply(self, pixels: Pixels) -> Pixels:
+        """The specification: uint8 (H, W, C) to uint8 (H, W, C)."""
