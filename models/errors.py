@@ -3,6 +3,7 @@
 ServiceError
 ├── MalformedRequest 400         the request cannot be parsed
 ├── NotAcceptable 406            no format the client accepts can be produced
+├── SlowBody 408                 the client stopped sending its body
 ├── TooLarge 413                 a body, a file or a number of images over its limit
 ├── UnsupportedMedia 415         not an image of a format we read
 ├── Unprocessable 422
@@ -64,6 +65,12 @@ class NotAcceptable(ServiceError):
     """No format the client accepts can be produced."""
 
     status, code, title = 406, "not_acceptable", "Not acceptable"
+
+
+class SlowBody(ServiceError):
+    """The client stopped sending its body."""
+
+    status, code, title, retryable = 408, "slow_body", "Slow body", True
 
 
 class TooLarge(ServiceError):

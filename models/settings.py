@@ -78,6 +78,9 @@ class Settings(BaseSettings):
     max_pixels: int = Field(50_000_000, ge=1, description="pixels of one image")
     max_images_in_flight: int = Field(512, ge=1, description="images admitted at a time")
     max_bytes_in_flight: int = Field(1 << 30, ge=1, description="upload bytes admitted at a time")
+    max_pixels_in_flight: int = Field(
+        200_000_000, ge=1, description="decoded pixels in memory; more wait for their turn"
+    )
     spool_bytes: int = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"
     )

@@ -1,0 +1,45 @@
+# One-word tasks; `make serve` and `make test` need nothing but Python 3.11+ and make.
+PYTHON ?= python3
+BIN := .venv/bin
+LOCK = $(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --custom-compile-command "make lock" -c locks.constraints
+
+.PHONY: install serve test lint format bench test-gpu lock
+
+install: .venv/.installed
+
+.venv/.installed: requirements-dev.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	touch $@
+
+serve: install
+	$(BIN)/darkroom serve
+
+test: install
+	$(BIN)/pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: install
+	$(BIN)/python -m tests.bench.batcher
+	$(BIN)/python -m tests.bench.serve_cpu
+	$(BIN)/python -m tests.bench.memory
+
+test-gpu: install
+	$(BIN)/pytest -m gpu tests/gpu
+
+lock:
+	test -x $(BIN)/uv || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q uv
+	$(LOCK) -o requirements.lock
+	$(LOCK) --extra gpu -o requirements-gpu.lock
+	$(LOCK) --group dev -o requirements-dev.lock

@@ -1,0 +1,100 @@
+"""The door: permits for images and for bytes in flight. The only place that sheds load.
+
+Behind it work waits (backpressure) and is bounded by its deadline, never refused.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from models.errors import Draining, Overloaded, TooLarge
+
+
+class Admission:
+    """Counts what is in flight; lives on one event loop and needs no lock.
+
+    `service_rate` tells images per second, for an honest Retry-After.
+    """
+
+    def __init__(
+        self, max_images: int, max_bytes: int, service_rate: Callable[[], float]
+    ) -> None:
+        self._limits = Amount(max_images, max_bytes)
+        self._service_rate = service_rate
+        self.held = Amount(0, 0)
+        self.draining = False
+
+    def admit(self, n_images: int, n_bytes: int) -> "Permit":
+        """A permit to hold while the request is worked on; raises Overloaded or Draining."""
+        if self.draining:
+            raise Draining("this server is stopping; ask another one")
+        permit = Permit(self)
+        permit.grow(n_images, n_bytes)
+        return permit
+
+    def take(self, amount: "Amount") -> None:
+        """Count `amount` more in flight; raises Overloaded when it does not fit."""
+        limits, wanted = self._limits, self.held + amount
+        if wanted.images > limits.images or wanted.bytes > limits.bytes:
+            rate = self._service_rate()
+            wait = self.held.images / rate if rate > 0 else 1.0
+            raise Overloaded(
+                f"{self.held.images} images ({self.held.bytes} bytes) are in flight; "
+                f"the limits are {limits.images} and {limits.bytes}; try again later",
+                retry_after=wait,
+            )
+        self.held = wanted
+
+    def fits(self, amount: "Amount") -> None:
+        """Raise TooLarge when `amount` could not be admitted even by an idle server."""
+        limits = self._limits
+        if amount.images > limits.images or amount.bytes > limits.bytes:
+            raise TooLarge(
+                f"{amount.images} images ({amount.bytes} bytes) never fit: the server holds "
+                f"{limits.images} images and {limits.bytes} bytes; send smaller requests"
+            )
+
+    def give_back(self, amount: "Amount") -> None:
+        """The reverse of `take`."""
+        self.held -= amount
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Images and upload bytes."""
+
+    images: int
+    bytes: int
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.images + other.images, self.bytes + other.bytes)
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        return Amount(self.images - other.images, self.bytes - other.bytes)
+
+
+class Permit:
+    """What one request holds; given back when its `with` block ends, whatever happened."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._held = Amount(0, 0)
+
+    def grow(self, n_images: int, n_bytes: int) -> None:
+        """Hold more: the images found in the body, the bytes downloaded."""
+        more = Amount(n_images, n_bytes)
+        self._admission.fits(self._held + more)
+        self._admission.take(more)
+        self._held += more
+
+    def __enter__(self) -> "Permit":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._admission.give_back(self._held)
+        self._held = Amount(0, 0)

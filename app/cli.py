@@ -1,0 +1,99 @@
+"""The command line: `darkroom serve | classify | filter | filters | weights`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from pydantic import ValidationError
+
+from app import commands
+from models.settings import PREFIX, Settings, load_settings
+
+EPILOG = f"Every setting is a flag here and a {PREFIX}… variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 (something failed) or 2 (wrong usage)."""
+    options = vars(_parser().parse_args(arguments))
+    command = options.pop("command")
+    overrides = {k: options.pop(k) for k in list(options) if k in Settings.model_fields}
+    try:
+        settings = load_settings(**{k: v for k, v in overrides.items() if v is not None})
+    except ValidationError as error:
+        for wrong in error.errors(include_url=False):
+            flag = "--" + str(wrong["loc"][0]).replace("_", "-")
+            print(f"darkroom: {flag}: {wrong['msg']} (given: {wrong['input']!r})", file=sys.stderr)
+        return 2
+    except ValueError as error:
+        print(f"darkroom: {error}", file=sys.stderr)
+        return 2
+    code: int = command(settings, **options)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="darkroom",
+        description="Labels and filtered images, over HTTP or right here; one answer per image.",
+    )
+    parser.add_argument("--version", action="version", version=version("darkroom"))
+    actions = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    _add(actions, "serve", commands.serve, "serve HTTP until stopped", list(Settings.model_fields))
+
+    engine = ["weights", "weights_labels", "weights_sha256", "cache_folder", "precision", "threads"]
+    engine += ["max_batch_size", "max_pixels", "log_level"]
+    classify = _add(actions, "classify", commands.classify, "print the labels of files", engine)
+    classify.add_argument("files", nargs="+", metavar="FILE", help="image files; - is stdin")
+    classify.add_argument("--top-k", type=int, default=5, help="classes per image (default: 5)")
+
+    filter_ = _add(actions, "filter", commands.filter_files, "filter image files", engine)
+    filter_.add_argument("files", nargs="+", metavar="FILE", help="image files; - is stdin")
+    filter_.add_argument(
+        "--ops", required=True, help='filters in order: \'[{"name": "gaussian_blur", "sigma": 2}]\''
+    )
+    filter_.add_argument(
+        "-o", "--output", required=True, help="a file, a folder (for several files), or - (stdout)"
+    )
+    filter_.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
+    filter_.add_argument("--quality", type=int, help="1 to 100, of JPEG, WebP and AVIF")
+
+    filters = _add(actions, "filters", commands.filters, "list the filters and their parameters", [])
+    filters.add_argument("name", nargs="?", help="show this filter's JSON Schema")
+
+    weights = _add(
+        actions, "weights", commands.weights, "download, verify or list weights",
+        ["cache_folder", "log_level"],
+    )
+    weights.add_argument("action", choices=["fetch", "verify", "list"])
+    weights.add_argument("name", nargs="?", default="imagenet1k_v1", help="default: imagenet1k_v1")
+    return parser
+
+
+def _add(
+    actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    command: commands.Command,
+    text: str,
+    settings: Sequence[str],
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(
+        name, help=text, description=text.capitalize() + ".", epilog=EPILOG if settings else None
+    )
+    parser.set_defaults(command=command)
+    group = parser.add_argument_group("settings") if settings else parser
+    for field in settings:
+        info = Settings.model_fields[field]
+        default = info.get_default(call_default_factory=True, validated_data={})
+        shown = "none" if default in (None, ()) else default
+        group.add_argument(
+            "--" + field.replace("_", "-"),
+            metavar=field.rsplit("_", 1)[-1].upper(),
+            help=f"{info.description} (default: {shown})".replace("%", "%%"),
+        )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

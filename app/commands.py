@@ -1,0 +1,184 @@
+"""What each command does. Files go the same way as uploads: same engine, same records."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from app import logs, main, server
+from app.admission import Permit
+from app.intake import Item, Url
+from app.metrics import Metrics
+from app.pipeline import Answer, EncodedImage, Output
+from app.records import line, record
+from app.service import Service
+from app.spool import Blob
+from models.codec import ENCODABLE, ImageFormat
+from models.deadline import NEVER
+from models.errors import MalformedRequest, ServiceError
+from models.settings import Settings
+from workers.filters import FILTERS, describe, parse_chain
+from workers.operations import Classify, FilterChain
+
+AHEAD = 32
+"""Files under way at a time: enough to fill micro-batches, few enough to hold in memory."""
+
+ItemWork = Callable[[Service, Item, Permit], Awaitable[Answer]]
+
+
+class Command(Protocol):
+    """Settings and the command's own options in, exit code out."""
+
+    def __call__(self, settings: Settings, **options: Any) -> int: ...
+
+
+def serve(settings: Settings) -> int:
+    """Serve HTTP until stopped."""
+    logs.configure(settings.log_level)
+    server.run(main.create_app(settings), settings)
+    return 0
+
+
+def classify(settings: Settings, files: Sequence[str], top_k: int) -> int:
+    """One JSON line per file, in order; exit code 1 when any failed."""
+    if not 1 <= top_k <= 1000:
+        return _wrong(f"--top-k: 1 to 1000 (given: {top_k})")
+    operation = Classify(top_k=top_k)
+
+    async def work(service: Service, item: Item, permit: Permit) -> Answer:
+        return await service.pipeline.classify(item, operation, NEVER, permit)
+
+    def show(service: Service, answer: Answer) -> None:
+        labels = service.model.labels if service.model else None
+        _print(line(record(answer, labels)))
+
+    return asyncio.run(_each(settings, files, work, show, needs_weights=True))
+
+
+def filter_files(
+    settings: Settings,
+    files: Sequence[str],
+    ops: str,
+    output: str,
+    format: str | None,
+    quality: int | None,
+) -> int:
+    """Filtered files to `output`, one JSON line each to stderr; exit code 1 when any failed."""
+    try:
+        chain = FilterChain(parse_chain(json.loads(ops)))
+    except ValueError as error:
+        return _wrong(f"--ops is not JSON: {error}")
+    except ServiceError as error:
+        return _wrong(f"--ops: {error.detail}")
+    target = Path(output)
+    if len(files) > 1 and not target.is_dir():
+        return _wrong(f"--output: {output} is not a folder, and there are {len(files)} files")
+    wanted = ImageFormat(format) if format else _format_of(target)
+    how = Output(lambda source: wanted or _encodable(source), quality)
+
+    async def work(service: Service, item: Item, permit: Permit) -> Answer:
+        return await service.pipeline.filter(item, chain, how, NEVER, permit)
+
+    def show(service: Service, answer: Answer) -> None:
+        if isinstance(answer.outcome, EncodedImage):
+            _write(answer.outcome, output, answer.item.source or "image")
+        print(line(record(answer)).decode(), end="", file=sys.stderr)
+
+    return asyncio.run(_each(settings, files, work, show))
+
+
+def filters(settings: Settings, name: str | None) -> int:
+    """The filters, or one filter's declaration."""
+    if name is None:
+        for each in FILTERS.values():
+            shown = describe(each)
+            print(f"{shown['name']:16} {shown['description']}")
+        return 0
+    if name not in FILTERS:
+        return _wrong(f"no filter {name!r}; there are {', '.join(FILTERS)}")
+    print(json.dumps(describe(FILTERS[name]), indent=2))
+    return 0
+
+
+def weights(settings: Settings, action: str, name: str) -> int:
+    """Download, verify or list published weights."""
+    return main.manage_weights(settings, action, name)
+
+
+async def _each(
+    settings: Settings,
+    files: Sequence[str],
+    work: ItemWork,
+    show: Callable[[Service, Answer], None],
+    *,
+    needs_weights: bool = False,
+) -> int:
+    logs.configure("warning")
+    service = await main.start_service(settings, Metrics())
+    try:
+        if needs_weights and service.model is None:
+            return _wrong(str(service.weights_problem))
+        failed = 0
+        with service.admission.admit(0, 0) as permit:
+            async for answer in _in_order(service, files, work, permit):
+                failed += isinstance(answer.outcome, ServiceError)
+                show(service, answer)
+        return 1 if failed else 0
+    finally:
+        await main.stop_service(service)
+
+
+async def _in_order(
+    service: Service, files: Sequence[str], work: ItemWork, permit: Permit
+) -> Any:
+    items = (Item(n, _content(name), name) for n, name in enumerate(files))
+    under_way: list[asyncio.Future[Answer]] = []
+    for item in items:
+        under_way.append(asyncio.ensure_future(work(service, item, permit)))
+        if len(under_way) >= AHEAD:
+            yield await under_way.pop(0)
+    for task in under_way:
+        yield await task
+
+
+def _content(name: str) -> Blob | Url | ServiceError:
+    if name.startswith(("http://", "https://")):
+        return Url(name)
+    try:
+        return Blob.of(sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes())
+    except OSError as error:
+        return MalformedRequest(f"cannot read {name}: {error.strerror}")
+
+
+def _format_of(target: Path) -> ImageFormat | None:
+    return next((f for f in ENCODABLE if target.suffix.lower() in (f.extension, "." + f)), None)
+
+
+def _encodable(source: ImageFormat) -> ImageFormat:
+    return source if source in ENCODABLE else ImageFormat.PNG
+
+
+def _write(image: EncodedImage, output: str, source: str) -> None:
+    if output == "-":
+        _print(image.data)
+        return
+    target = Path(output)
+    if target.is_dir():
+        target /= Path(source).stem + image.format.extension
+    target.write_bytes(image.data)
+
+
+def _print(data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def _wrong(message: str) -> int:
+    print(f"darkroom: {message}", file=sys.stderr)
+    return 2

@@ -1,0 +1,185 @@
+"""The images of one request, in order: raw body, multipart or JSON; each content or an error.
+
+Fetches and decodes nothing: URLs stay URLs, files stay blobs.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from pydantic import ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+
+from app.admission import Permit
+from app.problems import invalid
+from app.spool import Blob, Spool
+from models.errors import (
+    FieldError,
+    InvalidParameter,
+    MalformedRequest,
+    ServiceError,
+    TooLarge,
+    UnsupportedMedia,
+)
+from models.schemas import JsonImages
+from models.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """An image still to be fetched."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One image of a request: where it stands, what the client calls it, what it is."""
+
+    index: int
+    content: Blob | Url | ServiceError
+    source: str | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """A request's images and options; `single` when it is about exactly one image."""
+
+    items: tuple[Item, ...]
+    options: dict[str, Any]
+
+    @property
+    def single(self) -> bool:
+        """One image: its error is the request's error."""
+        return len(self.items) == 1
+
+
+async def collect(request: Request, permit: Permit, settings: Settings) -> Intake:
+    """Read the request's body; `permit` grows by the images found. Raises ServiceError."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    query: dict[str, Any] = dict(request.query_params)
+    if kind == "multipart/form-data":
+        found, options = await _multipart(request, settings)
+    elif kind == "application/json" or kind.endswith("+json"):
+        found, options = await _json(request, settings)
+    elif kind.startswith("image/") or kind == "application/octet-stream":
+        found, options = [(await _raw(request, settings), None, None)], {}
+    else:
+        raise UnsupportedMedia(
+            f"Content-Type is {kind or 'missing'}; send an image as image/* or "
+            "application/octet-stream, or images as multipart/form-data or application/json"
+        )
+    _check_count(len(found), settings)
+    permit.grow(len(found) - 1, 0)
+    items = (Item(n, content, source, id_) for n, (content, source, id_) in enumerate(found))
+    return Intake(tuple(items), query | options)
+
+
+Found = tuple[Blob | Url | ServiceError, str | None, str | None]
+"""Content, source and the client's id."""
+
+
+def _check_count(count: int, settings: Settings) -> None:
+    if count == 0:
+        raise MalformedRequest("no image: send `files` or `urls`, or `images` in JSON")
+    if count > settings.max_images_per_request:
+        raise TooLarge(
+            f"{count} images; one request takes {settings.max_images_per_request}, send several"
+        )
+
+
+async def _raw(request: Request, settings: Settings) -> Blob:
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > settings.max_image_bytes:
+        raise _file_too_large(int(declared), settings)
+    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+        async for chunk in request.stream():
+            await spool.write(chunk)
+        return await spool.finish()
+
+
+async def _multipart(
+    request: Request, settings: Settings
+) -> tuple[list[Found], dict[str, Any]]:
+    most = settings.max_images_per_request
+    try:
+        form = await request.form(max_files=most, max_fields=most + 100, max_part_size=1 << 20)
+    except HTTPException as error:
+        raise MalformedRequest(f"multipart body: {error.detail}") from None
+    options = {k: v for k, v in form.multi_items() if isinstance(v, str) and k != "urls"}
+    return [found async for found in _parts(form, settings)], options
+
+
+async def _parts(form: FormData, settings: Settings) -> Any:
+    for name, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            if name not in ("files", "file"):
+                wrong = FieldError(name, "files are sent as `files` or `file`")
+                raise InvalidParameter(f"unknown file field {name!r}", [wrong])
+            yield await _upload(value, settings), value.filename or None, None
+        elif name == "urls":
+            yield Url(value), value, None
+
+
+async def _upload(upload: UploadFile, settings: Settings) -> Blob | ServiceError:
+    if (upload.size or 0) > settings.max_image_bytes:
+        return _file_too_large(upload.size or 0, settings)
+    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+        while chunk := await upload.read(settings.spool_bytes or -1):
+            await spool.write(chunk)
+        return await spool.finish()
+
+
+def _file_too_large(size: int, settings: Settings) -> TooLarge:
+    return TooLarge(f"the file has {size} bytes; the limit is {settings.max_image_bytes}")
+
+
+async def _json(request: Request, settings: Settings) -> tuple[list[Found], dict[str, Any]]:
+    body = await request.body()
+    try:
+        parsed = await asyncio.to_thread(JsonImages.model_validate_json, body)
+    except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] == "json_invalid":
+            raise MalformedRequest("the body is not valid JSON") from None
+        raise invalid(error) from None
+    _check_count(len(parsed.images) + len(parsed.urls), settings)
+    found: list[Found] = []
+    for index, image in enumerate(parsed.images):
+        if (image.url is None) == (image.data is None):
+            wrong = FieldError(f"images[{index}]", "exactly one of `url` and `data` is needed")
+            raise InvalidParameter(f"{wrong.path}: {wrong.message}", [wrong])
+        if image.url is not None:
+            found.append((Url(image.url), image.url, image.id))
+        else:
+            found.append((await _data_uri(image.data or "", settings), None, image.id))
+    found.extend((Url(url), url, None) for url in parsed.urls)
+    return found, dict(parsed.model_extra or {})
+
+
+async def _data_uri(uri: str, settings: Settings) -> Blob | ServiceError:
+    """The bytes of `data:image/…;base64,…` (RFC 2397), or what is wrong with it."""
+    head, comma, body = uri.partition(",")
+    if not (comma and head.lower().startswith("data:") and head.lower().endswith(";base64")):
+        return MalformedRequest("not a data URI of the form data:image/…;base64,…")
+    if len(body) * 3 // 4 > settings.max_image_bytes + 2:
+        return _file_too_large(len(body) * 3 // 4, settings)
+    try:
+        data = base64.b64decode(body, validate=True)
+    except binascii.Error:
+        return MalformedRequest("the data URI is not valid base64")
+    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+        await spool.write(data)
+        return await spool.finish()
+
+
+def close_all(items: Iterable[Item]) -> None:
+    """Let go of the items' bytes and temporary files."""
+    for item in items:
+        if isinstance(item.content, Blob):
+            item.content.close()

@@ -1,0 +1,30 @@
+"""Logs as JSON lines on standard error, one format for ours and the server's."""
+
+import logging.config
+
+
+def configure(level: str) -> None:
+    """Send every logger's records to standard error as JSON."""
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "formatters": {
+                "json": {
+                    "()": "pythonjsonlogger.json.JsonFormatter",
+                    "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
+                    "rename_fields": {
+                        "asctime": "time",
+                        "levelname": "level",
+                        "name": "logger",
+                    },
+                }
+            },
+            "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "json"}},
+            "root": {"level": level.upper(), "handlers": ["stderr"]},
+            "loggers": {
+                "uvicorn.access": {"level": "WARNING"},
+                "httpx": {"level": "WARNING"},
+            },
+        }
+    )

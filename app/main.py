@@ -1,0 +1,144 @@
+"""The composition root: builds every part from the settings and hands it over.
+
+The only file of `app` that picks a backend and reaches into `workers` beyond declarations.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import numpy as np
+from fastapi import FastAPI
+
+from app import problems
+from app.admission import Admission
+from app.budget import PixelBudget
+from app.canary import Canary
+from app.fetch import Fetcher, FetchLimits
+from app.metrics import Metrics
+from app.observe import Observe
+from app.pipeline import Pipeline
+from app.routes import catalogue, classify, filter, health
+from app.service import Model, Service
+from models.image import Image
+from models.job import Operation
+from models.settings import Settings
+from workers.batcher import BatchLimits
+from workers.filters import parse_one
+from workers.local import LocalBackend
+from workers.operations import Classify, FilterChain
+from workers.worker import Worker
+
+log = logging.getLogger("darkroom")
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """A started backend and what it classifies with."""
+
+    backend: LocalBackend
+    worker: Worker
+    model: Model | None
+    weights_problem: str | None
+
+
+def cores(settings: Settings) -> int:
+    """Cores to compute with."""
+    return settings.threads or len(os.sched_getaffinity(0))
+
+
+def start_executor(settings: Settings, metrics: Metrics | None = None) -> Executor:
+    """Load the weights, warm the engine up, start the worker; takes seconds, so not on the loop."""
+    from workers.engines.cpu import CpuEngine
+    from workers.engines.model import load_model
+
+    loaded = load_model(settings)
+    engine = CpuEngine(loaded.network, settings.max_batch_size, cores(settings))
+    engine.warm_up()
+    limits = BatchLimits(
+        max_batch_size=settings.max_batch_size,
+        max_batch_pixels=settings.max_batch_pixels,
+        max_queue_delay=settings.max_queue_delay,
+    )
+    worker = Worker(engine, limits, on_batch=metrics.on_batch if metrics else None)
+    worker.start()
+    model = Model(loaded.record, loaded.labels) if loaded.record and loaded.labels else None
+    return Executor(LocalBackend(worker), worker, model, loaded.problem)
+
+
+async def start_service(settings: Settings, metrics: Metrics) -> Service:
+    """Build every part, innermost first."""
+    executor = await asyncio.to_thread(start_executor, settings, metrics)
+    backend, model = executor.backend, executor.model
+    fetcher = Fetcher(FetchLimits.from_settings(settings), observe=metrics.on_fetch)
+    admission = Admission(
+        settings.max_images_in_flight,
+        settings.max_bytes_in_flight,
+        lambda: backend.load().service_rate,
+    )
+    metrics.watch(backend.load, lambda: (admission.held.images, admission.held.bytes))
+    budget = PixelBudget(settings.max_pixels_in_flight)
+    return Service(
+        settings=settings,
+        backend=backend,
+        pipeline=Pipeline(
+            backend, fetcher, metrics, budget, settings.max_pixels, cores(settings)
+        ),
+        fetcher=fetcher,
+        admission=admission,
+        metrics=metrics,
+        canary=Canary(
+            backend, _canary_operation(model), _canary_image(), settings.canary_interval
+        ),
+        model=model,
+        weights_problem=executor.weights_problem,
+    )
+
+
+async def stop_service(service: Service) -> None:
+    """Refuse, finish what was accepted, stop the threads."""
+    service.admission.draining = True
+    await service.backend.aclose()
+    await service.fetcher.aclose()
+    service.pipeline.close()
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The ASGI application; its parts live from startup to shutdown."""
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service = app.state.service = await start_service(settings, metrics)
+        await service.canary.sing()
+        singing = asyncio.create_task(service.canary.keep_singing())
+        yield
+        singing.cancel()
+        await stop_service(service)
+
+    app = FastAPI(
+        title="Darkroom",
+        summary="Labels and filtered images, one answer for every image.",
+        version=version("darkroom"),
+        lifespan=lifespan,
+        max_body_size=settings.max_body_bytes,
+        redoc_url=None,
+    )
+    for router in (classify.router, filter.router, catalogue.router, health.router):
+        app.include_router(router)
+    problems.install(app)
+    app.add_middleware(Observe, metrics=metrics, body_timeout=settings.body_timeout)
+    return app
+
+
+def _canary_operation(model: Model | None) -> Operation:
+    return Classify(top_k=1) if model else FilterChain((parse_one("invert", {}),))
+
+
+def _canary_image() -> Image:
+    ramp = np.linspace(0, 255, 64 * 64 * 3).astype(np.uint8)
+    return Image(ramp.reshape(64, 64, 3))

@@ -1,0 +1,110 @@
+"""Prometheus metrics: every name in one place. Labels never carry ids or URLs."""
+
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from models.backend import Load
+
+_HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_STAGE_BUCKETS = (0.0005, 0.001, 0.0025, *_HTTP_BUCKETS)
+_BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+class Metrics:
+    """The instruments of one server, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        self.requests = Histogram(
+            "darkroom_http_request_duration_seconds",
+            "Time from the first byte of a request to the last of its answer.",
+            ("method", "route", "status"),
+            buckets=_HTTP_BUCKETS,
+            registry=registry,
+        )
+        self.stages = Histogram(
+            "darkroom_stage_duration_seconds",
+            "Time of one image in one stage.",
+            ("stage",),
+            buckets=_STAGE_BUCKETS,
+            registry=registry,
+        )
+        self.images = Counter(
+            "darkroom_images_total",
+            "Images answered, by operation and outcome (ok, or the problem's code).",
+            ("operation", "outcome"),
+            registry=registry,
+        )
+        self.rejections = Counter(
+            "darkroom_rejections_total",
+            "Requests refused at the door, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self.batch_size = Histogram(
+            "darkroom_batch_size",
+            "Images in a micro-batch.",
+            ("operation",),
+            buckets=_BATCH_BUCKETS,
+            registry=registry,
+        )
+        self.batch_releases = Counter(
+            "darkroom_batch_releases_total",
+            "Micro-batches by the reason of their release.",
+            ("reason",),
+            registry=registry,
+        )
+        self.fetches = Histogram(
+            "darkroom_fetch_duration_seconds",
+            "Time to fetch one URL, by outcome.",
+            ("outcome",),
+            buckets=_HTTP_BUCKETS,
+            registry=registry,
+        )
+        Info("darkroom_build", "What runs.", registry=registry).info(
+            {"version": version("darkroom")}
+        )
+
+    def watch(self, load: Callable[[], Load], in_flight: Callable[[], tuple[int, int]]) -> None:
+        """Read the backend's load and the admitted images and bytes whenever metrics are asked."""
+        self.registry.register(_Gauges(load, in_flight))
+
+
+class _Gauges:
+    """Values read at scrape time."""
+
+    def __init__(
+        self, load: Callable[[], Load], in_flight: Callable[[], tuple[int, int]]
+    ) -> None:
+        self._load = load
+        self._in_flight = in_flight
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        load = self._load()
+        images, n_bytes = self._in_flight()
+        for name, text, value in (
+            ("queue_images", "Images waiting for the device.", load.queued_jobs),
+            ("queue_pixels", "Pixels waiting for the device.", load.queued_pixels),
+            ("running_images", "Images on the device.", load.running_jobs),
+            ("worker_alive", "1 while the worker works.", load.alive),
+            ("in_flight_images", "Images admitted and not yet answered.", images),
+            ("in_flight_bytes", "Upload bytes admitted and not yet answered.", n_bytes),
+        ):
+            yield GaugeMetricFamily(f"darkroom_{name}", text, value=float(value))

@@ -1,0 +1,107 @@
+"""Around every request: its id, its metric, its log line, and an end to bodies that never end."""
+
+import asyncio
+import logging
+import re
+import time
+import uuid
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.metrics import Metrics
+from app.problems import answer
+from models.errors import Cancelled, InternalError, SlowBody
+
+faults = logging.getLogger("darkroom.faults")
+access = logging.getLogger("darkroom.access")
+
+_REQUEST_ID = re.compile(rb"[!-~]{1,128}")
+_QUIET = ("/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics")
+
+
+class Observe:
+    """ASGI middleware; outermost, so that what it logs is what the client got."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, body_timeout: float) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._body_timeout = body_timeout
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = scope["request_id"] = _request_id(scope)
+        start, status = time.monotonic(), 0
+
+        async def named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        try:
+            await self._app(scope, _impatient(receive, self._body_timeout), named)
+        except ClientDisconnect:
+            pass
+        except Exception as error:  # the server and the client are protected from a fault of ours
+            faults.error("unhandled error", exc_info=error, extra={"request_id": request_id})
+            if not status:
+                fault = InternalError("an unexpected error; it has been logged")
+                await answer(fault, Request(scope))(scope, receive, named)
+        finally:
+            self._note(scope, status or Cancelled.status, time.monotonic() - start)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unknown")
+        self._metrics.requests.labels(scope["method"], route, str(status)).observe(seconds)
+        level = logging.DEBUG if scope["path"] in _QUIET else logging.INFO
+        if access.isEnabledFor(level):
+            client = scope.get("client")
+            access.log(
+                level,
+                "request",
+                extra={
+                    "request_id": scope["request_id"],
+                    "traceparent": _header(scope, b"traceparent"),
+                    "method": scope["method"],
+                    "path": scope["path"],
+                    "status": status,
+                    "milliseconds": round(seconds * 1e3, 3),
+                    "client": client[0] if client else None,
+                },
+            )
+
+
+def _request_id(scope: Scope) -> str:
+    """The client's own id when it is printable and at most 128 characters, else a new one."""
+    given = _header(scope, b"x-request-id")
+    if given is not None and _REQUEST_ID.fullmatch(given.encode("latin-1")):
+        return given
+    return uuid.uuid4().hex
+
+
+def _header(scope: Scope, name: bytes) -> str | None:
+    return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), None)
+
+
+def _impatient(receive: Receive, seconds: float) -> Receive:
+    """`receive` that gives a client `seconds` for the next chunk of its body, and all time after."""
+    reading = True
+
+    async def next_message() -> Message:
+        nonlocal reading
+        if not reading:
+            return await receive()
+        try:
+            async with asyncio.timeout(seconds):
+                message = await receive()
+        except TimeoutError:
+            raise SlowBody(f"no body data for {seconds:g} seconds; send it again") from None
+        reading = message.get("more_body", False)
+        return message
+
+    return next_message

@@ -1,0 +1,101 @@
+"""Errors as RFC 9457 problems: the one place where the error tree meets HTTP."""
+
+import math
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from models.errors import FieldError, InvalidParameter, Overloaded, ServiceError
+from models.schemas import Problem
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:darkroom:problem:"
+
+_HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+
+
+def problem(
+    error: ServiceError, request: Request | None = None, index: int | None = None
+) -> Problem:
+    """The public form of an error; `request` gives instance and id, `index` the item."""
+    return Problem(
+        type=TYPE_PREFIX + error.code,
+        title=error.title,
+        status=error.status,
+        detail=error.detail,
+        code=error.code,
+        instance=request.url.path if request else None,
+        request_id=request.scope.get("request_id") if request else None,
+        item_index=index,
+        errors=[
+            {"path": e.path, "message": e.message, "given": _printable(e.given)}
+            for e in error.errors
+        ]
+        or None,
+    )
+
+
+def answer(error: ServiceError, request: Request) -> Response:
+    """The problem as a response; `Retry-After` where coming back helps."""
+    headers = {}
+    if error.status in (429, 503):
+        seconds = error.retry_after if isinstance(error, Overloaded) else 5.0
+        headers["Retry-After"] = str(max(1, math.ceil(seconds)))
+    body = problem(error, request).model_dump_json(exclude_none=True)
+    return Response(body, error.status, headers, MEDIA_TYPE)
+
+
+def invalid(error: ValidationError, prefix: str = "") -> InvalidParameter:
+    """What pydantic found, as paths: `top_k`, `images[2].url`."""
+    errors = [
+        FieldError(prefix + _path(e["loc"]), e["msg"], e.get("input"))
+        for e in error.errors(include_url=False, include_context=False)
+    ]
+    first = errors[0]
+    return InvalidParameter(f"{first.path}: {first.message}", errors)
+
+
+def install(app: FastAPI) -> None:
+    """Every error of the application leaves as a problem."""
+
+    async def service_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ServiceError)
+        return answer(error, request)
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        code = _HTTP_CODES.get(error.status_code, "http_error")
+        detail = str(error.detail)
+        body = Problem(
+            type=TYPE_PREFIX + code,
+            title=detail,
+            status=error.status_code,
+            detail=detail,
+            code=code,
+            instance=request.url.path,
+            request_id=request.scope.get("request_id"),
+        ).model_dump_json(exclude_none=True)
+        return Response(body, error.status_code, error.headers, MEDIA_TYPE)
+
+    async def validation_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        errors = [FieldError(_path(e["loc"][1:]), e["msg"], e.get("input")) for e in error.errors()]
+        return answer(InvalidParameter("the request has wrong parameters", errors), request)
+
+    app.add_exception_handler(ServiceError, service_error)
+    app.add_exception_handler(HTTPException, http_error)
+    app.add_exception_handler(RequestValidationError, validation_error)
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
+    return text.lstrip(".")
+
+
+def _printable(given: object) -> object:
+    if isinstance(given, (bool, int, str, type(None))):
+        return given[:200] if isinstance(given, str) else given
+    return repr(given)[:200]

@@ -1,0 +1,58 @@
+"""`POST /classify`: labels for one or many images."""
+
+from functools import partial
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import ValidationError
+
+from app import accept, replies
+from app.documents import classify_document
+from app.intake import collect
+from app.problems import invalid
+from app.records import record
+from app.scope import before, deadline_of
+from app.service import Admitted, ServiceOf
+from app.stages import Stages
+from models.errors import NotAcceptable, WeightsMissing
+from models.schemas import ClassifyOptions
+from workers.operations import Classify, FunctionToApply
+
+router = APIRouter(tags=["images"])
+
+_OFFERS = ("application/json", *replies.JSON_LINES, replies.EVENTS)
+
+
+@router.post("/classify", openapi_extra=classify_document())
+async def classify(request: Request, permit: Admitted, service: ServiceOf) -> Response:
+    """Labels for 1…N images: raw body, multipart/form-data or JSON; uploads, data URIs, URLs."""
+    deadline = deadline_of(request, service.settings)
+    reading = Stages()
+    with reading.measure("intake"):
+        intake = await before(deadline, collect(request, permit, service.settings))
+    operation = _operation(intake.options)
+    if service.model is None:
+        raise WeightsMissing(service.weights_problem or "no weights are loaded")
+    works = [
+        partial(service.pipeline.classify, item, operation, deadline, permit)
+        for item in intake.items
+    ]
+    model, labels = service.model.record, service.model.labels
+    chosen = accept.best(request.headers.get("accept"), _OFFERS)
+    headers = {"X-Model": f"{model.name}; sha256={model.sha256}; random={model.random}".lower()}
+    present = partial(record, labels=labels, request=request)
+    if chosen is None:
+        raise NotAcceptable(f"/classify answers {', '.join(_OFFERS)}")
+    if chosen in replies.JSON_LINES:
+        return replies.json_lines(request, works, chosen, present, headers)
+    if chosen == replies.EVENTS:
+        return replies.events(request, works, present, headers, model)
+    return await replies.labels_json(request, works, reading, model, labels)
+
+
+def _operation(options: dict[str, object]) -> Classify:
+    try:
+        parsed = ClassifyOptions.model_validate(options)
+    except ValidationError as error:
+        raise invalid(error) from None
+    return Classify(parsed.top_k, FunctionToApply(parsed.function_to_apply))

@@ -1,0 +1,65 @@
+"""`/livez`, `/readyz`, `/startupz` and `/metrics`. None of them waits behind work."""
+
+from typing import Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client.exposition import choose_encoder
+
+from app.service import Service, ServiceOf
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/livez")
+async def livez() -> Response:
+    """The event loop turns."""
+    return PlainTextResponse("ok\n")
+
+
+@router.get("/readyz")
+@router.get("/health", include_in_schema=False)
+@router.get("/healthz", include_in_schema=False)
+async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Response:
+    """Not draining, and a canary inference passed lately; `?verbose` says why."""
+    ready = service.canary.ready and not service.admission.draining
+    status = 200 if ready else 503
+    if verbose is None:
+        return PlainTextResponse("ok\n" if ready else "not ready\n", status)
+    return JSONResponse({"status": "ok" if ready else "not ready"} | _checks(service), status)
+
+
+@router.get("/startupz")
+async def startupz(service: ServiceOf) -> Response:
+    """The first canary has passed."""
+    started = service.canary.started
+    return PlainTextResponse("ok\n" if started else "starting\n", 200 if started else 503)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request, service: ServiceOf) -> Response:
+    """Prometheus metrics, in the format the scraper asks for."""
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(service.metrics.registry), media_type=content_type)
+
+
+def _checks(service: Service) -> dict[str, Any]:
+    load, age = service.backend.load(), service.canary.age
+    return {
+        "draining": service.admission.draining,
+        "canary": {
+            "ready": service.canary.ready,
+            "seconds_ago": None if age is None else round(age, 3),
+            "problem": service.canary.problem,
+        },
+        "worker": {
+            "alive": load.alive,
+            "device": load.device,
+            "queued_images": load.queued_jobs,
+            "running_images": load.running_jobs,
+            "images_per_second": round(load.service_rate, 1),
+        },
+        "weights": service.model.record.model_dump()
+        if service.model
+        else {"status": "missing", "problem": service.weights_problem},
+    }

@@ -1,0 +1,61 @@
+"""How long a request lives: its absolute deadline, and an end when the client leaves."""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+from models.deadline import Deadline
+from models.errors import Cancelled, DeadlineExceeded, FieldError, InvalidParameter
+from models.settings import Settings
+
+HEADER = "X-Deadline-Ms"
+
+T = TypeVar("T")
+
+
+def deadline_of(request: Request, settings: Settings) -> Deadline:
+    """`X-Deadline-Ms`, capped by the server, or the default; counted from now."""
+    seconds = settings.default_deadline
+    if (text := request.headers.get(HEADER)) is not None:
+        if not (text.isascii() and text.isdigit() and int(text) > 0):
+            wrong = FieldError(HEADER, "a positive whole number of milliseconds", text)
+            raise InvalidParameter(f"{HEADER} is not a positive whole number", [wrong])
+        seconds = min(int(text) / 1000, settings.max_deadline)
+    return Deadline.after(seconds, time.monotonic())
+
+
+async def until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Run `work`, cancelled as soon as the client leaves; the body must have been read.
+
+    A sibling task awaits the disconnect message; polling `is_disconnected` costs more and notices
+    later.
+    """
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(disconnected(request))
+    try:
+        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise Cancelled("the client left")
+    finally:
+        watch.cancel()
+        task.cancel()
+        await asyncio.gather(task, watch, return_exceptions=True)
+
+
+async def disconnected(request: Request) -> None:
+    """Return once the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:
+    """Run `work`, or raise DeadlineExceeded at the deadline."""
+    try:
+        async with asyncio.timeout_at(deadline.at):
+            return await work
+    except TimeoutError:
+        raise DeadlineExceeded("the request's deadline passed") from None

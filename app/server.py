@@ -1,0 +1,48 @@
+"""uvicorn with a drain that load balancers can follow: not ready, grace, closed, finished, exit 0."""
+
+import asyncio
+import signal
+import socket
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from models.settings import Settings
+
+
+class Server(uvicorn.Server):
+    """SIGTERM starts the drain; SIGINT, or a second SIGTERM, skips the grace time."""
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        self._app = app
+        self._grace = settings.grace
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=settings.host,
+                port=settings.port,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=int(settings.drain_timeout),
+            )
+        )
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Called by uvicorn on SIGINT and SIGTERM, in the main thread."""
+        service = getattr(self._app.state, "service", None)
+        if sig == signal.SIGINT or service is None or service.stopping:
+            self.force_exit = self.should_exit and sig == signal.SIGINT
+            self.should_exit = True
+            return
+        service.stopping = True
+        asyncio.get_running_loop().call_later(self._grace, self._close)
+
+    def _close(self) -> None:
+        self.should_exit = True
+
+
+def run(app: FastAPI, settings: Settings) -> None:
+    """Serve until told to stop; the exit code is 0 after a drain."""
+    Server(app, settings).run()

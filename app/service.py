@@ -1,0 +1,69 @@
+"""Everything one running server consists of, and how a route gets hold of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from app.admission import Admission, Permit
+from app.canary import Canary
+from app.fetch import Fetcher
+from app.metrics import Metrics
+from app.pipeline import Pipeline
+from models.backend import Backend
+from models.errors import Overloaded, Unavailable
+from models.labels import LabelSet
+from models.schemas import ModelRecord
+from models.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What classifies, and the names of its classes."""
+
+    record: ModelRecord
+    labels: LabelSet
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts of a running server; `app.main` puts them together.
+
+    `model` is None when there are no weights; `weights_problem` then says what to do.
+    """
+
+    settings: Settings
+    backend: Backend
+    pipeline: Pipeline
+    fetcher: Fetcher
+    admission: Admission
+    metrics: Metrics
+    canary: Canary
+    model: Model | None
+    weights_problem: str | None
+
+
+def _service(request: Request) -> Service:
+    service = request.app.state.service
+    assert isinstance(service, Service)
+    return service
+
+
+ServiceOf = Annotated[Service, Depends(_service)]
+
+
+def _admitted(request: Request, service: ServiceOf) -> Iterator[Permit]:
+    """One image and the declared bytes; grows as more is found; held until the answer is sent."""
+    declared = request.headers.get("content-length", "")
+    try:
+        permit = service.admission.admit(1, int(declared) if declared.isdigit() else 0)
+    except Unavailable as error:
+        reason = "overloaded" if isinstance(error, Overloaded) else "draining"
+        service.metrics.rejections.labels(reason).inc()
+        raise
+    with permit:
+        yield permit
+
+
+Admitted = Annotated[Permit, Depends(_admitted)]

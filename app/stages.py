@@ -1,0 +1,54 @@
+"""Where one image's time went, stage by stage, in seconds; and as a Server-Timing header."""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from models.job import Trace
+
+STAGES = ("intake", "fetch", "decode", "queue", "upload", "compute", "download", "encode")
+
+
+class Stages:
+    """A stopwatch per stage, and the micro-batch the image rode in."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.batch: str | None = None
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Add the block's duration to `stage`."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
+
+    def add(self, trace: Trace) -> None:
+        """What the worker measured."""
+        self.seconds |= {
+            "queue": trace.queue,
+            "upload": trace.upload,
+            "compute": trace.compute,
+            "download": trace.download,
+        }
+        self.batch = f"{trace.batch_size}/{trace.max_batch_size} {trace.reason.value}"
+
+    def milliseconds(self) -> dict[str, float]:
+        """For a record: stage to milliseconds."""
+        return {name: round(seconds * 1e3, 3) for name, seconds in self.seconds.items()}
+
+
+def server_timing(all_stages: Iterable[Stages]) -> str:
+    """The Server-Timing header: of several images the slowest one per stage, the last batch."""
+    slowest: dict[str, float] = {}
+    batch = None
+    for stages in all_stages:
+        batch = stages.batch or batch
+        for name, seconds in stages.seconds.items():
+            slowest[name] = max(seconds, slowest.get(name, 0.0))
+    parts = [f"{name};dur={slowest[name] * 1e3:.3f}" for name in STAGES if name in slowest]
+    if batch:
+        parts.append(f'batch;desc="{batch}"')
+    return ", ".join(parts)

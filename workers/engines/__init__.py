@@ -1,0 +1,1 @@
+"""The engines: the only files that import torch or CuPy."""

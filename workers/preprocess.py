@@ -1,0 +1,67 @@
+"""From an upright image to the 224 × 224 crop the network sees, bit-equal to torchvision's pipeline
+on Pillow images. Knows nothing of normalisation, which happens where the tensors are.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as PillowImage
+
+from models.codec import flatten
+from models.image import Image, Pixels
+from models.weights import Preprocessing
+
+MAX_ASPECT = 8
+"""Longer images are resampled in the crop's window alone: 65500 × 1 resized whole takes 12 GB."""
+
+_PRECISION_BITS = 22
+
+
+def crop(image: Image, spec: Preprocessing) -> Pixels:
+    """The centre crop after the resize of the shorter side: uint8 (crop, crop, 3).
+
+    Same geometry as torchvision's `ImageClassification` transform: the long side is
+    `int(resize * long / short)`, the crop's corner `int(round((side - crop) / 2))`.
+    """
+    pixels = flatten(image).pixels
+    height, width = pixels.shape[:2]
+    out_h, out_w = _resized(height, width, spec.resize)
+    top, left = (round((side - spec.crop) / 2) for side in (out_h, out_w))
+    if max(height, width) > MAX_ASPECT * min(height, width):
+        rows = _window(pixels, 1, out_w, left, spec.crop)
+        return _window(rows, 0, out_h, top, spec.crop)
+    resized = PillowImage.fromarray(pixels).resize((out_w, out_h), PillowImage.Resampling.BILINEAR)
+    return np.asarray(resized.crop((left, top, left + spec.crop, top + spec.crop)))
+
+
+def _resized(height: int, width: int, shorter: int) -> tuple[int, int]:
+    if height <= width:
+        return shorter, int(shorter * width / height)
+    return int(shorter * height / width), shorter
+
+
+def _window(pixels: Pixels, axis: int, n_out: int, start: int, count: int) -> Pixels:
+    """Outputs `start … start + count` of Pillow's integer bilinear resize of `axis` to `n_out`.
+
+    Antialiased triangle filter, weights in 22-bit fixed point, as in Pillow's Resample.c.
+    """
+    n_in = pixels.shape[axis]
+    if n_in == n_out:
+        return pixels.take(range(start, start + count), axis)
+    scale = n_in / n_out
+    support = max(scale, 1.0)
+    lines = []
+    for position in range(start, start + count):
+        centre = (position + 0.5) * scale
+        low = max(int(centre - support + 0.5), 0)
+        high = min(int(centre + support + 0.5), n_in)
+        weights = _weights(low, high, centre, support)
+        taps = np.moveaxis(pixels.take(range(low, high), axis), axis, -1).astype(np.int64)
+        total = taps @ weights + (1 << (_PRECISION_BITS - 1))
+        lines.append(np.clip(total >> _PRECISION_BITS, 0, 255).astype(np.uint8))
+    return np.ascontiguousarray(np.stack(lines, axis))
+
+
+def _weights(low: int, high: int, centre: float, support: float) -> NDArray[np.int64]:
+    distances = (np.arange(low, high) - centre + 0.5) / support
+    triangle = np.maximum(0.0, 1.0 - np.abs(distances))
+    return np.trunc(triangle / triangle.sum() * (1 << _PRECISION_BITS) + 0.5).astype(np.int64)
