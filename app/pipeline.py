@@ -127,7 +127,7 @@ class Pipeline:
         stages = Stages()
         outcome: Labels | EncodedImage | ServiceError
         try:
-            async with asyncio.timeout_at(deadline.at):
+            async with asyncio.timeout_at(deadline.alarm):
                 outcome = await work(stages)
         except ServiceError as error:
             outcome = error

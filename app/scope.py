@@ -55,7 +55,7 @@ async def disconnected(request: Request) -> None:
 async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:
     """Run `work`, or raise DeadlineExceeded at the deadline."""
     try:
-        async with asyncio.timeout_at(deadline.at):
+        async with asyncio.timeout_at(deadline.alarm):
             return await work
     except TimeoutError:
         raise DeadlineExceeded("the request's deadline passed") from None

@@ -15,6 +15,11 @@ class Deadline:
         """The moment `seconds` from `now`."""
         return cls(now + seconds)
 
+    @property
+    def alarm(self) -> float | None:
+        """The moment as event loops want it: None when it never comes."""
+        return None if math.isinf(self.at) else self.at
+
     def remaining(self, now: float) -> float:
         """Seconds left, never negative."""
         return max(0.0, self.at - now)

@@ -1,0 +1,38 @@
+"""Docker's health check: exit 0 when the server in this container says that it is ready.
+
+Owns nothing but that question; standard library only, because it starts every few seconds.
+The answer's body is printed, so `docker inspect` shows why a container is unhealthy.
+"""
+
+import http.client
+import os
+import sys
+
+TIMEOUT = 4.0
+"""Seconds; less than the HEALTHCHECK's own, so that a hung server is still reported in words."""
+
+SHOWN = 2000
+"""Characters of the answer that are printed; Docker keeps 4096 bytes of a check's output."""
+
+
+def ready(port: int) -> tuple[bool, str]:
+    """Whether `/readyz` on this host answers 200, and what it said.
+
+    Not urllib: it would send the question to a proxy named in the environment.
+    """
+    connection = http.client.HTTPConnection("localhost", port, timeout=TIMEOUT)
+    try:
+        connection.request("GET", "/readyz?verbose")
+        response = connection.getresponse()
+        body = response.read().decode("utf-8", "replace")
+        return response.status == http.client.OK, f"{response.status} {body}"
+    except (OSError, http.client.HTTPException) as error:
+        return False, f"no answer on port {port}: {error!r}"
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    healthy, said = ready(int(os.environ.get("DARKROOM_PORT", "8000")))
+    print(said[:SHOWN])
+    sys.exit(0 if healthy else 1)

@@ -1,0 +1,1 @@
+"""Benchmarks: each has its method in its docstring and ends with one line of JSON."""

@@ -1,0 +1,19 @@
+"""The images benchmarks run on: the photos of ../shared/data where present, else rendered ones."""
+
+from pathlib import Path
+
+import numpy as np
+import simplejpeg
+
+PHOTOS = Path(__file__).parents[3] / "shared" / "data" / "photos"
+
+
+def jpegs(count: int) -> tuple[str, list[bytes]]:
+    """Where they come from, and up to `count` JPEGs of about 110 kB and 0.2 megapixels."""
+    if PHOTOS.is_dir():
+        return "photos", [path.read_bytes() for path in sorted(PHOTOS.iterdir())[:count]]
+    random = np.random.default_rng(0)
+    grain = random.integers(0, 40, (count, 400, 500, 3))
+    ramp = np.linspace(0, 215, 500)[None, None, :, None]
+    pixels = (grain + ramp).astype(np.uint8)
+    return "rendered", [simplejpeg.encode_jpeg(p, quality=90) for p in pixels]

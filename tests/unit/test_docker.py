@@ -1,0 +1,285 @@
+"""The Docker files agree with the code, the lock files and the tools' own rules, without Docker."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from models.settings import PREFIX, Settings, load_settings
+
+ROOT = Path(__file__).parents[2]
+COMPOSE_FILE = ROOT / "docker-compose.yml"
+HEALTHCHECK = ROOT / "docker" / "healthcheck.py"
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile as (keyword, arguments), continued lines joined, comments dropped."""
+    text = (ROOT / "Dockerfile").read_text()
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [
+        (keyword, rest)
+        for keyword, _, rest in (line.partition(" ") for line in joined.splitlines())
+        if keyword
+    ]
+
+
+def arguments(keyword: str) -> list[str]:
+    return [rest for name, rest in instructions() if name == keyword]
+
+
+def stages() -> dict[str, str]:
+    """Name of each build stage -> what it is built from, in order."""
+    pairs = (rest.split(" AS ") for rest in arguments("FROM"))
+    return {name: origin for origin, name in pairs}
+
+
+def image_environment() -> dict[str, str]:
+    words = " ".join(arguments("ENV")).split()
+    return dict(word.split("=", 1) for word in words)
+
+
+def context_sources() -> set[str]:
+    """Paths of the build context that the Dockerfile copies or mounts."""
+    copied = (rest.split() for rest in arguments("COPY") if "--from=" not in rest)
+    sources = {word for words in copied for word in words[:-1] if not word.startswith("--")}
+    for rest in arguments("RUN"):
+        for mount in re.findall(r"--mount=type=bind,(\S+)", rest):
+            options = dict(option.split("=", 1) for option in mount.split(","))
+            if "from" not in options:
+                sources.add(options["source"])
+    return sources
+
+
+def services() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
+    return loaded
+
+
+def locked(path: Path) -> dict[str, set[str]]:
+    """`name==version` of each entry of a lock file -> its hashes (markers left out)."""
+    entries: dict[str, set[str]] = {}
+    for line in path.read_text().splitlines():
+        if start := re.match(r"[\w.-]+==[^\s;]+", line):
+            current = entries.setdefault(start[0], set())
+        elif line.strip().startswith("--hash="):
+            current.add(line.strip(" \\"))
+    return entries
+
+
+@contextmanager
+def server_answering(status: int, body: bytes) -> Iterator[int]:
+    """A server on a free port of this host that gives `/readyz` this answer."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path.startswith("/readyz") else 404)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def check_health(port: int) -> subprocess.CompletedProcess[str]:
+    # A proxy that cannot answer: the check must not ask it.
+    environment = {"DARKROOM_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
+    return subprocess.run(
+        [sys.executable, HEALTHCHECK], env=environment, capture_output=True, text=True, timeout=20
+    )
+
+
+def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    if not hadolint.exists():
+        pytest.skip("hadolint has no wheel for this platform")
+    found = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_the_compose_file_follows_the_compose_specification() -> None:
+    if importlib.util.find_spec("check_jsonschema") is None:
+        pytest.skip("check-jsonschema, which carries the Compose schema, is not installed")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    found = subprocess.run([*command, COMPOSE_FILE], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.parametrize("profile", ["", "cpu"])
+def test_docker_compose_reads_the_compose_file(profile: str) -> None:
+    docker = shutil.which("docker")
+    if (
+        docker is None
+        or subprocess.run([docker, "compose", "version"], capture_output=True).returncode
+    ):
+        pytest.skip("no docker command with the compose plugin on this machine")
+    chosen = ["--profile", profile] if profile else []
+    command = [docker, "compose", "-f", COMPOSE_FILE, *chosen, "config", "--quiet"]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+
+
+def test_plain_up_starts_one_service_on_every_gpu() -> None:
+    started = {name: each for name, each in services().items() if "profiles" not in each}
+    assert {name: each["gpus"] for name, each in started.items()} == {"darkroom": "all"}
+
+
+def test_the_cpu_service_asks_for_no_gpu() -> None:
+    assert "gpus" not in services()["darkroom-cpu"]
+
+
+def test_each_service_builds_a_stage_of_the_dockerfile() -> None:
+    assert {each["build"]["target"] for each in services().values()} == {"cpu", "gpu"}
+    assert {"cpu", "gpu"} <= stages().keys()
+
+
+def test_a_build_without_a_target_is_the_gpu_image() -> None:
+    assert list(stages())[-1] == "gpu"
+
+
+def test_every_stage_that_is_named_is_defined_earlier() -> None:
+    seen: set[str] = set()
+    for keyword, rest in instructions():
+        named = set(re.findall(r"[-,]from=([\w-]+)", rest)) if keyword in {"COPY", "RUN"} else set()
+        if keyword == "FROM":
+            origin, name = rest.split(" AS ")
+            named = {origin} - {"scratch", "${PYTHON_IMAGE}"}
+        assert named <= seen
+        if keyword == "FROM":
+            seen.add(name)
+
+
+def test_the_base_image_is_pinned_to_one_release_of_one_debian() -> None:
+    (default,) = [rest for rest in arguments("ARG") if rest.startswith("PYTHON_IMAGE=")]
+    assert re.fullmatch(
+        r"PYTHON_IMAGE=python:3\.\d+\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", default
+    )
+
+
+@pytest.mark.parametrize("target", ["cpu", "gpu"])
+def test_an_image_ends_as_a_user_who_is_not_root(target: str) -> None:
+    user, stage = "", ""
+    for keyword, rest in instructions():
+        stage = rest.split(" AS ")[1] if keyword == "FROM" else stage
+        user = rest if keyword == "USER" and stage == target else user
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
+
+
+def test_the_environment_of_the_image_is_made_of_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = {n: v for n, v in image_environment().items() if n.startswith(PREFIX)}
+    for name, value in ours.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings()
+    assert {n: str(getattr(settings, n.removeprefix(PREFIX).lower())) for n in ours} == ours
+
+
+def test_the_environment_of_the_services_is_made_of_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for service in services().values():
+        for name, value in service["environment"].items():
+            monkeypatch.setenv(name, value)
+        assert load_settings().host == "0.0.0.0"
+
+
+def test_the_port_is_the_same_wherever_it_is_named() -> None:
+    port = image_environment()["DARKROOM_PORT"]
+    assert arguments("EXPOSE") == [port]
+    for service in services().values():
+        assert service["environment"]["DARKROOM_PORT"] == port
+        assert [mapping.rpartition(":")[2] for mapping in service["ports"]] == [port]
+
+
+def test_a_service_is_published_to_this_machine_only_unless_told() -> None:
+    for service in services().values():
+        assert all(mapping.startswith("${PUBLISH:-127.0.0.1:") for mapping in service["ports"])
+
+
+def test_a_container_is_given_the_time_to_finish_accepted_work() -> None:
+    defaults = Settings.model_fields
+    needed = defaults["grace"].default + defaults["drain_timeout"].default
+    for service in services().values():
+        assert int(service["stop_grace_period"].removesuffix("s")) > needed
+
+
+def test_the_baked_weights_are_the_published_ones_in_the_place_they_are_looked_for() -> None:
+    from models.weights import CATALOGUE
+
+    published = CATALOGUE[image_environment()["DARKROOM_WEIGHTS"]]
+    (added,) = arguments("ADD")
+    assert added.split() == [f"--checksum=sha256:{published.sha256}", published.url, "/"]
+    (checked,) = [rest for rest in arguments("RUN") if "sha256sum" in rest]
+    assert f'echo "{published.sha256}  {published.filename}"' in checked
+    assert f"/mnt/{published.filename} ." in checked
+
+
+def test_everything_copied_into_the_build_exists() -> None:
+    assert [source for source in sorted(context_sources()) if not (ROOT / source).exists()] == []
+
+
+def test_the_dockerignore_lets_through_what_is_copied_and_nothing_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    assert {rule[1:] for rule in rules if rule.startswith("!")} == context_sources()
+
+
+def test_the_gpu_lock_file_changes_no_version_of_the_one_below_it() -> None:
+    below, above = locked(ROOT / "requirements.lock"), locked(ROOT / "requirements-gpu.lock")
+    assert below.items() <= above.items()
+
+
+def test_the_image_is_built_by_the_locked_build_backend() -> None:
+    build = locked(ROOT / "docker" / "requirements-build.lock")
+    assert any(name.startswith("hatchling==") for name in build)
+    assert build.items() <= locked(ROOT / "requirements-dev.lock").items()
+
+
+def test_every_install_from_an_index_checks_hashes() -> None:
+    installs = [rest for rest in arguments("RUN") if "pip install" in rest]
+    assert installs
+    assert all("--require-hashes" in rest or "--no-index" in rest for rest in installs)
+
+
+def test_the_label_names_the_version_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f'image.version="{project["version"]}"' in " ".join(arguments("LABEL"))
+
+
+def test_the_health_check_passes_when_the_server_is_ready() -> None:
+    with server_answering(200, b"ready") as port:
+        assert check_health(port).returncode == 0
+
+
+def test_the_health_check_fails_and_says_why_when_the_server_is_not_ready() -> None:
+    with server_answering(503, b"weights missing") as port:
+        checked = check_health(port)
+    assert (checked.returncode, checked.stdout) == (1, "503 weights missing\n")
+
+
+def test_the_health_check_fails_in_words_when_nothing_listens() -> None:
+    with server_answering(200, b"") as port:
+        pass
+    checked = check_health(port)
+    assert (checked.returncode, checked.stderr) == (1, "")
+    assert f"no answer on port {port}" in checked.stdout

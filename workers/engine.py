@@ -1,0 +1,51 @@
+"""The contract between the worker and whatever computes. Knows neither queues nor deadlines."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from models.errors import ServiceError
+from models.job import Job, Result
+
+SlotT = TypeVar("SlotT")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What one micro-batch gave: `values` in job order, stage times in seconds."""
+
+    values: Sequence[Result | ServiceError]
+    upload: float
+    compute: float
+    download: float
+
+
+class Engine(Protocol[SlotT]):
+    """Computes micro-batches in staging slots; a slot owns all that one batch needs.
+
+    The launch thread calls `acquire` and `launch`, the collect thread `collect`; `release` comes
+    from either. All jobs of a batch have one batch key. A call that raises costs only its batch:
+    the worker releases the slot and runs the halves, so the guilty job fails alone.
+    """
+
+    @property
+    def device(self) -> str:
+        """`cpu`, `cuda:0` …"""
+
+    def acquire(self) -> SlotT | None:
+        """A free staging slot, waiting for one; None once the engine is closed."""
+
+    def launch(self, slot: SlotT, jobs: Sequence[Job]) -> None:
+        """Start the batch; returns as soon as it is on its way."""
+
+    def collect(self, slot: SlotT) -> BatchResult:
+        """Wait for the batch: one value per job, in order. The only place that waits for it."""
+
+    def release(self, slot: SlotT) -> None:
+        """Give the slot back."""
+
+    def warm_up(self) -> None:
+        """Do what the first batch would otherwise pay for."""
+
+    def close(self) -> None:
+        """Wake whoever waits in `acquire`, then let go of everything."""

@@ -1,0 +1,74 @@
+"""The backend of tests, laptops and the command line: a worker in threads of this process."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from models.backend import Load
+from models.errors import DeadlineExceeded
+from models.job import Completed, Failed, Job, Outcome
+from workers.batcher import Mailbox, Ticket
+from workers.worker import Worker
+
+
+class LocalBackend:
+    """The seam onto a started worker; any number of event loops may use it."""
+
+    def __init__(self, worker: Worker[Any]) -> None:
+        self._worker = worker
+        self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+
+    async def run(self, job: Job) -> Completed:
+        """The answer of one job. The deadline is enforced here, so a hung engine answers 504."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Outcome] = loop.create_future()
+        ticket = self._worker.submit(job, self._mailbox(loop), waiter)
+        at = job.deadline.alarm
+        alarm = None if at is None else loop.call_at(at, _expire, waiter)
+        try:
+            outcome = await waiter
+        except BaseException:
+            self._worker.cancel(ticket)
+            raise
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        return outcome
+
+    def load(self) -> Load:
+        """How busy the worker is."""
+        return self._worker.load()
+
+    async def aclose(self) -> None:
+        """Refuse new jobs, finish the accepted ones, then stop."""
+        await asyncio.to_thread(self._worker.stop)
+
+    def _mailbox(self, loop: asyncio.AbstractEventLoop) -> Mailbox:
+        """One per loop, so that a batch costs each loop one wake-up, not one a job."""
+        mailbox = self._mailboxes.get(loop)
+        if mailbox is None:
+            alive = ref(loop)
+
+            def mailbox(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
+                if (target := alive()) is not None:
+                    target.call_soon_threadsafe(_resolve, outcomes)
+
+            self._mailboxes[loop] = mailbox
+        return mailbox
+
+
+def _resolve(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
+    for ticket, outcome in outcomes:
+        waiter = ticket.tag
+        assert isinstance(waiter, asyncio.Future)
+        if not waiter.done():
+            waiter.set_result(outcome)
+
+
+def _expire(waiter: asyncio.Future[Outcome]) -> None:
+    if not waiter.done():
+        waiter.set_exception(DeadlineExceeded("the request's deadline passed"))
+
