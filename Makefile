@@ -1,8 +1,8 @@
 # One-word tasks; `make serve` and `make test` need nothing but Python 3.11+ and make.
 PYTHON ?= python3
 BIN := .venv/bin
-LOCK = $(BIN)/uv pip compile -q pyproject.toml --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-annotate --custom-compile-command "make lock" -c locks.constraints
+LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
 .PHONY: install serve test lint format bench test-gpu lock
 
@@ -40,6 +40,7 @@ test-gpu: install
 lock:
 	test -x $(BIN)/uv || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q uv
-	$(LOCK) -o requirements.lock
-	$(LOCK) --extra gpu -o requirements-gpu.lock
-	$(LOCK) --group dev -o requirements-dev.lock
+	$(LOCK) -c locks.constraints pyproject.toml -o requirements.lock
+	$(LOCK) -c locks.constraints pyproject.toml --extra gpu -o requirements-gpu.lock
+	$(LOCK) -c locks.constraints pyproject.toml --group dev -o requirements-dev.lock
+	echo hatchling | $(LOCK) -c requirements-dev.lock - -o docker/requirements-build.lock
