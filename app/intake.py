@@ -108,12 +108,13 @@ async def _multipart(
     request: Request, settings: Settings
 ) -> tuple[list[Found], dict[str, Any]]:
     most = settings.max_images_per_request
+    form = request.form(max_files=most, max_fields=most + 100, max_part_size=1 << 20)
     try:
-        form = await request.form(max_files=most, max_fields=most + 100, max_part_size=1 << 20)
+        async with form as parts:
+            options = {k: v for k, v in parts.multi_items() if isinstance(v, str) and k != "urls"}
+            return [found async for found in _parts(parts, settings)], options
     except HTTPException as error:
         raise MalformedRequest(f"multipart body: {error.detail}") from None
-    options = {k: v for k, v in form.multi_items() if isinstance(v, str) and k != "urls"}
-    return [found async for found in _parts(form, settings)], options
 
 
 async def _parts(form: FormData, settings: Settings) -> Any:

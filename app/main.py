@@ -6,7 +6,7 @@ The only file of `app` that picks a backend and reaches into `workers` beyond de
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -28,10 +28,11 @@ from models.image import Image
 from models.job import Operation
 from models.settings import Settings
 from workers.batcher import BatchLimits
+from workers.engine import BatchResult
 from workers.filters import parse_one
 from workers.local import LocalBackend
 from workers.operations import Classify, FilterChain
-from workers.worker import Worker
+from workers.worker import Batch, Worker
 
 log = logging.getLogger("darkroom")
 
@@ -41,7 +42,6 @@ class Executor:
     """A started backend and what it classifies with."""
 
     backend: LocalBackend
-    worker: Worker
     model: Model | None
     weights_problem: str | None
 
@@ -51,7 +51,7 @@ def cores(settings: Settings) -> int:
     return settings.threads or len(os.sched_getaffinity(0))
 
 
-def start_executor(settings: Settings, metrics: Metrics | None = None) -> Executor:
+def start_executor(settings: Settings, metrics: Metrics) -> Executor:
     """Load the weights, warm the engine up, start the worker; takes seconds, so not on the loop."""
     from workers.engines.cpu import CpuEngine
     from workers.engines.model import load_model
@@ -64,10 +64,10 @@ def start_executor(settings: Settings, metrics: Metrics | None = None) -> Execut
         max_batch_pixels=settings.max_batch_pixels,
         max_queue_delay=settings.max_queue_delay,
     )
-    worker = Worker(engine, limits, on_batch=metrics.on_batch if metrics else None)
+    worker = Worker(engine, limits, on_batch=_observer(metrics))
     worker.start()
     model = Model(loaded.record, loaded.labels) if loaded.record and loaded.labels else None
-    return Executor(LocalBackend(worker), worker, model, loaded.problem)
+    return Executor(LocalBackend(worker), model, loaded.problem)
 
 
 async def start_service(settings: Settings, metrics: Metrics) -> Service:
@@ -101,6 +101,7 @@ async def start_service(settings: Settings, metrics: Metrics) -> Service:
 
 async def stop_service(service: Service) -> None:
     """Refuse, finish what was accepted, stop the threads."""
+    service.stopping.set()
     service.admission.draining = True
     await service.backend.aclose()
     await service.fetcher.aclose()
@@ -133,6 +134,15 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install(app)
     app.add_middleware(Observe, metrics=metrics, body_timeout=settings.body_timeout)
     return app
+
+
+def _observer(metrics: Metrics) -> Callable[[Batch, BatchResult], None]:
+    def observe(batch: Batch, _: BatchResult) -> None:
+        operation = batch.tickets[0].job.operation
+        name = "classify" if isinstance(operation, Classify) else "filter"
+        metrics.on_batch(name, len(batch.tickets), batch.reason)
+
+    return observe
 
 
 def _canary_operation(model: Model | None) -> Operation:

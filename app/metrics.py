@@ -15,6 +15,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from models.backend import Load
+from models.job import ReleaseReason
 
 _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _STAGE_BUCKETS = (0.0005, 0.001, 0.0025, *_HTTP_BUCKETS)
@@ -78,6 +79,15 @@ class Metrics:
         Info("darkroom_build", "What runs.", registry=registry).info(
             {"version": version("darkroom")}
         )
+
+    def on_batch(self, operation: str, size: int, reason: ReleaseReason) -> None:
+        """A finished micro-batch; called on a worker thread."""
+        self.batch_size.labels(operation).observe(size)
+        self.batch_releases.labels(reason.value).inc()
+
+    def on_fetch(self, outcome: str, seconds: float) -> None:
+        """A finished fetch."""
+        self.fetches.labels(outcome).observe(seconds)
 
     def watch(self, load: Callable[[], Load], in_flight: Callable[[], tuple[int, int]]) -> None:
         """Read the backend's load and the admitted images and bytes whenever metrics are asked."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import socket
 from types import FrameType
 
 import uvicorn
@@ -32,11 +31,11 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by uvicorn on SIGINT and SIGTERM, in the main thread."""
         service = getattr(self._app.state, "service", None)
-        if sig == signal.SIGINT or service is None or service.stopping:
+        if sig == signal.SIGINT or service is None or service.stopping.is_set():
             self.force_exit = self.should_exit and sig == signal.SIGINT
             self.should_exit = True
             return
-        service.stopping = True
+        service.stopping.set()
         asyncio.get_running_loop().call_later(self._grace, self._close)
 
     def _close(self) -> None:

@@ -1,7 +1,8 @@
 """Everything one running server consists of, and how a route gets hold of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -42,6 +43,8 @@ class Service:
     canary: Canary
     model: Model | None
     weights_problem: str | None
+    stopping: Event = field(default_factory=Event)
+    """Set on SIGTERM: not ready any more, although requests are served until the grace time ends."""
 
 
 def _service(request: Request) -> Service:

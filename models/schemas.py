@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Json
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Prediction(BaseModel):
@@ -118,7 +118,7 @@ class FilterOptions(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    ops: Json[Any] | list[Any] | None = Field(
+    ops: str | list[Any] | None = Field(
         None, description='chain of filters: [{"name": "gaussian_blur", "sigma": 2}, …]'
     )
     name: str | None = Field(None, description="one filter; its parameters stand beside it")

@@ -1,5 +1,6 @@
 """`POST /filter`: one or many images through a chain of filters."""
 
+import json
 from functools import partial
 from typing import Any
 
@@ -72,7 +73,17 @@ def _chain(options: FilterOptions) -> Any:
     if parameters:
         unknown = [FieldError(name, "unknown parameter", given) for name, given in parameters.items()]
         raise InvalidParameter(f"unknown parameter {unknown[0].path!r} beside `ops`", unknown)
-    return parse_chain(options.ops)
+    return parse_chain(_decoded(options.ops))
+
+
+def _decoded(ops: object) -> object:
+    """`ops` as JSON gives it: a list already, or text in a query or a form."""
+    if not isinstance(ops, str):
+        return ops
+    try:
+        return json.loads(ops)
+    except ValueError as error:
+        raise InvalidParameter("ops: not JSON", [FieldError("ops", str(error), ops)]) from None
 
 
 def _shape(single: bool, header: str | None) -> str | None:

@@ -21,8 +21,8 @@ async def livez() -> Response:
 @router.get("/health", include_in_schema=False)
 @router.get("/healthz", include_in_schema=False)
 async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Response:
-    """Not draining, and a canary inference passed lately; `?verbose` says why."""
-    ready = service.canary.ready and not service.admission.draining
+    """Not stopping, and a canary inference passed lately; `?verbose` says why."""
+    ready = service.canary.ready and not service.stopping.is_set()
     status = 200 if ready else 503
     if verbose is None:
         return PlainTextResponse("ok\n" if ready else "not ready\n", status)
@@ -46,7 +46,7 @@ async def metrics(request: Request, service: ServiceOf) -> Response:
 def _checks(service: Service) -> dict[str, Any]:
     load, age = service.backend.load(), service.canary.age
     return {
-        "draining": service.admission.draining,
+        "stopping": service.stopping.is_set(),
         "canary": {
             "ready": service.canary.ready,
             "seconds_ago": None if age is None else round(age, 3),

@@ -1,11 +1,10 @@
 """The images benchmarks run on: the photos of ../shared/data where present, else rendered ones."""
 
-from pathlib import Path
 
 import numpy as np
 import simplejpeg
 
-PHOTOS = Path(__file__).parents[3] / "shared" / "data" / "photos"
+from tests.shared import PHOTOS
 
 
 def jpegs(count: int) -> tuple[str, list[bytes]]:

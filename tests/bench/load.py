@@ -68,6 +68,24 @@ async def _run(port: int, requests: Sequence[bytes], concurrency: int, seconds: 
     )
 
 
+async def send(port: int, requests: Sequence[bytes], concurrency: int, count: int) -> int:
+    """Send `count` requests round-robin; how many were not answered with 200."""
+    turns = iter(range(count))
+    failures = 0
+
+    async def client() -> None:
+        nonlocal failures
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for turn in turns:
+            writer.write(requests[turn % len(requests)])
+            failures += await _read_response(reader) != 200
+        writer.close()
+        await writer.wait_closed()
+
+    await asyncio.gather(*(client() for _ in range(concurrency)))
+    return failures
+
+
 async def _read_response(reader: asyncio.StreamReader) -> int:
     head = await reader.readuntil(b"\r\n\r\n")
     status = int(head[9:12])

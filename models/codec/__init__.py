@@ -1,0 +1,18 @@
+"""Image files to pixels and back; the only place that knows the formats."""
+
+from models.codec.decode import Decoded, decode
+from models.codec.encode import encode
+from models.codec.flatten import flatten
+from models.codec.formats import ENCODABLE, ImageFormat
+from models.codec.probe import ImageInfo, probe
+
+__all__ = [
+    "ENCODABLE",
+    "Decoded",
+    "ImageFormat",
+    "ImageInfo",
+    "decode",
+    "encode",
+    "flatten",
+    "probe",
+]

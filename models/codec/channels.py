@@ -1,0 +1,81 @@
+"""From Pillow's many pixel modes to four: L, RGB, RGBA and CMYK, all of 8 bits.
+
+Knows nothing of files and colour profiles.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as PillowImage
+
+from models.image import Pixels
+
+_GREY = ("1", "L", "LA", "La", "F")
+
+
+def is_grey(mode: str) -> bool:
+    """Whether Pillow's `mode` stores grey values, with or without alpha."""
+    return mode in _GREY or mode.startswith("I")
+
+
+def simplified(image: PillowImage.Image) -> PillowImage.Image:
+    """`image` (loaded, any mode) as L, RGB, RGBA or CMYK; RGBA where it has transparency.
+
+    Integers of more than 8 bits are 16-bit values, v → round(v / 257), clipped where a 32-bit
+    container holds more. Floats are 0..1 when the largest is at most 1, else 0..255; NaN is 0.
+    (Pillow itself keeps only the high byte of 16-bit RGB, at most one level from the rounded.)
+    """
+    mode = image.mode
+    if not _transparency_is_sound(image):
+        del image.info["transparency"]
+    if mode == "F":
+        return PillowImage.fromarray(_from_floats(np.asarray(image)))
+    if mode.startswith("I"):
+        return _from_integers(np.asarray(image), image.info.get("transparency"))
+    if mode == "La":
+        image = image.convert("LA")
+    if image.has_transparency_data:
+        return image.convert("RGBA")
+    if mode in ("L", "RGB", "CMYK"):
+        return image
+    return image.convert("L" if mode == "1" else "RGB")
+
+
+def scale_transparency(image: PillowImage.Image, depth: int) -> None:
+    """Bring the transparent colour of a PNG of `depth` bits to the 8 bits its pixels have.
+
+    Pillow leaves it as stored. Of 16-bit RGB only the high bytes are left to compare.
+    """
+    value = image.info.get("transparency")
+    if image.mode == "L" and isinstance(value, int) and depth < 8:
+        image.info["transparency"] = value * 255 // ((1 << depth) - 1)
+    elif image.mode == "RGB" and isinstance(value, tuple) and depth == 16:
+        image.info["transparency"] = tuple(level >> 8 for level in value)
+
+
+def _transparency_is_sound(image: PillowImage.Image) -> bool:
+    """False for what a PNG text chunk named "transparency" leaves in `info`."""
+    value = image.info.get("transparency")
+    if image.mode == "RGB":
+        return value is None or isinstance(value, tuple)
+    return value is None or isinstance(value, int | bytes)
+
+
+def _from_integers(values: NDArray[Any], transparent: int | None) -> PillowImage.Image:
+    scaled = np.clip(values, 0, 65535).astype(np.uint32)
+    scaled *= 255
+    scaled += 32767
+    scaled //= 65535
+    grey = scaled.astype(np.uint8)
+    if transparent is None:
+        return PillowImage.fromarray(grey)
+    alpha = np.where(values == transparent, 0, 255).astype(np.uint8)
+    return PillowImage.fromarray(np.dstack((grey, grey, grey, alpha)))
+
+
+def _from_floats(values: NDArray[np.float32]) -> Pixels:
+    finite = values[np.isfinite(values)]
+    top = 1.0 if finite.max(initial=0.0) <= 1 else 255.0
+    clipped = np.clip(np.nan_to_num(values, nan=0.0), 0.0, top)
+    return (clipped * np.float32(255 / top) + np.float32(0.5)).astype(np.uint8)

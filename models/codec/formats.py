@@ -1,0 +1,51 @@
+"""The image formats Darkroom reads and writes, told apart by their first bytes alone.
+
+Knows nothing of file names and content types: both lie.
+"""
+
+import re
+from enum import StrEnum
+
+
+class ImageFormat(StrEnum):
+    """A format we read; the member names are Pillow's."""
+
+    JPEG = "jpeg"
+    PNG = "png"
+    WEBP = "webp"
+    GIF = "gif"
+    BMP = "bmp"
+    TIFF = "tiff"
+    AVIF = "avif"
+
+    @property
+    def media_type(self) -> str:
+        """As in a Content-Type header."""
+        return f"image/{self.value}"
+
+    @property
+    def extension(self) -> str:
+        """What a file name ends with, dot included."""
+        return ".jpg" if self is ImageFormat.JPEG else f".{self.value}"
+
+
+ENCODABLE = (ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF)
+"""The formats we also write."""
+
+# AVIF is an ISO base media file that lists "avif" or "avis" among its brands; HEIC starts the same.
+_MAGIC = re.compile(
+    rb"(?P<JPEG>\xff\xd8\xff)"
+    rb"|(?P<PNG>\x89PNG\r\n\x1a\n)"
+    rb"|(?P<WEBP>RIFF.{4}WEBP)"
+    rb"|(?P<GIF>GIF8[79]a)"
+    rb"|(?P<BMP>BM)"
+    rb"|(?P<TIFF>II[*+]\0|MM\0[*+]|II\0\*|MM\*\0)"
+    rb"|(?P<AVIF>.{4}ftyp(?:.{4}){0,15}?avi[fs])",
+    re.DOTALL,
+)
+
+
+def identify(data: bytes) -> ImageFormat | None:
+    """The format whose magic number `data` starts with; None when it is none of ours."""
+    match = _MAGIC.match(data)
+    return ImageFormat[str(match.lastgroup)] if match else None

@@ -1,0 +1,49 @@
+"""The two things kept of a file's metadata: which way is up, and whose it is.
+
+EXIF is read through Pillow, which also looks into XMP; whatever is broken in it counts as absent.
+"""
+
+from contextlib import suppress
+from typing import NamedTuple
+
+from PIL import Image as PillowImage
+
+MAX_COPYRIGHT = 1000
+"""Characters kept; an EXIF block in a JPEG holds 64 KiB in all."""
+
+_ORIENTATION = 0x0112
+_COPYRIGHT = 0x8298
+
+
+class Metadata(NamedTuple):
+    """Orientation as in EXIF (1 is upright, 5 to 8 swap width and height), and the copyright."""
+
+    orientation: int = 1
+    copyright: str | None = None
+
+
+def read_metadata(image: PillowImage.Image) -> Metadata:
+    """What Pillow knows of `image` by now; decodes no pixels."""
+    try:
+        # The base class's method: that of PNG decodes the pixels to look for EXIF behind them.
+        exif = PillowImage.Image.getexif(image)
+        orientation, notice = exif.get(_ORIENTATION, 1), exif.get(_COPYRIGHT)
+    except Exception:  # the image: its pixels are good whatever its metadata holds
+        return Metadata()
+    upright = orientation not in range(1, 9)
+    return Metadata(1 if upright else int(orientation), _notice(notice))
+
+
+def copyright_exif(notice: str) -> bytes:
+    """An EXIF block, `Exif\\0\\0` included, that holds this copyright in UTF-8 and nothing else."""
+    exif = PillowImage.Exif()
+    exif[_COPYRIGHT] = notice[:MAX_COPYRIGHT].encode(errors="replace")
+    return exif.tobytes()
+
+
+def _notice(value: object) -> str | None:
+    if not isinstance(value, str):
+        return None
+    with suppress(UnicodeError):  # EXIF says ASCII, the world writes UTF-8, Pillow reads Latin-1
+        value = value.encode("latin-1").decode()
+    return value.replace("\0", " ").strip()[:MAX_COPYRIGHT] or None

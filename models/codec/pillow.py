@@ -1,0 +1,74 @@
+"""The only door to Pillow's parsers: what they raise and warn about a bad file ends here.
+
+Pillow's own pixel ceiling (`Image.MAX_IMAGE_PIXELS`, errors above twice that: 178,956,970 pixels)
+stays in force for the whole process and is answered as TooManyPixels, so the effective limit is
+the smaller of the two. It is not lifted here: it is a global, and other users of Pillow rely on it.
+"""
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import BytesIO
+from typing import cast
+
+# Imported so that they are registered: Pillow would otherwise import all its plugins on first use.
+from PIL import (  # noqa: F401
+    AvifImagePlugin,
+    BmpImagePlugin,
+    GifImagePlugin,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+from PIL import Image as PillowImage
+from PIL.ImageFile import ImageFile
+
+from models.codec.formats import ImageFormat
+from models.errors import ServiceError, TooManyPixels, Undecodable
+
+_Filter = tuple[str, None, type[Warning], re.Pattern[str], int]
+
+_IGNORE: _Filter = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
+
+
+@contextmanager
+def reading(format: ImageFormat) -> Iterator[None]:
+    """What Pillow raises inside becomes Undecodable or TooManyPixels; its warnings are ignored."""
+    try:
+        with _quiet():
+            yield
+    except ServiceError:
+        raise
+    except PillowImage.DecompressionBombError as error:
+        raise TooManyPixels(
+            f"the {format.name} has more pixels than can be decoded here; send it smaller"
+        ) from error
+    except Exception as error:  # our callers: a parser may stumble over a bad file in any way
+        raise Undecodable(
+            f"the {format.name} is corrupt, truncated or of an unknown kind; "
+            "check that it opens elsewhere and send the whole file"
+        ) from error
+
+
+def open_image(data: bytes, format: ImageFormat) -> ImageFile:
+    """Pillow's view of the header of `data`, which must be of that very format; no pixels yet."""
+    return PillowImage.open(BytesIO(data), formats=[format.name])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Ignore the warnings of Pillow's modules, where those are errors as well.
+
+    `warnings.catch_warnings` saves and restores the whole list of filters and is not thread-safe.
+    Here every block puts one entry of its own into the list and takes one equal entry out: both
+    are atomic, blocks of several threads overlap freely, and no other filter is touched.
+    """
+    filters = cast(list[_Filter], warnings.filters)
+    filters.insert(0, _IGNORE)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            filters.remove(_IGNORE)

@@ -1,0 +1,96 @@
+"""What a file's header says, before a pixel is decoded: the guard at the door.
+
+Knows nothing of pixels; trusts neither names nor content types nor the header's good faith.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from PIL.ImageFile import ImageFile
+
+from models.codec.formats import ImageFormat, identify
+from models.codec.metadata import read_metadata
+from models.codec.pillow import open_image, reading
+from models.errors import TooManyPixels, UnsupportedMedia
+
+_SWAPPED = range(5, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """An image file as its header tells it.
+
+    `width` and `height` are those of the upright image, in pixels; `orientation` is EXIF's, 1..8.
+    `frames` is the header's count; GIF and TIFF have none, there 2 means "more than one".
+    `mode` is Pillow's name for the stored pixels. `fast_jpeg`: a grey or three-component 8-bit
+    JPEG, which a JPEG decoder without Pillow's help may read.
+    """
+
+    format: ImageFormat
+    width: int
+    height: int
+    orientation: int
+    frames: int
+    mode: str
+    fast_jpeg: bool
+
+
+class Header(NamedTuple):
+    """All that decoding needs of a header; `icc_profile` is as embedded, unchecked."""
+
+    info: ImageInfo
+    icc_profile: bytes | None
+    copyright: str | None
+
+
+def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
+    """The header of an image file; no pixel is decoded.
+
+    A PNG may carry its EXIF behind the pixels: only `decode` sees that orientation.
+
+    Raises UnsupportedMedia (empty, or no format of ours), TooManyPixels (over `max_pixels`, or
+    over Pillow's own ceiling of 178,956,970) and Undecodable (our format, but a broken header).
+    """
+    return read_header(data, max_pixels).info
+
+
+def read_header(data: bytes, max_pixels: int) -> Header:
+    """As `probe`, with the profile and the copyright."""
+    if not data:
+        raise UnsupportedMedia("the image is empty: 0 bytes")
+    format_ = identify(data)
+    if format_ is None:
+        known = ", ".join(f.name for f in ImageFormat)
+        raise UnsupportedMedia(f"the bytes are not an image of a format read here: {known}")
+    with reading(format_):
+        image = open_image(data, format_)
+        width, height = image.size
+        if width * height > max_pixels:
+            raise TooManyPixels(
+                f"the image has {width} × {height} pixels, more than the {max_pixels:,} "
+                "allowed here; send it smaller"
+            )
+        return _describe(image, format_)
+
+
+def _describe(image: ImageFile, format_: ImageFormat) -> Header:
+    orientation, copyright_ = read_metadata(image)
+    width, height = image.size
+    # A TIFF's size is upright already where its own tag, and not XMP, gives the orientation.
+    upright = getattr(image, "tag_v2", {}).get(0x0112) in _SWAPPED
+    if orientation in _SWAPPED and not upright:
+        width, height = height, width
+    fast = format_ is ImageFormat.JPEG and image.mode in ("L", "RGB")
+    frames = _frames(image, format_)
+    info = ImageInfo(format_, width, height, orientation, frames, image.mode, fast)
+    profile = image.info.get("icc_profile")
+    return Header(info, profile if isinstance(profile, bytes) else None, copyright_)
+
+
+def _frames(image: ImageFile, format_: ImageFormat) -> int:
+    if format_ not in (ImageFormat.GIF, ImageFormat.TIFF):
+        return int(getattr(image, "n_frames", 1))
+    try:
+        return 2 if getattr(image, "is_animated", False) else 1
+    except Exception:  # the first frame: whatever is broken behind it does not matter
+        return 1

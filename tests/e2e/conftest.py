@@ -1,0 +1,62 @@
+"""A real server on a socket of 127.0.0.1, with seeded random weights, for all end-to-end tests."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from app.main import create_app
+from app.server import Server
+from models.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server and a client to talk to it."""
+
+    app: FastAPI
+    client: httpx.Client
+    port: int
+
+
+Start = Callable[..., AbstractContextManager[Running]]
+
+
+@contextmanager
+def running(**settings: object) -> Iterator[Running]:
+    defaults: dict[str, object] = {"weights": "random", "log_level": "error"}
+    chosen = Settings.model_validate(defaults | settings)
+    app = create_app(chosen)
+    server = Server(app, chosen)
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            client.get("/livez")
+            yield Running(app, client, port)
+    finally:
+        server.should_exit = True
+        thread.join(60)
+
+
+@pytest.fixture(scope="session")
+def start() -> Start:
+    return running
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Running]:
+    with running(fetch_allowed_networks="127.0.0.0/8", max_images_per_request=16) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def client(server: Running) -> httpx.Client:
+    return server.client

@@ -1,0 +1,182 @@
+import base64
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from tests.pictures import jpeg, png
+
+JPEG = {"Content-Type": "image/jpeg"}
+
+
+def top(client: httpx.Client, body: bytes) -> dict[str, object]:
+    reply = client.post("/classify", content=body, headers=JPEG)
+    assert reply.status_code == 200, reply.text
+    best: dict[str, object] = reply.json()["results"][0]["predictions"][0]
+    return best
+
+
+def test_a_raw_image_is_answered_with_labels_model_and_timing(client: httpx.Client) -> None:
+    reply = client.post("/classify?top_k=3", content=jpeg(), headers=JPEG)
+    assert reply.status_code == 200
+    body = reply.json()
+    assert body["summary"] == {"total": 1, "succeeded": 1, "failed": 0}
+    assert body["model"]["name"] == "random"
+    assert body["model"]["random"] is True
+    (record,) = body["results"]
+    assert [set(p) for p in record["predictions"]] == [{"label", "wnid", "class_id", "score"}] * 3
+    scores = [p["score"] for p in record["predictions"]]
+    assert scores == sorted(scores, reverse=True)
+    for stage in ("intake", "decode", "queue", "upload", "compute", "download"):
+        assert f"{stage};dur=" in reply.headers["Server-Timing"]
+    assert 'batch;desc="1/32 ' in reply.headers["Server-Timing"]
+
+
+def test_uploads_data_uris_and_ids_keep_their_order_and_names(client: httpx.Client) -> None:
+    data = "data:image/png;base64," + base64.b64encode(png()).decode()
+    reply = client.post("/classify", json={"images": [{"id": "a", "data": data}] * 2, "top_k": 1})
+    assert [r["id"] for r in reply.json()["results"]] == ["a", "a"]
+    files = [("files", (f"{n}.jpg", jpeg(n), "image/jpeg")) for n in range(3)]
+    reply = client.post("/classify", files=files, data={"top_k": "2"})
+    results = reply.json()["results"]
+    assert [r["source"] for r in results] == ["0.jpg", "1.jpg", "2.jpg"]
+    assert [r["index"] for r in results] == [0, 1, 2]
+    assert all(len(r["predictions"]) == 2 for r in results)
+
+
+def test_one_bad_image_among_many_fails_alone(client: httpx.Client) -> None:
+    good = [top(client, jpeg(n)) for n in range(3)]
+    bodies = [jpeg(0), b"", jpeg(1), b"not an image", jpeg(5)[:900], jpeg(2)]
+    files = [("files", (f"{n}", body)) for n, body in enumerate(bodies)]
+    results = client.post("/classify", files=files).json()["results"]
+    assert [r["status"] for r in results] == ["ok", "error", "ok", "error", "error", "ok"]
+    assert [r["error"]["status"] for r in results if r["status"] == "error"] == [415, 415, 422]
+    answered = [r["predictions"][0]["class_id"] for r in results if r["status"] == "ok"]
+    assert answered == [g["class_id"] for g in good]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"", 415, "unsupported_media"),
+        (b"GIF89a", 422, "undecodable"),
+        (jpeg()[:500], 422, "undecodable"),
+        (b"<svg/>", 415, "unsupported_media"),
+    ],
+)
+def test_a_single_bad_image_answers_with_its_own_problem(
+    client: httpx.Client, body: bytes, status: int, code: str
+) -> None:
+    reply = client.post("/classify", content=body, headers=JPEG | {"X-Request-ID": "me-1"})
+    assert reply.status_code == status
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    problem = reply.json()
+    assert (problem["status"], problem["code"], problem["request_id"]) == (status, code, "me-1")
+    assert problem["type"] == f"urn:darkroom:problem:{code}"
+    assert problem["detail"]
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/jsonl"])
+def test_json_lines_carry_one_record_a_line(client: httpx.Client, kind: str) -> None:
+    files = [("files", (f"{n}.jpg", jpeg(n))) for n in range(4)]
+    reply = client.post("/classify", files=files, headers={"Accept": kind})
+    assert reply.headers["Content-Type"].startswith(kind)
+    assert "random" in reply.headers["X-Model"]
+    records = [json.loads(line) for line in reply.text.splitlines()]
+    assert sorted(r["index"] for r in records) == [0, 1, 2, 3]
+
+
+def test_events_are_the_model_the_records_and_a_summary(client: httpx.Client) -> None:
+    files = [("files", (f"{n}.jpg", jpeg(n))) for n in range(2)]
+    reply = client.post("/classify", files=files, headers={"Accept": "text/event-stream"})
+    names = [line[7:] for line in reply.text.splitlines() if line.startswith("event: ")]
+    assert names == ["model", "record", "record", "summary"]
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("top_k=0", "top_k"),
+        ("top_k=1001", "top_k"),
+        ("top_k=many", "top_k"),
+        ("function_to_apply=relu", "function_to_apply"),
+        ("topk=3", "topk"),
+    ],
+)
+def test_a_wrong_or_unknown_option_is_422_with_its_path(
+    client: httpx.Client, query: str, path: str
+) -> None:
+    reply = client.post(f"/classify?{query}", content=jpeg(), headers=JPEG)
+    assert reply.status_code == 422
+    assert reply.json()["errors"][0]["path"] == path
+
+
+@pytest.mark.parametrize("function", ["softmax", "sigmoid", "none"])
+def test_scores_are_what_the_asked_function_gives(client: httpx.Client, function: str) -> None:
+    query = f"/classify?top_k=1000&function_to_apply={function}"
+    reply = client.post(query, content=jpeg(), headers=JPEG)
+    scores = [p["score"] for p in reply.json()["results"][0]["predictions"]]
+    if function == "softmax":
+        assert sum(scores) == pytest.approx(1, abs=1e-4)
+    elif function == "sigmoid":
+        assert all(0 < s < 1 for s in scores)
+    else:
+        assert min(scores) < 0 < max(scores) or max(scores) > 1 or min(scores) < 0
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("application/json", b"{", 400),
+        ("application/json", b"{}", 400),
+        ("application/json", b'{"images": [{"id": "a"}]}', 422),
+        ("application/json", b'{"images": [{"uri": "x"}]}', 422),
+        ("application/x-www-form-urlencoded", b"abc", 415),
+        ("text/plain", b"abc", 415),
+        ("multipart/form-data", b"abc", 400),
+        ("multipart/form-data; boundary=x", b"--x--\r\n", 400),
+    ],
+)
+def test_a_request_that_cannot_be_read_says_why(
+    client: httpx.Client, content_type: str, body: bytes, status: int
+) -> None:
+    reply = client.post("/classify", content=body, headers={"Content-Type": content_type})
+    assert reply.status_code == status, reply.text
+    assert reply.headers["Content-Type"] == "application/problem+json"
+
+
+def test_more_images_than_a_request_may_hold_are_413(client: httpx.Client) -> None:
+    reply = client.post("/classify", json={"urls": ["http://127.0.0.1/x"] * 17})
+    assert reply.status_code == 413
+
+
+def test_a_bad_data_uri_is_an_error_of_its_item(client: httpx.Client) -> None:
+    good = "data:image/png;base64," + base64.b64encode(png()).decode()
+    images = [{"data": good}, {"data": "data:image/png;base64,%%%"}, {"data": "hello"}]
+    results = client.post("/classify", json={"images": images}).json()["results"]
+    assert [r["status"] for r in results] == ["ok", "error", "error"]
+
+
+def test_no_answer_goes_to_the_wrong_image_under_concurrency(client: httpx.Client) -> None:
+    bodies = [jpeg(n, 200 + 7 * n, 150 + 5 * n) for n in range(12)]
+    query = "/classify?top_k=1000&function_to_apply=none"
+
+    def logits(body: bytes) -> list[float]:
+        predictions = client.post(query, content=body, headers=JPEG).json()["results"][0]
+        by_class = {p["class_id"]: p["score"] for p in predictions["predictions"]}
+        return [by_class[n] for n in range(1000)]
+
+    alone = [logits(body) for body in bodies]
+    order = [n % 12 for n in range(96)]
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(lambda n: logits(bodies[n]), order))
+    for n, found in zip(order, together, strict=True):
+        distances = [sum(abs(a - b) for a, b in zip(found, each, strict=True)) for each in alone]
+        assert distances.index(min(distances)) == n
+        assert min(distances) < 0.1 * sorted(distances)[1]
+
+
+def test_an_accept_header_that_cannot_be_met_is_406(client: httpx.Client) -> None:
+    reply = client.post("/classify", content=jpeg(), headers=JPEG | {"Accept": "image/png"})
+    assert reply.status_code == 406

@@ -1,0 +1,152 @@
+import base64
+import io
+import json
+import zipfile
+from email import message_from_bytes
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from tests.pictures import drawing, encoded, jpeg, png
+
+
+def opened(body: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(body))
+
+
+def post(client: httpx.Client, query: str, body: bytes, **headers: str) -> httpx.Response:
+    kind = {"Content-Type": "application/octet-stream", "Accept": "*/*"}
+    return client.post(f"/filter?{query}", content=body, headers=kind | headers)
+
+
+def test_one_image_in_is_one_image_out_with_the_exact_pixels(client: httpx.Client) -> None:
+    picture = drawing()
+    reply = post(client, "name=invert", encoded(picture, "PNG"))
+    assert reply.status_code == 200
+    assert reply.headers["Content-Type"] == "image/png"
+    assert reply.headers["X-Filter-Spec"] == "1"
+    assert reply.headers["Vary"] == "Accept"
+    assert "encode;dur=" in reply.headers["Server-Timing"]
+    assert np.array_equal(np.asarray(opened(reply.content)), np.asarray(ImageOps.invert(picture)))
+
+
+def test_a_chain_is_its_filters_one_by_one(client: httpx.Client) -> None:
+    body = png()
+    ops = [{"name": "gaussian_blur", "sigma": 2}, {"name": "grayscale"}, {"name": "invert"}]
+    one_by_one = body
+    for op in ops:
+        one_by_one = post(client, f"ops={json.dumps([op])}&format=png", one_by_one).content
+    together = post(client, f"ops={json.dumps(ops)}&format=png", body).content
+    assert opened(together).tobytes() == opened(one_by_one).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("query", "accept", "source", "kind"),
+    [
+        ("", "*/*", "JPEG", "image/jpeg"),
+        ("", "*/*", "WEBP", "image/webp"),
+        ("", "*/*", "BMP", "image/png"),
+        ("", "image/avif,image/webp,*/*", "JPEG", "image/avif"),
+        ("", "image/webp,*/*;q=0.8", "JPEG", "image/webp"),
+        ("", "image/avif;q=0.1,image/png", "JPEG", "image/png"),
+        ("", "image/*", "PNG", "image/png"),
+        ("&format=jpg", "image/avif", "PNG", "image/jpeg"),
+    ],
+)
+def test_format_wins_then_accept_then_the_source(
+    client: httpx.Client, query: str, accept: str, source: str, kind: str
+) -> None:
+    reply = post(client, f"name=invert{query}", encoded(drawing(), source), Accept=accept)
+    assert reply.headers["Content-Type"] == kind
+    assert opened(reply.content).format == kind.removeprefix("image/").upper()
+
+
+def test_an_image_format_we_cannot_write_is_406(client: httpx.Client) -> None:
+    assert post(client, "name=invert", png(), Accept="image/jxl").status_code == 406
+
+
+def test_quality_changes_the_size_and_is_checked(client: httpx.Client) -> None:
+    small = post(client, "name=invert&quality=20", jpeg()).content
+    large = post(client, "name=invert&quality=95", jpeg()).content
+    assert len(small) < len(large)
+    assert post(client, "name=invert&quality=101", jpeg()).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("name=gaussian_blur&sigma=0", "sigma"),
+        ("name=gaussian_blur&sigma=nan", "sigma"),
+        ("name=gaussian_blur&radius=3", "radius"),
+        ("name=sharpenn", "name"),
+        ('ops=[{"name":"invert"},{"name":"median","size":4}]', "ops[1].size"),
+        ("ops=[]", "ops"),
+        ("ops=nonsense", "ops"),
+        ("", "ops"),
+        ("name=invert&ops=[]", "ops"),
+        ('ops=[{"name":"invert"}]&sigma=2', "sigma"),
+    ],
+)
+def test_a_wrong_filter_or_parameter_is_422_with_its_path(
+    client: httpx.Client, query: str, path: str
+) -> None:
+    reply = post(client, query, png())
+    assert reply.status_code == 422
+    assert reply.json()["errors"][0]["path"] == path
+
+
+def files(*bodies: bytes) -> list[tuple[str, tuple[str, bytes]]]:
+    return [("files", (f"{n}.png", body)) for n, body in enumerate(bodies)]
+
+
+def test_several_images_come_back_as_a_zip_with_every_record(client: httpx.Client) -> None:
+    reply = client.post("/filter", files=files(png(1), b"broken", png(2)), data={"name": "invert"})
+    assert reply.headers["Content-Type"] == "application/zip"
+    archive = zipfile.ZipFile(io.BytesIO(reply.content))
+    assert archive.testzip() is None
+    records = [json.loads(line) for line in archive.read("results.jsonl").splitlines()]
+    assert [r["status"] for r in records] == ["ok", "error", "ok"]
+    for record, body in zip(records, (png(1), b"", png(2)), strict=True):
+        if record["status"] == "ok":
+            inverted = ImageOps.invert(opened(body))
+            found = opened(archive.read(record["image"]["name"]))
+            assert found.tobytes() == inverted.tobytes()
+
+
+def test_several_images_as_json_lines_carry_base64(client: httpx.Client) -> None:
+    reply = client.post(
+        "/filter",
+        files=files(png(1), png(2)),
+        data={"name": "invert"},
+        headers={"Accept": "application/x-ndjson"},
+    )
+    records = [json.loads(line) for line in reply.text.splitlines()]
+    assert {r["index"] for r in records} == {0, 1}
+    for record in records:
+        found = opened(base64.b64decode(record["image"]["data"]))
+        assert found.tobytes() == ImageOps.invert(opened(png(record["index"] + 1))).tobytes()
+
+
+def test_several_images_as_multipart_are_parts_with_their_index(client: httpx.Client) -> None:
+    reply = client.post(
+        "/filter",
+        files=files(png(1), b"broken"),
+        data={"name": "invert"},
+        headers={"Accept": "multipart/mixed"},
+    )
+    head = f"Content-Type: {reply.headers['Content-Type']}\r\n\r\n".encode()
+    parts = message_from_bytes(head + reply.content).get_payload()
+    kinds = {part["Content-ID"]: part.get_content_type() for part in parts}
+    assert kinds == {"<0>": "image/png", "<1>": "application/json"}
+
+
+def test_the_catalogue_shows_every_filter_with_schema_and_example(client: httpx.Client) -> None:
+    listed = client.get("/filters").json()["filters"]
+    assert {f["name"] for f in listed} >= {"gaussian_blur", "median", "sobel"}
+    for each in listed:
+        assert client.get(f"/filters/{each['name']}").json() == each
+        example = json.dumps([each["example"]])
+        assert post(client, f"ops={example}", png()).status_code == 200
+    assert client.get("/filters/nope").status_code == 404

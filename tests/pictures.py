@@ -1,0 +1,36 @@
+"""Small images for tests, drawn with NumPy: nothing to ship, nothing to license."""
+
+import io
+
+import numpy as np
+from PIL import Image
+
+
+def drawing(width: int = 320, height: int = 240, seed: int = 0, mode: str = "RGB") -> Image.Image:
+    """Smooth colour, a disc and some grain: compresses like a photo, and no two seeds are alike."""
+    random = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width] / max(height, width)
+    waves = random.uniform(1, 6, (3, 2))
+    colour = [127 + 100 * np.sin(a * x * 3 + b * y * 3 + seed) for a, b in waves]
+    pixels = np.stack(colour, -1)
+    centre_x, centre_y, radius = random.uniform(0.2, 0.6, 3)
+    pixels[(x - centre_x) ** 2 + (y - centre_y) ** 2 < (radius / 2) ** 2] = random.uniform(0, 255, 3)
+    pixels += random.normal(0, 6, pixels.shape)
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).convert(mode)
+
+
+def encoded(image: Image.Image, format: str = "JPEG", **options: object) -> bytes:
+    """The image as a file."""
+    out = io.BytesIO()
+    image.save(out, format, **options)
+    return out.getvalue()
+
+
+def jpeg(seed: int = 0, width: int = 320, height: int = 240) -> bytes:
+    """A JPEG of a drawing."""
+    return encoded(drawing(width, height, seed), quality=90)
+
+
+def png(seed: int = 0, width: int = 64, height: int = 48, mode: str = "RGB") -> bytes:
+    """A PNG of a drawing."""
+    return encoded(drawing(width, height, seed, mode), "PNG")

@@ -1,0 +1,258 @@
+"""What `codec.probe` reads from headers, and how it refuses."""
+
+import struct
+import time
+import warnings
+import zlib
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image as PillowImage
+
+from models.codec import ENCODABLE, ImageFormat, probe
+from models.errors import ServiceError, TooManyPixels, Undecodable, UnsupportedMedia
+
+PHOTOS = Path(__file__).parents[4] / "shared" / "data" / "photos"
+LIMIT = 50_000_000
+
+
+def image_file(
+    format: ImageFormat, size: tuple[int, int] = (7, 5), mode: str = "RGB", **options: Any
+) -> bytes:
+    file = BytesIO()
+    PillowImage.new(mode, size, 100).save(file, format.name, **options)
+    return file.getvalue()
+
+
+def chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def png(width: int, height: int, *chunks: bytes) -> bytes:
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + b"".join(chunks)
+
+
+def exif(orientation: int) -> bytes:
+    block = PillowImage.Exif()
+    block[0x0112] = orientation
+    return block.tobytes()
+
+
+@pytest.mark.parametrize("format", ImageFormat)
+def test_every_format_is_told_by_its_bytes(format: ImageFormat) -> None:
+    info = probe(image_file(format), max_pixels=LIMIT)
+    assert (info.format, info.width, info.height, info.orientation) == (format, 7, 5, 1)
+    assert info.frames == 1
+
+
+def test_formats_have_media_types_and_extensions() -> None:
+    assert [f.media_type for f in ENCODABLE] == [
+        "image/jpeg",
+        "image/png",
+        "image/webp",
+        "image/avif",
+    ]
+    assert [f.extension for f in ENCODABLE] == [".jpg", ".png", ".webp", ".avif"]
+
+
+@pytest.mark.parametrize("format", [ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_width_and_height_are_those_of_the_upright_image(
+    format: ImageFormat, orientation: int
+) -> None:
+    info = probe(image_file(format, exif=exif(orientation)), max_pixels=LIMIT)
+    assert info.orientation == orientation
+    assert (info.width, info.height) == ((7, 5) if orientation < 5 else (5, 7))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_orientation_of_a_tiff_is_applied_once(orientation: int) -> None:
+    data = image_file(ImageFormat.TIFF, tiffinfo={0x0112: orientation})
+    info = probe(data, max_pixels=LIMIT)
+    assert info.orientation == orientation
+    assert (info.width, info.height) == ((7, 5) if orientation < 5 else (5, 7))
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 6000])
+def test_an_orientation_out_of_range_means_upright(orientation: int) -> None:
+    info = probe(image_file(ImageFormat.JPEG, exif=exif(orientation)), max_pixels=LIMIT)
+    assert (info.orientation, info.width, info.height) == (1, 7, 5)
+
+
+@pytest.mark.parametrize("broken", [b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0junk"])
+def test_broken_exif_does_not_fail_an_image(broken: bytes) -> None:
+    assert probe(image_file(ImageFormat.JPEG, exif=broken), max_pixels=LIMIT).orientation == 1
+
+
+@pytest.mark.parametrize(
+    ("format", "frames"),
+    [
+        (ImageFormat.GIF, 2),
+        (ImageFormat.TIFF, 2),
+        (ImageFormat.PNG, 3),
+        (ImageFormat.WEBP, 3),
+        (ImageFormat.AVIF, 3),
+    ],
+)
+def test_more_than_one_frame_is_told(format: ImageFormat, frames: int) -> None:
+    file = BytesIO()
+    first, *others = (PillowImage.new("RGB", (8, 8), (c, 0, 0)) for c in (0, 120, 240))
+    first.save(file, format.name, save_all=True, append_images=others)
+    assert probe(file.getvalue(), max_pixels=LIMIT).frames == frames
+
+
+def test_a_gif_that_breaks_behind_its_first_frame_counts_one() -> None:
+    data = image_file(ImageFormat.GIF)[:-1] + b",\0"
+    assert probe(data, max_pixels=LIMIT).frames == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "fast"), [("L", True), ("RGB", True), ("CMYK", False)]
+)
+def test_fast_jpegs_are_grey_or_of_three_components(mode: str, fast: bool) -> None:
+    info = probe(image_file(ImageFormat.JPEG, mode=mode), max_pixels=LIMIT)
+    assert (info.mode, info.fast_jpeg) == (mode, fast)
+
+
+def test_only_jpegs_are_fast_jpegs() -> None:
+    assert not probe(image_file(ImageFormat.PNG), max_pixels=LIMIT).fast_jpeg
+
+
+def test_nothing_is_unsupported_media_and_says_empty() -> None:
+    with pytest.raises(UnsupportedMedia, match="empty"):
+        probe(b"", max_pixels=LIMIT)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0",
+        b"hello, world",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"P6 1 1 255\nabc",
+        b"%PDF-1.7",
+        b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
+        b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic",
+        b"\xff\xd8",
+        b"RIFF\0\0\0\0WAVEfmt ",
+        b"8BPS\0\1",
+    ],
+)
+def test_other_formats_are_unsupported_media_and_ours_are_named(data: bytes) -> None:
+    with pytest.raises(UnsupportedMedia, match=r"JPEG, PNG, WEBP, GIF, BMP, TIFF, AVIF"):
+        probe(data, max_pixels=LIMIT)
+
+
+@pytest.mark.parametrize(
+    "magic",
+    [
+        b"\xff\xd8\xff",
+        b"\x89PNG\r\n\x1a\n",
+        b"RIFF\0\0\0\0WEBPVP8 ",
+        b"GIF89a",
+        b"BM",
+        b"II*\0",
+        b"MM\0+",
+        b"\0\0\0\x1cftypavif\0\0\0\0avif",
+    ],
+)
+def test_a_format_of_ours_with_a_broken_header_is_undecodable(magic: bytes) -> None:
+    for rest in (b"", b"\0", b"\xff" * 100):
+        with pytest.raises(Undecodable, match="corrupt"):
+            probe(magic + rest, max_pixels=LIMIT)
+
+
+@pytest.mark.parametrize("format", ImageFormat)
+def test_headers_cut_anywhere_end_in_a_service_error_or_an_info(format: ImageFormat) -> None:
+    whole = image_file(format)
+    for end in range(1, len(whole)):
+        try:
+            info = probe(whole[:end], max_pixels=LIMIT)
+        except ServiceError as error:
+            assert error.status in (415, 422)
+        else:
+            assert (info.width, info.height) == (7, 5)
+
+
+@pytest.mark.parametrize("format", ImageFormat)
+def test_the_pixel_limit_is_inclusive(format: ImageFormat) -> None:
+    data = image_file(format)
+    assert probe(data, max_pixels=35).width == 7
+    with pytest.raises(TooManyPixels, match="7 × 5 pixels, more than the 34 allowed"):
+        probe(data, max_pixels=34)
+
+
+@pytest.mark.parametrize("size", [(2**31 - 1, 2**31 - 1), (100_000, 100_000), (10_000, 9_000)])
+def test_a_header_that_lies_about_a_huge_size_is_refused_before_decoding(
+    size: tuple[int, int],
+) -> None:
+    with pytest.raises(TooManyPixels):
+        probe(png(*size, chunk(b"IDAT", b"")), max_pixels=LIMIT)
+
+
+def test_pillows_own_ceiling_holds_whatever_the_limit_and_is_a_clean_error() -> None:
+    with pytest.raises(TooManyPixels):
+        probe(png(20_000, 20_000, chunk(b"IDAT", b"")), max_pixels=10**12)
+
+
+def test_between_pillows_warning_and_its_ceiling_our_limit_alone_decides() -> None:
+    data = png(12_000, 10_000, chunk(b"IDAT", b""))
+    assert probe(data, max_pixels=120_000_000).width == 12_000
+
+
+def test_a_gif_frame_larger_than_its_screen_counts_with_its_own_size() -> None:
+    screen = b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0, 0, 0)
+    frame = b"," + struct.pack("<HHHHB", 0, 0, 60_000, 2_000, 0) + b"\x08\x00;"
+    with pytest.raises(TooManyPixels, match="60000 × 2000"):
+        probe(screen + frame, max_pixels=LIMIT)
+
+
+@pytest.mark.parametrize("name", [b"zTXt", b"iCCP"])
+def test_a_compressed_chunk_that_unpacks_to_megabytes_is_undecodable(name: bytes) -> None:
+    bomb = chunk(name, b"k\0\0" + zlib.compress(bytes(4 << 20)))
+    with pytest.raises(Undecodable):
+        probe(png(1, 1, bomb, chunk(b"IDAT", b"")), max_pixels=LIMIT)
+
+
+def test_a_tiff_of_countless_tags_ends_soon_and_cleanly() -> None:
+    entries = b"".join(struct.pack("<HHII", 1000 + i, 3, 1, 5) for i in range(5000))
+    data = b"II*\0" + struct.pack("<IH", 8, 65535) + entries
+    with pytest.raises(Undecodable):
+        probe(data, max_pixels=LIMIT)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (65_500, 1), (1, 65_500)])
+def test_the_thinnest_images_are_images(size: tuple[int, int]) -> None:
+    info = probe(image_file(ImageFormat.JPEG, size), max_pixels=LIMIT)
+    assert (info.width, info.height) == size
+
+
+def test_an_error_shows_nothing_of_the_inside() -> None:
+    with pytest.raises(Undecodable) as caught:
+        probe(b"\x89PNG\r\n\x1a\n", max_pixels=LIMIT)
+    assert "object" not in caught.value.detail
+    assert "PIL" not in caught.value.detail
+
+
+def test_the_filters_of_warnings_are_left_as_they_were() -> None:
+    before = list(warnings.filters)
+    probe(image_file(ImageFormat.TIFF), max_pixels=LIMIT)
+    with pytest.raises(Undecodable):
+        probe(b"II*\0\0", max_pixels=LIMIT)
+    assert list(warnings.filters) == before
+
+
+def test_probing_a_photo_takes_a_fraction_of_a_millisecond() -> None:
+    photos = [path.read_bytes() for path in sorted(PHOTOS.glob("*.JPEG"))[:50]]
+    if not photos:
+        pytest.skip(f"no photos in {PHOTOS}")
+    rounds = []
+    for _ in range(5):
+        start = time.perf_counter()
+        for data in photos:
+            probe(data, max_pixels=LIMIT)
+        rounds.append((time.perf_counter() - start) / len(photos))
+    assert min(rounds) < 150e-6  # about 35 µs where this was written

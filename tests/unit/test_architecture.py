@@ -1,0 +1,74 @@
+"""The import table of docs/architecture.md, enforced."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+MODELS = {"models", "numpy", "PIL", "simplejpeg", "pydantic", "pydantic_settings"}
+ENGINE_ONLY = {"torch", "torchvision", "cupy", "cupyx", "safetensors"}
+DECLARATIONS = ("workers.operations", "workers.filters")
+
+
+def _modules(package: str) -> list[Path]:
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module or ""
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", _modules("models"), ids=_name)
+def test_models_import_only_words_and_pixels(path: Path) -> None:
+    roots = {name.split(".")[0] for name in _imports(path)}
+    assert roots <= MODELS | set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("path", _modules("workers"), ids=_name)
+def test_workers_know_no_http_and_keep_torch_in_the_engines(path: Path) -> None:
+    roots = {name.split(".")[0] for name in _imports(path)}
+    assert not roots & {"app", "fastapi", "starlette", "uvicorn"}
+    if path.parent.name != "engines":
+        assert not roots & ENGINE_ONLY
+
+
+@pytest.mark.parametrize("path", _modules("app"), ids=_name)
+def test_the_front_end_sees_declarations_only(path: Path) -> None:
+    names = set(_imports(path))
+    assert not {name.split(".")[0] for name in names} & ENGINE_ONLY
+    if path != ROOT / "app" / "main.py":
+        assert all(n.startswith(DECLARATIONS) for n in names if n.split(".")[0] == "workers")
+
+
+@pytest.mark.parametrize(
+    "path", [*_modules("app"), *_modules("models"), *_modules("workers")], ids=_name
+)
+def test_files_are_one_noun_of_at_most_250_lines_with_a_docstring(path: Path) -> None:
+    text = path.read_text()
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring
+    assert len(text.splitlines()) <= 250
+    assert path.name != "utils.py"
+
+
+@pytest.mark.parametrize(
+    "path", [*_modules("app"), *_modules("models"), *_modules("workers")], ids=_name
+)
+def test_functions_have_at_most_forty_lines(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= 40, f"{node.name} has {lines} lines"

@@ -1,0 +1,27 @@
+"""The README's promises that can be checked by reading it."""
+
+from pathlib import Path
+
+from models.settings import PREFIX, Settings
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def row(name: str) -> str:
+    """A setting's line in the README's table."""
+    field = Settings.model_fields[name]
+    default = field.get_default(call_default_factory=False)
+    shown = "" if default in (None, ()) or default is Ellipsis else f"`{default}`"
+    if name == "cache_folder":
+        shown = "`~/.cache/darkroom`"
+    return f"| `{PREFIX}{name.upper()}` | {shown} | {field.description} |"
+
+
+def test_every_setting_has_its_row_in_the_table() -> None:
+    rows = [row(name) for name in Settings.model_fields]
+    assert "\n".join(rows) in README, "\n" + "\n".join(rows)
+
+
+def test_the_changelog_and_the_architecture_page_are_linked() -> None:
+    assert "docs/architecture.md" in README
+    assert "CHANGELOG.md" in README

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image as PillowImage
+from torchvision.models import ResNet18_Weights
+
+from models import codec
+from models.image import Image
+from models.settings import Precision
+from models.weights import RESNET18_PREPROCESSING
+from tests.pictures import drawing
+from tests.shared import PHOTOS
+from workers import preprocess
+from workers.engines.checkpoint import random_state
+from workers.engines.resnet18 import ResNet18
+
+REFERENCE = ResNet18_Weights.IMAGENET1K_V1.transforms()
+
+
+@pytest.fixture(scope="module")
+def network() -> ResNet18:
+    return ResNet18(random_state(0, 10), Precision.FP32, RESNET18_PREPROCESSING)
+
+
+def ours(image: Image, network: ResNet18) -> torch.Tensor:
+    return network.normalised(preprocess.crop(image, RESNET18_PREPROCESSING)[None])[0]
+
+
+@pytest.mark.parametrize(
+    "size",
+    [(500, 375), (375, 500), (224, 224), (256, 256), (1, 1), (3, 7), (640, 81), (2047, 257)],
+)
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_the_network_s_input_is_bit_equal_to_torchvision_s_on_pillow_images(
+    network: ResNet18, size: tuple[int, int], mode: str
+) -> None:
+    picture = drawing(*size, mode=mode)
+    pixels = np.asarray(picture).reshape(size[1], size[0], -1)
+    assert torch.equal(ours(Image(pixels), network), REFERENCE(picture.convert("RGB")))
+
+
+def test_the_photos_are_preprocessed_bit_equal(network: ResNet18) -> None:
+    if not PHOTOS.is_dir():
+        pytest.skip("the photos of ../shared/data are not here")
+    for path in sorted(PHOTOS.iterdir()):
+        image = codec.decode(path.read_bytes(), max_pixels=10**8).image
+        with PillowImage.open(path) as picture:
+            converted = "icc_profile" in picture.info
+            reference = PillowImage.fromarray(codec.flatten(image).pixels) if converted else picture
+            expected = REFERENCE(reference.convert("RGB"))
+        assert torch.equal(ours(image, network), expected), path.name
+
+
+@given(st.integers(1, 12), st.integers(90, 700), st.booleans(), st.integers(0, 99))
+def test_very_long_images_are_cropped_as_if_resized_whole(
+    short: int, long: int, tall: bool, seed: int
+) -> None:
+    size = (short, long) if tall else (long, short)
+    pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
+    whole = REFERENCE(PillowImage.fromarray(pixels))
+    found = preprocess.crop(Image(pixels), RESNET18_PREPROCESSING)
+    mean, std = (torch.tensor(v)[:, None, None] for v in (REFERENCE.mean, REFERENCE.std))
+    expected = (whole * std + mean).mul(255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+    assert np.array_equal(found, expected)
+
+
+def test_an_image_of_65500_by_1_is_cropped_in_little_memory() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 65500, 3), np.uint8)
+    assert preprocess.crop(Image(pixels), RESNET18_PREPROCESSING).shape == (224, 224, 3)
