@@ -16,9 +16,7 @@ class Admission:
     `service_rate` tells images per second, for an honest Retry-After.
     """
 
-    def __init__(
-        self, max_images: int, max_bytes: int, service_rate: Callable[[], float]
-    ) -> None:
+    def __init__(self, max_images: int, max_bytes: int, service_rate: Callable[[], float]) -> None:
         self._limits = Amount(max_images, max_bytes)
         self._service_rate = service_rate
         self.held = Amount(0, 0)

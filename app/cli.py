@@ -59,11 +59,16 @@ def _parser() -> argparse.ArgumentParser:
     filter_.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
     filter_.add_argument("--quality", type=int, help="1 to 100, of JPEG, WebP and AVIF")
 
-    filters = _add(actions, "filters", commands.filters, "list the filters and their parameters", [])
+    filters = _add(
+        actions, "filters", commands.filters, "list the filters and their parameters", []
+    )
     filters.add_argument("name", nargs="?", help="show this filter's JSON Schema")
 
     weights = _add(
-        actions, "weights", commands.weights, "download, verify or list weights",
+        actions,
+        "weights",
+        commands.weights,
+        "download, verify or list weights",
         ["cache_folder", "log_level"],
     )
     weights.add_argument("action", choices=["fetch", "verify", "list"])

@@ -133,9 +133,7 @@ async def _each(
         await main.stop_service(service)
 
 
-async def _in_order(
-    service: Service, files: Sequence[str], work: ItemWork, permit: Permit
-) -> Any:
+async def _in_order(service: Service, files: Sequence[str], work: ItemWork, permit: Permit) -> Any:
     items = (Item(n, _content(name), name) for n, name in enumerate(files))
     under_way: list[asyncio.Future[Answer]] = []
     for item in items:

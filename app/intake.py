@@ -104,9 +104,7 @@ async def _raw(request: Request, settings: Settings) -> Blob:
         return await spool.finish()
 
 
-async def _multipart(
-    request: Request, settings: Settings
-) -> tuple[list[Found], dict[str, Any]]:
+async def _multipart(request: Request, settings: Settings) -> tuple[list[Found], dict[str, Any]]:
     most = settings.max_images_per_request
     form = request.form(max_files=most, max_fields=most + 100, max_part_size=1 << 20)
     try:

@@ -85,15 +85,11 @@ async def start_service(settings: Settings, metrics: Metrics) -> Service:
     return Service(
         settings=settings,
         backend=backend,
-        pipeline=Pipeline(
-            backend, fetcher, metrics, budget, settings.max_pixels, cores(settings)
-        ),
+        pipeline=Pipeline(backend, fetcher, metrics, budget, settings.max_pixels, cores(settings)),
         fetcher=fetcher,
         admission=admission,
         metrics=metrics,
-        canary=Canary(
-            backend, _canary_operation(model), _canary_image(), settings.canary_interval
-        ),
+        canary=Canary(backend, _canary_operation(model), _canary_image(), settings.canary_interval),
         model=model,
         weights_problem=executor.weights_problem,
     )

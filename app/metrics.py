@@ -1,6 +1,6 @@
 """Prometheus metrics: every name in one place. Labels never carry ids or URLs."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 
 from prometheus_client import (
@@ -27,58 +27,42 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
-        GCCollector(registry=registry)
-        self.requests = Histogram(
-            "darkroom_http_request_duration_seconds",
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=registry)
+        self.requests = self._histogram(
+            "http_request_duration_seconds",
             "Time from the first byte of a request to the last of its answer.",
             ("method", "route", "status"),
-            buckets=_HTTP_BUCKETS,
-            registry=registry,
+            _HTTP_BUCKETS,
         )
-        self.stages = Histogram(
-            "darkroom_stage_duration_seconds",
-            "Time of one image in one stage.",
-            ("stage",),
-            buckets=_STAGE_BUCKETS,
-            registry=registry,
+        self.stages = self._histogram(
+            "stage_duration_seconds", "Time of one image in one stage.", ("stage",), _STAGE_BUCKETS
         )
-        self.images = Counter(
-            "darkroom_images_total",
-            "Images answered, by operation and outcome (ok, or the problem's code).",
-            ("operation", "outcome"),
-            registry=registry,
+        self.batch_size = self._histogram(
+            "batch_size", "Images in a micro-batch.", ("operation",), _BATCH_BUCKETS
         )
-        self.rejections = Counter(
-            "darkroom_rejections_total",
-            "Requests refused at the door, by reason.",
-            ("reason",),
-            registry=registry,
+        self.fetches = self._histogram(
+            "fetch_duration_seconds", "Time to fetch one URL.", ("outcome",), _HTTP_BUCKETS
         )
-        self.batch_size = Histogram(
-            "darkroom_batch_size",
-            "Images in a micro-batch.",
-            ("operation",),
-            buckets=_BATCH_BUCKETS,
-            registry=registry,
+        self.images = self._counter(
+            "images_total", "Images answered: ok, or the problem's code.", ("operation", "outcome")
         )
-        self.batch_releases = Counter(
-            "darkroom_batch_releases_total",
-            "Micro-batches by the reason of their release.",
-            ("reason",),
-            registry=registry,
+        self.rejections = self._counter(
+            "rejections_total", "Requests refused at the door.", ("reason",)
         )
-        self.fetches = Histogram(
-            "darkroom_fetch_duration_seconds",
-            "Time to fetch one URL, by outcome.",
-            ("outcome",),
-            buckets=_HTTP_BUCKETS,
-            registry=registry,
+        self.batch_releases = self._counter(
+            "batch_releases_total", "Micro-batches by the reason of their release.", ("reason",)
         )
-        Info("darkroom_build", "What runs.", registry=registry).info(
-            {"version": version("darkroom")}
-        )
+        build = Info("darkroom_build", "What runs.", registry=registry)
+        build.info({"version": version("darkroom")})
+
+    def _histogram(
+        self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
+    ) -> Histogram:
+        return Histogram(f"darkroom_{name}", text, labels, buckets=buckets, registry=self.registry)
+
+    def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
+        return Counter(f"darkroom_{name}", text, labels, registry=self.registry)
 
     def on_batch(self, operation: str, size: int, reason: ReleaseReason) -> None:
         """A finished micro-batch; called on a worker thread."""
@@ -97,9 +81,7 @@ class Metrics:
 class _Gauges:
     """Values read at scrape time."""
 
-    def __init__(
-        self, load: Callable[[], Load], in_flight: Callable[[], tuple[int, int]]
-    ) -> None:
+    def __init__(self, load: Callable[[], Load], in_flight: Callable[[], tuple[int, int]]) -> None:
         self._load = load
         self._in_flight = in_flight
 

@@ -29,10 +29,6 @@ from workers.operations import Classify, FilterChain
 
 log = logging.getLogger("darkroom.pipeline")
 
-INLINE_PROBE_BYTES = 1 << 18
-"""A header of a file up to this size is parsed on the event loop (0.1 ms); larger ones can hide
-slow headers and go to a thread."""
-
 T = TypeVar("T")
 
 Work = Callable[[Stages], Coroutine[Any, Any, "Labels | EncodedImage"]]
@@ -121,9 +117,7 @@ class Pipeline:
         """End the codec threads; nothing may be submitted any more."""
         self._pool.shutdown()
 
-    async def _answer(
-        self, operation: str, item: Item, deadline: Deadline, work: Work
-    ) -> Answer:
+    async def _answer(self, operation: str, item: Item, deadline: Deadline, work: Work) -> Answer:
         stages = Stages()
         outcome: Labels | EncodedImage | ServiceError
         try:
@@ -164,7 +158,7 @@ class Pipeline:
         try:
             if isinstance(item.content, Url):
                 permit.grow(0, content.size)
-            info = await self._probe(content)
+            info = await self._in_thread(self._probe, content)
             async with self._budget.hold(info.width * info.height):
                 with stages.measure("decode"):
                     decoded = await self._in_thread(self._decode, content)
@@ -173,12 +167,8 @@ class Pipeline:
         finally:
             content.close()
 
-    async def _probe(self, blob: Blob) -> ImageInfo:
-        if blob.size <= INLINE_PROBE_BYTES:
-            return codec.probe(blob.read(), max_pixels=self._max_pixels)
-        return await self._in_thread(
-            lambda: codec.probe(blob.read(), max_pixels=self._max_pixels)
-        )
+    def _probe(self, blob: Blob) -> ImageInfo:
+        return codec.probe(blob.read(), max_pixels=self._max_pixels)
 
     def _decode(self, blob: Blob) -> Decoded:
         return codec.decode(blob.read(), max_pixels=self._max_pixels)
@@ -196,7 +186,5 @@ class Pipeline:
 
 def _encode(image: Image, decoded: Decoded, output: Output) -> EncodedImage:
     format_ = output.choose(decoded.info.format)
-    data = codec.encode(
-        image, format_, quality=output.quality, copyright=decoded.copyright
-    )
+    data = codec.encode(image, format_, quality=output.quality, copyright=decoded.copyright)
     return EncodedImage(data, format_, image.width, image.height)

@@ -45,9 +45,7 @@ async def as_finished(request: Request, works: Sequence[Work]) -> AsyncIterator[
     pending = {asyncio.ensure_future(work()) for work in works}
     try:
         while pending and not watch.done():
-            done, _ = await asyncio.wait(
-                {*pending, watch}, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, _ = await asyncio.wait({*pending, watch}, return_when=asyncio.FIRST_COMPLETED)
             for task in done & pending:
                 pending.discard(task)
                 yield task.result()

@@ -1,6 +1,6 @@
 """Everything one running server consists of, and how a route gets hold of it."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated
@@ -47,7 +47,7 @@ class Service:
     """Set on SIGTERM: not ready any more, although requests are served until the grace time ends."""
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     service = request.app.state.service
     assert isinstance(service, Service)
     return service
@@ -56,7 +56,7 @@ def _service(request: Request) -> Service:
 ServiceOf = Annotated[Service, Depends(_service)]
 
 
-def _admitted(request: Request, service: ServiceOf) -> Iterator[Permit]:
+async def _admitted(request: Request, service: ServiceOf) -> AsyncIterator[Permit]:
     """One image and the declared bytes; grows as more is found; held until the answer is sent."""
     declared = request.headers.get("content-length", "")
     try:

@@ -14,7 +14,9 @@ def drawing(width: int = 320, height: int = 240, seed: int = 0, mode: str = "RGB
     colour = [127 + 100 * np.sin(a * x * 3 + b * y * 3 + seed) for a, b in waves]
     pixels = np.stack(colour, -1)
     centre_x, centre_y, radius = random.uniform(0.2, 0.6, 3)
-    pixels[(x - centre_x) ** 2 + (y - centre_y) ** 2 < (radius / 2) ** 2] = random.uniform(0, 255, 3)
+    pixels[(x - centre_x) ** 2 + (y - centre_y) ** 2 < (radius / 2) ** 2] = random.uniform(
+        0, 255, 3
+    )
     pixels += random.normal(0, 6, pixels.shape)
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).convert(mode)
 

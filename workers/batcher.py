@@ -4,19 +4,20 @@ Slot first, batch second: `pick` is called by a thread that already holds a free
 while the device is busy the next batch grows by itself.
 """
 
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass
 
-from models.job import Job, Lane, Outcome, ReleaseReason
-
-COMPACT_AT = 64
-"""Dead jobs a lane may hold beside as many live ones, before it is swept: amortised O(1) a job."""
+from models.job import Lane, ReleaseReason
+from workers.delivery import Ticket
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one micro-batch may be; `ageing` is when a waiting bulk job counts as interactive."""
+    """What one micro-batch may be; `ageing` is when a waiting bulk job counts as interactive.
+
+    Times in seconds. A single image over `max_batch_pixels` rides alone.
+    """
 
     max_batch_size: int
     max_batch_pixels: int
@@ -24,32 +25,9 @@ class BatchLimits:
     ageing: float = 1.0
 
 
-class Ticket:
-    """An accepted job on its way. Ends exactly once: picked and answered, dropped, or cancelled."""
-
-    __slots__ = ("cancelled", "enqueued_at", "job", "mailbox", "pixels", "queued", "tag")
-
-    def __init__(self, job: Job, mailbox: "Mailbox", tag: object = None) -> None:
-        self.job = job
-        self.mailbox = mailbox
-        self.tag = tag
-        self.pixels = job.image.n_pixels
-        self.enqueued_at = 0.0
-        self.queued = False
-        self.cancelled = False
-
-    def dead(self, now: float) -> bool:
-        """Whether nobody waits for it any more."""
-        return self.cancelled or self.job.deadline.expired(now)
-
-
-Mailbox = Callable[[Sequence[tuple[Ticket, Outcome]]], None]
-"""Where a waiter gets its outcomes: called once per batch, from a worker thread."""
-
-
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What `pick` found: a batch (maybe empty), the dead it dropped, and when to look again.
+    """What `pick` found: a batch (maybe empty), the expired it dropped, and when to look again.
 
     `wake_at` is None when nothing waits, or a batch was found.
     """
@@ -61,19 +39,24 @@ class Picked:
 
 
 class _Lane:
-    """Jobs of one batch key and one priority, oldest first."""
+    """Jobs of one batch key and one priority, oldest first.
 
-    __slots__ = ("bulk", "live", "pixels", "tickets")
+    Ordered and linked, so that a cancelled job leaves in O(1) and takes its image with it.
+    """
+
+    __slots__ = ("bulk", "pixels", "tickets")
 
     def __init__(self, bulk: bool) -> None:
         self.bulk = bulk
-        self.tickets: deque[Ticket] = deque()
-        self.live = 0
         self.pixels = 0
+        self.tickets: OrderedDict[Ticket, None] = OrderedDict()
 
 
 class MicroBatcher:
-    """Lanes of waiting jobs; the oldest head of the most urgent kind goes first."""
+    """Lanes of waiting jobs; the oldest head of the most urgent kind goes first.
+
+    A job costs O(1) over its life, however it ends; `pick` looks once at every lane's head.
+    """
 
     def __init__(self, limits: BatchLimits) -> None:
         self.limits = limits
@@ -83,116 +66,101 @@ class MicroBatcher:
 
     def add(self, ticket: Ticket, now: float) -> None:
         """Let a job wait from `now` on."""
-        job = ticket.job
-        key = (job.operation.batch_key, job.lane)
-        lane = self._lanes.get(key)
+        lane = self._lanes.get(ticket.key)
         if lane is None:
-            lane = self._lanes[key] = _Lane(job.lane is Lane.BULK)
+            lane = self._lanes[ticket.key] = _Lane(ticket.job.lane is Lane.BULK)
         ticket.enqueued_at, ticket.queued = now, True
-        lane.tickets.append(ticket)
-        lane.live += 1
+        lane.tickets[ticket] = None
         lane.pixels += ticket.pixels
         self.queued_jobs += 1
         self.queued_pixels += ticket.pixels
 
     def cancel(self, ticket: Ticket) -> None:
-        """Nobody waits any more: leave the counts at once; the place in the lane is swept later."""
-        if ticket.cancelled:
-            return
+        """Nobody waits any more: if the job is still queued, it leaves at once."""
         ticket.cancelled = True
-        if not ticket.queued:
-            return
-        key = (ticket.job.operation.batch_key, ticket.job.lane)
-        lane = self._lanes[key]
-        self._forget(lane, ticket)
-        if len(lane.tickets) > 2 * lane.live + COMPACT_AT:
-            lane.tickets = deque(t for t in lane.tickets if not t.cancelled)
-        if not lane.live:
-            del self._lanes[key]
+        if ticket.queued:
+            lane = self._lanes[ticket.key]
+            self._take(lane, ticket)
+            if not lane.tickets:
+                del self._lanes[ticket.key]
 
     def pick(self, now: float) -> Picked:
         """The next batch to run at `now`, or when to ask again."""
         dropped: list[Ticket] = []
-        best: tuple[bool, float, tuple[Hashable, Lane]] | None = None
+        best: tuple[bool, float] | None = None
+        chosen: _Lane | None = None
         wake_at: float | None = None
-        for key in list(self._lanes):
-            head = self._head(key, now, dropped)
+        for key, lane in list(self._lanes.items()):
+            head = self._head(lane, now, dropped)
             if head is None:
+                del self._lanes[key]
                 continue
-            lane = self._lanes[key]
             ripe_at = head.enqueued_at + self.limits.max_queue_delay
             if now < ripe_at and not self._full(lane):
                 wake_at = ripe_at if wake_at is None else min(wake_at, ripe_at)
                 continue
-            waits = lane.bulk and now - head.enqueued_at < self.limits.ageing
-            rank = (waits, head.enqueued_at)
-            if best is None or rank < best[:2]:
-                best = (*rank, key)
-        if best is None:
+            yields = lane.bulk and now < head.enqueued_at + self.limits.ageing
+            if best is None or (yields, head.enqueued_at) < best:
+                best, chosen = (yields, head.enqueued_at), lane
+        if chosen is None:
             return Picked([], ReleaseReason.IDLE, dropped, wake_at)
-        batch, reason = self._form(best[2], now, dropped)
+        batch, reason = self._form(chosen, now, dropped)
         return Picked(batch, reason, dropped, None)
 
     def drain(self) -> list[Ticket]:
-        """Take out every live job."""
-        left = [t for lane in self._lanes.values() for t in lane.tickets if not t.cancelled]
+        """Take every job out, oldest first within its lane."""
+        left = [ticket for lane in self._lanes.values() for ticket in lane.tickets]
+        for ticket in left:
+            ticket.queued = False
         self._lanes.clear()
         self.queued_jobs = self.queued_pixels = 0
         return left
 
     def _full(self, lane: _Lane) -> bool:
+        """Counts jobs that expired behind the head too: they are met only when a batch forms."""
         limits = self.limits
-        return lane.live >= limits.max_batch_size or lane.pixels >= limits.max_batch_pixels
+        return len(lane.tickets) >= limits.max_batch_size or lane.pixels >= limits.max_batch_pixels
 
-    def _head(
-        self, key: tuple[Hashable, Lane], now: float, dropped: list[Ticket]
-    ) -> Ticket | None:
-        """The oldest living job of a lane; the dead before it are dropped, an empty lane goes."""
-        lane = self._lanes[key]
+    def _head(self, lane: _Lane, now: float, dropped: list[Ticket]) -> Ticket | None:
+        """The oldest living job of a lane; the expired before it are dropped."""
         while lane.tickets:
-            head = lane.tickets[0]
+            head = next(iter(lane.tickets))
             if not head.dead(now):
                 return head
-            self._drop(lane, dropped)
-        del self._lanes[key]
+            self._take(lane, head)
+            dropped.append(head)
         return None
 
-    def _drop(self, lane: _Lane, dropped: list[Ticket]) -> None:
-        ticket = lane.tickets.popleft()
-        if not ticket.cancelled:
-            self._forget(lane, ticket)
-            dropped.append(ticket)
-
     def _form(
-        self, key: tuple[Hashable, Lane], now: float, dropped: list[Ticket]
+        self, lane: _Lane, now: float, dropped: list[Ticket]
     ) -> tuple[list[Ticket], ReleaseReason]:
-        lane, limits = self._lanes[key], self.limits
+        """Take a batch out of a lane with a living head; an emptied lane goes."""
+        limits = self.limits
         batch: list[Ticket] = []
         pixels = 0
-        reason = ReleaseReason.IDLE
-        waited = now - lane.tickets[0].enqueued_at
-        if limits.max_queue_delay and waited >= limits.max_queue_delay:
-            reason = ReleaseReason.DELAY
-        while lane.tickets and len(batch) < limits.max_batch_size:
-            ticket = lane.tickets[0]
-            if ticket.dead(now):
-                self._drop(lane, dropped)
-                continue
-            if batch and pixels + ticket.pixels > limits.max_batch_pixels:
-                reason = ReleaseReason.BUDGET
+        over = False
+        while len(batch) < limits.max_batch_size:
+            head = self._head(lane, now, dropped)
+            if head is None:
                 break
-            lane.tickets.popleft()
-            self._forget(lane, ticket)
-            batch.append(ticket)
-            pixels += ticket.pixels
-        if not lane.live:
-            del self._lanes[key]
+            over = bool(batch) and pixels + head.pixels > limits.max_batch_pixels
+            if over:
+                break
+            self._take(lane, head)
+            batch.append(head)
+            pixels += head.pixels
+        if not lane.tickets:
+            del self._lanes[batch[0].key]
         if len(batch) == limits.max_batch_size:
-            reason = ReleaseReason.FULL
-        return batch, reason
+            return batch, ReleaseReason.FULL
+        if over or pixels >= limits.max_batch_pixels:
+            return batch, ReleaseReason.BUDGET
+        if 0 < limits.max_queue_delay <= now - batch[0].enqueued_at:
+            return batch, ReleaseReason.DELAY
+        return batch, ReleaseReason.IDLE
 
-    def _forget(self, lane: _Lane, ticket: Ticket) -> None:
-        lane.live -= 1
+    def _take(self, lane: _Lane, ticket: Ticket) -> None:
+        del lane.tickets[ticket]
         lane.pixels -= ticket.pixels
         ticket.queued = False
         self.queued_jobs -= 1

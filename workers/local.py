@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, ref
 from models.backend import Load
 from models.errors import DeadlineExceeded
 from models.job import Completed, Failed, Job, Outcome
-from workers.batcher import Mailbox, Ticket
+from workers.delivery import Mailbox, Ticket
 from workers.worker import Worker
 
 
@@ -71,4 +71,3 @@ def _resolve(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
 def _expire(waiter: asyncio.Future[Outcome]) -> None:
     if not waiter.done():
         waiter.set_exception(DeadlineExceeded("the request's deadline passed"))
-

@@ -16,13 +16,12 @@ from typing import Generic
 from models.backend import Load
 from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
 from models.job import Completed, Failed, Job, Outcome, ReleaseReason, Trace
-from workers.batcher import BatchLimits, Mailbox, MicroBatcher, Picked, Ticket
+from workers.batcher import BatchLimits, MicroBatcher, Picked
+from workers.delivery import Mailbox, Ticket, deliver
 from workers.engine import BatchResult, Engine, SlotT
+from workers.rate import ServiceRate
 
 log = logging.getLogger("darkroom.worker")
-
-RATE_WEIGHT = 0.1
-"""Share of the newest batch in the service rate: about the last ten batches count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +58,7 @@ class Worker(Generic[SlotT]):
         self._stopping = False
         self._alive = False
         self._waiting = False
-        self._last_done = 0.0
-        self._rate = 0.0
+        self._rate = ServiceRate()
         self._threads = [
             threading.Thread(target=self._guarded, args=(loop,), name=name, daemon=True)
             for name, loop in (("launch", self._launch_loop), ("collect", self._collect_loop))
@@ -98,7 +96,7 @@ class Worker(Generic[SlotT]):
             queued_jobs=batcher.queued_jobs,
             queued_pixels=batcher.queued_pixels,
             running_jobs=self._running,
-            service_rate=self._rate,
+            service_rate=self._rate.per_second,
             alive=self._alive,
         )
 
@@ -138,7 +136,7 @@ class Worker(Generic[SlotT]):
             self._running = 0
             self._changed.notify_all()
         lost = Failed(WorkerLost("the worker stopped before the image was done; try again"))
-        self._deliver([(ticket, lost) for ticket in left])
+        deliver([(ticket, lost) for ticket in left])
         self._launched.put(None)
 
     def _launch_loop(self) -> None:
@@ -174,7 +172,7 @@ class Worker(Generic[SlotT]):
                     self._waiting = False
             if picked.dropped:
                 expired = Failed(DeadlineExceeded("the deadline passed while the job waited"))
-                self._deliver([(t, expired) for t in picked.dropped])
+                deliver([(t, expired) for t in picked.dropped])
             if picked.batch:
                 return batch
 
@@ -217,23 +215,14 @@ class Worker(Generic[SlotT]):
                 batch.reason,
             )
             outcomes.append((ticket, Completed(value, trace)))
-        self._measure(batch)
+        self._rate.add(size, batch.launched_at, self._clock())
         self._done(batch)
-        self._deliver(outcomes)
+        deliver(outcomes)
         if self._on_batch is not None:
             try:
                 self._on_batch(batch, result)
             except Exception:  # this thread is protected from a failing observer
                 log.warning("a batch could not be observed", exc_info=True)
-
-    def _measure(self, batch: Batch) -> None:
-        """Jobs per second while busy: from the batch before, or from an idle device's launch."""
-        now = self._clock()
-        busy = now - max(self._last_done, batch.launched_at)
-        self._last_done = now
-        if busy > 0:
-            newest = len(batch.tickets) / busy
-            self._rate += (newest - self._rate) * (RATE_WEIGHT if self._rate else 1.0)
 
     def _bisect(self, batch: Batch, error: Exception) -> None:
         """Run the halves of a failed batch again, until the guilty job fails alone."""
@@ -248,7 +237,7 @@ class Worker(Generic[SlotT]):
         log.error("a job failed", exc_info=error)
         failure = Failed(InternalError("the image could not be processed; it has been logged"))
         self._done(batch)
-        self._deliver([(tickets[0], failure)])
+        deliver([(tickets[0], failure)])
 
     def _done(self, batch: Batch) -> None:
         with self._changed:
@@ -261,15 +250,3 @@ class Worker(Generic[SlotT]):
             self._running -= len(batch.tickets)
         if self._halves or self._stopping:
             self._changed.notify()
-
-    def _deliver(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
-        """One call per mailbox; cancelled tickets get nothing."""
-        boxes: dict[Mailbox, list[tuple[Ticket, Outcome]]] = {}
-        for pair in outcomes:
-            if not pair[0].cancelled:
-                boxes.setdefault(pair[0].mailbox, []).append(pair)
-        for mailbox, pairs in boxes.items():
-            try:
-                mailbox(pairs)
-            except Exception:  # this thread is protected from a waiter whose loop is gone
-                log.warning("outcomes could not be delivered", exc_info=True)

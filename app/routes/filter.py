@@ -71,7 +71,9 @@ def _chain(options: FilterOptions) -> Any:
     if options.name is not None:
         return (parse_one(options.name, parameters),)
     if parameters:
-        unknown = [FieldError(name, "unknown parameter", given) for name, given in parameters.items()]
+        unknown = [
+            FieldError(name, "unknown parameter", given) for name, given in parameters.items()
+        ]
         raise InvalidParameter(f"unknown parameter {unknown[0].path!r} beside `ops`", unknown)
     return parse_chain(_decoded(options.ops))
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
@@ -84,9 +85,10 @@ def _check(image: Image, format_: ImageFormat, quality: int | None) -> None:
 
 
 def _jpeg(image: Image, quality: int) -> bytes:
-    if image.channels == 1:
-        return bytes(simplejpeg.encode_jpeg(image.pixels, quality, "GRAY", "Gray"))
-    return bytes(simplejpeg.encode_jpeg(flatten(image).pixels, quality, "RGB", "420"))
+    grey = image.channels == 1
+    pixels = np.ascontiguousarray(image.pixels if grey else flatten(image).pixels)
+    space, chroma = ("GRAY", "Gray") if grey else ("RGB", "420")
+    return bytes(simplejpeg.encode_jpeg(pixels, quality, space, chroma))
 
 
 def _with_exif(jpeg: bytes, exif: bytes) -> bytes:

@@ -1,6 +1,5 @@
 """The images benchmarks run on: the photos of ../shared/data where present, else rendered ones."""
 
-
 import numpy as np
 import simplejpeg
 

@@ -90,7 +90,9 @@ async def _read_response(reader: asyncio.StreamReader) -> int:
     head = await reader.readuntil(b"\r\n\r\n")
     status = int(head[9:12])
     length = next(
-        int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
+        int(line[15:])
+        for line in head.lower().split(b"\r\n")
+        if line.startswith(b"content-length:")
     )
     await reader.readexactly(length)
     return status

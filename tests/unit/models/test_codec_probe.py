@@ -5,7 +5,6 @@ import time
 import warnings
 import zlib
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from PIL import Image as PillowImage
 
 from models.codec import ENCODABLE, ImageFormat, probe
 from models.errors import ServiceError, TooManyPixels, Undecodable, UnsupportedMedia
+from tests.shared import PHOTOS
 
-PHOTOS = Path(__file__).parents[4] / "shared" / "data" / "photos"
 LIMIT = 50_000_000
 
 
@@ -109,9 +108,7 @@ def test_a_gif_that_breaks_behind_its_first_frame_counts_one() -> None:
     assert probe(data, max_pixels=LIMIT).frames == 1
 
 
-@pytest.mark.parametrize(
-    ("mode", "fast"), [("L", True), ("RGB", True), ("CMYK", False)]
-)
+@pytest.mark.parametrize(("mode", "fast"), [("L", True), ("RGB", True), ("CMYK", False)])
 def test_fast_jpegs_are_grey_or_of_three_components(mode: str, fast: bool) -> None:
     info = probe(image_file(ImageFormat.JPEG, mode=mode), max_pixels=LIMIT)
     assert (info.mode, info.fast_jpeg) == (mode, fast)
@@ -166,15 +163,19 @@ def test_a_format_of_ours_with_a_broken_header_is_undecodable(magic: bytes) -> N
 
 
 @pytest.mark.parametrize("format", ImageFormat)
-def test_headers_cut_anywhere_end_in_a_service_error_or_an_info(format: ImageFormat) -> None:
+def test_a_header_cut_anywhere_is_a_service_error_or_told_rightly(format: ImageFormat) -> None:
     whole = image_file(format)
     for end in range(1, len(whole)):
-        try:
-            info = probe(whole[:end], max_pixels=LIMIT)
-        except ServiceError as error:
-            assert error.status in (415, 422)
-        else:
-            assert (info.width, info.height) == (7, 5)
+        told = told_or_refused(whole[:end])
+        assert told in ((7, 5), 415, 422)
+
+
+def told_or_refused(data: bytes) -> tuple[int, int] | int:
+    try:
+        info = probe(data, max_pixels=LIMIT)
+    except ServiceError as error:
+        return error.status
+    return info.width, info.height
 
 
 @pytest.mark.parametrize("format", ImageFormat)

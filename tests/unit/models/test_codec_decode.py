@@ -1,0 +1,430 @@
+"""What `codec.decode` makes of files: Pillow's pixels, upright, in one of three shapes."""
+
+import io
+import struct
+import warnings
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+from PIL import ImageOps
+from PIL.PngImagePlugin import PngInfo
+
+from models.codec import Decoded, ImageFormat, decode, probe
+from models.errors import ServiceError, TooManyPixels, Undecodable
+from models.image import Pixels
+from tests.shared import ODD, PHOTOS
+
+LIMIT = 50_000_000
+ALLOWED = [format.name for format in ImageFormat]
+SIZES = [(1, 1), (8, 8), (17, 31), (64, 3)]
+
+
+def picture(
+    mode: str = "RGB", size: tuple[int, int] = (37, 23), seed: int = 0
+) -> PillowImage.Image:
+    rng = np.random.default_rng(seed)
+    small = PillowImage.fromarray(rng.integers(0, 256, (4, 5, 4), np.uint8), "RGBA")
+    large = small.resize(size, PillowImage.Resampling.BICUBIC)
+    return large if mode == "RGBA" else large.convert("RGB").convert(mode)
+
+
+def image_file(image: PillowImage.Image, format: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format, **options)
+    return file.getvalue()
+
+
+def opened(data: bytes) -> PillowImage.Image:
+    return PillowImage.open(io.BytesIO(data), formats=ALLOWED)
+
+
+def decoded(data: bytes) -> Pixels:
+    pixels = decode(data, max_pixels=LIMIT).image.pixels
+    assert pixels.flags.c_contiguous
+    assert pixels.flags.writeable
+    return pixels
+
+
+def as_pixels(image: PillowImage.Image) -> Pixels:
+    pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
+
+
+def exif(orientation: int) -> bytes:
+    block = PillowImage.Exif()
+    block[0x0112] = orientation
+    return block.tobytes()
+
+
+def png(width: int, height: int, depth: int, colour: int, rows: bytes, *chunks: bytes) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    parts = [chunk(b"IHDR", header), *chunks, chunk(b"IDAT", zlib.compress(rows))]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts) + chunk(b"IEND", b"")
+
+
+def chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("subsampling", [0, 1, 2])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_colour_jpegs_have_pillows_very_pixels(
+    size: tuple[int, int], subsampling: int, progressive: bool
+) -> None:
+    image = picture(size=size)
+    data = image_file(image, "JPEG", subsampling=subsampling, progressive=progressive)
+    np.testing.assert_array_equal(decoded(data), np.asarray(opened(data)))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("progressive", [False, True])
+def test_grey_jpegs_have_one_channel_and_pillows_pixels(
+    size: tuple[int, int], progressive: bool
+) -> None:
+    data = image_file(picture("L", size), "JPEG", progressive=progressive)
+    np.testing.assert_array_equal(decoded(data), np.asarray(opened(data))[..., np.newaxis])
+
+
+@pytest.mark.parametrize("options", [{"keep_rgb": True}, {"restart_marker_blocks": 1}])
+def test_unusual_jpegs_have_pillows_pixels(options: dict[str, Any]) -> None:
+    data = image_file(picture(), "JPEG", **options)
+    np.testing.assert_array_equal(decoded(data), np.asarray(opened(data)))
+
+
+@pytest.mark.parametrize("size", [(65_500, 1), (1, 65_500)])
+def test_the_longest_jpegs_are_decoded(size: tuple[int, int]) -> None:
+    data = image_file(PillowImage.new("RGB", size, (9, 99, 199)), "JPEG")
+    np.testing.assert_array_equal(decoded(data), np.asarray(opened(data)))
+
+
+@pytest.mark.parametrize(
+    ("format", "mode"),
+    [
+        ("PNG", "L"),
+        ("PNG", "RGB"),
+        ("PNG", "RGBA"),
+        ("WEBP", "RGB"),
+        ("WEBP", "RGBA"),
+        ("BMP", "L"),
+        ("BMP", "RGB"),
+        ("TIFF", "L"),
+        ("TIFF", "RGB"),
+        ("TIFF", "RGBA"),
+        ("AVIF", "RGB"),
+        ("AVIF", "RGBA"),
+    ],
+)
+def test_plain_pixels_are_taken_as_pillow_stores_them(format: str, mode: str) -> None:
+    data = image_file(picture(mode), format)
+    np.testing.assert_array_equal(decoded(data), as_pixels(opened(data).convert(mode)))
+
+
+@pytest.mark.parametrize(
+    ("format", "mode", "becomes"),
+    [
+        ("PNG", "1", "L"),
+        ("TIFF", "1", "L"),
+        ("BMP", "1", "L"),
+        ("PNG", "LA", "RGBA"),
+        ("TIFF", "LA", "RGBA"),
+        ("PNG", "P", "RGB"),
+        ("GIF", "P", "RGB"),
+        ("BMP", "P", "RGB"),
+        ("TIFF", "P", "RGB"),
+        ("JPEG", "CMYK", "RGB"),
+        ("TIFF", "CMYK", "RGB"),
+        ("TIFF", "YCbCr", "RGB"),
+        ("TIFF", "LAB", "RGB"),
+    ],
+)
+def test_other_modes_become_what_pillow_converts_them_to(
+    format: str, mode: str, becomes: str
+) -> None:
+    data = image_file(picture(mode), format)
+    assert opened(data).mode == mode
+    np.testing.assert_array_equal(decoded(data), as_pixels(opened(data).convert(becomes)))
+
+
+@pytest.mark.parametrize("format", ["PNG", "GIF"])
+def test_a_palette_with_a_transparent_entry_becomes_rgba(format: str) -> None:
+    image = picture("P")
+    data = image_file(image, format, transparency=image.getpixel((0, 0)))
+    pixels = decoded(data)
+    assert pixels[0, 0, 3] == 0
+    np.testing.assert_array_equal(pixels, np.asarray(opened(data).convert("RGBA")))
+
+
+def test_a_palette_with_an_alpha_for_every_entry_becomes_rgba() -> None:
+    image = picture("P")
+    pixels = decoded(image_file(image, "PNG", transparency=bytes(range(256))))
+    np.testing.assert_array_equal(pixels[..., 3], np.asarray(image))
+    np.testing.assert_array_equal(pixels[..., :3], np.asarray(image.convert("RGB")))
+
+
+@pytest.mark.parametrize(
+    ("image", "transparency"),
+    [
+        (PillowImage.new("L", (2, 1), 7), 7),
+        (PillowImage.new("RGB", (2, 1), (7, 8, 9)), (7, 8, 9)),
+        (PillowImage.new("1", (2, 1), 0), 0),
+    ],
+)
+def test_a_transparent_colour_becomes_alpha(image: PillowImage.Image, transparency: Any) -> None:
+    image.putpixel((1, 0), 200 if image.mode == "L" else 1)
+    pixels = decoded(image_file(image, "PNG", transparency=transparency))
+    assert pixels[0, :, 3].tolist() == [0, 255]
+
+
+def test_the_transparent_colour_of_a_two_bit_png_is_found() -> None:
+    data = png(4, 1, 2, 0, b"\0\x1b", chunk(b"tRNS", b"\0\3"))
+    assert decoded(data)[0].tolist() == [
+        [0, 0, 0, 255],
+        [85, 85, 85, 255],
+        [170, 170, 170, 255],
+        [255, 255, 255, 0],
+    ]
+
+
+def test_the_transparent_colour_of_a_sixteen_bit_png_is_found() -> None:
+    colour = struct.pack(">3H", 0x1234, 0x5678, 0x9ABC)
+    data = png(2, 1, 16, 2, b"\0" + colour + bytes(6), chunk(b"tRNS", colour))
+    assert decoded(data)[0].tolist() == [[0x12, 0x56, 0x9A, 0], [0, 0, 0, 255]]
+    data = png(2, 1, 16, 0, b"\0\x12\x34\x12\x35", chunk(b"tRNS", b"\x12\x34"))
+    assert decoded(data)[0].tolist() == [[18, 18, 18, 0], [18, 18, 18, 255]]
+
+
+def test_a_text_chunk_named_transparency_is_no_transparency() -> None:
+    text = PngInfo()
+    text.add_text("transparency", "yes")
+    for mode in ("L", "RGB", "P"):
+        assert decoded(image_file(picture(mode), "PNG", pnginfo=text)).shape[2] in (1, 3)
+
+
+def test_premultiplied_grey_keeps_its_alpha() -> None:
+    grey = np.array([[50, 100]], np.uint8)
+    tiff = image_file(PillowImage.merge("LA", [PillowImage.fromarray(grey)] * 2), "TIFF")
+    data = tiff.replace(
+        struct.pack("<HHIHH", 338, 3, 1, 2, 0), struct.pack("<HHIHH", 338, 3, 1, 1, 0)
+    )
+    assert opened(data).mode == "La"
+    assert decoded(data)[0].tolist() == [[255, 255, 255, 50], [255, 255, 255, 100]]
+
+
+@pytest.mark.parametrize("format", ["PNG", "TIFF"])
+def test_sixteen_bits_are_scaled_and_rounded_not_clipped(format: str) -> None:
+    values = np.arange(65536, dtype=np.uint16).reshape(256, 256)
+    exact = np.floor(values / 257 + 0.5)
+    pixels = decoded(image_file(PillowImage.fromarray(values), format))
+    np.testing.assert_array_equal(pixels[..., 0], exact)
+
+
+def test_big_endian_sixteen_bits_are_read_as_such() -> None:
+    values = np.array([[0, 257, 65535, 0x8000]], np.uint16)
+    image = PillowImage.frombytes("I;16B", (4, 1), values.astype(">u2").tobytes())
+    assert decoded(image_file(image, "TIFF"))[0, :, 0].tolist() == [0, 1, 255, 128]
+
+
+def test_thirty_two_bits_are_sixteen_bit_values_clipped() -> None:
+    values = np.array([[-5, 0, 257, 65535, 10**6]], np.int32)
+    data = image_file(PillowImage.fromarray(values), "TIFF")
+    assert opened(data).mode == "I"
+    assert decoded(data)[0, :, 0].tolist() == [0, 0, 1, 255, 255]
+
+
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        ([0.0, 0.5, 1.0, -3.0, np.nan, np.inf], [0, 128, 255, 0, 0, 255]),
+        ([0.0, 0.5, 100.4, 300.0, np.nan, -np.inf], [0, 1, 100, 255, 0, 0]),
+        ([np.nan] * 2, [0, 0]),
+        ([3e38, -3e38], [255, 0]),
+    ],
+)
+def test_floats_are_of_one_or_of_255(values: list[float], levels: list[int]) -> None:
+    data = image_file(PillowImage.fromarray(np.array([values], np.float32)), "TIFF")
+    assert decoded(data)[0, :, 0].tolist() == levels
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_orientation_is_turned_as_pillow_turns_it(format: str, orientation: int) -> None:
+    data = image_file(picture(), format, exif=exif(orientation))
+    turned = ImageOps.exif_transpose(opened(data))
+    result = decode(data, max_pixels=LIMIT)
+    np.testing.assert_array_equal(result.image.pixels, np.asarray(turned))
+    assert result.info == probe(data, max_pixels=LIMIT)
+    assert (result.info.width, result.info.height) == turned.size
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA"])
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_grey_and_alpha_are_turned_as_well(mode: str, orientation: int) -> None:
+    data = image_file(picture(mode), "PNG", exif=exif(orientation))
+    np.testing.assert_array_equal(decoded(data), as_pixels(ImageOps.exif_transpose(opened(data))))
+
+
+def test_an_orientation_behind_the_pixels_of_a_png_is_obeyed() -> None:
+    plain = image_file(picture(), "PNG")
+    data = plain[:-12] + chunk(b"eXIf", exif(6)[6:]) + plain[-12:]
+    result = decode(data, max_pixels=LIMIT)
+    assert (result.info.orientation, result.info.width, result.info.height) == (6, 23, 37)
+    np.testing.assert_array_equal(
+        result.image.pixels, np.asarray(ImageOps.exif_transpose(opened(data)))
+    )
+
+
+@pytest.mark.parametrize("format", ["GIF", "TIFF", "PNG", "WEBP", "AVIF"])
+def test_the_first_frame_is_the_one_decoded(format: str) -> None:
+    first, second = (PillowImage.new("RGB", (16, 16), (c, c, c)) for c in (10, 200))
+    data = image_file(first, format, save_all=True, append_images=[second])
+    result = decode(data, max_pixels=LIMIT)
+    assert result.info.frames == 2
+    assert abs(int(result.image.pixels[0, 0, 0]) - 10) <= 2
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [
+        (b"Jane Doe", "Jane Doe"),
+        ("© Zoë".encode(), "© Zoë"),
+        ("© Zoë".encode("latin-1"), "© Zoë"),
+        (b"photo\0editor", "photo editor"),
+        (b" \0", None),
+    ],
+)
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "AVIF"])
+def test_the_copyright_is_read_in_whatever_encoding(
+    format: str, stored: bytes, read: str | None
+) -> None:
+    block = PillowImage.Exif()
+    block[0x8298] = stored
+    data = image_file(picture(), format, exif=block)
+    assert decode(data, max_pixels=LIMIT).copyright == read
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF"])
+def test_a_file_cut_anywhere_gives_what_pillow_gives(format: str) -> None:
+    whole = image_file(picture(), format)
+    for end in range(1, len(whole), max(1, len(whole) // 60)):
+        assert_agrees_with_pillow(whole[:end])
+
+
+def test_a_truncated_jpeg_is_undecodable_and_says_so() -> None:
+    data = image_file(picture(size=(200, 200)), "JPEG")
+    with pytest.raises(Undecodable, match="corrupt, truncated"):
+        decode(data[: len(data) // 2], max_pixels=LIMIT)
+
+
+def test_jpegs_with_random_damage_give_what_pillow_gives() -> None:
+    rng = np.random.default_rng(1)
+    files = [image_file(picture(), "JPEG", progressive=p, quality=95) for p in (False, True)]
+    for turn in range(400):
+        data = bytearray(files[turn % 2])
+        for place in rng.integers(0, len(data), rng.integers(1, 4)):
+            data[place] = rng.integers(0, 256)
+        assert_agrees_with_pillow(bytes(data))
+
+
+def test_too_many_pixels_are_refused_before_decoding() -> None:
+    with pytest.raises(TooManyPixels):
+        decode(image_file(picture(), "PNG"), max_pixels=100)
+
+
+def test_a_jpeg_of_a_thousand_scans_is_refused() -> None:
+    data = image_file(picture(), "JPEG", progressive=True)
+    start = data.index(b"\xff\xda")
+    scan = data[start : start + 2 + int.from_bytes(data[start + 2 : start + 4], "big")]
+    with pytest.raises(Undecodable, match="scans"):
+        decode(data[:start] + scan * 1000 + data[start:], max_pixels=LIMIT)
+
+
+def test_bytes_behind_a_jpeg_do_no_harm() -> None:
+    data = image_file(picture(), "JPEG")
+    video = np.random.default_rng(3).integers(0, 256, 20 << 20, np.uint8).tobytes()
+    np.testing.assert_array_equal(decoded(data + video), decoded(data))
+
+
+def test_warnings_of_pillow_are_not_heard_and_the_filters_stay() -> None:
+    invalid = chunk(b"acTL", struct.pack(">II", 0, 0))
+    data = png(1, 1, 8, 0, b"\0\x63", invalid)
+    with pytest.warns(UserWarning, match="Invalid APNG"):
+        opened(data)
+    before = list(warnings.filters)
+    assert decoded(data)[0, 0].tolist() == [99]
+    assert list(warnings.filters) == before
+
+
+def test_many_threads_decode_what_one_decodes() -> None:
+    files = [
+        image_file(picture(mode, seed=seed), format)
+        for seed, (format, mode) in enumerate(
+            [("JPEG", "RGB"), ("JPEG", "CMYK"), ("PNG", "P"), ("TIFF", "RGB"), ("WEBP", "RGBA")]
+        )
+    ]
+    files.append(png(1, 1, 8, 0, b"\0\x63", chunk(b"acTL", struct.pack(">II", 0, 0))))
+    files *= 20
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(decoded, files))
+    assert list(warnings.filters) == before
+    for pixels, data in zip(together, files, strict=True):
+        np.testing.assert_array_equal(pixels, decoded(data))
+
+
+def odd_files() -> list[Path]:
+    return sorted(path for path in ODD.glob("*") if path.is_file())
+
+
+def test_every_odd_file_gives_what_pillow_gives_and_nothing_but_service_errors() -> None:
+    if not odd_files():
+        pytest.skip(f"no odd files in {ODD}")
+    for path in odd_files():
+        assert_agrees_with_pillow(path.read_bytes(), path.name)
+
+
+def test_photos_have_pillows_pixels() -> None:
+    photos = sorted(PHOTOS.glob("*.JPEG"))[:40]
+    if not photos:
+        pytest.skip(f"no photos in {PHOTOS}")
+    for path in photos:
+        image = opened(path.read_bytes())
+        if "icc_profile" not in image.info:
+            expected = as_pixels(ImageOps.exif_transpose(image))
+            np.testing.assert_array_equal(decoded(path.read_bytes()), expected)
+
+
+def assert_agrees_with_pillow(data: bytes, name: str = "") -> None:
+    """We decode exactly what Pillow decodes within the limit, to the same upright size."""
+    ours, theirs = by_us(data), by_pillow(data)
+    if theirs is None:
+        assert isinstance(ours, ServiceError), f"{name}: Pillow cannot decode this"
+        assert ours.status in (413, 415, 422), name
+    else:
+        assert isinstance(ours, Decoded), f"{name}: Pillow can decode this"
+        assert (ours.image.width, ours.image.height) == theirs, name
+
+
+def by_us(data: bytes) -> Decoded | ServiceError:
+    try:
+        return decode(data, max_pixels=LIMIT)
+    except ServiceError as error:
+        return error
+
+
+def by_pillow(data: bytes) -> tuple[int, int] | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            image = opened(data)
+            if image.width * image.height > LIMIT:
+                return None
+            image.load()
+        except Exception:  # the comparison: whatever it raises, Pillow does not decode this
+            return None
+        return ImageOps.exif_transpose(image).size

@@ -1,0 +1,73 @@
+"""A micro-batch under way: who rides in it, and what its result means for each of them.
+
+Knows neither threads nor queues.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from models.errors import ServiceError
+from models.job import Completed, Failed, Outcome, ReleaseReason, Trace
+from workers.delivery import Ticket
+from workers.engine import BatchResult
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """What is remembered of a released batch: sizes in images and pixels, monotonic seconds."""
+
+    launched_at: float
+    size: int
+    pixels: int
+    reason: ReleaseReason
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Jobs with one batch key, and why and when they were released together."""
+
+    tickets: Sequence[Ticket]
+    reason: ReleaseReason
+    launched_at: float
+
+    @property
+    def record(self) -> BatchRecord:
+        """The batch without its images."""
+        return BatchRecord(
+            launched_at=self.launched_at,
+            size=len(self.tickets),
+            pixels=sum(ticket.pixels for ticket in self.tickets),
+            reason=self.reason,
+            key=self.tickets[0].job.operation.batch_key,
+        )
+
+    def halves(self) -> "tuple[Batch, Batch]":
+        """Both halves, to be launched again."""
+        middle = len(self.tickets) // 2
+        return (
+            Batch(self.tickets[:middle], self.reason, self.launched_at),
+            Batch(self.tickets[middle:], self.reason, self.launched_at),
+        )
+
+    def outcomes(
+        self, result: BatchResult, max_batch_size: int
+    ) -> list[tuple[Ticket, Outcome]]:
+        """Every job's own outcome."""
+        size = len(self.tickets)
+        outcomes: list[tuple[Ticket, Outcome]] = []
+        for ticket, value in zip(self.tickets, result.values, strict=True):
+            if isinstance(value, ServiceError):
+                outcomes.append((ticket, Failed(value)))
+                continue
+            trace = Trace(
+                self.launched_at - ticket.enqueued_at,
+                result.upload,
+                result.compute,
+                result.download,
+                size,
+                max_batch_size,
+                self.reason,
+            )
+            outcomes.append((ticket, Completed(value, trace)))
+        return outcomes

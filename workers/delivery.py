@@ -1,0 +1,51 @@
+"""An accepted job's ticket, and how its outcome gets back to whoever waits. Knows no event loop."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from models.job import Job, Outcome
+
+log = logging.getLogger("darkroom.worker")
+
+
+class Ticket:
+    """An accepted job on its way. Ends exactly once: picked and answered, dropped, or cancelled.
+
+    `tag` is the waiter's own; `queued` and `enqueued_at` belong to the batcher.
+    """
+
+    __slots__ = ("cancelled", "enqueued_at", "job", "key", "mailbox", "pixels", "queued", "tag")
+
+    def __init__(self, job: Job, mailbox: "Mailbox", tag: object = None) -> None:
+        self.job = job
+        self.mailbox = mailbox
+        self.tag = tag
+        self.key = (job.operation.batch_key, job.lane)
+        self.pixels = job.image.n_pixels
+        self.enqueued_at = 0.0
+        self.queued = False
+        self.cancelled = False
+
+    def dead(self, now: float) -> bool:
+        """Whether nobody waits for it any more."""
+        return self.cancelled or self.job.deadline.expired(now)
+
+
+Mailbox = Callable[[Sequence[tuple[Ticket, Outcome]]], None]
+"""Where a waiter gets its outcomes: called once per batch, from a worker thread.
+
+An outcome already on its way when its ticket is cancelled may still arrive.
+"""
+
+
+def deliver(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
+    """One call per mailbox; cancelled tickets get nothing."""
+    boxes: dict[Mailbox, list[tuple[Ticket, Outcome]]] = {}
+    for pair in outcomes:
+        if not pair[0].cancelled:
+            boxes.setdefault(pair[0].mailbox, []).append(pair)
+    for mailbox, pairs in boxes.items():
+        try:
+            mailbox(pairs)
+        except Exception:  # the worker's thread is protected from a waiter whose loop is gone
+            log.warning("outcomes could not be delivered", exc_info=True)

@@ -1,0 +1,20 @@
+"""How fast a worker serves while it is busy. Pure: moments come from outside."""
+
+NEWEST = 0.1
+"""Share of the newest batch: about the last ten count."""
+
+
+class ServiceRate:
+    """Jobs per second, exponentially weighted; 0 before the first batch."""
+
+    def __init__(self) -> None:
+        self.per_second = 0.0
+        self._last_done = 0.0
+
+    def add(self, jobs: int, launched_at: float, done_at: float) -> None:
+        """A finished batch; it took from the one before, or from its launch on an idle device."""
+        busy = done_at - max(self._last_done, launched_at)
+        self._last_done = done_at
+        if busy > 0:
+            share = NEWEST if self.per_second else 1.0
+            self.per_second += (jobs / busy - self.per_second) * share
