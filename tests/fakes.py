@@ -1,12 +1,33 @@
 """Fakes that pass the same contracts as the real things."""
 
 import queue
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from models.deadline import NEVER, Deadline
 from models.errors import ServiceError
-from models.job import Job, Labels, Result
+from models.image import Image
+from models.job import Job, Labels, Lane, Result
 from workers.engine import BatchResult
+
+GUARD = 20.0
+"""Seconds after which a test that waits for a thread fails; no passing test ever waits for it."""
+
+
+class FakeClock:
+    """Time that passes only when a test says so, in seconds."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +41,47 @@ class FakeOperation:
         return self.key
 
 
+def fake_job(
+    number: int = 0,
+    key: str = "a",
+    lane: Lane = Lane.INTERACTIVE,
+    deadline: Deadline = NEVER,
+    n_pixels: int = 1,
+) -> Job:
+    """A job whose image's first sample is `number`, from 0 to 255."""
+    image = Image(np.full((1, n_pixels, 1), number, np.uint8))
+    return Job(FakeOperation(key), image, deadline, lane)
+
+
+def number_of(job: Job) -> int:
+    """What tells one fake job from another."""
+    return int(job.image.pixels[0, 0, 0])
+
+
+class Gate:
+    """Where threads wait until a test opens it. Stands in any `on_…` hook of FakeEngine."""
+
+    def __init__(self, is_open: bool = False) -> None:
+        self._open = threading.Event()
+        self._reached = threading.Semaphore(0)
+        if is_open:
+            self._open.set()
+
+    def __call__(self, jobs: Sequence[Job] = ()) -> None:
+        self._reached.release()
+        assert self._open.wait(GUARD), "the gate was never opened"
+
+    def shut(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def wait_reached(self) -> None:
+        """Until one more thread has come to the gate."""
+        assert self._reached.acquire(timeout=GUARD), "nobody came to the gate"
+
+
 @dataclass(slots=True, eq=False)
 class FakeSlot:
     """A staging slot that remembers its batch."""
@@ -27,17 +89,20 @@ class FakeSlot:
     jobs: Sequence[Job] = ()
 
 
-def first_pixel(job: Job) -> Result | ServiceError:
-    """The default answer: the image's first sample as class id, so that answers can be told apart."""
-    return Labels((int(job.image.pixels[0, 0, 0]),), (1.0,))
+def first_sample(job: Job) -> Result | ServiceError:
+    """The default answer: the image's first sample as class id, to tell answers apart."""
+    return Labels((number_of(job),), (1.0,))
 
 
 @dataclass(eq=False)
 class FakeEngine:
-    """Answers each job by `answer`, which may raise; records the batches it was given."""
+    """Answers each job by `answer`, which may raise; with `keep`, records the batches it was given.
+
+    The hooks run on the thread that calls `launch` or `collect`; they may block or raise.
+    """
 
     slots: int = 2
-    answer: Callable[[Job], Result | ServiceError] = first_pixel
+    answer: Callable[[Job], Result | ServiceError] = first_sample
     on_launch: Callable[[Sequence[Job]], None] = lambda jobs: None
     on_collect: Callable[[Sequence[Job]], None] = lambda jobs: None
     device: str = "fake"
@@ -49,6 +114,11 @@ class FakeEngine:
         self._free: queue.SimpleQueue[FakeSlot | None] = queue.SimpleQueue()
         for _ in range(self.slots):
             self._free.put(FakeSlot())
+
+    @property
+    def seen(self) -> list[int]:
+        """The numbers of all jobs launched so far, once for each launch."""
+        return [number_of(job) for batch in self.batches for job in batch]
 
     def acquire(self) -> FakeSlot | None:
         slot = self._free.get()

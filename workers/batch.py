@@ -50,9 +50,7 @@ class Batch:
             Batch(self.tickets[middle:], self.reason, self.launched_at),
         )
 
-    def outcomes(
-        self, result: BatchResult, max_batch_size: int
-    ) -> list[tuple[Ticket, Outcome]]:
+    def outcomes(self, result: BatchResult, max_batch_size: int) -> list[tuple[Ticket, Outcome]]:
         """Every job's own outcome."""
         size = len(self.tickets)
         outcomes: list[tuple[Ticket, Outcome]] = []

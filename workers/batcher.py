@@ -155,7 +155,8 @@ class MicroBatcher:
             return batch, ReleaseReason.FULL
         if over or pixels >= limits.max_batch_pixels:
             return batch, ReleaseReason.BUDGET
-        if 0 < limits.max_queue_delay <= now - batch[0].enqueued_at:
+        delay = limits.max_queue_delay
+        if delay and now >= batch[0].enqueued_at + delay:
             return batch, ReleaseReason.DELAY
         return batch, ReleaseReason.IDLE
 

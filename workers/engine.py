@@ -48,4 +48,4 @@ class Engine(Protocol[SlotT]):
         """Do what the first batch would otherwise pay for."""
 
     def close(self) -> None:
-        """Wake whoever waits in `acquire`, then let go of everything."""
+        """Wake whoever waits in `acquire`, then let go of everything. Twice is as good as once."""

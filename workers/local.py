@@ -13,10 +13,14 @@ from workers.worker import Worker
 
 
 class LocalBackend:
-    """The seam onto a started worker; any number of event loops may use it."""
+    """The seam onto a started worker; any number of event loops may use it.
 
-    def __init__(self, worker: Worker[Any]) -> None:
+    `drain_timeout`: seconds `aclose` gives the accepted jobs; None waits for all of them.
+    """
+
+    def __init__(self, worker: Worker[Any], drain_timeout: float | None = None) -> None:
         self._worker = worker
+        self._drain_timeout = drain_timeout
         self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
 
     async def run(self, job: Job) -> Completed:
@@ -25,7 +29,7 @@ class LocalBackend:
         waiter: asyncio.Future[Outcome] = loop.create_future()
         ticket = self._worker.submit(job, self._mailbox(loop), waiter)
         at = job.deadline.alarm
-        alarm = None if at is None else loop.call_at(at, _expire, waiter)
+        alarm = None if at is None else loop.call_at(at, self._expire, ticket, waiter)
         try:
             outcome = await waiter
         except BaseException:
@@ -35,7 +39,10 @@ class LocalBackend:
             if alarm is not None:
                 alarm.cancel()
         if isinstance(outcome, Failed):
-            raise outcome.error
+            try:
+                raise outcome.error
+            finally:  # the error's traceback holds this frame, which must not hold the image
+                del outcome, waiter, ticket, job, alarm
         return outcome
 
     def load(self) -> Load:
@@ -44,7 +51,7 @@ class LocalBackend:
 
     async def aclose(self) -> None:
         """Refuse new jobs, finish the accepted ones, then stop."""
-        await asyncio.to_thread(self._worker.stop)
+        await asyncio.to_thread(self._worker.stop, self._drain_timeout)
 
     def _mailbox(self, loop: asyncio.AbstractEventLoop) -> Mailbox:
         """One per loop, so that a batch costs each loop one wake-up, not one a job."""
@@ -59,6 +66,11 @@ class LocalBackend:
             self._mailboxes[loop] = mailbox
         return mailbox
 
+    def _expire(self, ticket: Ticket, waiter: asyncio.Future[Outcome]) -> None:
+        if not waiter.done():
+            self._worker.cancel(ticket)
+            waiter.set_result(Failed(DeadlineExceeded("the request's deadline passed")))
+
 
 def _resolve(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
     for ticket, outcome in outcomes:
@@ -66,8 +78,3 @@ def _resolve(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
         assert isinstance(waiter, asyncio.Future)
         if not waiter.done():
             waiter.set_result(outcome)
-
-
-def _expire(waiter: asyncio.Future[Outcome]) -> None:
-    if not waiter.done():
-        waiter.set_exception(DeadlineExceeded("the request's deadline passed"))

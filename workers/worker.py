@@ -9,13 +9,14 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Generic
 
 from models.backend import Load
 from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
-from models.job import Completed, Failed, Job, Outcome, ReleaseReason, Trace
+from models.job import Failed, Job
+from workers.batch import Batch as Batch
+from workers.batch import BatchRecord
 from workers.batcher import BatchLimits, MicroBatcher, Picked
 from workers.delivery import Mailbox, Ticket, deliver
 from workers.engine import BatchResult, Engine, SlotT
@@ -23,21 +24,14 @@ from workers.rate import ServiceRate
 
 log = logging.getLogger("darkroom.worker")
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """A micro-batch under way."""
-
-    tickets: Sequence[Ticket]
-    reason: ReleaseReason
-    launched_at: float
-
-
 Observer = Callable[[Batch, BatchResult], None]
+
+REMEMBERED = 64
+"""Released batches that `Worker.recent` shows."""
 
 
 class Worker(Generic[SlotT]):
-    """Runs jobs on `engine`; `on_batch` sees every finished batch."""
+    """Runs jobs on `engine`; `on_batch` sees every finished batch, on the collect thread."""
 
     def __init__(
         self,
@@ -52,32 +46,33 @@ class Worker(Generic[SlotT]):
         self._batcher = MicroBatcher(limits)
         self._changed = threading.Condition()
         self._halves: deque[Batch] = deque()
-        self._under_way: list[Batch] = []
+        self._under_way: set[Batch] = set()
+        self._recent: deque[BatchRecord] = deque(maxlen=REMEMBERED)
         self._launched: queue.SimpleQueue[tuple[SlotT, Batch] | None] = queue.SimpleQueue()
         self._running = 0
         self._stopping = False
         self._alive = False
         self._waiting = False
         self._rate = ServiceRate()
-        self._threads = [
+        self._launch, self._collect = (
             threading.Thread(target=self._guarded, args=(loop,), name=name, daemon=True)
             for name, loop in (("launch", self._launch_loop), ("collect", self._collect_loop))
-        ]
+        )
 
     def start(self) -> None:
         """Start both threads."""
         self._alive = True
-        for thread in self._threads:
-            thread.start()
+        self._launch.start()
+        self._collect.start()
 
     def submit(self, job: Job, mailbox: Mailbox, tag: object = None) -> Ticket:
         """Accept a job; its outcome goes to `mailbox`. Raises Draining or WorkerLost."""
         ticket = Ticket(job, mailbox, tag)
         with self._changed:
-            if not self._alive:
-                raise WorkerLost("the worker is not running; try again later")
             if self._stopping:
                 raise Draining("this server is stopping; ask another one")
+            if not self._alive:
+                raise WorkerLost("the worker is not running; try again later")
             self._batcher.add(ticket, self._clock())
             if self._waiting:
                 self._changed.notify()
@@ -100,33 +95,37 @@ class Worker(Generic[SlotT]):
             alive=self._alive,
         )
 
+    def recent(self) -> list[BatchRecord]:
+        """The last batches released, oldest first."""
+        with self._changed:
+            return list(self._recent)
+
     def stop(self, timeout: float | None = None) -> None:
         """Refuse new jobs, finish the accepted ones, end both threads and the engine.
 
-        After `timeout` seconds what is left is failed with WorkerLost and the threads abandoned.
+        After `timeout` seconds what is left is failed with WorkerLost; the threads and the engine
+        they are stuck in are abandoned.
         """
         with self._changed:
             self._stopping = True
             self._changed.notify()
         until = None if timeout is None else self._clock() + timeout
-        for thread in self._threads:
-            thread.join(None if until is None else max(0.0, until - self._clock()))
-        if any(thread.is_alive() for thread in self._threads):
-            self._die()
-        self._alive = False
-        self._engine.close()
+        self._collect.join(timeout)
+        if self._collect.is_alive():
+            self._end()
+            return
+        self._engine.close()  # wakes the launch thread, should it still wait for a slot
+        self._launch.join(None if until is None else max(0.0, until - self._clock()))
 
     def _guarded(self, loop: Callable[[], None]) -> None:
-        """Run a thread's loop; if it dies of a bug of ours, nobody waits for ever."""
         try:
             loop()
-        except BaseException:
+        except BaseException:  # whoever waits is protected: `_end` answers them all
             log.exception("the worker died")
-            self._die()
-            raise
+        self._end()
 
-    def _die(self) -> None:
-        """Fail whatever was accepted; nobody waits for ever."""
+    def _end(self) -> None:
+        """Fail whatever was accepted and is not finished: after a drain, nothing."""
         with self._changed:
             self._alive = False
             left = self._batcher.drain()
@@ -134,9 +133,9 @@ class Worker(Generic[SlotT]):
             self._halves.clear()
             self._under_way.clear()
             self._running = 0
-            self._changed.notify_all()
-        lost = Failed(WorkerLost("the worker stopped before the image was done; try again"))
-        deliver([(ticket, lost) for ticket in left])
+            self._changed.notify()
+        text = "the worker stopped before the image was done; try again"
+        deliver([(ticket, Failed(WorkerLost(text))) for ticket in left])
         self._launched.put(None)
 
     def _launch_loop(self) -> None:
@@ -152,18 +151,16 @@ class Worker(Generic[SlotT]):
                 self._bisect(batch, error)
             else:
                 self._launched.put((slot, batch))
-        self._launched.put(None)
 
     def _next_batch(self) -> Batch | None:
-        """The next batch, waiting for one; None when stopping and nothing is left."""
+        """The next batch, waiting for one; None when nothing is left or nothing may run."""
         while True:
+            batch = None
             with self._changed:
                 now = self._clock()
                 picked = self._again(now) if self._halves else self._batcher.pick(now)
                 if picked.batch:
-                    batch = Batch(picked.batch, picked.reason, now)
-                    self._under_way.append(batch)
-                    self._running += len(picked.batch)
+                    batch = self._release(Batch(picked.batch, picked.reason, now))
                 elif not picked.dropped:
                     if not self._alive or (self._stopping and not self._busy()):
                         return None
@@ -171,9 +168,9 @@ class Worker(Generic[SlotT]):
                     self._changed.wait(None if picked.wake_at is None else picked.wake_at - now)
                     self._waiting = False
             if picked.dropped:
-                expired = Failed(DeadlineExceeded("the deadline passed while the job waited"))
-                deliver([(t, expired) for t in picked.dropped])
-            if picked.batch:
+                text = "the deadline passed while the job waited"
+                deliver([(t, Failed(DeadlineExceeded(text))) for t in picked.dropped])
+            if batch is not None:
                 return batch
 
     def _again(self, now: float) -> Picked:
@@ -190,6 +187,8 @@ class Worker(Generic[SlotT]):
             slot, batch = launched
             try:
                 result = self._engine.collect(slot)
+                if len(result.values) != len(batch.tickets):
+                    raise ValueError(f"{len(result.values)} values, {len(batch.tickets)} jobs")
             except Exception as error:  # the neighbours of a guilty job are protected
                 self._engine.release(slot)
                 self._bisect(batch, error)
@@ -198,26 +197,10 @@ class Worker(Generic[SlotT]):
                 self._finish(batch, result)
 
     def _finish(self, batch: Batch, result: BatchResult) -> None:
-        limit = self._batcher.limits.max_batch_size
-        size = len(batch.tickets)
-        outcomes: list[tuple[Ticket, Outcome]] = []
-        for ticket, value in zip(batch.tickets, result.values, strict=True):
-            if isinstance(value, ServiceError):
-                outcomes.append((ticket, Failed(value)))
-                continue
-            trace = Trace(
-                batch.launched_at - ticket.enqueued_at,
-                result.upload,
-                result.compute,
-                result.download,
-                size,
-                limit,
-                batch.reason,
-            )
-            outcomes.append((ticket, Completed(value, trace)))
-        self._rate.add(size, batch.launched_at, self._clock())
-        self._done(batch)
-        deliver(outcomes)
+        self._rate.add(len(batch.tickets), batch.launched_at, self._clock())
+        outcomes = batch.outcomes(result, self._batcher.limits.max_batch_size)
+        if self._claim(batch):
+            deliver(outcomes)
         if self._on_batch is not None:
             try:
                 self._on_batch(batch, result)
@@ -226,27 +209,34 @@ class Worker(Generic[SlotT]):
 
     def _bisect(self, batch: Batch, error: Exception) -> None:
         """Run the halves of a failed batch again, until the guilty job fails alone."""
-        tickets = batch.tickets
-        if len(tickets) > 1:
-            middle = len(tickets) // 2
-            with self._changed:
-                for half in (tickets[:middle], tickets[middle:]):
-                    self._halves.append(Batch(half, batch.reason, batch.launched_at))
-                self._forget(batch)
+        if len(batch.tickets) > 1:
+            log.warning("%d jobs failed together, halving", len(batch.tickets), exc_info=error)
+            self._claim(batch, batch.halves())
             return
         log.error("a job failed", exc_info=error)
-        failure = Failed(InternalError("the image could not be processed; it has been logged"))
-        self._done(batch)
-        deliver([(tickets[0], failure)])
+        if not isinstance(error, ServiceError):
+            error = InternalError("the image could not be processed; it has been logged")
+        if self._claim(batch):
+            deliver([(batch.tickets[0], Failed(error))])
 
-    def _done(self, batch: Batch) -> None:
+    def _release(self, batch: Batch) -> Batch:
+        """Count a batch as under way. Called with the lock held."""
+        self._under_way.add(batch)
+        self._running += len(batch.tickets)
+        self._recent.append(batch.record)
+        return batch
+
+    def _claim(self, batch: Batch, halves: tuple[Batch, ...] = ()) -> bool:
+        """Whether the batch is still ours to answer, which only one caller ever hears.
+
+        It is not when the worker was given up while the batch was stuck in the engine.
+        """
         with self._changed:
-            self._forget(batch)
-
-    def _forget(self, batch: Batch) -> None:
-        """Called with the lock held."""
-        if batch in self._under_way:
+            if batch not in self._under_way:
+                return False
             self._under_way.remove(batch)
             self._running -= len(batch.tickets)
-        if self._halves or self._stopping:
-            self._changed.notify()
+            self._halves.extend(halves)
+            if halves or self._stopping:
+                self._changed.notify()
+            return True

@@ -18,15 +18,18 @@ SPEC_VERSION = 1
 class Filter(BaseModel):
     """Base of every filter: the declaration is the class, its parameters are the fields.
 
-    `cuda` is the kernel's CUDA source, None as long as the filter runs on the CPU alone.
+    `alpha_rule` is point (colour only), premul (colour times alpha is filtered), plane (alpha is
+    one more plane) or keep (alpha is copied); `tolerance` says how close to the reference the result
+    is; `cuda` is the kernel's CUDA source, None as long as the filter runs on the CPU alone.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
-    example: ClassVar[dict[str, Any]] = {}
+    example: ClassVar[dict[str, Any]]
+    alpha_rule: ClassVar[str]
+    border: ClassVar[str | None] = None
+    tolerance: ClassVar[str] = "exact"
     cuda: ClassVar[str | None] = None
 
     @abstractmethod

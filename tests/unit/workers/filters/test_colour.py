@@ -1,0 +1,76 @@
+"""Point filters against Pillow, sample by sample."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageEnhance, ImageOps
+
+from models.image import Pixels
+from tests.unit.workers.filters.images import images
+from workers.filters.brightness import Brightness
+from workers.filters.contrast import Contrast
+from workers.filters.grayscale import Grayscale
+from workers.filters.invert import Invert
+from workers.filters.luma import luma
+from workers.filters.saturation import Saturation
+
+FACTORS = st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0, 8, width=32))
+
+
+def pillow(pixels: Pixels) -> Image.Image:
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+def same(ours: Pixels, theirs: Image.Image) -> bool:
+    return np.array_equal(ours, np.asarray(theirs).reshape(ours.shape))
+
+
+@given(images(channels=(1, 3)))
+def test_luma_is_pillow_s(pixels: Pixels) -> None:
+    assert np.array_equal(luma(pixels), np.asarray(pillow(pixels).convert("L")))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Brightness, ImageEnhance.Brightness),
+        (Contrast, ImageEnhance.Contrast),
+        (Saturation, ImageEnhance.Color),
+    ],
+)
+@given(pixels=images(channels=(1, 3)), factor=FACTORS)
+def test_enhancements_are_pillow_s(
+    ours: type[Brightness], theirs: type[ImageEnhance.Brightness], pixels: Pixels, factor: float
+) -> None:
+    expected = theirs(pillow(pixels)).enhance(factor)
+    assert same(ours(factor=factor).apply(pixels), expected)
+
+
+@given(images(channels=(1, 3)))
+def test_invert_is_pillow_s(pixels: Pixels) -> None:
+    assert same(Invert().apply(pixels), ImageOps.invert(pillow(pixels)))
+
+
+@given(images(channels=(3,)), st.floats(0, 1, width=32))
+def test_grayscale_is_a_pillow_blend_of_the_luma(pixels: Pixels, amount: float) -> None:
+    grey = pillow(pixels).convert("L").convert("RGB")
+    assert same(Grayscale(amount=amount).apply(pixels), Image.blend(pillow(pixels), grey, amount))
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [Grayscale(), Invert(), Brightness(factor=2), Contrast(factor=2), Saturation(factor=2)],
+)
+@given(pixels=images(channels=(4,)))
+def test_point_filters_leave_alpha_and_treat_colour_as_if_there_was_none(
+    filter_: Grayscale, pixels: Pixels
+) -> None:
+    result = filter_.apply(pixels)
+    assert np.array_equal(result[:, :, 3], pixels[:, :, 3])
+    assert np.array_equal(result[:, :, :3], filter_.apply(np.ascontiguousarray(pixels[:, :, :3])))
+
+
+def test_contrast_of_a_large_image_sums_without_overflow() -> None:
+    pixels = np.full((4100, 4100, 1), 255, np.uint8)
+    assert Contrast(factor=0).apply(pixels).min() == 255

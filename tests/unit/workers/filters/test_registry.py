@@ -1,0 +1,84 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.errors import InvalidParameter
+from models.image import Pixels
+from tests.unit.workers.filters.images import images
+from workers.filters import FILTERS, describe, parse_chain, parse_one
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@given(pixels=images())
+def test_every_filter_keeps_shape_type_and_its_input(name: str, pixels: Pixels) -> None:
+    before = pixels.copy()
+    result = parse_one(name, {}).apply(pixels)
+    assert np.array_equal(pixels, before)
+    assert (result.shape, result.dtype) == (pixels.shape, np.uint8)
+    assert result.flags.c_contiguous
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_every_filter_describes_itself_and_its_parameters(name: str) -> None:
+    shown = describe(FILTERS[name])
+    assert shown["name"] == name
+    assert shown["description"].endswith(".")
+    assert shown["alpha"] in ("point", "premul", "plane", "keep")
+    for parameter in shown["parameters"].values():
+        assert parameter["description"]
+        assert "default" in parameter
+    assert parse_chain([shown["example"]])[0].name == name
+
+
+@pytest.mark.parametrize(
+    ("ops", "paths"),
+    [
+        ("invert", ["ops"]),
+        ([], ["ops"]),
+        ([{"name": "invert"}] * 33, ["ops"]),
+        (["invert"], ["ops[0]"]),
+        ([{}], ["ops[0].name"]),
+        ([{"name": "blur"}], ["ops[0].name"]),
+        ([{"name": "gaussian_blur", "sigma": 0.01}], ["ops[0].sigma"]),
+        ([{"name": "gaussian_blur", "sigma": True}], ["ops[0].sigma"]),
+        ([{"name": "gaussian_blur", "sigma": math.nan}], ["ops[0].sigma"]),
+        ([{"name": "gaussian_blur", "sigma": math.inf}], ["ops[0].sigma"]),
+        ([{"name": "gaussian_blur", "sigma": [2]}], ["ops[0].sigma"]),
+        ([{"name": "gaussian_blur", "radius": 2}], ["ops[0].radius"]),
+        ([{"name": "median", "size": 4}], ["ops[0].size"]),
+        ([{"name": "median", "size": 3.5}], ["ops[0].size"]),
+        ([{"name": "sobel", "axis": "z"}], ["ops[0].axis"]),
+        ([{"name": "median", "size": 1}, {"name": "nope"}], ["ops[0].size", "ops[1].name"]),
+    ],
+)
+def test_a_wrong_chain_is_refused_with_every_path(ops: object, paths: list[str]) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        parse_chain(ops)
+    assert [e.path for e in refused.value.errors] == paths
+
+
+def test_a_misspelt_filter_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(InvalidParameter, match="did you mean 'median'"):
+        parse_one("medain", {})
+
+
+def test_numbers_in_a_query_are_text() -> None:
+    assert (
+        parse_one("gaussian_blur", {"sigma": "2.5"})
+        == parse_chain([{"name": "gaussian_blur", "sigma": 2.5}])[0]
+    )
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@given(st.data())
+def test_parameters_at_both_ends_of_their_range_work(name: str, data: st.DataObject) -> None:
+    parameters = {}
+    for key, schema in describe(FILTERS[name])["parameters"].items():
+        ends = [schema[k] for k in ("minimum", "maximum") if k in schema]
+        if ends:
+            parameters[key] = data.draw(st.sampled_from(ends))
+    pixels = data.draw(images())
+    assert parse_one(name, parameters).apply(pixels).shape == pixels.shape

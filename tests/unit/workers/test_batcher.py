@@ -1,0 +1,227 @@
+"""The micro-batcher's rules one by one; `test_batcher_schedules` holds them over random schedules."""
+
+import pytest
+
+from models.deadline import Deadline
+from models.job import Job, Lane, ReleaseReason
+from tests.fakes import fake_job, number_of
+from workers.batcher import BatchLimits, MicroBatcher, Picked
+from workers.delivery import Ticket
+
+
+def ticket(job: Job) -> Ticket:
+    return Ticket(job, lambda outcomes: None)
+
+
+def batcher(
+    size: int = 4, pixels: int = 1000, delay: float = 0.0, ageing: float = 1.0
+) -> MicroBatcher:
+    return MicroBatcher(BatchLimits(size, pixels, delay, ageing))
+
+
+def add(to: MicroBatcher, job: Job, now: float = 0.0) -> Ticket:
+    added = ticket(job)
+    to.add(added, now)
+    return added
+
+
+def numbers(picked: Picked) -> list[int]:
+    return [number_of(t.job) for t in picked.batch]
+
+
+def test_nothing_waiting_gives_nothing_and_no_moment_to_wake() -> None:
+    assert batcher().pick(0.0) == Picked([], ReleaseReason.IDLE, [], None)
+
+
+def test_a_lone_job_goes_at_once_to_an_idle_device() -> None:
+    b = batcher()
+    add(b, fake_job(7))
+    picked = b.pick(0.0)
+    assert (numbers(picked), picked.reason) == ([7], ReleaseReason.IDLE)
+
+
+def test_jobs_leave_in_the_order_they_came() -> None:
+    b = batcher(size=3)
+    for number in range(5):
+        add(b, fake_job(number))
+    assert [numbers(b.pick(0.0)), numbers(b.pick(0.0))] == [[0, 1, 2], [3, 4]]
+
+
+def test_a_full_batch_says_so() -> None:
+    b = batcher(size=2)
+    add(b, fake_job())
+    add(b, fake_job())
+    assert b.pick(0.0).reason is ReleaseReason.FULL
+
+
+def test_jobs_with_different_keys_never_share_a_batch() -> None:
+    b = batcher()
+    for number, key in enumerate("abab"):
+        add(b, fake_job(number, key))
+    assert [numbers(b.pick(0.0)), numbers(b.pick(0.0))] == [[0, 2], [1, 3]]
+
+
+def test_the_lane_with_the_oldest_head_goes_first() -> None:
+    b = batcher()
+    add(b, fake_job(1, "late"), now=2.0)
+    add(b, fake_job(2, "early"), now=1.0)
+    assert numbers(b.pick(3.0)) == [2]
+
+
+def test_the_pixel_budget_bounds_a_batch() -> None:
+    b = batcher(pixels=10)
+    for number in range(3):
+        add(b, fake_job(number, n_pixels=4))
+    picked = b.pick(0.0)
+    assert (numbers(picked), picked.reason) == ([0, 1], ReleaseReason.BUDGET)
+
+
+def test_a_single_image_over_the_budget_rides_alone() -> None:
+    b = batcher(pixels=10)
+    add(b, fake_job(0, n_pixels=50))
+    add(b, fake_job(1))
+    picked = b.pick(0.0)
+    assert (numbers(picked), picked.reason) == ([0], ReleaseReason.BUDGET)
+    assert numbers(b.pick(0.0)) == [1]
+
+
+def test_a_job_waits_for_others_until_the_delay_is_over() -> None:
+    b = batcher(delay=0.5)
+    add(b, fake_job(), now=10.0)
+    assert b.pick(10.2).wake_at == 10.5
+    assert b.pick(10.5).reason is ReleaseReason.DELAY
+
+
+def test_a_full_lane_does_not_wait_for_the_delay() -> None:
+    b = batcher(size=2, delay=0.5)
+    add(b, fake_job())
+    add(b, fake_job())
+    assert b.pick(0.0).reason is ReleaseReason.FULL
+
+
+def test_a_lane_that_fills_the_pixel_budget_does_not_wait_for_the_delay() -> None:
+    b = batcher(pixels=10, delay=0.5)
+    add(b, fake_job(n_pixels=10))
+    assert b.pick(0.0).reason is ReleaseReason.BUDGET
+
+
+def test_the_moment_to_wake_is_the_earliest_of_all_lanes() -> None:
+    b = batcher(delay=0.5)
+    add(b, fake_job(key="late"), now=3.0)
+    add(b, fake_job(key="early"), now=2.9)
+    assert b.pick(3.0).wake_at == pytest.approx(3.4)
+
+
+def test_interactive_jobs_go_before_older_bulk_jobs() -> None:
+    b = batcher()
+    add(b, fake_job(1, lane=Lane.BULK), now=0.0)
+    add(b, fake_job(2), now=0.5)
+    assert [numbers(b.pick(0.6)), numbers(b.pick(0.6))] == [[2], [1]]
+
+
+def test_a_bulk_job_that_waited_for_the_ageing_time_counts_as_interactive() -> None:
+    b = batcher(ageing=1.0)
+    add(b, fake_job(1, lane=Lane.BULK), now=0.0)
+    add(b, fake_job(2), now=0.5)
+    assert numbers(b.pick(1.0)) == [1]
+
+
+def test_a_cancelled_job_takes_no_place_in_a_batch() -> None:
+    b = batcher(size=2)
+    tickets = [add(b, fake_job(number)) for number in range(3)]
+    b.cancel(tickets[1])
+    assert numbers(b.pick(0.0)) == [0, 2]
+
+
+def test_a_cancelled_job_leaves_the_counts_at_once() -> None:
+    b = batcher()
+    add(b, fake_job(n_pixels=5))
+    b.cancel(add(b, fake_job(n_pixels=7)))
+    assert (b.queued_jobs, b.queued_pixels) == (1, 5)
+
+
+def test_cancelling_twice_or_after_the_pick_changes_no_count() -> None:
+    b = batcher()
+    gone, picked = add(b, fake_job()), add(b, fake_job())
+    b.cancel(gone)
+    b.cancel(gone)
+    b.pick(0.0)
+    b.cancel(picked)
+    assert (b.queued_jobs, b.queued_pixels) == (0, 0)
+
+
+def test_a_drained_job_can_still_be_cancelled() -> None:
+    b = batcher()
+    added = add(b, fake_job())
+    assert b.drain() == [added]
+    b.cancel(added)
+    assert (b.queued_jobs, b.queued_pixels) == (0, 0)
+
+
+def test_an_expired_job_is_dropped_and_takes_no_place() -> None:
+    b = batcher(size=2)
+    add(b, fake_job(0))
+    expired = add(b, fake_job(1, deadline=Deadline(5.0)))
+    add(b, fake_job(2))
+    picked = b.pick(5.0)
+    assert (numbers(picked), picked.dropped) == ([0, 2], [expired])
+
+
+def test_an_expired_head_is_dropped_although_nothing_is_ripe() -> None:
+    b = batcher(delay=9.0)
+    expired = add(b, fake_job(deadline=Deadline(5.0)))
+    picked = b.pick(5.0)
+    assert (picked.batch, picked.dropped, picked.wake_at) == ([], [expired], None)
+
+
+def test_empty_lanes_leave_nothing_behind() -> None:
+    b = batcher()
+    for number in range(300):
+        add(b, fake_job(key=f"picked {number}"))
+        b.pick(0.0)
+        b.cancel(add(b, fake_job(key=f"cancelled {number}")))
+        add(b, fake_job(key=f"expired {number}", deadline=Deadline(0.0)))
+        b.pick(0.0)
+    assert b._lanes == {}
+
+
+def test_bulk_is_served_within_the_ageing_time_under_a_flood_of_interactive_jobs() -> None:
+    b = batcher(size=1, ageing=1.0)
+    bulk = add(b, fake_job(lane=Lane.BULK), now=0.0)
+    served_at = None
+    for step in range(100):
+        now = step * 0.1
+        add(b, fake_job(key="flood"), now)
+        if bulk in b.pick(now).batch:
+            served_at = now
+            break
+    assert served_at == pytest.approx(1.0)
+
+
+class CountedTicket(Ticket):
+    """Counts how often the batcher asks whether a job is dead."""
+
+    __slots__ = ()
+    looks = 0
+
+    def dead(self, now: float) -> bool:
+        CountedTicket.looks += 1
+        return super().dead(now)
+
+
+@pytest.mark.parametrize("dies_by", ["cancelling", "expiring"])
+def test_the_dead_do_not_slow_the_living(dies_by: str) -> None:
+    """However many died, a job is looked at a bounded number of times over its life."""
+    b, now, per_pick = batcher(size=8), 0.0, 50
+    CountedTicket.looks = 0
+    for _ in range(1000):
+        for _ in range(per_pick):
+            dying = CountedTicket(fake_job(deadline=Deadline(now + 1.0)), lambda outcomes: None)
+            b.add(dying, now)
+            if dies_by == "cancelling":
+                b.cancel(dying)
+        now += 1.0
+        b.add(CountedTicket(fake_job(), lambda outcomes: None), now)
+        assert len(b.pick(now).batch) == 1
+    assert b.queued_jobs == 0
+    assert CountedTicket.looks <= 1000 * (per_pick + 3)

@@ -1,0 +1,27 @@
+"""The grayscale filter."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import blend, join_alpha, split_alpha
+from workers.filters.luma import luma
+
+
+class Grayscale(Filter):
+    """Fade colours to their luma; the number of channels stays."""
+
+    name: Literal["grayscale"] = "grayscale"
+    amount: float = Field(1, ge=0, le=1, description="0 keeps the colours, 1 removes them")
+
+    example: ClassVar = {"name": "grayscale"}
+    alpha_rule: ClassVar = "point"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Pillow's `convert("L")`, blended with the original."""
+        colour, alpha = split_alpha(pixels)
+        grey = np.broadcast_to(luma(pixels)[:, :, None], colour.shape)
+        return join_alpha(blend(colour, grey, self.amount), alpha)
