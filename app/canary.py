@@ -7,8 +7,8 @@ from collections.abc import Callable
 from models.backend import Backend
 from models.deadline import Deadline
 from models.errors import ServiceError
-from models.job import Job, Operation, Result
 from models.image import Image
+from models.job import Job, Operation, Result
 
 
 class Canary:

@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 

@@ -6,6 +6,7 @@ The only file of `app` that picks a backend and reaches into `workers` beyond de
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,11 +28,13 @@ from app.service import Model, Service
 from models.image import Image
 from models.job import Operation
 from models.settings import Settings
+from models.weights import CATALOGUE
 from workers.batcher import BatchLimits
 from workers.engine import BatchResult
 from workers.filters import parse_one
 from workers.local import LocalBackend
 from workers.operations import Classify, FilterChain
+from workers.weights_store import WeightsCorrupt, WeightsStore, WeightsUnavailable
 from workers.worker import Batch, Worker
 
 log = logging.getLogger("darkroom")
@@ -102,6 +105,26 @@ async def stop_service(service: Service) -> None:
     await service.backend.aclose()
     await service.fetcher.aclose()
     service.pipeline.close()
+
+
+def manage_weights(settings: Settings, action: str, name: str) -> int:
+    """`darkroom weights`: download, verify or list published weights; the exit code."""
+    store = WeightsStore(settings.cache_folder)
+    if action == "list":
+        for each in CATALOGUE.values():
+            print(f"{each.name:16} {store.status(each).value:8} {each.sha256}  {store.path(each)}")
+        return 0
+    if name not in CATALOGUE:
+        print(f"darkroom: no weights {name!r}; there are {', '.join(CATALOGUE)}", file=sys.stderr)
+        return 2
+    weights = CATALOGUE[name]
+    try:
+        path = store.fetch(weights, progress=True) if action == "fetch" else store.verify(weights)
+    except (WeightsUnavailable, WeightsCorrupt) as error:
+        print(f"darkroom: {error}", file=sys.stderr)
+        return 1
+    print(f"{path} has sha256 {weights.sha256}")
+    return 0
 
 
 def create_app(settings: Settings) -> FastAPI:

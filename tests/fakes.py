@@ -10,7 +10,8 @@ import numpy as np
 from models.deadline import NEVER, Deadline
 from models.errors import ServiceError
 from models.image import Image
-from models.job import Job, Labels, Lane, Result
+from models.job import Completed, Failed, Job, Labels, Lane, Outcome, Result
+from workers.delivery import Ticket
 from workers.engine import BatchResult
 
 GUARD = 20.0
@@ -82,6 +83,46 @@ class Gate:
         assert self._reached.acquire(timeout=GUARD), "nobody came to the gate"
 
 
+class Inbox:
+    """A mailbox that keeps what arrives; `calls` are the sizes of the deliveries."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+        self._outcomes: dict[Ticket, list[Outcome]] = {}
+        self._arrived = threading.Condition()
+
+    def __call__(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
+        with self._arrived:
+            self.calls.append(len(outcomes))
+            for ticket, outcome in outcomes:
+                self._outcomes.setdefault(ticket, []).append(outcome)
+            self._arrived.notify_all()
+
+    def all_of(self, ticket: Ticket) -> list[Outcome]:
+        """Every outcome that came for a ticket so far; more than one is a fault."""
+        with self._arrived:
+            return list(self._outcomes.get(ticket, ()))
+
+    def outcome_of(self, ticket: Ticket) -> Outcome:
+        """The one outcome of a ticket, waiting for it."""
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: ticket in self._outcomes, GUARD), "no outcome"
+            (outcome,) = self._outcomes[ticket]
+        return outcome
+
+    def answer_of(self, ticket: Ticket) -> int:
+        """The number that came back for a ticket, waiting for it."""
+        outcome = self.outcome_of(ticket)
+        assert isinstance(outcome, Completed) and isinstance(outcome.result, Labels), outcome
+        return outcome.result.class_ids[0]
+
+    def error_of(self, ticket: Ticket) -> ServiceError:
+        """The error that came back for a ticket, waiting for it."""
+        outcome = self.outcome_of(ticket)
+        assert isinstance(outcome, Failed), outcome
+        return outcome.error
+
+
 @dataclass(slots=True, eq=False)
 class FakeSlot:
     """A staging slot that remembers its batch."""
@@ -98,7 +139,8 @@ def first_sample(job: Job) -> Result | ServiceError:
 class FakeEngine:
     """Answers each job by `answer`, which may raise; with `keep`, records the batches it was given.
 
-    The hooks run on the thread that calls `launch` or `collect`; they may block or raise.
+    The hooks run on the thread that calls `launch` or `collect`; they may block or raise. `lose`
+    makes it faulty: so many values of each batch are missing.
     """
 
     slots: int = 2
@@ -107,6 +149,7 @@ class FakeEngine:
     on_collect: Callable[[Sequence[Job]], None] = lambda jobs: None
     device: str = "fake"
     keep: bool = False
+    lose: int = 0
     batches: list[Sequence[Job]] = field(default_factory=list)
     closed: bool = False
 
@@ -134,7 +177,7 @@ class FakeEngine:
 
     def collect(self, slot: FakeSlot) -> BatchResult:
         self.on_collect(slot.jobs)
-        return BatchResult([self.answer(job) for job in slot.jobs], 0.0, 0.0, 0.0)
+        return BatchResult([self.answer(job) for job in slot.jobs[self.lose :]], 0.0, 0.0, 0.0)
 
     def release(self, slot: FakeSlot) -> None:
         slot.jobs = ()

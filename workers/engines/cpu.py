@@ -101,7 +101,7 @@ class CpuEngine:
         self._free.put(slot)
 
     def warm_up(self) -> None:
-        """Forward passes of one image and of the largest batch; the first request finds all ready."""
+        """Forward passes of one image and of the largest batch, so the first request waits for none."""
         slot = self.acquire()
         if self._network is not None and slot is not None:
             slot.crops.fill(0)
@@ -134,7 +134,7 @@ def _labels(logits: NDArray[np.float32], job: Job) -> Labels:
 def _scores(logits: NDArray[np.float32], function: FunctionToApply) -> NDArray[np.float32]:
     if function is FunctionToApply.SOFTMAX:
         powers = np.exp(logits - logits.max())
-        return powers / powers.sum()
+        return np.asarray(powers / powers.sum())
     if function is FunctionToApply.SIGMOID:
         return np.float32(1) / (np.float32(1) + np.exp(-logits))
     return logits

@@ -3,6 +3,7 @@
 import copy
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ class ResNet18:
     ) -> None:
         network = torchvision.models.resnet18(num_classes=state["fc.weight"].shape[0])
         network.load_state_dict(state)
-        folded = _folded(network.eval()).to(memory_format=torch.channels_last)
+        folded = _folded(network.eval())
         self._crop = spec.crop
         self._mean = torch.tensor(spec.mean).view(1, 3, 1, 1)
         self._std = torch.tensor(spec.std).view(1, 3, 1, 1)
@@ -41,7 +42,7 @@ class ResNet18:
         """Logits of uint8 crops (n, crop, crop, 3): float32 (n, classes)."""
         with torch.inference_mode():
             features = self._features(self.normalised(crops).to(self._dtype))
-            return self._head(features.float()).numpy()
+            return np.asarray(self._head(features.float()))
 
     def normalised(self, crops: Pixels) -> Tensor:
         """The network's input, float32 (n, 3, crop, crop), bit-equal to torchvision's transform."""
@@ -53,6 +54,7 @@ class ResNet18:
         layers = list(copy.deepcopy(folded).children())
         self._dtype = _DTYPES[precision]
         self._features = nn.Sequential(*layers[:-1], nn.Flatten()).to(self._dtype)
+        self._features.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._head = layers[-1]
 
     def _fastest(self, folded: nn.Module) -> Precision:
@@ -80,7 +82,7 @@ def _folded(network: nn.Module) -> nn.Module:
     """The same function with every batch norm folded into the convolution before it."""
     for module in list(network.modules()):
         children = list(module.named_children())
-        for (conv_name, conv), (norm_name, norm) in zip(children, children[1:], strict=False):
+        for (conv_name, conv), (norm_name, norm) in pairwise(children):
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                 setattr(module, conv_name, fuse_conv_bn_eval(conv, norm))
                 setattr(module, norm_name, nn.Identity())

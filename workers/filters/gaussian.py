@@ -28,7 +28,7 @@ def taps(sigma: float, bits: int) -> NDArray[np.int64]:
     weights[half] += 1
     weights[2 * radius - half] += 1
     weights[radius] += (1 << bits) - int(weights.sum())
-    return weights
+    return np.asarray(weights)
 
 
 def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> NDArray[np.int64]:

@@ -1,0 +1,402 @@
+"""The worker's two threads, held at gates instead of sleeping; no engine but the fake one."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from models.deadline import Deadline
+from models.errors import (
+    DeadlineExceeded,
+    Draining,
+    InternalError,
+    ServiceError,
+    Undecodable,
+    WorkerLost,
+)
+from models.job import Completed, Job, Labels, ReleaseReason, Result
+from tests.fakes import (
+    FakeClock,
+    FakeEngine,
+    FakeSlot,
+    Gate,
+    Inbox,
+    fake_job,
+    first_sample,
+    number_of,
+)
+from workers.batch import Batch
+from workers.batcher import BatchLimits
+from workers.delivery import Ticket
+from workers.engine import BatchResult
+from workers.worker import Observer, Worker
+
+POISON = 255
+PLUG = 254
+"""The number of the job that keeps a device with one slot busy."""
+
+
+def poisonous(jobs: Sequence[Job]) -> None:
+    if POISON in map(number_of, jobs):
+        raise RuntimeError("secret internal text")
+
+
+@contextmanager
+def running(
+    engine: FakeEngine,
+    size: int = 16,
+    delay: float = 0.0,
+    clock: FakeClock | None = None,
+    on_batch: Observer | None = None,
+) -> Iterator[Worker[FakeSlot]]:
+    limits = BatchLimits(size, 1 << 30, delay)
+    worker = Worker(engine, limits, on_batch, clock) if clock else Worker(engine, limits, on_batch)
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+
+
+def submit(worker: Worker[FakeSlot], inbox: Inbox, numbers: Sequence[int]) -> list[Ticket]:
+    return [worker.submit(fake_job(number), inbox) for number in numbers]
+
+
+def busy(worker: Worker[FakeSlot], gate: Gate) -> Ticket:
+    """Occupy the device until the gate opens; what is submitted now waits and rides together."""
+    plug = worker.submit(fake_job(PLUG), Inbox())
+    gate.wait_reached()
+    return plug
+
+
+def test_every_job_gets_its_own_answer() -> None:
+    inbox = Inbox()
+    with running(FakeEngine(), size=4) as worker:
+        tickets = submit(worker, inbox, range(50))
+        assert [inbox.answer_of(ticket) for ticket in tickets] == list(range(50))
+
+
+def test_a_batch_grows_while_the_device_is_busy() -> None:
+    gate, inbox = Gate(), Inbox()
+    engine = FakeEngine(slots=1, on_collect=gate, keep=True)
+    with running(engine) as worker:
+        busy(worker, gate)
+        tickets = submit(worker, inbox, range(5))
+        gate.open()
+        inbox.outcome_of(tickets[-1])
+    assert [len(batch) for batch in engine.batches] == [1, 5]
+
+
+def test_the_outcomes_of_a_batch_arrive_in_one_delivery() -> None:
+    gate, inbox = Gate(), Inbox()
+    with running(FakeEngine(slots=1, on_collect=gate)) as worker:
+        busy(worker, gate)
+        submit(worker, inbox, range(7))
+        gate.open()
+    assert inbox.calls == [7]
+
+
+def test_a_lone_job_leaves_when_the_queue_delay_is_over() -> None:
+    inbox = Inbox()
+    with running(FakeEngine(), delay=0.01) as worker:
+        outcome = inbox.outcome_of(worker.submit(fake_job(), inbox))
+    assert isinstance(outcome, Completed)
+    assert outcome.trace.reason is ReleaseReason.DELAY
+    assert outcome.trace.queue >= 0.01
+
+
+def test_a_trace_says_how_long_the_job_waited_and_who_rode_along() -> None:
+    gate, inbox, clock = Gate(), Inbox(), FakeClock()
+    with running(FakeEngine(slots=1, on_collect=gate), size=2, clock=clock) as worker:
+        busy(worker, gate)
+        ticket, _ = submit(worker, inbox, [1, 2])
+        clock.advance(3.0)
+        gate.open()
+        outcome = inbox.outcome_of(ticket)
+    assert isinstance(outcome, Completed)
+    trace = outcome.trace
+    assert (trace.queue, trace.batch_size, trace.max_batch_size) == (3.0, 2, 2)
+    assert trace.reason is ReleaseReason.FULL
+
+
+def test_an_error_that_is_a_value_harms_no_neighbour() -> None:
+    def answer(job: Job) -> Result | ServiceError:
+        return Undecodable("no image") if number_of(job) == 1 else first_sample(job)
+
+    gate, inbox = Gate(), Inbox()
+    with running(FakeEngine(slots=1, answer=answer, on_collect=gate)) as worker:
+        busy(worker, gate)
+        good, bad = submit(worker, inbox, [0, 1])
+        gate.open()
+        assert inbox.answer_of(good) == 0
+        assert isinstance(inbox.error_of(bad), Undecodable)
+
+
+@pytest.mark.parametrize("stage", ["launch", "collect"])
+def test_one_poison_job_among_sixteen_fails_alone(stage: str) -> None:
+    gate, inbox = Gate(), Inbox()
+
+    def collect(jobs: Sequence[Job]) -> None:
+        gate(jobs)
+        if stage == "collect":
+            poisonous(jobs)
+
+    launch = poisonous if stage == "launch" else lambda jobs: None
+    engine = FakeEngine(slots=1, on_launch=launch, on_collect=collect, keep=True)
+    with running(engine) as worker:
+        busy(worker, gate)
+        numbers = [*range(9), POISON, *range(9, 15)]
+        tickets = submit(worker, inbox, numbers)
+        gate.open()
+        error = inbox.error_of(tickets.pop(9))
+        assert [inbox.answer_of(ticket) for ticket in tickets] == list(range(15))
+    assert len(engine.batches[1]) == 16
+    assert isinstance(error, InternalError)
+    assert "secret" not in error.detail
+
+
+def test_a_batch_too_large_for_memory_is_split_until_it_fits() -> None:
+    def launch(jobs: Sequence[Job]) -> None:
+        if len(jobs) > 4:
+            raise MemoryError
+
+    gate, inbox = Gate(), Inbox()
+    with running(FakeEngine(slots=1, on_launch=launch, on_collect=gate)) as worker:
+        busy(worker, gate)
+        tickets = submit(worker, inbox, range(16))
+        gate.open()
+        assert [inbox.answer_of(ticket) for ticket in tickets] == list(range(16))
+
+
+def test_an_engine_that_forgets_a_value_fails_only_its_batch() -> None:
+    inbox, engine = Inbox(), FakeEngine(lose=1)
+    with running(engine) as worker:
+        assert isinstance(inbox.error_of(worker.submit(fake_job(), inbox)), InternalError)
+        engine.lose = 0
+        assert inbox.answer_of(worker.submit(fake_job(3), inbox)) == 3
+
+
+def test_a_service_error_raised_by_the_engine_reaches_the_client_as_it_is() -> None:
+    def launch(jobs: Sequence[Job]) -> None:
+        raise Undecodable("no image")
+
+    inbox = Inbox()
+    with running(FakeEngine(on_launch=launch)) as worker:
+        assert isinstance(inbox.error_of(worker.submit(fake_job(), inbox)), Undecodable)
+
+
+def test_the_engine_never_sees_a_job_cancelled_before_its_launch() -> None:
+    gate, inbox = Gate(), Inbox()
+    engine = FakeEngine(slots=1, on_collect=gate, keep=True)
+    with running(engine) as worker:
+        busy(worker, gate)
+        kept, left = submit(worker, inbox, [1, 2])
+        worker.cancel(left)
+        gate.open()
+        inbox.outcome_of(kept)
+    assert engine.seen == [PLUG, 1]
+    assert inbox.all_of(left) == []
+
+
+def test_a_job_cancelled_on_the_device_gets_no_outcome_and_blocks_nobody() -> None:
+    gate, inbox = Gate(), Inbox()
+    with running(FakeEngine(slots=1, on_collect=gate)) as worker:
+        left = worker.submit(fake_job(), inbox)
+        gate.wait_reached()
+        worker.cancel(left)
+        gate.open()
+        assert inbox.answer_of(worker.submit(fake_job(5), inbox)) == 5
+    assert inbox.all_of(left) == []
+
+
+def test_a_job_past_its_deadline_is_answered_and_never_launched() -> None:
+    gate, inbox, clock = Gate(), Inbox(), FakeClock()
+    engine = FakeEngine(slots=1, on_collect=gate, keep=True)
+    with running(engine, clock=clock) as worker:
+        busy(worker, gate)
+        late = worker.submit(fake_job(1, deadline=Deadline(1.0)), inbox)
+        clock.advance(1.0)
+        gate.open()
+        assert isinstance(inbox.error_of(late), DeadlineExceeded)
+    assert engine.seen == [PLUG]
+
+
+def test_half_of_a_failed_batch_is_not_run_again_after_its_deadline() -> None:
+    gate, inbox, clock = Gate(), Inbox(), FakeClock()
+
+    def launch(jobs: Sequence[Job]) -> None:
+        if len(jobs) > 1:
+            clock.advance(1.0)
+            raise MemoryError
+
+    engine = FakeEngine(slots=1, on_launch=launch, on_collect=gate, keep=True)
+    with running(engine, clock=clock) as worker:
+        busy(worker, gate)
+        kept = worker.submit(fake_job(1), inbox)
+        late = worker.submit(fake_job(2, deadline=Deadline(1.0)), inbox)
+        gate.open()
+        assert inbox.answer_of(kept) == 1
+        assert isinstance(inbox.error_of(late), DeadlineExceeded)
+    assert engine.seen == [PLUG, 1, 2, 1]
+
+
+def test_a_mailbox_that_raises_stops_no_thread() -> None:
+    def broken(outcomes: object) -> None:
+        raise RuntimeError("the loop is gone")
+
+    inbox = Inbox()
+    with running(FakeEngine()) as worker:
+        worker.submit(fake_job(), broken)
+        assert inbox.answer_of(worker.submit(fake_job(2), inbox)) == 2
+
+
+def test_an_observer_that_raises_stops_no_thread() -> None:
+    def broken(batch: Batch, result: BatchResult) -> None:
+        raise RuntimeError("no metrics")
+
+    inbox = Inbox()
+    with running(FakeEngine(), on_batch=broken) as worker:
+        assert inbox.answer_of(worker.submit(fake_job(1), inbox)) == 1
+        assert inbox.answer_of(worker.submit(fake_job(2), inbox)) == 2
+
+
+def test_the_observer_sees_every_finished_batch() -> None:
+    sizes: list[int] = []
+    gate, inbox = Gate(), Inbox()
+    engine = FakeEngine(slots=1, on_collect=gate)
+    with running(engine, on_batch=lambda batch, _: sizes.append(len(batch.tickets))) as worker:
+        busy(worker, gate)
+        submit(worker, inbox, range(3))
+        gate.open()
+    assert sizes == [1, 3]
+
+
+def test_the_load_counts_the_waiting_and_the_running() -> None:
+    gate = Gate()
+    with running(FakeEngine(slots=1, on_collect=gate)) as worker:
+        busy(worker, gate)
+        worker.submit(fake_job(n_pixels=9), Inbox())
+        load = worker.load()
+        gate.open()
+    assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (1, 9, 1)
+    assert load.alive
+
+
+def test_nothing_is_counted_after_a_batch_was_split() -> None:
+    with running(FakeEngine(on_launch=poisonous)) as worker:
+        submit(worker, Inbox(), [1, POISON, 2, 3])
+    load = worker.load()
+    assert (load.queued_jobs, load.running_jobs) == (0, 0)
+
+
+def test_the_service_rate_is_jobs_per_second_while_busy() -> None:
+    gate, clock = Gate(), FakeClock()
+
+    def collect(jobs: Sequence[Job]) -> None:
+        gate(jobs)
+        clock.advance(0.5 * len(jobs))
+
+    with running(FakeEngine(slots=1, on_collect=collect), clock=clock) as worker:
+        busy(worker, gate)
+        submit(worker, Inbox(), range(4))
+        gate.open()
+    assert worker.load().service_rate == pytest.approx(2.0)
+
+
+def test_the_last_sixty_four_batches_are_remembered() -> None:
+    inbox = Inbox()
+    with running(FakeEngine(), size=1) as worker:
+        tickets = [worker.submit(fake_job(n_pixels=n), inbox) for n in range(1, 71)]
+        inbox.outcome_of(tickets[-1])
+    recent = worker.recent()
+    assert [record.pixels for record in recent] == list(range(7, 71))
+    assert {(r.size, r.reason, r.key) for r in recent} == {(1, ReleaseReason.FULL, "a")}
+
+
+def test_stopping_finishes_what_was_accepted() -> None:
+    gate, inbox = Gate(), Inbox()
+    engine = FakeEngine(slots=1, on_collect=gate, on_launch=poisonous)
+    with running(engine) as worker:
+        busy(worker, gate)
+        tickets = submit(worker, inbox, [1, POISON, 2, 3])
+        stopper = threading.Thread(target=worker.stop)
+        stopper.start()
+        gate.open()
+        stopper.join()
+        assert [inbox.answer_of(tickets[i]) for i in (0, 2, 3)] == [1, 2, 3]
+    assert engine.closed
+    assert not worker.load().alive
+
+
+def test_a_stopped_worker_refuses_as_draining() -> None:
+    with running(FakeEngine()) as worker:
+        pass
+    with pytest.raises(Draining):
+        worker.submit(fake_job(), Inbox())
+
+
+def test_a_hung_engine_is_given_up_and_what_it_says_later_is_not_heard() -> None:
+    gate, inbox = Gate(), Inbox()
+    with running(FakeEngine(slots=1, on_collect=gate)) as worker:
+        hung = worker.submit(fake_job(), inbox)
+        gate.wait_reached()
+        waiting = worker.submit(fake_job(), inbox)
+        worker.stop(timeout=0.0)
+        assert isinstance(inbox.error_of(hung), WorkerLost)
+        assert isinstance(inbox.error_of(waiting), WorkerLost)
+        gate.open()
+    assert len(inbox.all_of(hung)) == len(inbox.all_of(waiting)) == 1
+
+
+@pytest.mark.parametrize("stage", ["launch", "collect"])
+def test_a_thread_that_dies_leaves_nobody_waiting(stage: str) -> None:
+    gate, inbox = Gate(), Inbox()
+
+    def die(jobs: Sequence[Job]) -> None:
+        gate(jobs)
+        raise SystemExit
+
+    engine = FakeEngine(slots=1)
+    setattr(engine, f"on_{stage}", die)
+    with running(engine) as worker:
+        tickets = [worker.submit(fake_job(), inbox)]
+        gate.wait_reached()
+        tickets.append(worker.submit(fake_job(), inbox))
+        gate.open()
+        assert {type(inbox.error_of(ticket)) for ticket in tickets} == {WorkerLost}
+        with pytest.raises(WorkerLost):
+            worker.submit(fake_job(), inbox)
+        assert not worker.load().alive
+
+
+def test_an_engine_that_closes_by_itself_leaves_nobody_waiting() -> None:
+    gate, inbox = Gate(), Inbox()
+    engine = FakeEngine(slots=1, on_launch=gate)
+    with running(engine) as worker:
+        first = worker.submit(fake_job(), inbox)
+        gate.wait_reached()
+        second = worker.submit(fake_job(), inbox)
+        engine.close()
+        gate.open()
+        inbox.outcome_of(first)
+        assert isinstance(inbox.error_of(second), WorkerLost)
+
+
+def test_a_job_can_be_cancelled_after_its_worker_was_lost() -> None:
+    gate, inbox = Gate(), Inbox()
+    with running(FakeEngine(slots=1, on_collect=gate)) as worker:
+        busy(worker, gate)
+        ticket = worker.submit(fake_job(), inbox)
+        worker.stop(timeout=0.0)
+        worker.cancel(ticket)
+        gate.open()
+    assert worker.load().queued_jobs == 0
+
+
+def test_results_are_the_engines_own() -> None:
+    inbox = Inbox()
+    with running(FakeEngine(answer=lambda job: Labels((1, 2), (0.5, 0.25)))) as worker:
+        outcome = inbox.outcome_of(worker.submit(fake_job(), inbox))
+    assert isinstance(outcome, Completed)
+    assert outcome.result == Labels((1, 2), (0.5, 0.25))
