@@ -2,15 +2,31 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from typing import TypeAlias
 
 from pydantic import ValidationError
 
 from app import commands
 from models.settings import PREFIX, Settings, load_settings
 
-EPILOG = f"Every setting is a flag here and a {PREFIX}… variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
+EPILOG = f"Every setting is also a variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
+
+ENGINE = (
+    "weights",
+    "weights_labels",
+    "weights_sha256",
+    "cache_folder",
+    "precision",
+    "threads",
+    "max_batch_size",
+    "max_pixels",
+    "fetch_allowed_networks",
+)
+"""The settings that matter without a server."""
+
+Actions: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,47 +55,41 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=version("darkroom"))
     actions = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
     _add(actions, "serve", commands.serve, "serve HTTP until stopped", list(Settings.model_fields))
-
-    engine = ["weights", "weights_labels", "weights_sha256", "cache_folder", "precision", "threads"]
-    engine += ["max_batch_size", "max_pixels", "log_level"]
-    classify = _add(actions, "classify", commands.classify, "print the labels of files", engine)
-    classify.add_argument("files", nargs="+", metavar="FILE", help="image files; - is stdin")
-    classify.add_argument("--top-k", type=int, default=5, help="classes per image (default: 5)")
-
-    filter_ = _add(actions, "filter", commands.filter_files, "filter image files", engine)
-    filter_.add_argument("files", nargs="+", metavar="FILE", help="image files; - is stdin")
-    filter_.add_argument(
-        "--ops", required=True, help='filters in order: \'[{"name": "gaussian_blur", "sigma": 2}]\''
-    )
-    filter_.add_argument(
-        "-o", "--output", required=True, help="a file, a folder (for several files), or - (stdout)"
-    )
-    filter_.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
-    filter_.add_argument("--quality", type=int, help="1 to 100, of JPEG, WebP and AVIF")
-
-    filters = _add(
-        actions, "filters", commands.filters, "list the filters and their parameters", []
-    )
-    filters.add_argument("name", nargs="?", help="show this filter's JSON Schema")
-
-    weights = _add(
-        actions,
-        "weights",
-        commands.weights,
-        "download, verify or list weights",
-        ["cache_folder", "log_level"],
-    )
+    _add_classify(actions)
+    _add_filter(actions)
+    shown = _add(actions, "filters", commands.filters, "list the filters", [])
+    shown.add_argument("name", nargs="?", help="show everything about this filter")
+    kept = ["cache_folder"]
+    weights = _add(actions, "weights", commands.weights, "download, verify or list weights", kept)
     weights.add_argument("action", choices=["fetch", "verify", "list"])
     weights.add_argument("name", nargs="?", default="imagenet1k_v1", help="default: imagenet1k_v1")
     return parser
 
 
+def _add_classify(actions: Actions) -> None:
+    parser = _add(actions, "classify", commands.classify, "print the labels of images", ENGINE)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="files or URLs; - is stdin")
+    parser.add_argument("--top-k", type=int, default=5, help="classes per image (default: 5)")
+
+
+def _add_filter(actions: Actions) -> None:
+    parser = _add(actions, "filter", commands.filter_files, "put images through filters", ENGINE)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="files or URLs; - is stdin")
+    parser.add_argument(
+        "--ops", required=True, help='filters in order: \'[{"name": "gaussian_blur", "sigma": 2}]\''
+    )
+    parser.add_argument(
+        "-o", "--output", required=True, help="a file, a folder (for several files), or - (stdout)"
+    )
+    parser.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
+    parser.add_argument("--quality", type=int, help="1 to 100, of JPEG, WebP and AVIF")
+
+
 def _add(
-    actions: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    actions: Actions,
     name: str,
-    command: commands.Command,
+    command: Callable[..., int],
     text: str,
     settings: Sequence[str],
 ) -> argparse.ArgumentParser:

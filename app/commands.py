@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from app import logs, main, server
 from app.admission import Permit
@@ -27,12 +27,6 @@ AHEAD = 32
 """Files under way at a time: enough to fill micro-batches, few enough to hold in memory."""
 
 ItemWork = Callable[[Service, Item, Permit], Awaitable[Answer]]
-
-
-class Command(Protocol):
-    """Settings and the command's own options in, exit code out."""
-
-    def __call__(self, settings: Settings, **options: Any) -> int: ...
 
 
 def serve(settings: Settings) -> int:

@@ -2,6 +2,8 @@
 
 import logging.config
 
+from pythonjsonlogger.core import RESERVED_ATTRS
+
 
 def configure(level: str) -> None:
     """Send every logger's records to standard error as JSON."""
@@ -13,6 +15,7 @@ def configure(level: str) -> None:
                 "json": {
                     "()": "pythonjsonlogger.json.JsonFormatter",
                     "format": "%(asctime)s %(levelname)s %(name)s %(message)s",
+                    "reserved_attrs": [*RESERVED_ATTRS, "color_message"],
                     "rename_fields": {
                         "asctime": "time",
                         "levelname": "level",

@@ -29,6 +29,7 @@ class Observe:
         self._body_timeout = body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -89,7 +90,7 @@ def _header(scope: Scope, name: bytes) -> str | None:
 
 
 def _impatient(receive: Receive, seconds: float) -> Receive:
-    """`receive` that gives a client `seconds` for the next chunk of its body, and all time after."""
+    """`receive` that gives a client `seconds` for each chunk of its body, and all time after."""
     reading = True
 
     async def next_message() -> Message:

@@ -41,7 +41,7 @@ def problem(
 def answer(error: ServiceError, request: Request) -> Response:
     """The problem as a response; `Retry-After` where coming back helps."""
     headers = {}
-    if error.status in (429, 503):
+    if error.retryable and error.status in (429, 503):
         seconds = error.retry_after if isinstance(error, Overloaded) else 5.0
         headers["Retry-After"] = str(max(1, math.ceil(seconds)))
     body = problem(error, request).model_dump_json(exclude_none=True)
@@ -77,6 +77,7 @@ def install(app: FastAPI) -> None:
             code=code,
             instance=request.url.path,
             request_id=request.scope.get("request_id"),
+            errors=None,
         ).model_dump_json(exclude_none=True)
         return Response(body, error.status_code, error.headers, MEDIA_TYPE)
 

@@ -45,13 +45,14 @@ async def as_finished(request: Request, works: Sequence[Work]) -> AsyncIterator[
     pending = {asyncio.ensure_future(work()) for work in works}
     try:
         while pending and not watch.done():
-            done, _ = await asyncio.wait({*pending, watch}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done & pending:
+            waited_for: set[asyncio.Future[Any]] = {*pending, watch}
+            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            for task in [each for each in pending if each.done()]:
                 pending.discard(task)
                 yield task.result()
     finally:
-        for task in (watch, *pending):
-            task.cancel()
+        for left in (watch, *pending):
+            left.cancel()
         await asyncio.gather(watch, *pending, return_exceptions=True)
 
 

@@ -1,4 +1,4 @@
-"""uvicorn with a drain that load balancers can follow: not ready, grace, closed, finished, exit 0."""
+"""uvicorn with a drain that load balancers can follow: not ready, grace, closed, finished, 0."""
 
 import asyncio
 import signal

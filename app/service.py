@@ -44,7 +44,7 @@ class Service:
     model: Model | None
     weights_problem: str | None
     stopping: Event = field(default_factory=Event)
-    """Set on SIGTERM: not ready any more, although requests are served until the grace time ends."""
+    """Set on SIGTERM: not ready any more, but requests are served until the grace time ends."""
 
 
 async def _service(request: Request) -> Service:

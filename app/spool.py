@@ -5,10 +5,9 @@ name, so whatever is forgotten, cancelled or killed leaves nothing behind.
 """
 
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from aiofiles.tempfile import TemporaryFile
-from aiofiles.threadpool.binary import AsyncBufferedReader
 
 from models.errors import TooLarge
 
@@ -57,7 +56,7 @@ class Spool:
         self._threshold = threshold
         self._chunks: list[bytes] = []
         self._size = 0
-        self._file: AsyncBufferedReader | None = None
+        self._file: Any = None
 
     async def __aenter__(self) -> "Spool":
         return self

@@ -8,7 +8,7 @@ from models.job import Completed, Job
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy a backend is. `service_rate` is jobs per second, measured while busy (0: unknown)."""
+    """How busy a backend is. `service_rate` is jobs per second while busy (0: not known yet)."""
 
     device: str
     queued_jobs: int

@@ -1,4 +1,4 @@
-"""Jobs and their outcomes: one image, one operation, one deadline; a result or an error, as values."""
+"""Jobs and outcomes: one image, one operation, one deadline; a result or an error, as values."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Every setting: a `DARKROOM_…` variable, a command-line flag and a row of the README, all from here."""
+"""Every setting: a `DARKROOM_…` variable, a command-line flag and a row of the README."""
 
 import os
 from collections.abc import Mapping
@@ -30,9 +30,11 @@ def _cache_folder() -> Path:
 
 
 def _split(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(
-        value, str
-    ) else value
+    return (
+        [part.strip() for part in value.split(",") if part.strip()]
+        if isinstance(value, str)
+        else value
+    )
 
 
 class Settings(BaseSettings):
@@ -75,7 +77,9 @@ class Settings(BaseSettings):
     max_images_per_request: int = Field(64, ge=1, description="images in one request")
     max_image_bytes: int = Field(32 << 20, ge=1, description="bytes of one image file")
     max_body_bytes: int = Field(256 << 20, ge=1, description="bytes of one request body")
-    max_pixels: int = Field(50_000_000, ge=1, description="pixels of one image")
+    max_pixels: int = Field(
+        50_000_000, ge=1, le=178_956_970, description="pixels of one image (Pillow's limit at most)"
+    )
     max_images_in_flight: int = Field(512, ge=1, description="images admitted at a time")
     max_bytes_in_flight: int = Field(1 << 30, ge=1, description="upload bytes admitted at a time")
     max_pixels_in_flight: int = Field(
@@ -87,9 +91,7 @@ class Settings(BaseSettings):
     default_deadline: float = Field(30.0, gt=0, description="seconds a request may take")
     max_deadline: float = Field(120.0, gt=0, description="cap of the X-Deadline-Ms header")
     body_timeout: float = Field(30.0, gt=0, description="seconds to wait for the next body chunk")
-    grace: float = Field(
-        5.0, ge=0, description="seconds between not ready and closed on SIGTERM"
-    )
+    grace: float = Field(5.0, ge=0, description="seconds between not ready and closed on SIGTERM")
     drain_timeout: float = Field(
         30.0, gt=0, description="seconds accepted work may take after the grace time"
     )
@@ -97,9 +99,9 @@ class Settings(BaseSettings):
         5.0, gt=0, description="seconds between canary inferences; ready means one passed lately"
     )
 
-    fetch_allowed_networks: Annotated[
-        tuple[Network, ...], NoDecode, BeforeValidator(_split)
-    ] = Field((), description="networks image URLs may point to although they are not public")
+    fetch_allowed_networks: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_split)] = (
+        Field((), description="networks image URLs may point to although they are not public")
+    )
     fetch_connect_timeout: float = Field(3.0, gt=0, description="seconds to connect to an origin")
     fetch_read_timeout: float = Field(10.0, gt=0, description="seconds between bytes of an origin")
     fetch_total_timeout: float = Field(20.0, gt=0, description="seconds one URL may take")

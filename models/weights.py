@@ -1,6 +1,16 @@
-"""What each network expects: its weights file by full digest, its labels, its preprocessing."""
+"""What each network expects (its weights file by full digest, its labels, its preprocessing), and
+what the setting `weights` asks for. Touches no disk and no network.
+"""
 
+import difflib
+import os
+import re
 from dataclasses import dataclass
+from pathlib import Path
+
+from models.settings import Settings
+
+SUFFIXES = (".pth", ".safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +54,55 @@ class Preprocessing:
 RESNET18_PREPROCESSING = Preprocessing(
     resize=256, crop=224, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), version=1
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Weights of the catalogue."""
+
+    published: PublishedWeights
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A weights file of the operator's own; `sha256` is the digest it must have, if one was set."""
+
+    path: Path
+    labels_path: Path
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """Untrained weights, the same for the same seed; its answers must say so."""
+
+    seed: int
+
+
+WeightsSource = Published | LocalFile | Random
+
+
+def resolve(settings: Settings) -> WeightsSource:
+    """What the settings ask for, without touching a disk; ValueError lists the choices."""
+    asked, labels, sha256 = settings.weights, settings.weights_labels, settings.weights_sha256
+    path = Path(os.path.expanduser(asked))
+    random = re.fullmatch(r"random(?::(\d{1,18}))?", asked)
+    if asked in CATALOGUE or random:
+        if labels or sha256:
+            raise ValueError(
+                f"weights {asked!r} bring their own labels and digest: DARKROOM_WEIGHTS_LABELS and "
+                "DARKROOM_WEIGHTS_SHA256 belong to a weights file, unset them"
+            )
+        return Random(int(random[1] or 0)) if random else Published(CATALOGUE[asked])
+    if path.suffix.lower() not in SUFFIXES:
+        close = difflib.get_close_matches(asked, [*CATALOGUE, "random"], n=1)
+        raise ValueError(
+            f"no weights {asked!r}{f' (did you mean {close[0]!r}?)' if close else ''}: there are "
+            f"{', '.join(CATALOGUE)}, random, random:SEED and files named *{', *'.join(SUFFIXES)}"
+        )
+    if labels is None:
+        raise ValueError(
+            f"the weights file {path} needs labels, which cannot be guessed: set "
+            "DARKROOM_WEIGHTS_LABELS to a JSON list, or a text with one label a line"
+        )
+    return LocalFile(path, Path(os.path.expanduser(labels)), sha256)

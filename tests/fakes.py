@@ -113,7 +113,8 @@ class Inbox:
     def answer_of(self, ticket: Ticket) -> int:
         """The number that came back for a ticket, waiting for it."""
         outcome = self.outcome_of(ticket)
-        assert isinstance(outcome, Completed) and isinstance(outcome.result, Labels), outcome
+        assert isinstance(outcome, Completed), outcome
+        assert isinstance(outcome.result, Labels)
         return outcome.result.class_ids[0]
 
     def error_of(self, ticket: Ticket) -> ServiceError:

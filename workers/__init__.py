@@ -1,1 +1,1 @@
-"""What executes: operations, the micro-batcher, the worker and its engines. Knows nothing of HTTP."""
+"""What executes: operations, micro-batcher, worker and engines. Knows nothing of HTTP."""

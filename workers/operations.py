@@ -1,4 +1,4 @@
-"""The operations as declarations: classify, and a chain of filters. Imports no torch and no cupy."""
+"""The operations as declarations: classify, and a chain of filters. No torch, no CuPy."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

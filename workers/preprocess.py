@@ -30,7 +30,7 @@ def crop(image: Image, spec: Preprocessing) -> Pixels:
         rows = _window(pixels, 1, out_w, left, spec.crop)
         return _window(rows, 0, out_h, top, spec.crop)
     resized = PillowImage.fromarray(pixels).resize((out_w, out_h), PillowImage.Resampling.BILINEAR)
-    return np.asarray(resized.crop((left, top, left + spec.crop, top + spec.crop)))
+    return np.array(resized.crop((left, top, left + spec.crop, top + spec.crop)))
 
 
 def _resized(height: int, width: int, shorter: int) -> tuple[int, int]:
@@ -64,4 +64,7 @@ def _window(pixels: Pixels, axis: int, n_out: int, start: int, count: int) -> Pi
 def _weights(low: int, high: int, centre: float, support: float) -> NDArray[np.int64]:
     distances = (np.arange(low, high) - centre + 0.5) / support
     triangle = np.maximum(0.0, 1.0 - np.abs(distances))
-    return np.trunc(triangle / triangle.sum() * (1 << _PRECISION_BITS) + 0.5).astype(np.int64)
+    fixed: NDArray[np.int64] = np.trunc(
+        triangle / triangle.sum() * (1 << _PRECISION_BITS) + 0.5
+    ).astype(np.int64)
+    return fixed

@@ -1,6 +1,6 @@
-"""Published weights in the cache folder: fetched once, whole or not at all, verified before use.
+"""The weights store: published files, downloaded once, verified whole, kept in a cache folder.
 
-Opens nothing: a file that has passed `verify` is for `workers.engines.checkpoint` to read.
+Knows no torch: `engines.checkpoint` opens what was verified here.
 """
 
 import fcntl
@@ -10,167 +10,237 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import NoReturn, TypeAlias
 
 import httpx
 from tqdm import tqdm
 
-from models.weights import PublishedWeights
+from models.weights import CATALOGUE, LocalFile, Published, PublishedWeights, Random, resolve
+
+__all__ = ["LocalFile", "Published", "Random", "WeightsStore", "WeightsUnavailable", "resolve"]
 
 log = logging.getLogger("darkroom.weights")
 
-ATTEMPTS = 4
-"""Tries of one download; each goes on where the one before broke off."""
 
-_CHUNK = 1 << 18
+_Bar: TypeAlias = "tqdm[NoReturn]"
 
 
 class WeightsUnavailable(Exception):
-    """The file is not here and could not be fetched; the text says what to do."""
+    """There is no file to classify with; the text says why and what to do."""
 
 
-class WeightsCorrupt(Exception):
-    """The file has another digest than the published one."""
+class WeightsCorrupt(WeightsUnavailable):
+    """A file is there, but not the one it should be."""
+
+    def __init__(self, path: Path, expected: str, actual: str) -> None:
+        super().__init__(
+            f"{path} has sha256 {actual} instead of {expected}: it is damaged or another file. "
+            "Replace it (`darkroom weights fetch` does so for published weights)"
+        )
+        self.path, self.expected, self.actual = path, expected, actual
 
 
-class Status(StrEnum):
-    """Of a file in the cache, by its size."""
+def file_sha256(path: Path) -> str:
+    """The hexadecimal digest of a file, about 0.1 s for 46 MB; WeightsUnavailable if unreadable."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise WeightsUnavailable(f"cannot read the weights {path}: {error.strerror}") from error
+
+
+def verified_sha256(path: Path, expected: str | None) -> str:
+    """The file's digest; WeightsCorrupt unless it is the `expected` one (None: any will do)."""
+    actual = file_sha256(path)
+    if expected not in (None, actual):
+        raise WeightsCorrupt(path, str(expected), actual)
+    return actual
+
+
+class Status(Enum):
+    """What the cache folder holds, judged by size alone; PARTIAL is anything but a whole file."""
 
     ABSENT = "absent"
     PARTIAL = "partial"
     PRESENT = "present"
 
 
+def new_client() -> httpx.Client:
+    """Follows redirects and, unlike the fetching of images, the proxies of the environment: the
+    address is ours and the machine is the operator's.
+    """
+    return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(30, connect=5))
+
+
+class _Broken(Exception):
+    """This try came to nothing, the next may not."""
+
+
+@dataclass(frozen=True, slots=True)
 class WeightsStore:
-    """The folder `weights` of the cache folder. `sleep` waits between tries."""
+    """Published files in `cache_folder`/weights.
 
-    def __init__(
-        self,
-        cache_folder: Path,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-        client: Callable[[], httpx.Client] = lambda: httpx.Client(
-            follow_redirects=True, timeout=httpx.Timeout(30.0, connect=5.0)
-        ),
-    ) -> None:
-        self._folder = cache_folder / "weights"
-        self._sleep = sleep
-        self._client = client
+    A file is under its own name only once it is whole and verified; until then it is a `.part`.
+    Whoever downloads holds an advisory lock (flock on a `.lock` file that stays), so that processes
+    and threads that want the same file wait for one download. The kernel frees a dead one's lock.
+    """
 
-    def path(self, weights: PublishedWeights) -> Path:
-        """Where the file is, or would be."""
-        return self._folder / weights.filename
+    cache_folder: Path
+    client: Callable[[], httpx.Client] = new_client
+    sleep: Callable[[float], None] = time.sleep
+    pauses: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0)
+    """Seconds between tries."""
 
-    def status(self, weights: PublishedWeights) -> Status:
-        """Whether it is here, judged by size alone."""
-        if self.path(weights).is_file():
+    def path(self, published: PublishedWeights) -> Path:
+        """Where the file is, or will be."""
+        return self.cache_folder / "weights" / published.filename
+
+    def status(self, published: PublishedWeights) -> Status:
+        """A cheap look, for lists; only `verify` knows whether the file is right."""
+        path = self.path(published)
+        if path.exists() and path.stat().st_size == published.size:
             return Status.PRESENT
-        return Status.PARTIAL if self._part(weights).is_file() else Status.ABSENT
+        return Status.PARTIAL if path.exists() or self._part(published).exists() else Status.ABSENT
 
-    def verify(self, weights: PublishedWeights) -> Path:
-        """The path of the file whose whole digest is right; raises WeightsCorrupt."""
-        path = self.path(weights)
-        if not path.is_file():
-            raise WeightsUnavailable(self._advice(weights, "the file is not in the cache"))
-        found = file_sha256(path)
-        if found != weights.sha256:
-            raise WeightsCorrupt(
-                f"{path} has sha256 {found}, not {weights.sha256}; "
-                "delete it and run `darkroom weights fetch`"
-            )
-        return path
+    def listing(self) -> tuple[tuple[PublishedWeights, Path, Status], ...]:
+        """Every file of the catalogue, where it belongs and whether it is there."""
+        return tuple((p, self.path(p), self.status(p)) for p in CATALOGUE.values())
 
-    def fetch(self, weights: PublishedWeights, *, progress: bool = False) -> Path:
-        """The verified file, downloaded if it is not here. Raises WeightsUnavailable or Corrupt."""
-        if self.status(weights) is Status.PRESENT:
-            return self.verify(weights)
+    def verify(self, published: PublishedWeights) -> None:
+        """Read the whole file; WeightsCorrupt if it is not the published one."""
+        if not self.path(published).exists():
+            raise self._unavailable(published, "it is not here")
+        verified_sha256(self.path(published), published.sha256)
+
+    def open_verified(self, published: PublishedWeights) -> Path:
+        """The file, fit to be opened; never downloads and never writes."""
+        self.verify(published)
+        return self.path(published)
+
+    def fetch(self, published: PublishedWeights, *, progress: bool | None = None) -> Path:
+        """The verified file, downloaded if it is not here or not right; blocks, for minutes maybe.
+
+        `progress` draws a bar on stderr: True always, None on a terminal, False never. A download
+        that was cut short goes on where it stopped, now or in a later call.
+        """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with self._alone(weights):
-                if self.status(weights) is not Status.PRESENT:
-                    self._download(weights, progress)
+            if not self._intact(published):
+                self.path(published).parent.mkdir(parents=True, exist_ok=True)
+                with _locked(self.path(published)):
+                    if not self._intact(published):
+                        self._replace(published, progress)
         except OSError as error:
-            raise WeightsUnavailable(self._advice(weights, f"cannot write: {error}")) from error
-        return self.verify(weights)
+            raise self._unavailable(published, f"the cache folder fails: {error}") from error
+        return self.path(published)
 
-    def _download(self, weights: PublishedWeights, progress: bool) -> None:
-        part, reason = self._part(weights), ""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                self._sleep(2.0 ** (attempt - 1))
-            try:
-                self._continue(weights, part, progress)
-            except httpx.HTTPError as error:
-                reason = f"{type(error).__name__}: {error}"
-                log.warning("download of %s broke off: %s", weights.filename, reason)
-                continue
-            if file_sha256(part) == weights.sha256:
-                os.replace(part, self.path(weights))
-                return
+    def _intact(self, published: PublishedWeights) -> bool:
+        present = self.status(published) is Status.PRESENT
+        return present and file_sha256(self.path(published)) == published.sha256
+
+    def _part(self, published: PublishedWeights) -> Path:
+        return self.path(published).with_name(published.filename + ".part")
+
+    def _replace(self, published: PublishedWeights, progress: bool | None) -> None:
+        """Put the right file in place in one step. A wrong one is downloaded again, but only once:
+        pieces of a cut download may not fit together.
+        """
+        part = self._part(published)
+        for last in (False, True):
+            self._download(published, progress)
+            actual = file_sha256(part)
+            if actual == published.sha256:
+                break
             part.unlink()
-            reason = "the downloaded bytes have another sha256"
-        raise WeightsUnavailable(self._advice(weights, reason))
+            if last:
+                raise self._unavailable(published, f"{published.url} sent sha256 {actual}")
+        os.replace(part, self.path(published))
 
-    def _continue(self, weights: PublishedWeights, part: Path, progress: bool) -> None:
-        """Append what is missing to `part`; never more than the published size."""
-        have = part.stat().st_size if part.is_file() else 0
-        if have == weights.size:
+    def _download(self, published: PublishedWeights, progress: bool | None) -> None:
+        """All bytes in the part. A server never reached is not tried again: where there is no
+        network, a server that starts should not wait long to find that out.
+        """
+        with self._client(published) as client, _bar(published, progress) as bar:
+            for pause in (*self.pauses, None):
+                try:
+                    self._receive(client, published, bar)
+                    return
+                except (httpx.RequestError, _Broken) as error:
+                    unreached = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                    if pause is None or (unreached and not self._part(published).exists()):
+                        problem = f"{published.url} failed ({error or type(error).__name__})"
+                        raise self._unavailable(published, problem) from error
+                    log.warning("download of %s broke off: %s", published.filename, error)
+                    self.sleep(pause)
+
+    def _receive(self, client: httpx.Client, published: PublishedWeights, bar: _Bar) -> None:
+        """One request for what the part lacks; never writes more than the published size."""
+        part = self._part(published)
+        have = part.stat().st_size if part.exists() else 0
+        if have >= published.size:
             return
-        headers = {"Range": f"bytes={have}-"} if have else {}
-        with self._client() as client, client.stream("GET", weights.url, headers=headers) as reply:
-            reply.raise_for_status()
-            if reply.status_code != httpx.codes.PARTIAL_CONTENT:
-                have = 0
-            with part.open("r+b" if have else "wb") as file:
-                file.seek(have)
-                self._copy(reply, file.write, weights, have, progress)
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+        with client.stream("GET", published.url, headers=headers) as response:
+            have = self._accept(response, published, have)
+            with part.open("ab" if have else "wb") as file:
+                for chunk in response.iter_raw():
+                    have += len(chunk)
+                    if have > published.size:
+                        part.unlink()
+                        raise self._unavailable(published, f"{published.url} sends too much")
+                    file.write(chunk)
+                    bar.update(have - bar.n)
                 file.flush()
                 os.fsync(file.fileno())
+        if have < published.size:
+            raise _Broken(f"it ended after {have} of {published.size} bytes")
 
-    def _copy(
-        self,
-        reply: httpx.Response,
-        write: Callable[[bytes], int],
-        weights: PublishedWeights,
-        have: int,
-        progress: bool,
-    ) -> None:
-        with tqdm(
-            desc=weights.filename,
-            initial=have,
-            total=weights.size,
-            unit="B",
-            unit_scale=True,
-            disable=not progress,
-        ) as bar:
-            for chunk in reply.iter_raw(_CHUNK):
-                have += len(chunk)
-                if have > weights.size:
-                    raise httpx.RemoteProtocolError(f"more than {weights.size} bytes")
-                bar.update(write(chunk))
-        if have < weights.size:
-            raise httpx.RemoteProtocolError(f"{have} of {weights.size} bytes")
+    def _accept(self, response: httpx.Response, published: PublishedWeights, have: int) -> int:
+        """How many bytes of the part the answer continues: all, or none if it starts anew."""
+        status, total = response.status_code, response.headers.get("content-length", "")
+        if status == 206:
+            span, _, total = response.headers.get("content-range", "").partition("/")
+            status = 206 if span.startswith(f"bytes {have}-") else 416
+        if status == 416:
+            self._part(published).unlink(missing_ok=True)
+        if status in (408, 416, 429) or status >= 500:
+            raise _Broken(f"HTTP {status}")
+        if status not in (200, 206):
+            raise self._unavailable(published, f"{published.url} answers HTTP {status}")
+        if total.isdigit() and int(total) != published.size:
+            problem = f"{published.url} offers {total} bytes instead of {published.size}"
+            raise self._unavailable(published, problem)
+        return have if status == 206 else 0
 
-    @contextmanager
-    def _alone(self, weights: PublishedWeights) -> Iterator[None]:
-        """One process downloads; others wait here and then find the file."""
-        with (self._folder / f"{weights.filename}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+    def _client(self, published: PublishedWeights) -> httpx.Client:
+        try:
+            return self.client()
+        except (ValueError, ImportError, httpx.InvalidURL) as error:  # of proxy variables
+            raise self._unavailable(published, f"no connection can be made: {error}") from error
 
-    def _part(self, weights: PublishedWeights) -> Path:
-        return self._folder / f"{weights.filename}.part"
-
-    def _advice(self, weights: PublishedWeights, reason: str) -> str:
-        return (
-            f"the weights {weights.name} are missing ({reason}). Run `darkroom weights fetch` "
-            f"where there is a network, or copy {weights.filename} (sha256 {weights.sha256}) to "
-            f"{self.path(weights)}, or set DARKROOM_WEIGHTS to a file of your own"
+    def _unavailable(self, published: PublishedWeights, problem: str) -> WeightsUnavailable:
+        return WeightsUnavailable(
+            f"no weights {published.name}: {problem}. Where there is a network, run `darkroom "
+            f"weights fetch {published.name}`; or copy {published.filename} (sha256 "
+            f"{published.sha256}) from {published.url} to {self.path(published)}; or set "
+            "DARKROOM_WEIGHTS to a weights file of your own"
         )
 
 
-def file_sha256(path: Path) -> str:
-    """The digest of a whole file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.with_name(path.name + ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.info("%s is being downloaded by another process; waiting for it", path.name)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _bar(published: PublishedWeights, progress: bool | None) -> _Bar:
+    hidden = None if progress is None else not progress
+    name, size = published.filename, published.size
+    return tqdm(desc=name, total=size, unit="B", unit_scale=True, disable=hidden)

@@ -1,49 +1,83 @@
-"""Label sets: the names of a network's classes. The shipped ones are package data here."""
+"""Label sets: the names of a network's classes, in class order.
+
+Those shipped with Darkroom are package data, JSON lists of [wnid, label]; others are read from a
+file. Knows nothing of networks: whether the labels fit one is checked where that is opened.
+"""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
+
+_FORMS = (
+    "labels are a JSON list of strings, a JSON list of [wnid, label] pairs, or text with one label "
+    "a line, in class order"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSet:
-    """Labels and WordNet ids in class order; a wnid is None where the set has none."""
+    """The label of each class, and its WordNet id where it has one."""
 
     name: str
     labels: tuple[str, ...]
     wnids: tuple[str | None, ...]
 
-    def __len__(self) -> int:
-        return len(self.labels)
+    def __post_init__(self) -> None:
+        if not self.labels or len(self.labels) != len(self.wnids):
+            raise ValueError("a label set has at least one label, and a wnid or None for each")
 
 
 @cache
 def imagenet1k() -> LabelSet:
-    """The 1000 classes of ILSVRC 2012."""
-    return _parse("imagenet1k", (files(__name__) / "imagenet1k.json").read_text("utf-8"))
+    """The 1000 classes of ImageNet-1k, labelled as torchvision labels them."""
+    text = resources.files(__name__).joinpath("imagenet1k.json").read_text("utf-8")
+    return _labelled("imagenet1k", _from_json(text))
 
 
 def read_labels(path: Path) -> LabelSet:
-    """A label set from a file: JSON list of labels or of [wnid, label], or one label a line.
-
-    Raises ValueError when it is none of these, OSError when it cannot be read.
-    """
-    text = path.read_text("utf-8")
-    if text.lstrip().startswith("["):
-        return _parse(path.name, text)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return LabelSet(path.name, tuple(lines), (None,) * len(lines))
-
-
-def _parse(name: str, text: str) -> LabelSet:
+    """The labels in a file, named after it; ValueError says what is wrong and where."""
     try:
-        rows = json.loads(text)
+        text = path.read_text("utf-8-sig")
+        is_json = path.suffix.lower() == ".json" or text.lstrip().startswith("[")
+        return _labelled(path.stem, _from_json(text) if is_json else _from_lines(text))
+    except OSError as error:
+        raise ValueError(f"cannot read the labels {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the labels {path} are not UTF-8 text") from error
     except ValueError as error:
-        raise ValueError(f"labels {name}: not valid JSON: {error}") from None
-    pairs = [(None, row) if isinstance(row, str) else row for row in rows]
-    for number, pair in enumerate(pairs):
-        if not (isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[1], str)):
-            raise ValueError(f"labels {name}: entry {number} is neither a label nor [wnid, label]")
+        raise ValueError(f"the labels {path} cannot be used: {error}; {_FORMS}") from error
+
+
+def _labelled(name: str, pairs: Sequence[tuple[str | None, str]]) -> LabelSet:
+    if not pairs:
+        raise ValueError("there are none")
     return LabelSet(name, tuple(label for _, label in pairs), tuple(wnid for wnid, _ in pairs))
+
+
+def _from_json(text: str) -> list[tuple[str | None, str]]:
+    entries = json.loads(text)
+    if not isinstance(entries, list):
+        raise ValueError("the JSON is not a list")
+    if len({type(entry) for entry in entries}) > 1:
+        raise ValueError("some entries are strings and some are not")
+    return [_pair(number, entry) for number, entry in enumerate(entries)]
+
+
+def _pair(number: int, entry: object) -> tuple[str | None, str]:
+    match entry:
+        case str(label) if label.strip():
+            return None, label
+        case [str() | None as wnid, str(label)] if label.strip():
+            return wnid, label
+    raise ValueError(f"entry {number} is {json.dumps(entry)[:80]}")
+
+
+def _from_lines(text: str) -> list[tuple[str | None, str]]:
+    """A blank line before the last label would shift every class after it, so it is refused."""
+    lines = [line.strip() for line in text.rstrip().split("\n")] if text.strip() else []
+    if "" in lines:
+        raise ValueError(f"line {lines.index('') + 1} is blank")
+    return [(None, line) for line in lines]

@@ -101,7 +101,7 @@ class CpuEngine:
         self._free.put(slot)
 
     def warm_up(self) -> None:
-        """Forward passes of one image and of the largest batch, so the first request waits for none."""
+        """Forward passes of one image and of the largest batch: the first request pays for none."""
         slot = self.acquire()
         if self._network is not None and slot is not None:
             slot.crops.fill(0)

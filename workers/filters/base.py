@@ -19,8 +19,8 @@ class Filter(BaseModel):
     """Base of every filter: the declaration is the class, its parameters are the fields.
 
     `alpha_rule` is point (colour only), premul (colour times alpha is filtered), plane (alpha is
-    one more plane) or keep (alpha is copied); `tolerance` says how close to the reference the result
-    is; `cuda` is the kernel's CUDA source, None as long as the filter runs on the CPU alone.
+    one more plane) or keep (alpha is copied); `tolerance` is the distance held to the reference;
+    `cuda` is the kernel's CUDA source, None as long as the filter runs on the CPU alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -24,11 +24,11 @@ def taps(sigma: float, bits: int) -> NDArray[np.int64]:
     exact *= (1 << bits) / exact.sum()
     weights: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     missing = (1 << bits) - int(weights.sum())
-    half = np.argsort(-(exact - weights)[:radius], kind="stable")[: missing // 2]
+    half: NDArray[np.int64] = np.argsort(-(exact - weights)[:radius], kind="stable")[: missing // 2]
     weights[half] += 1
     weights[2 * radius - half] += 1
     weights[radius] += (1 << bits) - int(weights.sum())
-    return np.asarray(weights)
+    return weights
 
 
 def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> NDArray[np.int64]:
@@ -42,7 +42,7 @@ def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> NDArray[np.int64]
 def to_byte(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """Half-up from units of 2**-24 to 0…255."""
     bits = COLUMN_BITS + MIDDLE_BITS
-    return np.minimum((sums + (1 << (bits - 1))) >> bits, 255)
+    return np.asarray(np.minimum((sums + (1 << (bits - 1))) >> bits, 255), np.int64)
 
 
 def _correlate(planes: Planes, weights: NDArray[np.int64], axis: int) -> Planes:

@@ -1,4 +1,4 @@
-"""The micro-batcher's rules one by one; `test_batcher_schedules` holds them over random schedules."""
+"""The micro-batcher's rules one by one; `test_batcher_schedules` mixes them at random."""
 
 import pytest
 

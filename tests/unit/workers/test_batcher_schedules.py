@@ -1,4 +1,4 @@
-"""The micro-batcher against a plain model, over random schedules of add, cancel, expire and pick."""
+"""The micro-batcher against a plain model, over random schedules."""
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st

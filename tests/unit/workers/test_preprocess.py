@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as PillowImage
 from torchvision.models import ResNet18_Weights
@@ -53,6 +53,7 @@ def test_the_photos_are_preprocessed_bit_equal(network: ResNet18) -> None:
         assert torch.equal(ours(image, network), expected), path.name
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.integers(1, 12), st.integers(90, 700), st.booleans(), st.integers(0, 99))
 def test_very_long_images_are_cropped_as_if_resized_whole(
     short: int, long: int, tall: bool, seed: int

@@ -1,0 +1,278 @@
+"""What the front end may expect of any backend. A new backend is one more entry of `RIGS`.
+
+A rig is a backend over a device that tests can hold, with one staging slot.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+import pytest
+
+from models.backend import Backend
+from models.deadline import Deadline
+from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, Undecodable
+from models.job import Completed, Job, Labels, Result
+from tests.fakes import FakeEngine, Gate, fake_job, first_sample, number_of
+from workers.batcher import BatchLimits
+from workers.local import LocalBackend
+from workers.worker import Worker
+
+POISON = 255
+BAD_IMAGE = 254
+PLUG = 253
+
+
+class Rig(Protocol):
+    """A backend, and a hand on its device."""
+
+    @property
+    def backend(self) -> Backend: ...
+
+    @property
+    def seen(self) -> list[int]:
+        """Numbers of the jobs the device was given, once for each time."""
+
+    def hold(self) -> None:
+        """Batches launched from now on do not finish."""
+
+    def let_go(self) -> None:
+        """They do."""
+
+    async def held(self) -> None:
+        """Until one more batch is held or has passed."""
+
+    async def accepted(self) -> None:
+        """Until the jobs of all tasks made so far wait at the device."""
+
+
+def answer(job: Job) -> Result | ServiceError:
+    """The job's number; a poison job breaks its whole batch."""
+    if number_of(job) == POISON:
+        raise RuntimeError("secret internal text")
+    return Undecodable("no image") if number_of(job) == BAD_IMAGE else first_sample(job)
+
+
+class LocalRig:
+    """A worker in threads of this process."""
+
+    def __init__(self) -> None:
+        self._gate = Gate(is_open=True)
+        self._engine = FakeEngine(slots=1, answer=answer, on_collect=self._gate, keep=True)
+        worker = Worker(self._engine, BatchLimits(max_batch_size=16, max_batch_pixels=1 << 30))
+        worker.start()
+        self.backend = LocalBackend(worker)
+
+    @property
+    def seen(self) -> list[int]:
+        return self._engine.seen
+
+    def hold(self) -> None:
+        self._gate.shut()
+
+    def let_go(self) -> None:
+        self._gate.open()
+
+    async def held(self) -> None:
+        await asyncio.to_thread(self._gate.wait_reached)
+
+    async def accepted(self) -> None:
+        await asyncio.sleep(0)  # a new task hands its job over in its first turn of the loop
+
+
+@asynccontextmanager
+async def local() -> AsyncIterator[Rig]:
+    rig = LocalRig()
+    yield rig
+    rig.let_go()
+    await rig.backend.aclose()
+
+
+Rigging = Callable[[], AbstractAsyncContextManager[Rig]]
+RIGS: dict[str, Rigging] = {"local": local}
+
+
+@pytest.fixture(params=list(RIGS.values()), ids=list(RIGS))
+def rigging(request: pytest.FixtureRequest) -> Rigging:
+    made: Rigging = request.param
+    return made
+
+
+def within(rigging: Rigging, test: Callable[[Rig], Coroutine[Any, Any, None]]) -> None:
+    """Run `test` on a fresh rig and a fresh loop."""
+
+    async def run() -> None:
+        async with rigging() as rig:
+            await test(rig)
+
+    asyncio.run(run())
+
+
+def number(completed: Completed) -> int:
+    assert isinstance(completed.result, Labels)
+    return completed.result.class_ids[0]
+
+
+async def started(rig: Rig, *jobs: Job) -> list[asyncio.Task[Completed]]:
+    """Tasks whose jobs wait behind a plug that holds the device."""
+    rig.hold()
+    plug = asyncio.create_task(rig.backend.run(fake_job(PLUG)))
+    await rig.held()
+    tasks = [asyncio.create_task(rig.backend.run(job)) for job in jobs]
+    await rig.accepted()
+    return [plug, *tasks]
+
+
+def test_every_job_gets_its_own_answer(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        answers = await asyncio.gather(*(rig.backend.run(fake_job(n)) for n in range(200)))
+        assert [number(each) for each in answers] == list(range(200))
+
+    within(rigging, test)
+
+
+def test_a_trace_comes_with_the_answer(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        plug, *tasks = await started(rig, fake_job(1), fake_job(2))
+        rig.let_go()
+        await plug
+        trace = (await tasks[0]).trace
+        assert (trace.batch_size, trace.max_batch_size) == (2, 16)
+        assert min(trace.queue, trace.upload, trace.compute, trace.download) >= 0
+
+    within(rigging, test)
+
+
+def test_a_bad_image_raises_its_own_error_and_harms_no_neighbour(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        plug, bad, good = await started(rig, fake_job(BAD_IMAGE), fake_job(1))
+        rig.let_go()
+        await plug
+        with pytest.raises(Undecodable):
+            await bad
+        assert number(await good) == 1
+
+    within(rigging, test)
+
+
+def test_a_job_that_breaks_its_batch_fails_alone(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        jobs = [fake_job(n) for n in (*range(7), POISON, *range(7, 15))]
+        plug, *tasks = await started(rig, *jobs)
+        rig.let_go()
+        await plug
+        with pytest.raises(InternalError) as caught:
+            await tasks.pop(7)
+        assert "secret" not in caught.value.detail
+        assert [number(each) for each in await asyncio.gather(*tasks)] == list(range(15))
+
+    within(rigging, test)
+
+
+def test_a_hung_device_still_gives_the_deadline_in_time(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        rig.hold()
+        start = time.monotonic()
+        with pytest.raises(DeadlineExceeded):
+            await rig.backend.run(fake_job(deadline=Deadline.after(0.05, start)))
+        assert 0.045 <= time.monotonic() - start < 5.0
+
+    within(rigging, test)
+
+
+def test_a_job_past_its_deadline_never_reaches_the_device(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        with pytest.raises(DeadlineExceeded):
+            await rig.backend.run(fake_job(1, deadline=Deadline(time.monotonic())))
+        assert number(await rig.backend.run(fake_job(2))) == 2
+        assert rig.seen == [2]
+
+    within(rigging, test)
+
+
+def test_a_job_whose_deadline_passes_in_the_queue_never_reaches_the_device(
+    rigging: Rigging,
+) -> None:
+    async def test(rig: Rig) -> None:
+        soon = Deadline.after(0.05, time.monotonic())
+        plug, late = await started(rig, fake_job(1, deadline=soon))
+        with pytest.raises(DeadlineExceeded):
+            await late
+        assert rig.backend.load().queued_jobs == 0
+        rig.let_go()
+        await plug
+        assert rig.seen == [PLUG]
+
+    within(rigging, test)
+
+
+def test_a_job_cancelled_in_the_queue_never_reaches_the_device(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        plug, kept, left = await started(rig, fake_job(1), fake_job(2))
+        left.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await left
+        assert rig.backend.load().queued_jobs == 1
+        rig.let_go()
+        await plug
+        await kept
+        assert rig.seen == [PLUG, 1]
+
+    within(rigging, test)
+
+
+def test_a_job_cancelled_on_the_device_blocks_nobody(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        plug, behind = await started(rig, fake_job(1))
+        plug.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await plug
+        rig.let_go()
+        assert number(await behind) == 1
+
+    within(rigging, test)
+
+
+def test_the_load_tells_what_waits_and_what_runs(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        tasks = await started(rig, fake_job(1, n_pixels=6), fake_job(2, n_pixels=3))
+        load = rig.backend.load()
+        assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (2, 9, 1)
+        assert load.alive
+        assert load.device
+        rig.let_go()
+        await asyncio.gather(*tasks)
+        assert rig.backend.load().service_rate > 0
+
+    within(rigging, test)
+
+
+def test_closing_finishes_what_was_accepted(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        tasks = await started(rig, fake_job(1), fake_job(2))
+        closing = asyncio.create_task(rig.backend.aclose())
+        rig.let_go()
+        await closing
+        assert [number(each) for each in await asyncio.gather(*tasks)] == [PLUG, 1, 2]
+
+    within(rigging, test)
+
+
+def test_a_closed_backend_refuses_as_draining(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        await rig.backend.aclose()
+        with pytest.raises(Draining):
+            await rig.backend.run(fake_job())
+        assert not rig.backend.load().alive
+
+    within(rigging, test)
+
+
+def test_closing_twice_is_closing_once(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        await rig.backend.aclose()
+        await rig.backend.aclose()
+
+    within(rigging, test)

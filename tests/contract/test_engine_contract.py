@@ -1,0 +1,141 @@
+"""What the worker may expect of any engine. A new engine is one more entry of `ENGINES`."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from models.errors import ServiceError
+from models.image import Image
+from models.job import Job, Labels
+from tests.fakes import GUARD, FakeEngine, fake_job
+from workers.engine import BatchResult, Engine
+
+MAX_BATCH_SIZE = 4
+"""Jobs that a slot of every engine under test has room for."""
+
+AnyEngine = Engine[Any]
+
+
+class Bench:
+    """An engine and jobs it understands, each with its own number from 0 to 255."""
+
+    def __init__(self, engine: AnyEngine, job: Callable[[int], Job]) -> None:
+        self.engine = engine
+        self.job = job
+
+    def run(self, numbers: Sequence[int]) -> BatchResult:
+        slot = self.engine.acquire()
+        assert slot is not None
+        try:
+            self.engine.launch(slot, [self.job(number) for number in numbers])
+            return self.engine.collect(slot)
+        finally:
+            self.engine.release(slot)
+
+
+ENGINES: dict[str, Callable[[], Bench]] = {"fake": lambda: Bench(FakeEngine(), fake_job)}
+
+
+@pytest.fixture(params=list(ENGINES.values()), ids=list(ENGINES))
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    made: Bench = request.param()
+    yield made
+    made.engine.close()
+
+
+def shown(value: object) -> object:
+    """A value that can be compared."""
+    return value.pixels.tobytes() if isinstance(value, Image) else value
+
+
+def test_an_engine_names_its_device(bench: Bench) -> None:
+    assert bench.engine.device
+
+
+@pytest.mark.parametrize("size", range(1, MAX_BATCH_SIZE + 1))
+def test_a_batch_gives_one_value_a_job(bench: Bench, size: int) -> None:
+    values = bench.run(range(size)).values
+    assert len(values) == size
+    assert all(isinstance(value, Labels | Image | ServiceError) for value in values)
+
+
+def test_values_come_in_the_order_of_the_jobs(bench: Bench) -> None:
+    numbers = [200, 3, 90, 41]
+    alone = [shown(bench.run([number]).values[0]) for number in numbers]
+    assert [shown(value) for value in bench.run(numbers).values] == alone
+    assert len(set(alone)) == len(alone)
+
+
+def test_stage_times_are_seconds_and_never_negative(bench: Bench) -> None:
+    result = bench.run([1])
+    stages = (result.upload, result.compute, result.download)
+    assert all(0 <= seconds < GUARD for seconds in stages)
+
+
+def test_a_slot_is_used_again_and_remembers_nothing(bench: Bench) -> None:
+    first = shown(bench.run([7]).values[0])
+    for number in range(10):
+        bench.run([number] * (number % MAX_BATCH_SIZE + 1))
+    assert shown(bench.run([7]).values[0]) == first
+
+
+def test_two_slots_are_under_way_at_a_time(bench: Bench) -> None:
+    engine = bench.engine
+    slots = [engine.acquire(), engine.acquire()]
+    for slot, number in zip(slots, (1, 2), strict=True):
+        engine.launch(slot, [bench.job(number)])
+    values = [shown(engine.collect(slot).values[0]) for slot in slots]
+    for slot in slots:
+        engine.release(slot)
+    assert values == [shown(bench.run([number]).values[0]) for number in (1, 2)]
+
+
+def test_a_released_slot_goes_to_whoever_waits_for_one(bench: Bench) -> None:
+    taken: queue.SimpleQueue[object] = queue.SimpleQueue()
+    asking = threading.Thread(target=take_all, args=(bench.engine, taken))
+    asking.start()
+    first = taken.get(timeout=GUARD)
+    slots = {id(first)}
+    bench.engine.release(first)
+    while id(slot := taken.get(timeout=GUARD)) not in slots:
+        slots.add(id(slot))
+    assert slot is first
+    bench.engine.close()
+    asking.join(GUARD)
+    assert not asking.is_alive()
+
+
+def take_all(engine: AnyEngine, taken: "queue.SimpleQueue[object]") -> None:
+    while (slot := engine.acquire()) is not None:
+        taken.put(slot)
+
+
+def test_closing_wakes_whoever_waits_for_a_slot(bench: Bench) -> None:
+    taken: queue.SimpleQueue[object] = queue.SimpleQueue()
+    asking = [threading.Thread(target=take_all, args=(bench.engine, taken)) for _ in range(2)]
+    for thread in asking:
+        thread.start()
+    bench.engine.close()
+    for thread in asking:
+        thread.join(GUARD)
+    assert not any(thread.is_alive() for thread in asking)
+
+
+def test_a_closed_engine_gives_no_slot_once_the_free_ones_are_taken(bench: Bench) -> None:
+    bench.engine.close()
+    take_all(bench.engine, queue.SimpleQueue())
+
+
+def test_closing_twice_is_closing_once(bench: Bench) -> None:
+    bench.engine.close()
+    bench.engine.close()
+
+
+def test_warming_up_leaves_every_slot_free(bench: Bench) -> None:
+    bench.engine.warm_up()
+    bench.run([1])
+    slots = [bench.engine.acquire(), bench.engine.acquire()]
+    assert None not in slots

@@ -1,0 +1,110 @@
+"""What is LocalBackend's own, beyond the contract of every backend: loops, threads and drains."""
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from models.errors import Undecodable, WorkerLost
+from models.job import Completed, Labels
+from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
+from workers.batcher import BatchLimits
+from workers.local import LocalBackend
+from workers.worker import Worker
+
+
+def started(engine: FakeEngine) -> Worker[FakeSlot]:
+    worker = Worker(engine, BatchLimits(16, 1 << 30))
+    worker.start()
+    return worker
+
+
+@pytest.mark.parametrize("ends", ["closed", "forgotten"])
+def test_a_loop_that_ended_before_its_answer_harms_nobody(ends: str) -> None:
+    gate, inbox = Gate(), Inbox()
+    worker = started(FakeEngine(slots=1, on_collect=gate))
+    backend = LocalBackend(worker)
+    loop = asyncio.new_event_loop()
+    coroutine = backend.run(fake_job(1))
+    task = loop.create_task(coroutine)
+    loop.run_until_complete(asyncio.sleep(0, None))
+    gate.wait_reached()
+    loop.close()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    if ends == "forgotten":
+        coroutine.close()
+        del loop, task, coroutine
+        gc.collect()
+    gate.open()
+    assert inbox.answer_of(worker.submit(fake_job(2), inbox)) == 2
+    worker.stop()
+
+
+def test_two_loops_share_one_worker() -> None:
+    worker = started(FakeEngine())
+    backend = LocalBackend(worker)
+
+    async def run(number: int) -> Completed:
+        return await backend.run(fake_job(number))
+
+    assert asyncio.run(run(1)).result != asyncio.run(run(2)).result
+    worker.stop()
+
+
+def test_a_drain_that_takes_too_long_is_given_up() -> None:
+    gate = Gate()
+
+    async def test() -> None:
+        backend = LocalBackend(started(FakeEngine(slots=1, on_collect=gate)), drain_timeout=0.0)
+        hung = asyncio.create_task(backend.run(fake_job()))
+        await asyncio.to_thread(gate.wait_reached)
+        await backend.aclose()
+        with pytest.raises(WorkerLost):
+            await hung
+
+    asyncio.run(test())
+    gate.open()
+
+
+def test_a_failed_job_keeps_no_image_alive() -> None:
+    """Not even until the next run of the garbage collector: images are large."""
+
+    async def test() -> None:
+        backend = LocalBackend(started(FakeEngine(answer=lambda job: Undecodable("no image"))))
+        job = fake_job()
+        pixels = weakref.ref(job.image.pixels)
+        error: Undecodable | None = None
+        gc.disable()
+        try:
+            await backend.run(job)
+        except Undecodable as raised:
+            error = raised
+        finally:
+            gc.enable()
+        await backend.aclose()
+        del job
+        assert error is not None
+        assert pixels() is None
+
+    asyncio.run(test())
+
+
+def test_a_job_cancelled_with_its_answer_on_the_way_harms_no_neighbour() -> None:
+    gate = Gate()
+
+    async def test() -> None:
+        worker = started(FakeEngine(slots=1, on_collect=gate))
+        backend = LocalBackend(worker)
+        plug = asyncio.create_task(backend.run(fake_job()))
+        await asyncio.to_thread(gate.wait_reached)
+        left, kept = (asyncio.create_task(backend.run(fake_job(n))) for n in (1, 2))
+        await asyncio.sleep(0)  # a new task hands its job over in its first turn of the loop
+        gate.open()
+        worker.stop()  # all outcomes are posted, and this loop has not turned since
+        left.cancel()
+        assert (await kept).result == Labels((2,), (1.0,))
+        assert left.cancelled()
+        await plug
+
+    asyncio.run(test())

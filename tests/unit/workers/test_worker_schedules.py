@@ -1,0 +1,142 @@
+"""The worker's threads under random schedules: whatever happens, every accepted job ends once."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.deadline import NEVER, Deadline
+from models.errors import DeadlineExceeded, InternalError
+from models.job import Completed, Failed, Job, Labels, Lane
+from tests.fakes import GUARD, FakeClock, FakeEngine, Inbox, fake_job, number_of
+from workers.batcher import BatchLimits
+from workers.delivery import Ticket
+from workers.worker import Worker
+
+BREAKS_LAUNCH = 250
+BREAKS_COLLECT = 251
+
+
+@dataclass(frozen=True)
+class Submit:
+    """One job; `seconds` to its deadline, None for none."""
+
+    number: int
+    key: str
+    lane: Lane
+    n_pixels: int
+    seconds: int | None
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Cancel the job submitted so many submissions ago, whatever became of it."""
+
+    ago: int
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Let the device finish one more batch."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A second passes."""
+
+
+submits = st.builds(
+    Submit,
+    st.sampled_from([0, 1, 2, 3, BREAKS_LAUNCH, BREAKS_COLLECT]),
+    st.sampled_from("ab"),
+    st.sampled_from(Lane),
+    st.integers(1, 6),
+    st.none() | st.integers(0, 3),
+)
+steps = st.lists(
+    st.one_of(
+        submits,
+        submits,
+        st.builds(Cancel, st.integers(1, 5)),
+        st.builds(Collect),
+        st.builds(Tick),
+    ),
+    max_size=40,
+)
+limits = st.builds(BatchLimits, st.integers(1, 5), st.integers(1, 12))
+
+
+class Device:
+    """A fake engine's hooks: checks every batch it is given, and collects when told."""
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self.faults: list[str] = []
+        self.finish = threading.Semaphore(0)
+        self._limits = limits
+
+    def on_launch(self, jobs: Sequence[Job]) -> None:
+        pixels = sum(job.image.n_pixels for job in jobs)
+        if len({(job.operation.batch_key, job.lane) for job in jobs}) != 1:
+            self.faults.append("jobs of two lanes in one batch")
+        if len(jobs) > self._limits.max_batch_size:
+            self.faults.append("too many jobs")
+        if len(jobs) > 1 and pixels > self._limits.max_batch_pixels:
+            self.faults.append("too many pixels")
+        if BREAKS_LAUNCH in map(number_of, jobs):
+            raise RuntimeError("launch")
+
+    def on_collect(self, jobs: Sequence[Job]) -> None:
+        if not self.finish.acquire(timeout=GUARD):
+            self.faults.append("nobody let the device finish")
+        if BREAKS_COLLECT in map(number_of, jobs):
+            raise RuntimeError("collect")
+
+
+def check(ticket: Ticket, inbox: Inbox) -> None:
+    """One outcome of the right kind; at most one for a cancelled job."""
+    outcomes = inbox.all_of(ticket)
+    if ticket.cancelled and not outcomes:
+        return
+    (outcome,) = outcomes
+    number = number_of(ticket.job)
+    if isinstance(outcome, Completed):
+        assert outcome.result == Labels((number,), (1.0,))
+        assert ticket.enqueued_at + outcome.trace.queue < ticket.job.deadline.at
+    elif isinstance(outcome, Failed) and isinstance(outcome.error, DeadlineExceeded):
+        assert ticket.job.deadline is not NEVER
+    else:
+        assert isinstance(outcome.error, InternalError)
+        assert number in (BREAKS_LAUNCH, BREAKS_COLLECT)
+
+
+@settings(max_examples=200, deadline=None)
+@given(slots=st.integers(1, 3), limits=limits, steps=steps)
+def test_every_accepted_job_ends_exactly_once(
+    slots: int, limits: BatchLimits, steps: list[Submit | Cancel | Collect | Tick]
+) -> None:
+    clock, inbox = FakeClock(), Inbox()
+    device = Device(limits)
+    engine = FakeEngine(slots, on_launch=device.on_launch, on_collect=device.on_collect)
+    worker = Worker(engine, limits, clock=clock)
+    worker.start()
+    tickets: list[Ticket] = []
+    for step in steps:
+        if isinstance(step, Submit):
+            deadline = NEVER if step.seconds is None else Deadline(clock.now + step.seconds)
+            job = fake_job(step.number, step.key, step.lane, deadline, step.n_pixels)
+            tickets.append(worker.submit(job, inbox))
+        elif isinstance(step, Cancel) and len(tickets) >= step.ago:
+            worker.cancel(tickets[-step.ago])
+        elif isinstance(step, Collect):
+            device.finish.release()
+        elif isinstance(step, Tick):
+            clock.advance(1.0)
+    device.finish.release(4 * len(tickets) + 1)
+    worker.stop(GUARD)
+    assert device.faults == []
+    for ticket in tickets:
+        check(ticket, inbox)
+    load = worker.load()
+    assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (0, 0, 0)
