@@ -10,21 +10,15 @@ from pydantic import ValidationError
 
 from app import commands
 from models.settings import PREFIX, Settings, load_settings
+from models.weights import resolve
 
 EPILOG = f"Every setting is also a variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
 
-ENGINE = (
-    "weights",
-    "weights_labels",
-    "weights_sha256",
-    "cache_folder",
-    "precision",
-    "threads",
-    "max_batch_size",
-    "max_pixels",
-    "fetch_allowed_networks",
-)
+LOCAL = ("threads", "max_batch_size", "max_pixels", "fetch_allowed_networks")
 """The settings that matter without a server."""
+
+WEIGHTS = ("weights", "weights_labels", "weights_sha256", "cache_folder", "precision")
+"""And those that say what classifies."""
 
 Actions: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -36,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     overrides = {k: options.pop(k) for k in list(options) if k in Settings.model_fields}
     try:
         settings = load_settings(**{k: v for k, v in overrides.items() if v is not None})
+        resolve(settings)
     except ValidationError as error:
         for wrong in error.errors(include_url=False):
             flag = "--" + str(wrong["loc"][0]).replace("_", "-")
@@ -68,13 +63,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_classify(actions: Actions) -> None:
-    parser = _add(actions, "classify", commands.classify, "print the labels of images", ENGINE)
+    parser = _add(
+        actions, "classify", commands.classify, "print the labels of images", WEIGHTS + LOCAL
+    )
     parser.add_argument("files", nargs="+", metavar="FILE", help="files or URLs; - is stdin")
     parser.add_argument("--top-k", type=int, default=5, help="classes per image (default: 5)")
 
 
 def _add_filter(actions: Actions) -> None:
-    parser = _add(actions, "filter", commands.filter_files, "put images through filters", ENGINE)
+    parser = _add(actions, "filter", commands.filter_files, "put images through filters", LOCAL)
     parser.add_argument("files", nargs="+", metavar="FILE", help="files or URLs; - is stdin")
     parser.add_argument(
         "--ops", required=True, help='filters in order: \'[{"name": "gaussian_blur", "sigma": 2}]\''

@@ -111,7 +111,7 @@ async def _each(
     needs_weights: bool = False,
 ) -> int:
     logs.configure("warning")
-    service = await main.start_service(settings, Metrics())
+    service = await main.start_service(settings, Metrics(), needs_weights)
     try:
         if needs_weights and service.model is None:
             return _wrong(str(service.weights_problem))

@@ -29,13 +29,14 @@ from models.image import Image
 from models.job import Operation
 from models.settings import Settings
 from models.weights import CATALOGUE
+from workers.batch import Batch
 from workers.batcher import BatchLimits
 from workers.engine import BatchResult
 from workers.filters import parse_one
 from workers.local import LocalBackend
 from workers.operations import Classify, FilterChain
-from workers.weights_store import WeightsCorrupt, WeightsStore, WeightsUnavailable
-from workers.worker import Batch, Worker
+from workers.weights_store import WeightsStore, WeightsUnavailable
+from workers.worker import Worker
 
 log = logging.getLogger("darkroom")
 
@@ -54,12 +55,12 @@ def cores(settings: Settings) -> int:
     return settings.threads or len(os.sched_getaffinity(0))
 
 
-def start_executor(settings: Settings, metrics: Metrics) -> Executor:
-    """Load the weights, warm the engine up, start the worker; takes seconds, so not on the loop."""
+def start_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
+    """Load the weights if wanted, warm the engine up, start the worker; takes seconds."""
     from workers.engines.cpu import CpuEngine
-    from workers.engines.model import load_model
+    from workers.engines.model import Loaded, load_model
 
-    loaded = load_model(settings)
+    loaded = load_model(settings) if weights else Loaded()
     engine = CpuEngine(loaded.network, settings.max_batch_size, cores(settings))
     engine.warm_up()
     limits = BatchLimits(
@@ -70,12 +71,12 @@ def start_executor(settings: Settings, metrics: Metrics) -> Executor:
     worker = Worker(engine, limits, on_batch=_observer(metrics))
     worker.start()
     model = Model(loaded.record, loaded.labels) if loaded.record and loaded.labels else None
-    return Executor(LocalBackend(worker), model, loaded.problem)
+    return Executor(LocalBackend(worker, settings.drain_timeout), model, loaded.problem)
 
 
-async def start_service(settings: Settings, metrics: Metrics) -> Service:
-    """Build every part, innermost first."""
-    executor = await asyncio.to_thread(start_executor, settings, metrics)
+async def start_service(settings: Settings, metrics: Metrics, weights: bool = True) -> Service:
+    """Build every part, innermost first; without `weights` it only filters."""
+    executor = await asyncio.to_thread(start_executor, settings, metrics, weights)
     backend, model = executor.backend, executor.model
     fetcher = Fetcher(FetchLimits.from_settings(settings), observe=metrics.on_fetch)
     admission = Admission(
@@ -111,19 +112,19 @@ def manage_weights(settings: Settings, action: str, name: str) -> int:
     """`darkroom weights`: download, verify or list published weights; the exit code."""
     store = WeightsStore(settings.cache_folder)
     if action == "list":
-        for each in CATALOGUE.values():
-            print(f"{each.name:16} {store.status(each).value:8} {each.sha256}  {store.path(each)}")
+        for published, path, status in store.listing():
+            print(f"{published.name:16} {status.value:8} {published.sha256}  {path}")
         return 0
     if name not in CATALOGUE:
         print(f"darkroom: no weights {name!r}; there are {', '.join(CATALOGUE)}", file=sys.stderr)
         return 2
-    weights = CATALOGUE[name]
+    act = store.fetch if action == "fetch" else store.open_verified
     try:
-        path = store.fetch(weights, progress=True) if action == "fetch" else store.verify(weights)
-    except (WeightsUnavailable, WeightsCorrupt) as error:
+        path = act(CATALOGUE[name])
+    except WeightsUnavailable as error:
         print(f"darkroom: {error}", file=sys.stderr)
         return 1
-    print(f"{path} has sha256 {weights.sha256}")
+    print(f"{path} has sha256 {CATALOGUE[name].sha256}")
     return 0
 
 

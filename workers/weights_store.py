@@ -24,7 +24,6 @@ __all__ = ["LocalFile", "Published", "Random", "WeightsStore", "WeightsUnavailab
 
 log = logging.getLogger("darkroom.weights")
 
-
 _Bar: TypeAlias = "tqdm[NoReturn]"
 
 
@@ -100,10 +99,11 @@ class WeightsStore:
 
     def status(self, published: PublishedWeights) -> Status:
         """A cheap look, for lists; only `verify` knows whether the file is right."""
-        path = self.path(published)
-        if path.exists() and path.stat().st_size == published.size:
+        path, part = self.path(published), self._part(published)
+        if os.path.exists(path) and os.path.getsize(path) == published.size:
             return Status.PRESENT
-        return Status.PARTIAL if path.exists() or self._part(published).exists() else Status.ABSENT
+        some = os.path.exists(path) or os.path.exists(part)
+        return Status.PARTIAL if some else Status.ABSENT
 
     def listing(self) -> tuple[tuple[PublishedWeights, Path, Status], ...]:
         """Every file of the catalogue, where it belongs and whether it is there."""
@@ -111,7 +111,7 @@ class WeightsStore:
 
     def verify(self, published: PublishedWeights) -> None:
         """Read the whole file; WeightsCorrupt if it is not the published one."""
-        if not self.path(published).exists():
+        if not os.path.exists(self.path(published)):
             raise self._unavailable(published, "it is not here")
         verified_sha256(self.path(published), published.sha256)
 
@@ -184,6 +184,7 @@ class WeightsStore:
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
         with client.stream("GET", published.url, headers=headers) as response:
             have = self._accept(response, published, have)
+            bar.n = bar.last_print_n = bar.initial = have
             with part.open("ab" if have else "wb") as file:
                 for chunk in response.iter_raw():
                     have += len(chunk)
@@ -191,7 +192,7 @@ class WeightsStore:
                         part.unlink()
                         raise self._unavailable(published, f"{published.url} sends too much")
                     file.write(chunk)
-                    bar.update(have - bar.n)
+                    bar.update(len(chunk))
                 file.flush()
                 os.fsync(file.fileno())
         if have < published.size:

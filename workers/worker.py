@@ -15,8 +15,7 @@ from typing import Generic
 from models.backend import Load
 from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
 from models.job import Failed, Job
-from workers.batch import Batch as Batch
-from workers.batch import BatchRecord
+from workers.batch import Batch, BatchRecord
 from workers.batcher import BatchLimits, MicroBatcher, Picked
 from workers.delivery import Mailbox, Ticket, deliver
 from workers.engine import BatchResult, Engine, SlotT

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.bench import load
 from tests.bench.images import jpegs
-from tests.bench.server import serving
 from tests.pictures import jpeg, png
+from tests.server import serving
 
 
 def mixed() -> list[bytes]:
@@ -43,12 +43,12 @@ def main() -> None:
     arguments.add_argument("--requests", type=int, default=20_000)
     total = arguments.parse_args().requests
     requests = mixed()
-    with serving("--weights", "random", "--log-level", "error") as (port, pid):
+    with serving("--weights", "random", "--log-level", "error") as server:
         first = total // 10
-        asyncio.run(load.send(port, requests, 16, first))
-        early = resident(pid)
-        failures = asyncio.run(load.send(port, requests, 16, total - first))
-        late = resident(pid)
+        asyncio.run(load.send(server.port, requests, 16, first))
+        early = resident(server.process.pid)
+        failures = asyncio.run(load.send(server.port, requests, 16, total - first))
+        late = resident(server.process.pid)
     print(f"after {first}: {early / 1e6:.0f} MB; after {total}: {late / 1e6:.0f} MB")
     print(
         json.dumps(

@@ -26,7 +26,7 @@ from models.settings import Precision
 from models.weights import RESNET18_PREPROCESSING
 from tests.bench import load
 from tests.bench.images import jpegs
-from tests.bench.server import serving
+from tests.server import serving
 from workers.engines.checkpoint import random_state
 from workers.engines.cpu import CpuEngine
 from workers.engines.resnet18 import ResNet18
@@ -107,10 +107,10 @@ def main() -> None:
         plain = max(plain, loop.sequential(options.seconds), loop.overlapped(options.seconds))
         single = min(single, loop.single(options.seconds / 2))
         flags = ("--weights", "random", "--precision", loop.network.precision)
-        with serving(*flags, "--log-level", "warning") as (port, _pid):
-            load.run(port, requests, 8, 2.0)
+        with serving(*flags, "--log-level", "warning") as server:
+            load.run(server.port, requests, 8, 2.0)
             for concurrency in CONCURRENCIES:
-                report = load.run(port, requests, concurrency, options.seconds)
+                report = load.run(server.port, requests, concurrency, options.seconds)
                 if concurrency not in best or report.per_second > best[concurrency].per_second:
                     best[concurrency] = report
     print(f"plain loop, batch {BATCH}: {plain:.1f} img/s; one image: {single:.2f} ms")

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from models.errors import ServiceError
@@ -12,6 +13,9 @@ from models.image import Image
 from models.job import Job, Labels
 from tests.fakes import GUARD, FakeEngine, fake_job
 from workers.engine import BatchResult, Engine
+from workers.engines.cpu import CpuEngine
+from workers.filters import parse_one
+from workers.operations import FilterChain
 
 MAX_BATCH_SIZE = 4
 """Jobs that a slot of every engine under test has room for."""
@@ -36,7 +40,16 @@ class Bench:
             self.engine.release(slot)
 
 
-ENGINES: dict[str, Callable[[], Bench]] = {"fake": lambda: Bench(FakeEngine(), fake_job)}
+def inverting(number: int) -> Job:
+    """A job of the CPU engine whose answer tells it from others."""
+    pixels = np.full((3, 2, 3), number, np.uint8)
+    return Job(FilterChain((parse_one("invert", {}),)), Image(pixels))
+
+
+ENGINES: dict[str, Callable[[], Bench]] = {
+    "fake": lambda: Bench(FakeEngine(), fake_job),
+    "cpu": lambda: Bench(CpuEngine(None, max_batch_size=4, threads=1), inverting),
+}
 
 
 @pytest.fixture(params=list(ENGINES.values()), ids=list(ENGINES))

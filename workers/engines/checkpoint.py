@@ -80,7 +80,7 @@ def _tensors(path: Path) -> State:
         return found
     keys = f" of {', '.join(map(str, [*found][:5]))}" if isinstance(found, dict) else ""
     raise ValueError(
-        f"{path} holds a {type(found).__name__}{keys}, not a state dict of tensors: "
+        f"{path} holds one {type(found).__name__}{keys}, not a state dict of tensors: "
         "save `model.state_dict()` alone"
     )
 
@@ -95,7 +95,7 @@ def _unreadable(path: Path, error: Exception) -> str:
             f"{path} holds more than tensors ({refused[1]}) and is refused, because opening it "
             "could run code: save `model.state_dict()` alone, or use .safetensors"
         )
-    return f"{path} is damaged, or no file of torch.save: {str(error).splitlines()[0][:200]}"
+    return f"{path} is damaged, or was not written by torch.save ({type(error).__name__})"
 
 
 def _problems(state: State) -> Iterator[str]:

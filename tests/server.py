@@ -1,4 +1,4 @@
-"""A real `darkroom serve` on a free port of 127.0.0.1, for benchmarks and end-to-end tests."""
+"""A real `darkroom serve` process on a free port of 127.0.0.1, for tests and benchmarks."""
 
 import os
 import signal
@@ -10,22 +10,31 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A ready server."""
+
+    port: int
+    process: "subprocess.Popen[bytes]"
 
 
 @contextmanager
-def serving(*flags: str, ready_within: float = 120.0) -> Iterator[tuple[int, int]]:
-    """Port and process id of a ready server, ended by SIGINT when the block ends."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+def serving(*flags: str, ready_within: float = 120.0) -> Iterator[Served]:
+    """A ready server, ended by SIGINT when the block ends."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), *flags]
     process = subprocess.Popen(command, env=environment)
     try:
         _wait_until_ready(port, process, ready_within)
-        yield port, process.pid
+        yield Served(port, process)
     finally:
-        process.send_signal(signal.SIGINT)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
         process.wait(60)
 
 

@@ -1,0 +1,199 @@
+"""Overload, deadlines, leaving clients, slow bodies, health and metrics."""
+
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from models.backend import Load
+from models.job import Completed, Job
+from tests.e2e.conftest import Running, Start
+from tests.pictures import jpeg
+
+JPEG = {"Content-Type": "image/jpeg"}
+
+
+class Stuck:
+    """A backend that keeps jobs until told to let go, in front of the real one."""
+
+    def __init__(self, real: object) -> None:
+        self.real = real
+        self.arrived = threading.Semaphore(0)
+        self.cancelled = threading.Semaphore(0)
+
+    async def run(self, job: Job) -> Completed:
+        import asyncio
+
+        self.arrived.release()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.release()
+        raise AssertionError
+
+    def load(self) -> Load:
+        return Load("stuck", 0, 0, 0, 10.0, alive=True)
+
+    async def aclose(self) -> None:
+        pass
+
+
+def stick(running: Running) -> Stuck:
+    """Replace what the pipeline submits to; the canary and the rest stay real."""
+    pipeline = running.app.state.service.pipeline
+    stuck = Stuck(pipeline._backend)
+    pipeline._backend = stuck
+    return stuck
+
+
+def unstick(running: Running, stuck: Stuck) -> None:
+    running.app.state.service.pipeline._backend = stuck.real
+
+
+def post_raw(port: int, headers: str = "") -> socket.socket:
+    body = jpeg()
+    connection = socket.create_connection(("127.0.0.1", port))
+    head = f"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n{headers}"
+    connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    return connection
+
+
+def test_overload_is_refused_at_the_door_with_retry_after_and_harms_nobody(start: Start) -> None:
+    with start(max_images_in_flight=2) as running:
+        stuck = stick(running)
+        held = [post_raw(running.port) for _ in range(2)]
+        for _ in held:
+            assert stuck.arrived.acquire(timeout=10)
+        refused = running.client.post("/classify", content=jpeg(), headers=JPEG)
+        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert running.client.get("/readyz").status_code == 200
+        for connection in held:
+            connection.close()
+            assert stuck.cancelled.acquire(timeout=10)
+        unstick(running, stuck)
+        admission = running.app.state.service.admission
+        end = time.monotonic() + 10
+        while admission.held.images and time.monotonic() < end:
+            running.client.get("/livez")
+        assert running.client.post("/classify", content=jpeg(), headers=JPEG).status_code == 200
+        metrics = running.client.get("/metrics").text
+        assert 'darkroom_rejections_total{reason="overloaded"} 1.0' in metrics
+
+
+def test_work_is_cancelled_when_the_client_leaves(server: Running) -> None:
+    stuck = stick(server)
+    try:
+        connection = post_raw(server.port)
+        assert stuck.arrived.acquire(timeout=10)
+        connection.close()
+        assert stuck.cancelled.acquire(timeout=10)
+    finally:
+        unstick(server, stuck)
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+def test_a_hung_backend_answers_504_at_the_deadline(server: Running, accept: str) -> None:
+    stuck = stick(server)
+    try:
+        headers = JPEG | {"X-Deadline-Ms": "100", "Accept": accept}
+        reply = server.client.post("/classify", content=jpeg(), headers=headers)
+    finally:
+        unstick(server, stuck)
+    if accept == "application/json":
+        assert (reply.status_code, reply.json()["code"]) == (504, "deadline_exceeded")
+    else:
+        assert reply.json()["error"]["code"] == "deadline_exceeded"
+
+
+def test_a_body_that_stops_coming_is_408(start: Start) -> None:
+    with start(body_timeout=0.2) as running:
+        connection = socket.create_connection(("127.0.0.1", running.port))
+        head = "POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n"
+        connection.sendall(f"{head}Content-Length: 999\r\n\r\nabc".encode())
+        connection.settimeout(10)
+        assert connection.recv(100).startswith(b"HTTP/1.1 408")
+        connection.close()
+
+
+def test_without_weights_filters_work_and_classify_says_what_to_do(
+    start: Start, tmp_path: object
+) -> None:
+    with start(weights="imagenet1k_v1", cache_folder=tmp_path, max_images_in_flight=9) as running:
+        reply = running.client.post("/classify", content=jpeg(), headers=JPEG)
+        assert (reply.status_code, reply.json()["code"]) == (503, "weights_missing")
+        assert "darkroom weights fetch" in reply.json()["detail"]
+        assert running.client.post("/filter?name=invert", content=jpeg(), headers=JPEG).is_success
+        assert running.client.get("/readyz").status_code == 200
+        verbose = running.client.get("/readyz?verbose").json()
+        assert "darkroom weights fetch" in verbose["weights"]["problem"]
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/health", "/healthz", "/startupz"])
+def test_health_is_well(client: httpx.Client, path: str) -> None:
+    assert client.get(path).text == "ok\n"
+
+
+def test_readiness_ends_with_the_worker(start: Start) -> None:
+    with start(canary_interval=0.1) as running:
+        assert running.client.get("/readyz").status_code == 200
+        running.app.state.service.backend._worker.stop()
+        end = time.monotonic() + 20
+        while running.client.get("/readyz").status_code == 200:
+            assert time.monotonic() < end, "still ready without a worker"
+        assert running.client.get("/livez").status_code == 200
+        verbose = running.client.get("/readyz?verbose").json()
+        assert verbose["worker"]["alive"] is False
+
+
+def test_metrics_have_the_documented_names(client: httpx.Client) -> None:
+    client.post("/classify", content=jpeg(), headers=JPEG)
+    text = client.get("/metrics").text
+    for name in (
+        'darkroom_http_request_duration_seconds_count{method="POST",route="/classify",status="200"}',
+        'darkroom_stage_duration_seconds_count{stage="compute"}',
+        'darkroom_batch_size_count{operation="classify"}',
+        'darkroom_batch_releases_total{reason="idle"}',
+        'darkroom_images_total{operation="classify",outcome="ok"}',
+        "darkroom_queue_images 0.0",
+        "darkroom_queue_pixels 0.0",
+        "darkroom_in_flight_images 0.0",
+        "darkroom_build_info{",
+        "process_resident_memory_bytes",
+    ):
+        assert name in text, name
+
+
+@pytest.mark.parametrize(("given", "kept"), [("abc-1", True), ("x" * 129, False), ("a b", False)])
+def test_a_request_id_is_kept_when_it_is_sane(client: httpx.Client, given: str, kept: bool) -> None:
+    found = client.get("/livez", headers={"X-Request-ID": given}).headers["X-Request-ID"]
+    assert (found == given) is kept
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/nope", 404), ("PUT", "/filter", 405)]
+)
+def test_unknown_paths_and_methods_are_problems(
+    client: httpx.Client, method: str, path: str, status: int
+) -> None:
+    reply = client.request(method, path)
+    assert reply.status_code == status
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    assert reply.json()["request_id"] == reply.headers["X-Request-ID"]
+
+
+def test_the_openapi_document_describes_bodies_and_options(client: httpx.Client) -> None:
+    document = client.get("/openapi.json").json()
+    post = document["paths"]["/classify"]["post"]
+    assert set(post["requestBody"]["content"]) >= {"multipart/form-data", "application/json"}
+    assert {p["name"] for p in post["parameters"]} >= {"top_k", "function_to_apply"}
+
+
+def test_models_name_the_weights_and_every_class(client: httpx.Client) -> None:
+    (model,) = client.get("/models").json()["models"]
+    assert model["name"] == "random"
+    assert len(model["sha256"]) == 64
+    assert len(model["classes"]) == 1000
+    assert model["classes"][281] == {"class_id": 281, "label": "tabby", "wnid": "n02123045"}

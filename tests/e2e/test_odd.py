@@ -1,0 +1,108 @@
+"""Every odd image through both endpoints: its own clear status, no 500, no hang."""
+
+import io
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from PIL import Image
+
+from models.codec import ImageFormat
+from tests.shared import ODD
+
+FORMATS = [f.name for f in ImageFormat]
+MAX_PIXELS = 50_000_000
+
+
+def pillow_decodes(data: bytes) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with Image.open(io.BytesIO(data), formats=FORMATS) as picture:
+                if picture.width * picture.height > MAX_PIXELS:
+                    return False
+                picture.load()
+        except Exception:  # what Pillow raises on these is anything; each is a "no" here
+            return False
+    return True
+
+
+@pytest.mark.parametrize("path", ["/classify?top_k=1", "/filter?name=invert&format=png"])
+def test_odd_images_are_answered_if_pillow_decodes_them_and_refused_clearly_if_not(
+    client: httpx.Client, path: str
+) -> None:
+    if not ODD.is_dir():
+        pytest.skip("the odd images of ../shared/data are not here")
+    kind = {"Content-Type": "application/octet-stream"}
+
+    def status(file: Path) -> int:
+        return client.post(path, content=file.read_bytes(), headers=kind).status_code
+
+    files = sorted(ODD.iterdir())
+    with ThreadPoolExecutor(8) as pool:
+        found = dict(zip(files, pool.map(status, files), strict=True))
+    for file, code in found.items():
+        expected = {200} if pillow_decodes(file.read_bytes()) else {413, 415, 422}
+        assert code in expected, f"{file.name}: {code}"
+    assert client.get("/livez").status_code == 200
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG whose pixels are one colour: a few kilobytes for very many pixels."""
+    out = io.BytesIO()
+    Image.new("L", (width, height)).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (bomb(1, 1), 200),
+        (bomb(65500, 1), 200),
+        (bomb(1, 65500), 200),
+        (bomb(8000, 8000), 422),
+        (bomb(1, 1)[:40], 422),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), 422),
+        (b"\xff\xd8\xff" + bytes(1000), 422),
+        (b"BM" + bytes(60), 422),
+        (bytes(5000), 415),
+    ],
+)
+def test_extremes_get_their_own_status(client: httpx.Client, body: bytes, status: int) -> None:
+    for path in ("/classify", "/filter?name=invert"):
+        reply = client.post(path, content=body, headers={"Content-Type": "image/jpeg"})
+        assert reply.status_code == status, reply.content[:300]
+
+
+def test_a_file_over_the_size_limit_is_413_and_its_neighbours_are_answered(
+    client: httpx.Client,
+) -> None:
+    big = bytes((32 << 20) + 1)
+    reply = client.post("/classify", content=big, headers={"Content-Type": "image/jpeg"})
+    assert reply.status_code == 413
+    files = [("files", ("big", big)), ("files", ("small", bomb(9, 9)))]
+    results = client.post("/classify", files=files).json()["results"]
+    assert [r["status"] for r in results] == ["error", "ok"]
+    assert results[0]["error"]["status"] == 413
+
+
+def test_a_body_over_the_limit_is_413_as_a_problem(client: httpx.Client) -> None:
+    def endless() -> object:
+        for _ in range(300):
+            yield bytes(1 << 20)
+
+    kind = {"Content-Type": "application/json"}
+    reply = client.post("/classify", content=endless(), headers=kind)  # type: ignore[arg-type]
+    assert reply.status_code == 413
+    assert reply.headers["Content-Type"] == "application/problem+json"
+
+
+def test_an_animation_is_answered_by_its_first_frame(client: httpx.Client) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "lime")]
+    out = io.BytesIO()
+    frames[0].save(out, "GIF", save_all=True, append_images=frames[1:])
+    kind = {"Content-Type": "image/gif", "Accept": "*/*"}
+    reply = client.post("/filter?name=invert", content=out.getvalue(), headers=kind)
+    assert Image.open(io.BytesIO(reply.content)).convert("RGB").getpixel((0, 0)) == (0, 255, 255)

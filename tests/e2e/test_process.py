@@ -1,0 +1,88 @@
+"""The real process: starting, draining, exit codes."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from tests.pictures import jpeg
+from tests.server import serving
+
+
+def test_sigterm_drains_and_exits_with_0() -> None:
+    with serving("--weights", "random", "--grace", "0.5", "--log-level", "error") as server:
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as client:
+            kind = {"Content-Type": "image/jpeg"}
+            assert client.post("/classify", content=jpeg(), headers=kind).status_code == 200
+            server.process.send_signal(signal.SIGTERM)
+            statuses = {client.get("/readyz").status_code for _ in range(50)}
+            assert 503 in statuses
+            assert client.post("/classify", content=jpeg(), headers=kind).status_code == 200
+        assert server.process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "text"),
+    [
+        (["serve", "--prot", "1"], {}, "--prot"),
+        (["serve", "--port", "many"], {}, "--port"),
+        (["serve"], {"DARKROOM_PROT": "1"}, "DARKROOM_PROT"),
+        (["serve"], {"DARKROOM_PORT": "-1"}, "--port"),
+        (["serve", "--weights", "imagnet"], {}, "imagnet"),
+        (["classify", "x.jpg", "--top-k", "0", "--weights", "random"], {}, "--top-k"),
+        (["filter", "x.jpg", "--ops", "[", "-o", "-"], {}, "--ops"),
+        (["filter", "x.jpg", "--ops", '[{"name": "nope"}]', "-o", "-"], {}, "nope"),
+        (["filters", "nope"], {}, "nope"),
+        (["weights", "fetch", "nope"], {}, "nope"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what(
+    arguments: list[str], variables: dict[str, str], text: str
+) -> None:
+    environment = os.environ | variables
+    command = [sys.executable, "-m", "app.cli", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port_is_an_error_with_a_plain_word() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "app.cli", "serve", "--weights", "random", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode not in (0, None)
+    assert "address already in use" in done.stderr
+
+
+def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: object) -> None:
+    from pathlib import Path
+
+    folder = Path(str(tmp_path))
+    (folder / "a.jpg").write_bytes(jpeg())
+    (folder / "b.jpg").write_bytes(b"broken")
+    command = [sys.executable, "-m", "app.cli"]
+    files = [str(folder / "a.jpg"), str(folder / "b.jpg")]
+    done = subprocess.run(
+        [*command, "classify", *files, "--weights", "random", "--top-k", "2"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    good, bad = done.stdout.splitlines()
+    assert '"status":"ok"' in good
+    assert '"status":415' in bad
+    ops = '[{"name": "invert"}]'
+    done = subprocess.run(
+        [*command, "filter", files[0], "--ops", ops, "-o", str(folder / "c.png")],
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")

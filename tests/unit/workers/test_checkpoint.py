@@ -1,0 +1,200 @@
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+import torchvision
+from torch import Tensor
+
+from workers.engines.checkpoint import State, load_state, random_state, state_sha256
+
+N_CLASSES = 5
+
+
+@pytest.fixture(scope="module")
+def whole() -> State:
+    return random_state(3, N_CLASSES)
+
+
+@pytest.fixture
+def state(whole: State) -> State:
+    """A copy each test may spoil."""
+    return {name: tensor.clone() for name, tensor in whole.items()}
+
+
+def saved(state: Any, path: Path) -> Path:
+    if path.suffix == ".safetensors":
+        safetensors.torch.save_file(state, path)
+    else:
+        torch.save(state, path)
+    return path
+
+
+def same(a: State, b: State) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("name", ["own.pth", "own.safetensors", "OWN.PTH"])
+def test_what_was_saved_is_what_is_opened(tmp_path: Path, whole: State, name: str) -> None:
+    assert same(load_state(saved(whole, tmp_path / name), N_CLASSES), whole)
+
+
+def test_a_state_dict_as_torchvision_saves_it_is_opened(tmp_path: Path, whole: State) -> None:
+    network = torchvision.models.resnet18(num_classes=N_CLASSES)
+    network.load_state_dict(whole)
+    opened = load_state(saved(network.state_dict(), tmp_path / "own.pth"), N_CLASSES)
+    assert same(opened, whole)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("name", ["own.pth", "own.safetensors"])
+def test_other_precisions_become_fp32_with_the_same_values(
+    tmp_path: Path, whole: State, name: str, dtype: torch.dtype
+) -> None:
+    def converted(tensor: Tensor) -> Tensor:
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+    other = {name: converted(tensor) for name, tensor in whole.items()}
+    opened = load_state(saved(other, tmp_path / name), N_CLASSES)
+    assert opened["conv1.weight"].dtype == torch.float32
+    assert torch.equal(opened["conv1.weight"], other["conv1.weight"].float())
+
+
+def test_older_files_without_batch_counters_are_opened(tmp_path: Path, state: State) -> None:
+    older = {name: t for name, t in state.items() if not name.endswith("num_batches_tracked")}
+    assert len(older) == 102
+    assert same(load_state(saved(older, tmp_path / "old.pth"), N_CLASSES), state)
+
+
+def test_as_many_labels_as_classes_are_required(tmp_path: Path, whole: State) -> None:
+    with pytest.raises(ValueError, match="has 5 classes, but there are 4 labels"):
+        load_state(saved(whole, tmp_path / "own.pth"), N_CLASSES - 1)
+
+
+def test_another_architecture_is_refused_by_its_first_differences(tmp_path: Path) -> None:
+    other = torchvision.models.squeezenet1_1(num_classes=N_CLASSES).state_dict()
+    with pytest.raises(
+        ValueError,
+        match=r"other\.pth does not hold the weights of torchvision's resnet18: "
+        r"conv1\.weight is missing; bn1\.weight is missing; bn1\.bias is missing and \d+ more",
+    ):
+        load_state(saved(other, tmp_path / "other.pth"), N_CLASSES)
+
+
+def test_a_deeper_resnet_is_refused_for_what_it_has_more(tmp_path: Path, state: State) -> None:
+    state["layer1.2.conv1.weight"] = torch.zeros(64, 64, 3, 3)
+    with pytest.raises(ValueError, match=r"resnet18: layer1\.2\.conv1\.weight is not part of it$"):
+        load_state(saved(state, tmp_path / "own.pth"), N_CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "problem"),
+    [
+        (torch.zeros(64, 3, 3, 3), r"is \(64, 3, 3, 3\) instead of \(64, 3, 7, 7\)"),
+        (torch.zeros(64, 3, 7, 7, dtype=torch.int32), "is torch.int32, not floating point"),
+        (torch.full((64, 3, 7, 7), torch.nan), "has values that are not finite"),
+        (torch.zeros(64, 3, 7, 7).to_sparse(), "is not a plain tensor"),
+        (torch.zeros(64, 3, 7, 7, device="meta"), "is not a plain tensor"),
+    ],
+)
+def test_a_wrong_tensor_is_refused_by_name(
+    tmp_path: Path, state: State, spoilt: Tensor, problem: str
+) -> None:
+    state["conv1.weight"] = spoilt
+    with pytest.raises(ValueError, match=f"conv1.weight {problem}"):
+        load_state(saved(state, tmp_path / "own.pth"), N_CLASSES)
+
+
+@pytest.mark.parametrize("head", [torch.zeros(0, 512), torch.zeros(()), torch.zeros(5, 7)])
+def test_a_head_of_no_possible_shape_is_refused(tmp_path: Path, state: State, head: Tensor) -> None:
+    state["fc.weight"] = head
+    with pytest.raises(ValueError, match=r"fc\.weight is"):
+        load_state(saved(state, tmp_path / "own.pth"), N_CLASSES)
+
+
+class Payload:
+    """Leaves a mark when it is unpickled by whoever runs what a pickle says."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
+
+
+def test_code_in_a_file_is_refused_and_never_run(tmp_path: Path, state: State) -> None:
+    mark = tmp_path / "mark"
+    path = saved({**state, "x": Payload(mark)}, tmp_path / "evil.pth")
+    with pytest.raises(ValueError, match=r"holds more than tensors.* is refused"):
+        load_state(path, N_CLASSES)
+    assert not mark.exists()
+
+
+def test_the_payload_of_that_test_would_run_elsewhere(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    pickle.loads(pickle.dumps(Payload(mark)))
+    assert mark.exists()
+
+
+def test_a_whole_pickled_network_is_refused(tmp_path: Path) -> None:
+    path = saved(torch.nn.Linear(2, 2), tmp_path / "network.pth")
+    with pytest.raises(ValueError, match=r"holds more than tensors .*Linear"):
+        load_state(path, N_CLASSES)
+
+
+def test_a_training_checkpoint_is_refused_with_what_it_holds(tmp_path: Path, state: State) -> None:
+    path = saved({"model": state, "epoch": 3}, tmp_path / "training.pth")
+    with pytest.raises(ValueError, match="one dict of model, epoch, not a state dict"):
+        load_state(path, N_CLASSES)
+
+
+@pytest.mark.parametrize("name", ["own.pth", "own.safetensors"])
+@pytest.mark.parametrize("cut", [0, 7, 100_000])
+def test_a_cut_file_is_refused(tmp_path: Path, whole: State, name: str, cut: int) -> None:
+    path = saved(whole, tmp_path / name)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ValueError, match=f"{name} is "):
+        load_state(path, N_CLASSES)
+
+
+@pytest.mark.parametrize("name", ["own.pth", "own.safetensors"])
+def test_a_file_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("hello.txt", "no weights here")
+    with pytest.raises(ValueError, match=f"{name} is "):
+        load_state(path, N_CLASSES)
+
+
+def test_a_missing_file_is_the_caller_s_own_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load_state(tmp_path / "nowhere.pth", N_CLASSES)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(whole: State) -> None:
+    torch.rand(7)
+    assert same(random_state(3, N_CLASSES), whole)
+    assert not torch.equal(random_state(4, N_CLASSES)["conv1.weight"], whole["conv1.weight"])
+
+
+def test_making_random_weights_leaves_torch_s_own_sequence_alone() -> None:
+    before = torch.random.get_rng_state()
+    random_state(0, N_CLASSES)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_opening_a_file_leaves_torch_s_own_sequence_alone(tmp_path: Path, whole: State) -> None:
+    path = saved(whole, tmp_path / "own.pth")
+    before = torch.random.get_rng_state()
+    load_state(path, N_CLASSES)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_digest_of_a_state_changes_with_one_value_and_not_with_the_order(state: State) -> None:
+    digest = state_sha256(state)
+    assert state_sha256(dict(reversed(state.items()))) == digest
+    state["fc.bias"][0] += 1
+    assert state_sha256(state) != digest
