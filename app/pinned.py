@@ -1,41 +1,61 @@
 """Connections to vetted addresses only: resolution, judgement and connect in one place.
 
 An httpcore network backend, so TLS still verifies the name. What was judged is what is connected
-to, so a name that answers differently the second time changes nothing.
+to, so a name that answers differently the second time changes nothing. A connection that is used
+again was vetted when it was made, by the same networks.
 """
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from typing import Any
 
 import httpcore
+import httpx
 
-from app.addresses import Address, is_allowed, literal
+from app.addresses import Address, is_allowed, parse_host
 from models.errors import AddressRefused
 from models.settings import Network
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 
-async def system_resolve(host: str, port: int) -> Sequence[Address]:
-    """What the system's resolver says."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1)
-    return [ip_address(str(entry[4][0]).split("%")[0]) for entry in found]
+class SystemResolver:
+    """Asks the system, on threads of its own: a stuck name server must not stop file work."""
+
+    def __init__(self, threads: int = 16) -> None:
+        self._threads = ThreadPoolExecutor(threads, "resolve")
+
+    async def __call__(self, host: str, port: int) -> Sequence[Address]:
+        """The addresses of `host` in the system's order; raises OSError."""
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, _look_up, host, port)
+        return [ip_address(entry.partition("%")[0]) for entry in dict.fromkeys(found)]
+
+    def close(self) -> None:
+        """Take no more questions; a running one ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
-    """Resolves a host once, refuses it when any of its addresses is refused, connects to those."""
+    """Resolves a host once, refuses it when any of its addresses is refused, connects to those.
+
+    Any, not all: a name with one private address is an attempt or a mistake, and which address
+    answers first must not decide.
+    """
 
     def __init__(
         self,
         networks: Iterable[Network],
-        resolve: Resolve = system_resolve,
-        below: httpcore.AsyncNetworkBackend | None = None,
+        resolve: Resolve,
+        network: httpcore.AsyncNetworkBackend | None = None,
     ) -> None:
         self._networks = tuple(networks)
         self._resolve = resolve
-        self._below = below or httpcore.AnyIOBackend()
+        self._network = network or httpcore.AnyIOBackend()
 
     async def connect_tcp(
         self,
@@ -45,26 +65,33 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Any = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address that answers."""
+        """Connect to the first address that answers; `timeout` is for all of it together.
+
+        Raises AddressRefused, httpcore.ConnectError and httpcore.ConnectTimeout.
+        """
+        clock = asyncio.get_running_loop().time
+        end = None if timeout is None else clock() + timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout_at(end):
                 addresses = await self._vetted(host, port)
         except TimeoutError:
             raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
-        for address in addresses:
+        for others, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+            # Half of what is left, so that a silent first address leaves time for the second.
+            share = None if end is None else max(0.0, end - clock()) / (2 if others else 1)
             try:
-                return await self._below.connect_tcp(
-                    str(address), port, timeout, local_address, socket_options
+                return await self._network.connect_tcp(
+                    str(address), port, share, local_address, socket_options
                 )
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
 
     async def _vetted(self, host: str, port: int) -> Sequence[Address]:
-        spelled = literal(host)
+        spelled = parse_host(host)
         try:
-            found = [spelled] if spelled else await self._resolve(host, port)
+            found = [spelled] if spelled is not None else await self._resolve(host, port)
         except OSError as error:
             raise httpcore.ConnectError(f"{host} cannot be resolved") from error
         for address in found:
@@ -82,3 +109,27 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """What httpcore waits with between its own retries (it makes none here)."""
         await asyncio.sleep(seconds)
+
+
+def pinned_transport(
+    backend: PinnedBackend, connections: int, tls: ssl.SSLContext | None = None
+) -> httpx.AsyncHTTPTransport:
+    """A transport that connects through `backend` alone.
+
+    `tls` says whom to trust; by default the public certificate authorities.
+    """
+    tls = tls or httpx.create_ssl_context(trust_env=False)
+    transport = httpx.AsyncHTTPTransport(verify=tls, trust_env=False)
+    transport._pool = httpcore.AsyncConnectionPool(  # httpx has no public way to a network backend
+        ssl_context=tls,
+        max_connections=connections,
+        max_keepalive_connections=connections,
+        keepalive_expiry=5.0,
+        network_backend=backend,
+    )
+    return transport
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]

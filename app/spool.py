@@ -1,7 +1,8 @@
 """Bytes on their way in: in memory while small, in an unnamed temporary file when large.
 
-Ownership: a Spool owns what was written until `finish`, then the Blob does. Temporary files have no
-name, so whatever is forgotten, cancelled or killed leaves nothing behind.
+Ownership: a Spool owns what was written until `finish`, then the Blob does, and whoever holds the
+Blob closes it. Temporary files have no name, so whatever is forgotten, cancelled or killed leaves
+nothing behind.
 """
 
 from types import TracebackType
@@ -13,7 +14,12 @@ from models.errors import TooLarge
 
 
 class Blob:
-    """A finished body. `read` blocks when it is on disk, so it belongs on a codec thread."""
+    """A finished body of `size` bytes.
+
+    `read` blocks when they are on disk, so it belongs on a codec thread. `close` may come from
+    another thread at any time: `read` then answers as before it, or raises ValueError. A Blob that
+    nobody closed, as when its request was cancelled on the way, closes itself when it is forgotten.
+    """
 
     __slots__ = ("_data", "_file", "size")
 
@@ -33,23 +39,31 @@ class Blob:
         return self._file is not None
 
     def read(self) -> bytes:
-        """All bytes; the same object each time while they are in memory."""
-        if self._data is not None:
-            return self._data
-        assert self._file is not None, "the blob is closed"
-        self._file.seek(0)
-        return self._file.read()
+        """All bytes; the same object each time while they are in memory, and no copy of them."""
+        data, file = self._data, self._file
+        if data is not None:
+            return data
+        if file is None:
+            raise ValueError("the blob is closed")
+        file.seek(0)
+        return file.read()
 
     def close(self) -> None:
         """Let go of the bytes, or of the file; may be called again."""
         self._data = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    __del__ = close
 
 
 class Spool:
-    """Collects at most `limit` bytes; more than `threshold` of them move to disk."""
+    """Collects at most `limit` bytes; more than `threshold` of them move to disk.
+
+    To be used as a context manager: its end closes what `finish` has not handed over, also when
+    the block is cancelled. A body of one chunk is never copied.
+    """
 
     def __init__(self, limit: int, threshold: int) -> None:
         self._limit = limit
@@ -67,12 +81,17 @@ class Spool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close what `finish` has not handed over."""
+        self._chunks.clear()
         if self._file is not None:
             await self._file.close()
 
+    def expect(self, size: int) -> None:
+        """Raise TooLarge at once when `size` bytes, as announced, would be over the limit."""
+        if size > self._limit:
+            raise TooLarge(f"{size} bytes announced; the limit for one image is {self._limit}")
+
     async def write(self, chunk: bytes) -> None:
-        """Take one more chunk; raises TooLarge."""
+        """Take one more chunk; raises TooLarge, and OSError when the disk is full."""
         self._size += len(chunk)
         if self._size > self._limit:
             raise TooLarge(f"more than {self._limit} bytes, the limit for one image")
@@ -82,7 +101,7 @@ class Spool:
         self._chunks.append(chunk)
         if self._size > self._threshold:
             self._file = await TemporaryFile("w+b")
-            await self._file.write(b"".join(self._chunks))
+            await self._file.writelines(self._chunks)
             self._chunks.clear()
 
     async def finish(self) -> Blob:

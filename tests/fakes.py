@@ -149,6 +149,7 @@ class FakeEngine:
     on_launch: Callable[[Sequence[Job]], None] = lambda jobs: None
     on_collect: Callable[[Sequence[Job]], None] = lambda jobs: None
     device: str = "fake"
+    collectors: int = 1
     keep: bool = False
     lose: int = 0
     batches: list[Sequence[Job]] = field(default_factory=list)

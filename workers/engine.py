@@ -32,6 +32,10 @@ class Engine(Protocol[SlotT]):
     def device(self) -> str:
         """`cpu`, `cuda:0` …"""
 
+    @property
+    def collectors(self) -> int:
+        """Collect threads: one where the device computes, one a core where they compute."""
+
     def acquire(self) -> SlotT | None:
         """A free staging slot, waiting for one; None once the engine is closed."""
 

@@ -1,4 +1,4 @@
-"""One engine, two threads: launch takes a slot, then a batch; collect finishes every job of it.
+"""One engine: the launch thread takes a slot, then a batch; a collect thread finishes its jobs.
 
 Guarantees: every accepted job that is not cancelled ends exactly once, with its own outcome; a
 thread never dies of one job. Knows no event loop; outcomes go to the tickets' mailboxes.
@@ -53,16 +53,17 @@ class Worker(Generic[SlotT]):
         self._alive = False
         self._waiting = False
         self._rate = ServiceRate()
-        self._launch, self._collect = (
-            threading.Thread(target=self._guarded, args=(loop,), name=name, daemon=True)
-            for name, loop in (("launch", self._launch_loop), ("collect", self._collect_loop))
+        loops = [self._launch_loop] + [self._collect_loop] * engine.collectors
+        self._launch, *self._collect = (
+            threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True)
+            for loop in loops
         )
 
     def start(self) -> None:
-        """Start both threads."""
+        """Start the threads."""
         self._alive = True
-        self._launch.start()
-        self._collect.start()
+        for thread in (self._launch, *self._collect):
+            thread.start()
 
     def submit(self, job: Job, mailbox: Mailbox, tag: object = None) -> Ticket:
         """Accept a job; its outcome goes to `mailbox`. Raises Draining or WorkerLost."""
@@ -100,7 +101,7 @@ class Worker(Generic[SlotT]):
             return list(self._recent)
 
     def stop(self, timeout: float | None = None) -> None:
-        """Refuse new jobs, finish the accepted ones, end both threads and the engine.
+        """Refuse new jobs, finish the accepted ones, end the threads and the engine.
 
         After `timeout` seconds what is left is failed with WorkerLost; the threads and the engine
         they are stuck in are abandoned.
@@ -109,8 +110,9 @@ class Worker(Generic[SlotT]):
             self._stopping = True
             self._changed.notify()
         until = None if timeout is None else self._clock() + timeout
-        self._collect.join(timeout)
-        if self._collect.is_alive():
+        for thread in self._collect:
+            thread.join(None if until is None else max(0.0, until - self._clock()))
+        if any(thread.is_alive() for thread in self._collect):
             self._end()
             return
         self._engine.close()  # wakes the launch thread, should it still wait for a slot
@@ -194,9 +196,11 @@ class Worker(Generic[SlotT]):
             else:
                 self._engine.release(slot)
                 self._finish(batch, result)
+        self._launched.put(None)  # for the next collect thread
 
     def _finish(self, batch: Batch, result: BatchResult) -> None:
-        self._rate.add(len(batch.tickets), batch.launched_at, self._clock())
+        with self._changed:
+            self._rate.add(len(batch.tickets), batch.launched_at, self._clock())
         outcomes = batch.outcomes(result, self._batcher.limits.max_batch_size)
         if self._claim(batch):
             deliver(outcomes)

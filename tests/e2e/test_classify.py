@@ -30,7 +30,7 @@ def test_a_raw_image_is_answered_with_labels_model_and_timing(client: httpx.Clie
     assert scores == sorted(scores, reverse=True)
     for stage in ("intake", "decode", "queue", "upload", "compute", "download"):
         assert f"{stage};dur=" in reply.headers["Server-Timing"]
-    assert 'batch;desc="1/32 ' in reply.headers["Server-Timing"]
+    assert 'batch;desc="1/8 ' in reply.headers["Server-Timing"]
 
 
 def test_uploads_data_uris_and_ids_keep_their_order_and_names(client: httpx.Client) -> None:

@@ -1,19 +1,21 @@
 """The engine of a machine without a GPU, and the specification the kernels are tested against.
 
-Upload is preprocessing (launch thread), compute is the forward pass or the filters (collect
-thread), so that neighbouring batches overlap. All torch calls come from the collect thread: two
-OpenMP pools in one process would oversubscribe the cores.
+A batch is computed by the collect thread that waits for it, on one core; every core has such a
+thread. Side by side they never wait for each other, as OpenMP threads do at every layer, and a slow
+filter holds one core, not its neighbours. Only an image alone is spread over all cores, by a
+thread that keeps their OpenMP team warm.
 """
 
 import ctypes
 import queue
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -27,39 +29,33 @@ from workers.engines.resnet18 import ResNet18
 from workers.operations import Classify, FilterChain, FunctionToApply
 from workers.preprocess import crop
 
-FORWARD_SHARE = 0.6
-"""Share of the cores for the forward pass of a batch: what it costs of an image's whole CPU time
-(5.8 of 9.6 ms, bf16). The others decode and preprocess meanwhile; more OpenMP threads than cores
-would wait for each other at every layer."""
-
-SLOTS = 2
-"""One batch is preprocessed while the one before is computed; a third would only wait."""
-
 
 @dataclass(slots=True, eq=False)
 class CpuSlot:
-    """A staging slot: the crops of one batch, and what launch left for collect."""
+    """A staging slot: the crops of one batch and its jobs."""
 
     crops: Pixels
-    jobs: Sequence[Job] = field(default_factory=tuple)
-    upload: float = 0.0
+    jobs: Sequence[Job] = ()
 
 
 class CpuEngine:
-    """Classifies with `network` (None: there are no weights) and filters, on `threads` cores."""
+    """Classifies with `network` (None: there are no weights) and filters, on `threads` cores.
+
+    `max_batch_size` bounds the batches it will be given.
+    """
 
     device = "cpu"
 
     def __init__(self, network: ResNet18 | None, max_batch_size: int, threads: int) -> None:
         _keep_freed_memory()
-        self._threads = threads
-        self._shared_threads = max(1, round(threads * FORWARD_SHARE))
-        cv2.setNumThreads(threads)
-        side = RESNET18_PREPROCESSING.crop
+        self.collectors = threads
         self._network = network
-        self._pool = ThreadPoolExecutor(threads, "filter")
+        self._solo = ThreadPoolExecutor(1, "solo", torch.set_num_threads, (threads,))
+        self._counting = threading.Lock()
+        self._computing = 0
         self._free: queue.SimpleQueue[CpuSlot | None] = queue.SimpleQueue()
-        for _ in range(SLOTS):
+        side = RESNET18_PREPROCESSING.crop
+        for _ in range(threads):
             self._free.put(CpuSlot(np.empty((max_batch_size, side, side, 3), np.uint8)))
 
     def acquire(self) -> CpuSlot | None:
@@ -70,30 +66,31 @@ class CpuEngine:
         return slot
 
     def launch(self, slot: CpuSlot, jobs: Sequence[Job]) -> None:
-        """Preprocess the batch into the slot; nothing to do for filters."""
-        start = time.monotonic()
-        if isinstance(jobs[0].operation, Classify) and self._network is not None:
-            for target, job in zip(slot.crops, jobs, strict=False):
-                target[:] = crop(job.image, RESNET18_PREPROCESSING)
-        slot.jobs, slot.upload = jobs, time.monotonic() - start
+        """Leave the batch to the collect thread."""
+        slot.jobs = jobs
 
     def collect(self, slot: CpuSlot) -> BatchResult:
-        """Compute the batch: one value per job, in order."""
-        start = time.monotonic()
-        values: list[Labels | Image | WeightsMissing]
-        if not isinstance(slot.jobs[0].operation, Classify):
-            values = list(self._pool.map(_filtered, slot.jobs))
-        elif self._network is None:
-            values = [WeightsMissing("no weights are loaded") for _ in slot.jobs]
-        else:
-            logits = self._forward(self._network, slot.crops[: len(slot.jobs)])
-            values = [_labels(row, job) for row, job in zip(logits, slot.jobs, strict=True)]
-        return BatchResult(values, slot.upload, time.monotonic() - start, 0.0)
+        """Compute the batch: upload is preprocessing, compute the forward pass or the filters."""
+        with self._counted():
+            start = time.monotonic()
+            classifies = isinstance(slot.jobs[0].operation, Classify)
+            if classifies and self._network is not None:
+                for target, job in zip(slot.crops, slot.jobs, strict=False):
+                    target[:] = crop(job.image, RESNET18_PREPROCESSING)
+            uploaded = time.monotonic()
+            values = self._classified(slot) if classifies else [_filtered(j) for j in slot.jobs]
+            return BatchResult(values, uploaded - start, time.monotonic() - uploaded, 0.0)
 
-    def _forward(self, network: ResNet18, crops: Pixels) -> NDArray[np.float32]:
-        """An image alone gets every core; beside a batch, others are being decoded right now."""
-        torch.set_num_threads(self._threads if len(crops) == 1 else self._shared_threads)
-        return network.logits(crops)
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count the block among what is computed right now."""
+        with self._counting:
+            self._computing += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._computing -= 1
 
     def release(self, slot: CpuSlot) -> None:
         """Give the slot back; its images are let go."""
@@ -103,17 +100,32 @@ class CpuEngine:
     def warm_up(self) -> None:
         """Forward passes of one image and of the largest batch: the first request pays for none."""
         slot = self.acquire()
-        if self._network is not None and slot is not None:
+        if slot is None:
+            return
+        if self._network is not None:
             slot.crops.fill(0)
-            self._forward(self._network, slot.crops)
-            self._forward(self._network, slot.crops[:1])
-        if slot is not None:
-            self.release(slot)
+            for size in (1, len(slot.crops)):
+                with self._counted():
+                    self._forward(self._network, slot.crops[:size])
+        self.release(slot)
 
     def close(self) -> None:
-        """Wake whoever waits for a slot and end the pool."""
+        """Wake whoever waits for a slot and end the solo thread."""
         self._free.put(None)
-        self._pool.shutdown()
+        self._solo.shutdown(wait=False)
+
+    def _classified(self, slot: CpuSlot) -> Sequence[Labels | WeightsMissing]:
+        if self._network is None:
+            return [WeightsMissing("no weights are loaded") for _ in slot.jobs]
+        logits = self._forward(self._network, slot.crops[: len(slot.jobs)])
+        return [_labels(row, job) for row, job in zip(logits, slot.jobs, strict=True)]
+
+    def _forward(self, network: ResNet18, crops: Pixels) -> NDArray[np.float32]:
+        """On all cores for one image when nothing else is computed, else on this one."""
+        if len(crops) == 1 and self._computing == 1:
+            return self._solo.submit(network.logits, crops).result()
+        torch.set_num_threads(1)
+        return network.logits(crops)
 
 
 def _filtered(job: Job) -> Image:

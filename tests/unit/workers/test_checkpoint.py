@@ -1,5 +1,7 @@
 import pickle
+import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,20 @@ def state(whole: State) -> State:
     return {name: tensor.clone() for name, tensor in whole.items()}
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Emptied after each test: a network takes 45 MB."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module", params=["own.pth", "own.safetensors"])
+def good(request: pytest.FixtureRequest, whole: State) -> Iterator[Path]:
+    """A file with nothing wrong."""
+    with tempfile.TemporaryDirectory() as name:
+        yield saved(whole, Path(name) / request.param)
+
+
 def saved(state: Any, path: Path) -> Path:
     if path.suffix == ".safetensors":
         safetensors.torch.save_file(state, path)
@@ -37,57 +53,69 @@ def same(a: State, b: State) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.parametrize("name", ["own.pth", "own.safetensors", "OWN.PTH"])
-def test_what_was_saved_is_what_is_opened(tmp_path: Path, whole: State, name: str) -> None:
-    assert same(load_state(saved(whole, tmp_path / name), N_CLASSES), whole)
+def test_what_was_saved_is_what_is_opened(good: Path, whole: State) -> None:
+    assert same(load_state(good, N_CLASSES), whole)
 
 
-def test_a_state_dict_as_torchvision_saves_it_is_opened(tmp_path: Path, whole: State) -> None:
+def test_a_suffix_in_capitals_is_the_same_suffix(good: Path, whole: State, folder: Path) -> None:
+    path = folder / good.name.upper()
+    path.symlink_to(good)
+    assert same(load_state(path, N_CLASSES), whole)
+
+
+def test_a_state_dict_as_torchvision_saves_it_is_opened(folder: Path, whole: State) -> None:
     network = torchvision.models.resnet18(num_classes=N_CLASSES)
     network.load_state_dict(whole)
-    opened = load_state(saved(network.state_dict(), tmp_path / "own.pth"), N_CLASSES)
+    opened = load_state(saved(network.state_dict(), folder / "own.pth"), N_CLASSES)
     assert same(opened, whole)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("name", ["own.pth", "own.safetensors"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("own.pth", torch.float16),
+        ("own.pth", torch.bfloat16),
+        ("own.safetensors", torch.float16),
+        ("own.safetensors", torch.float64),
+    ],
+)
 def test_other_precisions_become_fp32_with_the_same_values(
-    tmp_path: Path, whole: State, name: str, dtype: torch.dtype
+    folder: Path, whole: State, name: str, dtype: torch.dtype
 ) -> None:
     def converted(tensor: Tensor) -> Tensor:
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
     other = {name: converted(tensor) for name, tensor in whole.items()}
-    opened = load_state(saved(other, tmp_path / name), N_CLASSES)
+    opened = load_state(saved(other, folder / name), N_CLASSES)
     assert opened["conv1.weight"].dtype == torch.float32
     assert torch.equal(opened["conv1.weight"], other["conv1.weight"].float())
 
 
-def test_older_files_without_batch_counters_are_opened(tmp_path: Path, state: State) -> None:
+def test_older_files_without_batch_counters_are_opened(folder: Path, state: State) -> None:
     older = {name: t for name, t in state.items() if not name.endswith("num_batches_tracked")}
     assert len(older) == 102
-    assert same(load_state(saved(older, tmp_path / "old.pth"), N_CLASSES), state)
+    assert same(load_state(saved(older, folder / "old.pth"), N_CLASSES), state)
 
 
-def test_as_many_labels_as_classes_are_required(tmp_path: Path, whole: State) -> None:
+def test_as_many_labels_as_classes_are_required(good: Path) -> None:
     with pytest.raises(ValueError, match="has 5 classes, but there are 4 labels"):
-        load_state(saved(whole, tmp_path / "own.pth"), N_CLASSES - 1)
+        load_state(good, N_CLASSES - 1)
 
 
-def test_another_architecture_is_refused_by_its_first_differences(tmp_path: Path) -> None:
+def test_another_architecture_is_refused_by_its_first_differences(folder: Path) -> None:
     other = torchvision.models.squeezenet1_1(num_classes=N_CLASSES).state_dict()
     with pytest.raises(
         ValueError,
         match=r"other\.pth does not hold the weights of torchvision's resnet18: "
         r"conv1\.weight is missing; bn1\.weight is missing; bn1\.bias is missing and \d+ more",
     ):
-        load_state(saved(other, tmp_path / "other.pth"), N_CLASSES)
+        load_state(saved(other, folder / "other.pth"), N_CLASSES)
 
 
-def test_a_deeper_resnet_is_refused_for_what_it_has_more(tmp_path: Path, state: State) -> None:
+def test_a_deeper_resnet_is_refused_for_what_it_has_more(folder: Path, state: State) -> None:
     state["layer1.2.conv1.weight"] = torch.zeros(64, 64, 3, 3)
     with pytest.raises(ValueError, match=r"resnet18: layer1\.2\.conv1\.weight is not part of it$"):
-        load_state(saved(state, tmp_path / "own.pth"), N_CLASSES)
+        load_state(saved(state, folder / "own.pth"), N_CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -100,19 +128,17 @@ def test_a_deeper_resnet_is_refused_for_what_it_has_more(tmp_path: Path, state: 
         (torch.zeros(64, 3, 7, 7, device="meta"), "is not a plain tensor"),
     ],
 )
-def test_a_wrong_tensor_is_refused_by_name(
-    tmp_path: Path, state: State, spoilt: Tensor, problem: str
-) -> None:
-    state["conv1.weight"] = spoilt
+def test_a_wrong_tensor_is_refused_by_name(folder: Path, spoilt: Tensor, problem: str) -> None:
+    path = saved({"conv1.weight": spoilt}, folder / "own.pth")
     with pytest.raises(ValueError, match=f"conv1.weight {problem}"):
-        load_state(saved(state, tmp_path / "own.pth"), N_CLASSES)
+        load_state(path, N_CLASSES)
 
 
 @pytest.mark.parametrize("head", [torch.zeros(0, 512), torch.zeros(()), torch.zeros(5, 7)])
-def test_a_head_of_no_possible_shape_is_refused(tmp_path: Path, state: State, head: Tensor) -> None:
+def test_a_head_of_no_possible_shape_is_refused(folder: Path, state: State, head: Tensor) -> None:
     state["fc.weight"] = head
     with pytest.raises(ValueError, match=r"fc\.weight is"):
-        load_state(saved(state, tmp_path / "own.pth"), N_CLASSES)
+        load_state(saved(state, folder / "own.pth"), N_CLASSES)
 
 
 class Payload:
@@ -125,53 +151,52 @@ class Payload:
         return Path.touch, (self.mark,)
 
 
-def test_code_in_a_file_is_refused_and_never_run(tmp_path: Path, state: State) -> None:
-    mark = tmp_path / "mark"
-    path = saved({**state, "x": Payload(mark)}, tmp_path / "evil.pth")
+def test_code_in_a_file_is_refused_and_never_run(folder: Path) -> None:
+    mark = folder / "mark"
+    path = saved({"conv1.weight": Payload(mark)}, folder / "evil.pth")
     with pytest.raises(ValueError, match=r"holds more than tensors.* is refused"):
         load_state(path, N_CLASSES)
     assert not mark.exists()
 
 
-def test_the_payload_of_that_test_would_run_elsewhere(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
+def test_the_payload_of_that_test_would_run_elsewhere(folder: Path) -> None:
+    mark = folder / "mark"
     pickle.loads(pickle.dumps(Payload(mark)))
     assert mark.exists()
 
 
-def test_a_whole_pickled_network_is_refused(tmp_path: Path) -> None:
-    path = saved(torch.nn.Linear(2, 2), tmp_path / "network.pth")
+def test_a_whole_pickled_network_is_refused(folder: Path) -> None:
+    path = saved(torch.nn.Linear(2, 2), folder / "network.pth")
     with pytest.raises(ValueError, match=r"holds more than tensors .*Linear"):
         load_state(path, N_CLASSES)
 
 
-def test_a_training_checkpoint_is_refused_with_what_it_holds(tmp_path: Path, state: State) -> None:
-    path = saved({"model": state, "epoch": 3}, tmp_path / "training.pth")
+def test_a_training_checkpoint_is_refused_with_what_it_holds(folder: Path) -> None:
+    path = saved({"model": {"conv1.weight": torch.zeros(1)}, "epoch": 3}, folder / "training.pth")
     with pytest.raises(ValueError, match="one dict of model, epoch, not a state dict"):
         load_state(path, N_CLASSES)
 
 
-@pytest.mark.parametrize("name", ["own.pth", "own.safetensors"])
 @pytest.mark.parametrize("cut", [0, 7, 100_000])
-def test_a_cut_file_is_refused(tmp_path: Path, whole: State, name: str, cut: int) -> None:
-    path = saved(whole, tmp_path / name)
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(ValueError, match=f"{name} is "):
+def test_a_cut_file_is_refused(good: Path, folder: Path, cut: int) -> None:
+    path = folder / good.name
+    path.write_bytes(good.read_bytes()[:cut])
+    with pytest.raises(ValueError, match=f"{good.name} is (damaged|not a safetensors file)"):
         load_state(path, N_CLASSES)
 
 
 @pytest.mark.parametrize("name", ["own.pth", "own.safetensors"])
-def test_a_file_of_something_else_is_refused(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
+def test_a_file_of_something_else_is_refused(folder: Path, name: str) -> None:
+    path = folder / name
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("hello.txt", "no weights here")
-    with pytest.raises(ValueError, match=f"{name} is "):
+    with pytest.raises(ValueError, match=f"{name} is (damaged|not a safetensors file)"):
         load_state(path, N_CLASSES)
 
 
-def test_a_missing_file_is_the_caller_s_own_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_the_caller_s_own_error(folder: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        load_state(tmp_path / "nowhere.pth", N_CLASSES)
+        load_state(folder / "nowhere.pth", N_CLASSES)
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(whole: State) -> None:
@@ -186,10 +211,9 @@ def test_making_random_weights_leaves_torch_s_own_sequence_alone() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_opening_a_file_leaves_torch_s_own_sequence_alone(tmp_path: Path, whole: State) -> None:
-    path = saved(whole, tmp_path / "own.pth")
+def test_opening_a_file_leaves_torch_s_own_sequence_alone(good: Path) -> None:
     before = torch.random.get_rng_state()
-    load_state(path, N_CLASSES)
+    load_state(good, N_CLASSES)
     assert torch.equal(torch.random.get_rng_state(), before)
 
 

@@ -264,7 +264,7 @@ def test_a_cache_folder_that_cannot_be_written_is_reported_as_such(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    with pytest.raises(WeightsUnavailable, match="the cache folder fails: .*file"):
+    with pytest.raises(WeightsUnavailable, match=r"the cache folder fails: .*file"):
         WeightsStore(blocked, direct).fetch(published)
 
 
@@ -348,7 +348,7 @@ def test_a_bad_file_stays_until_a_good_one_can_replace_it(
 def test_a_good_file_is_opened_and_a_missing_one_is_explained(
     store: WeightsStore, published: PublishedWeights, server: RangeServer
 ) -> None:
-    with pytest.raises(WeightsUnavailable, match="it is not here. Where there is a network, run"):
+    with pytest.raises(WeightsUnavailable, match=r"it is not here\. Where there is a network, run"):
         store.open_verified(published)
     assert server.asked == []
     store.fetch(published)
@@ -399,6 +399,20 @@ def test_a_bar_is_drawn_when_asked_for_or_on_a_terminal(
     store.fetch(published, progress=progress)
     assert ("tiny.pth: 100%" in stderr.getvalue()) is drawn
     assert bool(stderr.getvalue()) is drawn
+
+
+@pytest.mark.parametrize("ignore_range", [False, True])
+def test_the_bar_of_a_resumed_download_ends_at_a_hundred_per_cent(
+    store: WeightsStore,
+    published: PublishedWeights,
+    server: RangeServer,
+    capsys: pytest.CaptureFixture[str],
+    ignore_range: bool,
+) -> None:
+    server.ignore_range = ignore_range
+    place(store, published, BODY[:CUT], ".part")
+    store.fetch(published, progress=True)
+    assert "tiny.pth: 100%|" in capsys.readouterr().err.split("\r")[-1]
 
 
 def asked(weights: str, **others: object) -> Settings:

@@ -1,0 +1,122 @@
+"""Asking an origin once: one request, one answer. Follows, repeats and waits for nothing itself."""
+
+import ssl
+from collections.abc import Callable
+from contextlib import aclosing
+from email.utils import parsedate_to_datetime
+from importlib.metadata import version
+
+import httpx
+
+from app.spool import Blob, Spool
+from app.urls import host_of, parse_url
+from models.errors import InvalidParameter, OriginFailed, OriginTimedOut, ServiceError
+
+RETRIED = frozenset((429, 502, 503, 504))
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+
+_HEADERS = {
+    "User-Agent": f"darkroom/{version('darkroom')}",
+    "Accept": "image/*",
+    "Accept-Encoding": "identity",
+}
+
+
+class Again(Exception):
+    """A failure worth another try, after `pause` seconds if the origin named them."""
+
+    def __init__(self, error: ServiceError, pause: float | None = None) -> None:
+        self.error = error
+        self.pause = pause
+
+
+class Origins:
+    """All origins; bodies are collected in what `spool` makes.
+
+    Asks through a bare `transport`, without httpx's client: so nothing keeps cookies, reads
+    credentials or proxies of the environment, looks at redirects or logs URLs.
+    """
+
+    def __init__(
+        self,
+        transport: httpx.AsyncBaseTransport,
+        timeout: httpx.Timeout,
+        spool: Callable[[], Spool],
+    ) -> None:
+        self._transport = transport
+        self._extensions = {"timeout": timeout.as_dict()}
+        self._spool = spool
+
+    async def ask(self, url: httpx.URL) -> Blob | httpx.URL:
+        """The body, or where a redirect leads; raises ServiceError, or Again around one.
+
+        The one place where httpx's errors become ours.
+        """
+        host = host_of(url)
+        request = httpx.Request("GET", url, headers=_HEADERS, extensions=self._extensions)
+        try:
+            async with aclosing(await self._transport.handle_async_request(request)) as reply:
+                if reply.status_code in REDIRECTS and "location" in reply.headers:
+                    return _redirect(url, reply.headers["location"])
+                return await self._body(reply, host)
+        except httpx.ConnectTimeout:
+            raise Again(OriginTimedOut(f"{host} could not be connected to in time")) from None
+        except httpx.TimeoutException:  # slow once, slow again: not worth a second wait
+            raise OriginTimedOut(f"{host} did not send in time") from None
+        except httpx.ConnectError as error:
+            if _is_about_tls(error):
+                raise OriginFailed(f"{host} has no certificate that can be verified") from None
+            raise Again(OriginFailed(f"no connection to {host}: check name and port")) from None
+        except httpx.HTTPError:
+            raise Again(OriginFailed(f"the connection to {host} broke")) from None
+
+    async def _body(self, reply: httpx.Response, host: str) -> Blob:
+        if reply.status_code != httpx.codes.OK:
+            error = OriginFailed(f"{host} answered {reply.status_code}")
+            if reply.status_code in RETRIED:
+                raise Again(error, _retry_after(reply.headers))
+            raise error
+        if reply.headers.get("content-encoding", "").lower() not in ("", "identity"):
+            raise OriginFailed(f"{host} sent a compressed body although none was asked for")
+        async with self._spool() as spool:
+            declared = reply.headers.get("content-length", "")
+            if declared.isdigit():
+                spool.expect(int(declared))
+            async for chunk in reply.aiter_raw():
+                await spool.write(chunk)
+            return await spool.finish()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+
+def _redirect(url: httpx.URL, location: str) -> httpx.URL:
+    """Where `location` leads, through the same gate; never from https down to http."""
+    host = host_of(url)
+    try:
+        target = parse_url(str(url.join(location)))
+    except (httpx.InvalidURL, InvalidParameter, ValueError):
+        raise OriginFailed(f"{host} redirects to what is no URL of http or https") from None
+    if url.scheme == "https" and target.scheme == "http":
+        raise OriginFailed(f"{host} redirects from https to http, which is not followed")
+    return target
+
+
+def _retry_after(headers: httpx.Headers) -> float | None:
+    """Seconds of the Retry-After header; a date is measured against the reply's own Date."""
+    text = headers.get("retry-after", "")
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        until = parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("date", ""))
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, until.total_seconds())
+
+
+def _is_about_tls(error: BaseException | None) -> bool:
+    """Whether a TLS handshake failed: that is not worth another try."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__
+    return error is not None

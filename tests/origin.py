@@ -1,0 +1,218 @@
+"""A small origin on 127.0.0.1 for tests of URL fetch: real sockets, scripted answers.
+
+Lives on the test's own event loop. What it did not script, it answers with 404.
+"""
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+
+Answer = Callable[["Exchange"], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One request as the origin saw it."""
+
+    target: str
+    headers: dict[str, str]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and the connection to answer it on."""
+
+    request: Received
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, *parts: bytes) -> None:
+        for part in parts:
+            self.writer.write(part)
+            await self.writer.drain()
+
+    async def head(self, status: int, **headers: object) -> None:
+        lines = [f"HTTP/1.1 {status} Scripted"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        await self.send("\r\n".join([*lines, "", ""]).encode())
+
+    async def until_gone(self) -> None:
+        """Wait until the client closes the connection."""
+        while await self.reader.read(1024):
+            pass
+
+
+@dataclass(slots=True)
+class Origin:
+    """What was asked, and what is answered: `answers` by path."""
+
+    answers: dict[str, Answer] = field(default_factory=dict)
+    requests: list[Received] = field(default_factory=list)
+    connections: int = 0
+    port: int = 0
+    busy: int = 0
+    peak: int = 0
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+    def url(self, path: str = "/", host: str = "127.0.0.1", scheme: str = "http") -> str:
+        return f"{scheme}://{host}:{self.port}{path}"
+
+    async def asked(self, times: int) -> None:
+        """Wait until that many requests have come in; a test that hangs here has failed."""
+        async with asyncio.timeout(5), self._changed:
+            await self._changed.wait_for(lambda: len(self.requests) >= times)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        try:
+            while not writer.is_closing():
+                await self._one(reader, writer)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client left, or the test is over
+        finally:
+            self.gone.set()
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        pairs = (line.partition(":") for line in lines if line)
+        headers = {name.lower(): value.strip() for name, _, value in pairs}
+        request = Received(first.split()[1], headers)
+        self.requests.append(request)
+        self.busy += 1
+        self.peak = max(self.peak, self.busy)
+        async with self._changed:
+            self._changed.notify_all()
+        try:
+            answer = self.answers.get(request.target.partition("?")[0], status(404))
+            await answer(Exchange(request, reader, writer))
+        finally:
+            self.busy -= 1
+
+    async def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def origin(tls: ssl.SSLContext | None = None) -> AsyncIterator[Origin]:
+    """A running origin on a free port."""
+    started = Origin()
+    server = await asyncio.start_server(started.serve, "127.0.0.1", 0, ssl=tls)
+    started.port = server.sockets[0].getsockname()[1]
+    try:
+        yield started
+    finally:
+        server.close()
+        await started.stop()
+        await server.wait_closed()
+
+
+def body(data: bytes, **headers: object) -> Answer:
+    """A good answer."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.head(200, Content_Length=len(data), **headers)
+        await exchange.send(data)
+
+    return answer
+
+
+def status(code: int, **headers: object) -> Answer:
+    """An answer without a body."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.head(code, Content_Length=0, **headers)
+
+    return answer
+
+
+def redirect(location: str, code: int = 302) -> Answer:
+    return status(code, Location=location)
+
+
+def sequence(*answers: Answer) -> Answer:
+    """One after the other; the last for ever."""
+    turns = chain(answers, repeat(answers[-1]))
+
+    async def answer(exchange: Exchange) -> None:
+        await next(turns)(exchange)
+
+    return answer
+
+
+def silent() -> Answer:
+    """No answer at all, until the client has enough."""
+    return Exchange.until_gone
+
+
+def held(release: asyncio.Event, data: bytes = b"") -> Answer:
+    """A good answer, once the test lets it go."""
+
+    async def answer(exchange: Exchange) -> None:
+        await release.wait()
+        await body(data)(exchange)
+
+    return answer
+
+
+def stalled() -> Answer:
+    """A head and some bytes, then nothing more."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.head(200, Content_Length=1000)
+        await exchange.send(b"some")
+        await exchange.until_gone()
+
+    return answer
+
+
+def drip(seconds: float) -> Answer:
+    """A byte every few moments, for ever: the delay is the origin's nature, not synchronisation."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.head(200, Content_Length=50_000)
+        while True:
+            await exchange.send(b".")
+            await asyncio.sleep(seconds)
+
+    return answer
+
+
+def endless() -> Answer:
+    """Chunks without end and without a length."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.head(200, Transfer_Encoding="chunked")
+        with suppress(ConnectionError):
+            while not exchange.writer.is_closing():
+                await exchange.send(b"1000\r\n", bytes(0x1000), b"\r\n")
+
+    return answer
+
+
+def announced(length: int, data: bytes) -> Answer:
+    """A length that need not be true; the connection is closed after `data`."""
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.head(200, Content_Length=length)
+        await exchange.send(data)
+        exchange.writer.close()
+
+    return answer
+
+
+def gzip_bomb(size: int) -> Answer:
+    """Zeros, compressed although nobody asked."""
+    return body(gzip.compress(bytes(size)), Content_Encoding="gzip")

@@ -1,0 +1,159 @@
+import asyncio
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import httpcore
+import httpx
+import pytest
+
+from app.fetch import Fetcher, FetchLimits
+from app.pinned import PinnedBackend, SystemResolver, pinned_transport
+from models.deadline import NEVER
+from models.errors import AddressRefused, OriginFailed
+from models.settings import Settings
+from tests.network import Names, Wires
+from tests.origin import body, origin
+
+FIRST, SECOND = "93.184.216.34", "93.184.216.35"
+
+
+async def connect_to_origin(wires: Wires, names: Names, seconds: float | None) -> None:
+    async with origin() as there:
+        backend = PinnedBackend((), names, wires)
+        stream = await backend.connect_tcp("good.example", there.port, seconds)
+        await stream.aclose()
+
+
+@pytest.mark.parametrize("timeout", [None, 0.1])
+def test_a_dead_first_address_leads_to_the_second(timeout: float | None) -> None:
+    wires = Wires(dead=[FIRST])
+    names = Names({"good.example": [[FIRST, SECOND]]})
+    asyncio.run(connect_to_origin(wires, names, timeout))
+    assert wires.connected == [FIRST, SECOND]
+
+
+def test_a_deaf_first_address_leaves_time_for_the_second() -> None:
+    wires = Wires(deaf=[FIRST])
+    names = Names({"good.example": [[FIRST, SECOND]]})
+    asyncio.run(connect_to_origin(wires, names, 0.2))
+    assert wires.connected == [FIRST, SECOND]
+
+
+def test_all_addresses_together_get_the_connect_timeout() -> None:
+    async def scenario() -> float:
+        clock = asyncio.get_running_loop().time
+        start = clock()
+        backend = PinnedBackend((), names, wires)
+        with pytest.raises(httpcore.ConnectTimeout):
+            await backend.connect_tcp("good.example", 80, 0.1)
+        return clock() - start
+
+    addresses = [f"93.184.216.{n}" for n in range(100)]
+    wires = Wires(deaf=addresses)
+    names = Names({"good.example": [addresses]})
+    assert 0.09 < asyncio.run(scenario()) < 1
+
+
+def test_a_silent_name_server_counts_as_a_connect_timeout() -> None:
+    async def never(host: str, port: int) -> list[object]:
+        await asyncio.Event().wait()
+        return []
+
+    async def scenario() -> None:
+        backend = PinnedBackend((), never, Wires())  # type: ignore[arg-type]
+        with pytest.raises(httpcore.ConnectTimeout, match="resolved"):
+            await backend.connect_tcp("good.example", 80, 0.05)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("answers", [{}, {"good.example": [[]]}], ids=["unknown", "no address"])
+def test_a_name_without_addresses_cannot_be_connected_to(
+    answers: dict[str, list[list[str]]],
+) -> None:
+    with pytest.raises(httpcore.ConnectError):
+        asyncio.run(connect_to_origin(Wires(), Names(answers), None))
+
+
+def test_unix_sockets_are_refused() -> None:
+    backend = PinnedBackend((), Names({}), Wires())
+    with pytest.raises(AddressRefused):
+        asyncio.run(backend.connect_unix_socket("/var/run/docker.sock"))
+
+
+def test_the_systems_resolver_answers_addresses_without_zones_and_raises_os_errors() -> None:
+    async def scenario() -> None:
+        resolver = SystemResolver()
+        assert [str(found) for found in await resolver("127.0.0.1", 80)] == ["127.0.0.1"]
+        with pytest.raises(OSError, match=r"\d"):
+            await resolver("no-such-name.invalid", 80)
+        resolver.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate of good.example with its key, in one file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed, so there is no certificate to test with")
+    file = tmp_path_factory.mktemp("tls") / "good.example.pem"
+    command = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    names = ["-subj", "/CN=good.example", "-addext", "subjectAltName=DNS:good.example"]
+    subprocess.run(
+        [openssl, *command.split(), *names, "-keyout", file, "-out", file.with_suffix(".crt")],
+        check=True,
+        capture_output=True,
+    )
+    file.write_text(file.read_text() + file.with_suffix(".crt").read_text())
+    return file
+
+
+def server_side(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+def test_tls_asks_for_and_verifies_the_name_although_the_address_is_pinned(
+    certificate: Path,
+) -> None:
+    async def scenario() -> None:
+        asked_for: list[str | None] = []
+        tls = server_side(certificate)
+        tls.sni_callback = lambda _, name, __: asked_for.append(name)
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        names = Names({"good.example": [[FIRST]], "other.example": [[FIRST]]})
+        async with origin(tls) as there:
+            there.answers["/"] = body(b"image")
+            transport = pinned_transport(PinnedBackend((), names, Wires()), 4, trusting)
+            request = httpx.Request("GET", there.url(host="good.example", scheme="https"))
+            reply = await transport.handle_async_request(request)
+            assert await reply.aread() == b"image"
+            request = httpx.Request("GET", there.url(host="other.example", scheme="https"))
+            with pytest.raises(httpx.ConnectError, match=r"other\.example"):
+                await transport.handle_async_request(request)
+            assert asked_for == ["good.example", "other.example"]
+            assert there.requests[0].headers["host"] == f"good.example:{there.port}"
+            assert len(there.requests) == 1
+            await transport.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_an_origin_without_a_trusted_certificate_is_not_asked_again(certificate: Path) -> None:
+    async def scenario() -> None:
+        async with origin(server_side(certificate)) as there:
+            names, wires = Names({"good.example": [[FIRST]]}), Wires()
+            limits = FetchLimits.from_settings(Settings())
+            fetcher = Fetcher(limits, resolve=names, network=wires)
+            with pytest.raises(OriginFailed, match="certificate"):
+                await fetcher.fetch(there.url(host="good.example", scheme="https"), NEVER)
+            assert wires.connected == [FIRST]
+            assert there.requests == []
+            await fetcher.aclose()
+
+    asyncio.run(scenario())

@@ -1,0 +1,224 @@
+"""URLs that must never lead to a connection: given directly, and reached by a redirect."""
+
+import asyncio
+import dataclasses
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.fetch import Fetcher, FetchLimits
+from app.urls import MAX_URL, parse_url
+from models.deadline import NEVER
+from models.errors import AddressRefused, InvalidParameter, OriginFailed
+from models.settings import Settings
+from tests.network import Names, Wires
+from tests.origin import body, origin, redirect
+
+LIMITS = dataclasses.replace(FetchLimits.from_settings(Settings()), retries=0)
+
+NAMES = {
+    "public.example": [["93.184.216.34"]],
+    "localhost": [["127.0.0.1", "::1"]],
+    "localhost.": [["127.0.0.1"]],
+    "localhost.localdomain": [["127.0.0.1"]],
+    "ip6-localhost": [["::1"]],
+    "private.example": [["10.1.2.3"]],
+    "metadata.google.internal": [["169.254.169.254"]],
+    "metadata": [["169.254.169.254"]],
+    "instance-data": [["169.254.169.254"]],
+    "127.0.0.1.nip.example": [["127.0.0.1"]],
+    "mixed.example": [["93.184.216.34", "127.0.0.1"]],
+    "mixed-other-way.example": [["127.0.0.1", "93.184.216.34"]],
+    "mixed-families.example": [["93.184.216.34", "::1"]],
+    "mapped.example": [["::ffff:10.0.0.1"]],
+    "nat64.example": [["64:ff9b::a00:1"]],
+    "scoped.example": [["fe80::1%eth0"]],
+    "unspecified.example": [["0.0.0.0"]],
+    "xn--bcher-kva.example": [["192.168.0.1"]],
+}
+
+ADDRESSES = """
+    http://127.0.0.1/ http://127.0.0.1:8000/ https://127.0.0.1/ http://127.8.8.8/ http://0.0.0.0/
+    http://0.0.0.1/ http://10.0.0.1/ http://172.16.0.1/ http://172.31.255.255/ http://192.168.0.1/
+    http://100.64.0.1/ http://169.254.1.1/ http://192.0.0.1/ http://192.0.2.1/ http://198.18.0.1/
+    http://198.51.100.1/ http://203.0.113.1/ http://224.0.0.1/ http://240.0.0.1/
+    http://255.255.255.255/ http://169.254.169.254/latest/meta-data/ http://169.254.170.2/v2/
+    http://100.100.100.200/ http://192.0.0.192/ http://168.63.129.16/ http://[fd00:ec2::254]/
+    http://[::]/ http://[::1]/ http://[::1]:8000/ http://[0:0:0:0:0:0:0:1]/ http://[fe80::1]/
+    http://[fec0::1]/ http://[fc00::1]/ http://[fd12::1]/ http://[ff02::1]/ http://[100::1]/
+    http://[2001:db8::1]/ http://[3fff::1]/ http://[5f00::1]/
+"""
+
+EMBEDDED = """
+    http://[::ffff:127.0.0.1]/ http://[::ffff:7f00:1]/ http://[::ffff:10.0.0.1]/
+    http://[0:0:0:0:0:ffff:a9fe:a9fe]/ http://[::127.0.0.1]/ http://[::10.0.0.1]/
+    http://[::ffff:0:127.0.0.1]/ http://[2002:7f00:1::]/ http://[2002:a00:1::1]/
+    http://[2002:a9fe:a9fe::]/ http://[64:ff9b::127.0.0.1]/ http://[64:ff9b::a9fe:a9fe]/
+    http://[64:ff9b:1::7f00:1]/ http://[64:ff9b:1:7f00:0:1::]/ http://[2001:0:7f00:1::f7f7:f7f7]/
+    http://[2001:0:808:808::80ff:fffe]/ http://[2606:4700::5efe:127.0.0.1]/
+    http://[2606:4700::200:5efe:10.0.0.1]/ http://[2002:808:808::5efe:127.0.0.1]/
+"""
+
+SPELLINGS = """
+    http://2130706433/ http://3232235521/ http://0x7f000001/ http://0x7F.0x0.0x0.0x1/
+    http://0x7f.1/ http://0177.0.0.1/ http://017700000001/ http://0177.0.0.0x1/ http://127.1/
+    http://127.0.1/ http://0/ http://10.1/ http://127.0.0.1./ http://0x7f.1./ http://127.0.0.01/
+    http://127.0.0.256/ http://1.2.3.4.5/ http://8.8.8.010/ http://１２７.0.0.1/
+    http://①②⑦.0.0.1/ http://127。0。0。1/ http://127．0．0．1/ http://１２７．１/
+    http://%31%32%37.0.0.1/ http://127%2e0%2e0%2e1/ http://[fe80::1%25eth0]/
+    http://[fe80::1%eth0]/ http://[::1%25lo]/ http://[2606:4700::1%25eth0]/ http://[127.0.0.1]/
+    http://[::1/ http://::1/ http://127.0.0.1\\.public.example/ http://[v1.x]/ http://a..b/
+    http://public.example%00/ http://public.example%0d%0aHost:x/ http://xn--/
+"""
+
+TRICKS = """
+    http://public.example@127.0.0.1/ http://public.example:80@127.0.0.1/ http://@127.0.0.1/
+    http://:@127.0.0.1/ http://127.0.0.1@public.example/ http://user:word@public.example/
+    http://user@public.example/ http://public.example%40127.0.0.1/ http://a@b@127.0.0.1/
+    http://public.example\\@127.0.0.1/ http://127.0.0.1\\@public.example/
+    http://127.0.0.1#@public.example/ http://127.0.0.1?@public.example/
+    http://127.0.0.1:80\\@public.example/ http://public.example:0/ http://public.example:65536/
+    http://public.example:99999/ http://public.example:-1/ http://public.example:80:80/
+"""
+
+LEADING_NAMES = " ".join(f"http://{name}/" for name in NAMES if name != "public.example")
+
+SCHEMES = """
+    file:///etc/passwd ftp://public.example/ gopher://public.example/ data:image/png;base64,AA==
+    javascript:alert(1) unix:///var/run/docker.sock ws://public.example/
+    https+unix://%2fvar%2frun/
+"""
+
+# In a redirect these are relative, and lead to where the redirect came from.
+WITHOUT_HOST = [
+    "http:127.0.0.1",
+    "http:///127.0.0.1/",
+    "http://",
+    "http://:80/",
+    "//127.0.0.1/",
+    "/",
+]
+
+FORBIDDEN = " ".join((ADDRESSES, EMBEDDED, SPELLINGS, TRICKS, LEADING_NAMES, SCHEMES)).split()
+
+
+@pytest.mark.parametrize("url", [*FORBIDDEN, *WITHOUT_HOST])
+def test_a_forbidden_url_is_refused_before_any_connection(url: str) -> None:
+    async def scenario() -> None:
+        wires, outcomes = Wires(), list[str]()
+        fetcher = Fetcher(LIMITS, lambda outcome, _: outcomes.append(outcome), Names(NAMES), wires)
+        with pytest.raises((AddressRefused, InvalidParameter)) as refusal:
+            await fetcher.fetch(url, NEVER)
+        assert refusal.value.status == 422
+        assert wires.connected == []
+        assert outcomes == ["refused"]
+        await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("url", [*FORBIDDEN, "//127.0.0.1/", "//[::1]:80/"])
+def test_a_redirect_to_a_forbidden_url_is_refused_before_a_second_connection(url: str) -> None:
+    async def scenario() -> None:
+        async with origin() as public:
+            public.answers["/"] = redirect(url.encode().decode("latin-1"))
+            wires = Wires()
+            fetcher = Fetcher(LIMITS, resolve=Names(NAMES), network=wires)
+            with pytest.raises((AddressRefused, OriginFailed)):
+                await fetcher.fetch(public.url(host="public.example"), NEVER)
+            assert wires.connected == ["93.184.216.34"]
+            assert len(public.requests) == 1
+            await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_the_table_is_long_enough_and_says_nothing_twice() -> None:
+    assert len(FORBIDDEN) == len(set(FORBIDDEN)) > 100
+
+
+def test_a_public_url_is_connected_to_at_the_address_that_was_judged() -> None:
+    async def scenario() -> None:
+        async with origin() as public:
+            public.answers["/"] = body(b"image")
+            wires = Wires()
+            fetcher = Fetcher(LIMITS, resolve=Names(NAMES), network=wires)
+            for host in ("public.example", "PUBLIC.example", "8.8.8.8", "[2606:4700::1111]"):
+                assert (await fetcher.fetch(public.url(host=host), NEVER)).read() == b"image"
+            assert wires.connected == ["93.184.216.34", "8.8.8.8", "2606:4700::1111"]
+            await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_a_name_that_answers_differently_the_second_time_is_asked_once_for_a_hop() -> None:
+    async def scenario() -> None:
+        async with origin() as public:
+            public.answers["/"] = body(b"image", Connection="close")
+            names = Names({"rebinding.example": [["93.184.216.34"], ["127.0.0.1"]]})
+            wires = Wires()
+            fetcher = Fetcher(LIMITS, resolve=names, network=wires)
+            url = public.url(host="rebinding.example")
+            assert (await fetcher.fetch(url, NEVER)).read() == b"image"
+            assert names.asked == ["rebinding.example"]
+            with pytest.raises(AddressRefused):
+                await fetcher.fetch(url, NEVER)
+            assert wires.connected == ["93.184.216.34"]
+            await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_the_systems_resolver_is_judged_too() -> None:
+    async def scenario() -> None:
+        wires = Wires()
+        fetcher = Fetcher(LIMITS, network=wires)
+        with pytest.raises(AddressRefused):
+            await fetcher.fetch("http://localhost/", NEVER)
+        assert wires.connected == []
+        await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_a_setting_allows_named_networks() -> None:
+    async def scenario() -> None:
+        async with origin() as local:
+            local.answers["/"] = body(b"image")
+            settings = Settings.model_validate({"fetch_allowed_networks": "127.0.0.1/32, fd00::/8"})
+            fetcher = Fetcher(FetchLimits.from_settings(settings))
+            assert (await fetcher.fetch(local.url(), NEVER)).read() == b"image"
+            with pytest.raises(AddressRefused, match="DARKROOM_FETCH_ALLOWED_NETWORKS"):
+                await fetcher.fetch("http://127.0.0.2/", NEVER)
+            await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_says_what_is_wrong_and_names_the_field() -> None:
+    with pytest.raises(InvalidParameter, match="http and https") as refusal:
+        parse_url("ftp://public.example/")
+    assert [error.path for error in refusal.value.errors] == ["url"]
+
+
+def test_a_url_is_at_most_8192_characters_long() -> None:
+    start = "http://public.example/"
+    parse_url(start + "a" * (MAX_URL - len(start)))
+    with pytest.raises(InvalidParameter, match="8192"):
+        parse_url(start + "a" * (MAX_URL - len(start) + 1))
+
+
+def test_an_international_name_is_fetched_in_either_spelling() -> None:
+    for host in ("bücher.example", "xn--bcher-kva.example"):
+        assert parse_url(f"http://{host}/").raw_host == b"xn--bcher-kva.example"
+
+
+@given(st.one_of(st.text(), st.text().map("http://{}".format), st.text().map("http://[{}".format)))
+def test_any_text_is_a_url_or_refused(text: str) -> None:
+    with suppress(AddressRefused, InvalidParameter):
+        url = parse_url(text)
+        assert url.raw_host.isascii()
+        assert not url.userinfo
+        assert not url.fragment

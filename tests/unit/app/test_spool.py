@@ -1,0 +1,142 @@
+import asyncio
+import gc
+import os
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.spool import Blob, Spool
+from models.errors import TooLarge
+
+
+async def spooled(*chunks: bytes, limit: int = 1 << 20, threshold: int = 1 << 20) -> Blob:
+    async with Spool(limit, threshold) as spool:
+        for chunk in chunks:
+            await spool.write(chunk)
+        return await spool.finish()
+
+
+def open_files() -> set[str]:
+    """Targets of this process's descriptors that are regular files."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+        if target.startswith("/") and not target.startswith(("/dev", "/proc")):
+            found.add(f"{name} {target}")
+    return found
+
+
+needs_proc = pytest.mark.skipif(
+    not os.path.isdir("/proc/self/fd"), reason="counts open files in /proc, which is not here"
+)
+
+
+def test_a_body_of_one_chunk_is_that_very_object() -> None:
+    chunk = bytes(100)
+    blob = asyncio.run(spooled(b"", chunk, b""))
+    assert blob.read() is chunk
+    assert blob.read() is chunk
+    assert blob.size == 100
+
+
+def test_a_body_up_to_the_threshold_stays_in_memory_and_one_byte_more_goes_to_disk() -> None:
+    assert not asyncio.run(spooled(bytes(6), bytes(4), threshold=10)).on_disk
+    blob = asyncio.run(spooled(bytes(6), bytes(5), threshold=10))
+    assert blob.on_disk
+    blob.close()
+
+
+def test_nothing_written_is_an_empty_blob() -> None:
+    blob = asyncio.run(spooled())
+    assert (blob.size, blob.read()) == (0, b"")
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 60))
+def test_what_is_read_is_what_was_written(chunks: list[bytes], threshold: int) -> None:
+    blob = asyncio.run(spooled(*chunks, threshold=threshold))
+    assert blob.read() == blob.read() == b"".join(chunks)
+    assert blob.size == sum(map(len, chunks))
+    assert blob.on_disk == (blob.size > threshold)
+    blob.close()
+
+
+def test_the_limit_itself_fits_and_one_byte_more_does_not() -> None:
+    assert asyncio.run(spooled(bytes(10), limit=10)).size == 10
+    with pytest.raises(TooLarge, match="10"):
+        asyncio.run(spooled(bytes(10), b".", limit=10))
+
+
+def test_an_announced_size_over_the_limit_is_refused_before_the_first_byte() -> None:
+    spool = Spool(10, 10)
+    spool.expect(10)
+    with pytest.raises(TooLarge, match="11 bytes"):
+        spool.expect(11)
+
+
+@pytest.mark.parametrize("threshold", [0, 100])
+def test_a_blob_may_be_closed_twice_and_then_reads_no_more(threshold: int) -> None:
+    blob = asyncio.run(spooled(b"bytes", threshold=threshold))
+    blob.close()
+    blob.close()
+    with pytest.raises(ValueError, match="closed"):
+        blob.read()
+
+
+async def fail(spool: Spool) -> None:
+    raise RuntimeError
+
+
+async def grow_too_large(spool: Spool) -> None:
+    await spool.write(bytes(1000))
+
+
+async def be_cancelled(spool: Spool) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await spool.write(bytes(10))
+
+
+@needs_proc
+@pytest.mark.parametrize("accident", [fail, grow_too_large, be_cancelled])
+def test_an_accident_while_spooling_leaves_no_file_open(
+    accident: Callable[[Spool], Awaitable[None]],
+) -> None:
+    async def scenario() -> None:
+        async with Spool(100, 0) as spool:
+            await spool.write(b"on disk")
+            assert len(open_files()) == len(before) + 1
+            await accident(spool)
+
+    before = open_files()
+    with pytest.raises((RuntimeError, TooLarge, asyncio.CancelledError)):
+        asyncio.run(scenario())
+    assert open_files() == before
+
+
+@needs_proc
+def test_a_closed_blob_has_no_file_and_a_forgotten_one_closes_itself() -> None:
+    before = open_files()
+    closed, forgotten = (asyncio.run(spooled(b"on disk", threshold=0)) for _ in range(2))
+    assert len(open_files()) == len(before) + 2
+    closed.close()
+    assert len(open_files()) == len(before) + 1
+    del forgotten
+    gc.collect()
+    assert open_files() == before
+
+
+@needs_proc
+def test_a_file_has_no_name_from_the_start() -> None:
+    async def scenario() -> None:
+        async with Spool(100, 0) as spool:
+            await spool.write(b"on disk")
+            assert all("(deleted)" in new for new in open_files() - before)
+
+    before = open_files()
+    asyncio.run(scenario())

@@ -1,0 +1,91 @@
+import asyncio
+
+import pytest
+
+from app.turns import Turns
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+class Crowd:
+    """Tasks that take turns, and who holds one now."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.inside: list[str] = []
+        self.leave = asyncio.Semaphore(0)
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def come(self, *names: str) -> None:
+        """Each name's first letter is its key."""
+        self.tasks += [asyncio.create_task(self._one(name)) for name in names]
+
+    async def _one(self, name: str) -> None:
+        async with self.turns.take(name[0]):
+            self.inside.append(name)
+            try:
+                await self.leave.acquire()
+            finally:
+                self.inside.remove(name)
+
+    async def end(self) -> None:
+        for _ in self.tasks:
+            self.leave.release()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.tasks, self.leave = [], asyncio.Semaphore(0)
+
+
+def test_one_key_has_its_limit_and_all_have_theirs() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(Turns(total=3, per_key=2))
+        crowd.come("a1", "a2", "a3", "b1", "c1")
+        await settle()
+        assert crowd.inside == ["a1", "a2", "b1"]
+        await crowd.end()
+
+    asyncio.run(scenario())
+
+
+def test_who_leaves_lets_the_next_in_by_order() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(Turns(total=9, per_key=1))
+        crowd.come("a1", "a2", "a3")
+        await settle()
+        crowd.leave.release()
+        await settle()
+        assert crowd.inside == ["a2"]
+        await crowd.end()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2], ids=["holds", "waits for its key", "waits for all"])
+def test_who_is_cancelled_keeps_no_turn(victim: int) -> None:
+    async def scenario() -> None:
+        crowd = Crowd(Turns(total=1, per_key=1))
+        crowd.come("a1", "a2", "b1")
+        await settle()
+        crowd.tasks[victim].cancel()
+        await crowd.end()
+        crowd.come("a4")
+        await settle()
+        assert crowd.inside == ["a4"]
+        await crowd.end()
+
+    asyncio.run(scenario())
+
+
+def test_keys_without_users_are_forgotten() -> None:
+    async def scenario() -> None:
+        crowd = Crowd(Turns(total=9, per_key=1))
+        crowd.come("a1", "a2", "b1")
+        await settle()
+        assert len(crowd.turns) == 2
+        crowd.tasks[1].cancel()
+        await crowd.end()
+        assert len(crowd.turns) == 0
+
+    asyncio.run(scenario())
