@@ -4,6 +4,7 @@ The only file of `app` that picks a backend and reaches into `workers` beyond de
 """
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -136,6 +137,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = app.state.service = await start_service(settings, metrics)
         await service.canary.sing()
+        gc.freeze()  # what has been loaded stays: no collection need walk through it
         singing = asyncio.create_task(service.canary.keep_singing())
         yield
         singing.cancel()

@@ -65,7 +65,7 @@ class Origins:
             raise OriginTimedOut(f"{host} did not send in time") from None
         except httpx.ConnectError as error:
             if _is_about_tls(error):
-                raise OriginFailed(f"{host} has no certificate that can be verified") from None
+                raise OriginFailed(f"no TLS with {host}: check its certificate and port") from None
             raise Again(OriginFailed(f"no connection to {host}: check name and port")) from None
         except httpx.HTTPError:
             raise Again(OriginFailed(f"the connection to {host} broke")) from None
@@ -118,5 +118,5 @@ def _retry_after(headers: httpx.Headers) -> float | None:
 def _is_about_tls(error: BaseException | None) -> bool:
     """Whether a TLS handshake failed: that is not worth another try."""
     while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__
+        error = error.__cause__ or error.__context__
     return error is not None

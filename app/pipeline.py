@@ -29,6 +29,9 @@ from workers.operations import Classify, FilterChain
 
 log = logging.getLogger("darkroom.pipeline")
 
+TYPICAL_PIXELS = 2_000_000
+"""Room held before the header is known, so that most images cost one hop to a thread, not two."""
+
 T = TypeVar("T")
 
 Work = Callable[[Stages], Coroutine[Any, Any, "Labels | EncodedImage"]]
@@ -158,8 +161,14 @@ class Pipeline:
         try:
             if isinstance(item.content, Url):
                 permit.grow(0, content.size)
-            info = await self._in_thread(self._probe, content)
-            async with self._budget.hold(info.width * info.height):
+            async with self._budget.hold(TYPICAL_PIXELS):
+                with stages.measure("decode"):
+                    found = await self._in_thread(self._decode_if_typical, content)
+                if isinstance(found, Decoded):
+                    content.close()
+                    yield found
+                    return
+            async with self._budget.hold(found.n_pixels):
                 with stages.measure("decode"):
                     decoded = await self._in_thread(self._decode, content)
                 content.close()
@@ -167,8 +176,10 @@ class Pipeline:
         finally:
             content.close()
 
-    def _probe(self, blob: Blob) -> ImageInfo:
-        return codec.probe(blob.read(), max_pixels=self._max_pixels)
+    def _decode_if_typical(self, blob: Blob) -> Decoded | ImageInfo:
+        """The pixels, or the header alone of an image that needs more room than was held for it."""
+        info = codec.probe(blob.read(), max_pixels=self._max_pixels)
+        return self._decode(blob) if info.n_pixels <= TYPICAL_PIXELS else info
 
     def _decode(self, blob: Blob) -> Decoded:
         return codec.decode(blob.read(), max_pixels=self._max_pixels)

@@ -34,6 +34,11 @@ class ImageInfo:
     mode: str
     fast_jpeg: bool
 
+    @property
+    def n_pixels(self) -> int:
+        """Width times height."""
+        return self.width * self.height
+
 
 class Header(NamedTuple):
     """All that decoding needs of a header; `icc_profile` is as embedded, unchecked."""

@@ -16,7 +16,7 @@ from models.settings import Settings
 from tests.network import Names, Wires
 from tests.origin import body, origin, redirect
 
-LIMITS = dataclasses.replace(FetchLimits.from_settings(Settings()), retries=0)
+LIMITS = dataclasses.replace(FetchLimits.from_settings(Settings.model_validate({})), retries=0)
 
 NAMES = {
     "public.example": [["93.184.216.34"]],
