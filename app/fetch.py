@@ -136,8 +136,6 @@ class Fetcher:
         self._resolver.close()
 
     async def _in_time(self, url: str, deadline: Deadline) -> Blob:
-        if deadline.expired(asyncio.get_running_loop().time()):
-            raise DeadlineExceeded("the deadline had passed before the URL was fetched")
         try:
             async with asyncio.timeout_at(deadline.alarm):
                 return await self._persistently(parse_url(url), deadline)

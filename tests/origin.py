@@ -178,8 +178,18 @@ def stalled() -> Answer:
     return answer
 
 
+def after(seconds: float, then: Answer) -> Answer:
+    """A slow answer: the delay is the origin's nature, not synchronisation."""
+
+    async def answer(exchange: Exchange) -> None:
+        await asyncio.sleep(seconds)
+        await then(exchange)
+
+    return answer
+
+
 def drip(seconds: float) -> Answer:
-    """A byte every few moments, for ever: the delay is the origin's nature, not synchronisation."""
+    """A byte every few moments, more than anybody waits for."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.head(200, Content_Length=50_000)

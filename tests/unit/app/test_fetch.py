@@ -3,6 +3,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.network import Names, Wires
 from tests.origin import (
     Answer,
     Origin,
+    after,
     announced,
     body,
     drip,
@@ -68,7 +70,7 @@ class World:
 
 
 def run(
-    scenario: Callable[[World], Awaitable[None]], wires: Wires | None = None, **limits: object
+    scenario: Callable[[World], Awaitable[None]], wires: Wires | None = None, **limits: Any
 ) -> None:
     async def main() -> None:
         async with origin() as there:
@@ -82,7 +84,7 @@ def run(
 
             below = wires or Wires()
             fetcher = Fetcher(
-                replace(LOCAL, **limits),  # type: ignore[arg-type]
+                replace(LOCAL, **limits),
                 lambda outcome, seconds: outcomes.append(outcome),
                 Names(names),
                 below,
@@ -97,7 +99,7 @@ def run(
 
 
 def fails(
-    answer: Answer, error: type[ServiceError], *, match: str, asked: int = 1, **limits: object
+    answer: Answer, error: type[ServiceError], *, match: str, asked: int = 1, **limits: Any
 ) -> list[str]:
     """Assert what becomes of one URL; the outcome that was observed."""
     seen: list[str] = []
@@ -384,6 +386,15 @@ def test_an_origin_that_falls_silent_times_out_and_is_not_asked_again(answer: An
 
 def test_an_origin_that_drips_meets_the_total_time() -> None:
     fails(drip(0.01), OriginTimedOut, match="more than 0.1 seconds", total_timeout=0.1)
+
+
+def test_all_hops_share_the_total_time() -> None:
+    async def scenario(world: World) -> None:
+        world.origin.answers["/"] = after(0.03, redirect("/"))
+        with pytest.raises(OriginTimedOut, match=r"more than 0\.1 seconds"):
+            await world.get()
+
+    run(scenario, total_timeout=0.1, max_redirects=20)
 
 
 def test_an_address_that_does_not_answer_times_out_after_every_retry() -> None:

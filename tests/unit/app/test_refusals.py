@@ -210,6 +210,16 @@ def test_a_url_is_at_most_8192_characters_long() -> None:
         parse_url(start + "a" * (MAX_URL - len(start) + 1))
 
 
+@pytest.mark.parametrize("host", ["127.1", "0x7f.1", "2130706433", "[::1%25lo]", "a..b"])
+def test_a_strange_spelling_is_refused_without_asking_a_resolver(host: str) -> None:
+    with pytest.raises((AddressRefused, InvalidParameter)):
+        parse_url(f"http://{host}/")
+
+
+def test_a_fragment_stays_here() -> None:
+    assert str(parse_url("http://public.example/cat?a=1#top")) == "http://public.example/cat?a=1"
+
+
 def test_an_international_name_is_fetched_in_either_spelling() -> None:
     for host in ("bücher.example", "xn--bcher-kva.example"):
         assert parse_url(f"http://{host}/").raw_host == b"xn--bcher-kva.example"

@@ -1,0 +1,69 @@
+"""Images by URL, through the whole service, from an origin on 127.0.0.1."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import Start
+from tests.pictures import jpeg
+
+
+class Images(BaseHTTPRequestHandler):
+    """`/3` is drawing 3; `/broken` is no image; `/inside` redirects to a private address."""
+
+    def do_GET(self) -> None:
+        name = self.path.strip("/")
+        if name == "inside":
+            self.send_response(302)
+            self.send_header("Location", "http://10.0.0.1/secret")
+            self.end_headers()
+            return
+        body = jpeg(int(name)) if name.isdigit() else b"no image"
+        self.send_response(404 if name == "missing" else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Images) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_uploads_and_urls_in_one_request_are_answered_in_order(
+    client: httpx.Client, origin: str
+) -> None:
+    files = [("files", ("0.jpg", jpeg(0), "image/jpeg"))]
+    urls = [f"{origin}/{name}" for name in ("1", "broken", "missing", "inside", "0")]
+    reply = client.post("/classify", files=files, data={"urls": urls, "top_k": "1"})
+    results = reply.json()["results"]
+    assert [r["source"] for r in results] == [*urls, "0.jpg"]  # httpx sends fields first
+    statuses = [r["error"]["status"] if "error" in r else 200 for r in results]
+    assert statuses == [200, 415, 502, 422, 200, 200]
+    assert results[-2]["predictions"] == results[-1]["predictions"]
+    assert "fetch" in results[0]["timing"]
+
+
+def test_a_private_address_is_refused_unless_the_operator_allows_it(
+    start: Start, origin: str
+) -> None:
+    with start() as running:
+        reply = running.client.post("/classify", json={"urls": [f"{origin}/1"]})
+        assert (reply.status_code, reply.json()["code"]) == (422, "address_refused")
+
+
+def test_one_url_that_fails_answers_with_its_own_status(client: httpx.Client, origin: str) -> None:
+    reply = client.post("/classify", json={"urls": [f"{origin}/missing"]})
+    assert (reply.status_code, reply.json()["code"]) == (502, "origin_failed")
+    assert "404" in reply.json()["detail"]

@@ -1,0 +1,105 @@
+"""The forward pass against torchvision's own, and what `auto` may and may not do."""
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from numpy.typing import NDArray
+
+from models import codec
+from models.image import Image
+from models.settings import Precision
+from models.weights import RESNET18_PREPROCESSING
+from tests.pictures import drawing
+from tests.shared import PHOTOS
+from workers.engines.checkpoint import State, random_state
+from workers.engines.resnet18 import ResNet18
+from workers.preprocess import crop
+
+CLASSES = 40
+
+
+def crops() -> NDArray[np.uint8]:
+    """The photos where they are, else drawings."""
+    if PHOTOS.is_dir():
+        files = sorted(PHOTOS.iterdir())
+        images = [codec.decode(f.read_bytes(), max_pixels=10**8).image for f in files]
+    else:
+        images = [Image(np.asarray(drawing(300, 260, seed))) for seed in range(64)]
+    return np.stack([crop(image, RESNET18_PREPROCESSING) for image in images])
+
+
+def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
+    found: NDArray[np.float64] = powers / powers.sum(1, keepdims=True)
+    return found
+
+
+@pytest.fixture(scope="module")
+def pictures() -> NDArray[np.uint8]:
+    return crops()
+
+
+@pytest.fixture(scope="module")
+def decided(pictures: NDArray[np.uint8]) -> State:
+    """Random features with a last layer fitted to tell apart `CLASSES` groups of the images.
+
+    Untrained scores are all alike, and no label could ever flip; these have margins of all sizes.
+    """
+    state = random_state(0, CLASSES)
+    network = torchvision.models.resnet18(num_classes=CLASSES)
+    network.load_state_dict(state)
+    network.fc = torch.nn.Identity()
+    batch = ResNet18(state, Precision.FP32, RESNET18_PREPROCESSING).normalised(pictures)
+    with torch.inference_mode():
+        features = network.eval()(batch).numpy().astype(np.float64)
+    centred = features - features.mean(0)
+    scaled = centred / centred.std()
+    targets = np.eye(CLASSES)[np.arange(len(pictures)) % CLASSES] * 6
+    weights = np.linalg.lstsq(
+        scaled.T @ scaled + 30 * np.eye(features.shape[1]), scaled.T @ targets, rcond=None
+    )[0]
+    state["fc.weight"] = torch.from_numpy((weights / centred.std()).T.astype(np.float32))
+    state["fc.bias"] = torch.from_numpy(
+        (-features.mean(0) @ weights / centred.std()).astype(np.float32)
+    )
+    return state
+
+
+def test_fp32_scores_are_torchvision_s_within_a_hundred_thousandth(
+    pictures: NDArray[np.uint8], decided: State
+) -> None:
+    reference = torchvision.models.resnet18(num_classes=CLASSES)
+    reference.load_state_dict(decided)
+    ours = ResNet18(decided, Precision.FP32, RESNET18_PREPROCESSING)
+    with torch.inference_mode():
+        expected = reference.eval()(ours.normalised(pictures)).numpy()
+    difference = np.abs(softmax(ours.logits(pictures)) - softmax(expected))
+    assert difference.max() < 1e-5
+
+
+@pytest.mark.parametrize("precision", [Precision.AUTO, Precision.BF16])
+def test_labels_equal_fp32_s_wherever_the_two_best_scores_differ_by_a_hundredth(
+    pictures: NDArray[np.uint8], decided: State, precision: Precision
+) -> None:
+    exact = softmax(ResNet18(decided, Precision.FP32, RESNET18_PREPROCESSING).logits(pictures))
+    fast = ResNet18(decided, precision, RESNET18_PREPROCESSING).logits(pictures)
+    second, best = np.sort(exact, 1)[:, -2:].T
+    clear = best - second >= 0.01
+    assert clear.sum() >= len(pictures) // 4, "the network decides too little to test anything"
+    assert np.array_equal(fast.argmax(1)[clear], exact.argmax(1)[clear])
+
+
+def test_auto_is_a_precision_this_machine_computes() -> None:
+    network = ResNet18(random_state(0, 10), Precision.AUTO, RESNET18_PREPROCESSING)
+    assert network.precision in (Precision.FP32, Precision.BF16)
+
+
+def test_an_image_s_logits_do_not_depend_on_its_neighbours(decided: State) -> None:
+    network = ResNet18(decided, Precision.FP32, RESNET18_PREPROCESSING)
+    batch = np.stack(
+        [crop(Image(np.asarray(drawing(seed=n))), RESNET18_PREPROCESSING) for n in range(8)]
+    )
+    together = network.logits(batch)
+    for number, alone in enumerate(batch):
+        assert np.allclose(network.logits(alone[None])[0], together[number], atol=1e-4)
