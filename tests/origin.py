@@ -54,8 +54,6 @@ class Origin:
     requests: list[Received] = field(default_factory=list)
     connections: int = 0
     port: int = 0
-    busy: int = 0
-    peak: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
@@ -89,15 +87,10 @@ class Origin:
         headers = {name.lower(): value.strip() for name, _, value in pairs}
         request = Received(first.split()[1], headers)
         self.requests.append(request)
-        self.busy += 1
-        self.peak = max(self.peak, self.busy)
         async with self._changed:
             self._changed.notify_all()
-        try:
-            answer = self.answers.get(request.target.partition("?")[0], status(404))
-            await answer(Exchange(request, reader, writer))
-        finally:
-            self.busy -= 1
+        answer = self.answers.get(request.target.partition("?")[0], status(404))
+        await answer(Exchange(request, reader, writer))
 
     async def stop(self) -> None:
         for task in list(self._tasks):

@@ -20,6 +20,7 @@ from dataclasses import asdict
 from itertools import cycle, islice
 
 import numpy as np
+import torch
 
 from models import codec
 from models.settings import Precision
@@ -42,7 +43,8 @@ class Loop:
     def __init__(self, files: list[bytes], precision: Precision) -> None:
         cores = len(os.sched_getaffinity(0))
         self.network = ResNet18(random_state(0, 1000), precision, RESNET18_PREPROCESSING)
-        CpuEngine(None, 1, cores).close()
+        CpuEngine(None, 1, cores).close()  # for its allocator settings
+        torch.set_num_threads(cores)
         self.files = files
 
     def prepare(self, files: list[bytes]) -> np.ndarray:

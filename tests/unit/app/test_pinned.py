@@ -26,7 +26,7 @@ async def connect_to_origin(wires: Wires, names: Names, seconds: float | None) -
         await stream.aclose()
 
 
-@pytest.mark.parametrize("timeout", [None, 0.1])
+@pytest.mark.parametrize("timeout", [None, 5])
 def test_a_dead_first_address_leads_to_the_second(timeout: float | None) -> None:
     wires = Wires(dead=[FIRST])
     names = Names({"good.example": [[FIRST, SECOND]]})
