@@ -78,7 +78,8 @@ async def send(port: int, requests: Sequence[bytes], concurrency: int, count: in
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for turn in turns:
             writer.write(requests[turn % len(requests)])
-            failures += await _read_response(reader) != 200
+            status = await _read_response(reader)
+            failures += status != 200
         writer.close()
         await writer.wait_closed()
 
