@@ -56,7 +56,7 @@ class Origin:
     port: int = 0
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+    _open: "dict[asyncio.Task[None], asyncio.StreamWriter]" = field(default_factory=dict)
 
     def url(self, path: str = "/", host: str = "127.0.0.1", scheme: str = "http") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
@@ -66,20 +66,21 @@ class Origin:
         async with asyncio.timeout(5), self._changed:
             await self._changed.wait_for(lambda: len(self.requests) >= times)
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Not a coroutine: a connection is known, and will be closed, from its first moment."""
         self.connections += 1
-        try:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(self._close)
+
+    def _close(self, task: "asyncio.Task[None]") -> None:
+        self._open.pop(task).close()
+        self.gone.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):  # the client left
             while not writer.is_closing():
                 await self._one(reader, writer)
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client left, or the test is over
-        finally:
-            self.gone.set()
-            self._tasks.discard(task)
-            writer.close()
 
     async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -93,16 +94,17 @@ class Origin:
         await answer(Exchange(request, reader, writer))
 
     async def stop(self) -> None:
-        for task in list(self._tasks):
+        for task, writer in self._open.items():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            writer.transport.abort()
+        await asyncio.gather(*self._open, return_exceptions=True)
 
 
 @asynccontextmanager
 async def origin(tls: ssl.SSLContext | None = None) -> AsyncIterator[Origin]:
     """A running origin on a free port."""
     started = Origin()
-    server = await asyncio.start_server(started.serve, "127.0.0.1", 0, ssl=tls)
+    server = await asyncio.start_server(started.accept, "127.0.0.1", 0, ssl=tls)
     started.port = server.sockets[0].getsockname()[1]
     try:
         yield started

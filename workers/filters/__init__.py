@@ -1,6 +1,7 @@
 """The registry: an explicit union of all filters, and how a request's filters are read."""
 
-import difflib
+import copy
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from workers.filters.median import Median
 from workers.filters.saturation import Saturation
 from workers.filters.sobel import Sobel
 from workers.filters.unsharp_mask import UnsharpMask
+from workers.filters.wording import is_number, wrong_name, wrong_parameter
 
 __all__ = ["FILTERS", "SPEC_VERSION", "AnyFilter", "describe", "parse_chain", "parse_one"]
 
@@ -59,34 +61,32 @@ _ADAPTER: TypeAdapter[AnyFilter] = TypeAdapter(AnyFilter)
 
 def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
     """`[{"name": …, parameter: …}, …]` as filters; raises InvalidParameter with every path."""
-    if not isinstance(ops, Sequence) or isinstance(ops, str) or not 1 <= len(ops) <= MAX_CHAIN:
+    if not isinstance(ops, list | tuple) or not 1 <= len(ops) <= MAX_CHAIN:
         message = f'a list of 1 to {MAX_CHAIN} filters is needed: [{{"name": "invert"}}, …]'
         raise InvalidParameter(f"ops: {message}", [FieldError("ops", message, ops)])
     chain: list[AnyFilter] = []
     errors: list[FieldError] = []
     for index, op in enumerate(ops):
         try:
-            chain.append(_parse(op, f"ops[{index}]", strict=True))
+            chain.append(_parse(op, f"ops[{index}]", text=False))
         except InvalidParameter as error:
             errors.extend(error.errors)
     if errors:
-        raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
+        raise _invalid(errors)
     return tuple(chain)
 
 
 def parse_one(name: str, parameters: Mapping[str, Any]) -> AnyFilter:
     """One filter by name; numbers may be text, as queries and forms have them."""
-    return _parse({**parameters, "name": name}, "", strict=False)
+    return _parse({**parameters, "name": name}, "", text=True)
 
 
 def describe(filter_: type[Filter]) -> dict[str, Any]:
     """A filter for people and programs: schema, units, defaults, ranges, rules, an example."""
-    schema = filter_.model_json_schema()
-    schema["properties"].pop("name")
     return {
         "name": filter_.model_fields["name"].default,
         "description": (filter_.__doc__ or "").strip(),
-        "parameters": schema["properties"],
+        "parameters": copy.deepcopy(_parameters(filter_)),
         "alpha": filter_.alpha_rule,
         "border": filter_.border,
         "tolerance": filter_.tolerance,
@@ -95,34 +95,40 @@ def describe(filter_: type[Filter]) -> dict[str, Any]:
     }
 
 
-def _parse(op: object, path: str, *, strict: bool) -> AnyFilter:
+@functools.cache
+def _parameters(filter_: type[Filter]) -> dict[str, Any]:
+    properties = filter_.model_json_schema()["properties"]
+    return {name: schema for name, schema in properties.items() if name != "name"}
+
+
+def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
+    """`text` says whether numbers may be written as text."""
     prefix = f"{path}." if path else ""
     if not isinstance(op, Mapping):
-        _refuse(path, 'an object with a "name" is needed', op)
-    elif op.get("name") not in FILTERS:
-        _refuse(f"{prefix}name", _unknown(op.get("name")), op.get("name"))
-    elif wrong := [k for k, v in op.items() if strict and k != "name" and _not_json_number(v)]:
-        _refuse(prefix + wrong[0], "a number is needed", op[wrong[0]])
+        raise _invalid([FieldError(path, 'an object with a "name" is needed', op)])
+    name = op.get("name")
+    if not isinstance(name, str) or name not in FILTERS:
+        raise _invalid([FieldError(f"{prefix}name", wrong_name(name, FILTERS), name)])
+    parameters = _parameters(FILTERS[name])
+    no_number = (bool, bytes) if text else (bool, bytes, str)
+    wrong = {
+        key: value
+        for key, value in op.items()
+        if key in parameters and is_number(parameters[key]) and isinstance(value, no_number)
+    }
     try:
-        return _ADAPTER.validate_python(op)
+        parsed = _ADAPTER.validate_python(op)
     except ValidationError as error:
-        errors = [
-            FieldError(prefix + str(e["loc"][-1]), e["msg"], e.get("input"))
-            for e in error.errors(include_url=False)
-        ]
-        raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors) from None
+        wrong |= {str(e["loc"][-1]): e["input"] for e in error.errors(include_url=False)}
+    if wrong:
+        raise _invalid(
+            [
+                FieldError(prefix + key, wrong_parameter(name, parameters, key, given), given)
+                for key, given in wrong.items()
+            ]
+        )
+    return parsed
 
 
-def _refuse(path: str, message: str, given: object) -> None:
-    raise InvalidParameter(f"{path}: {message}", [FieldError(path, message, given)])
-
-
-def _unknown(name: object) -> str:
-    close = difflib.get_close_matches(str(name), FILTERS, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"no filter {name!r}{hint} There are: {', '.join(FILTERS)}"
-
-
-def _not_json_number(value: object) -> bool:
-    """In JSON true is no number; text is one only where a filter wants a word (`axis`)."""
-    return isinstance(value, bool)
+def _invalid(errors: Sequence[FieldError]) -> InvalidParameter:
+    return InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)

@@ -6,19 +6,24 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import blend, join_alpha, split_alpha
+from workers.filters.colour import LEVELS, blend, through_table
 
 
 class Brightness(Filter):
     """Scale all colours."""
 
     name: Literal["brightness"] = "brightness"
-    factor: float = Field(1, ge=0, le=8, description="0 gives black, 1 the original")
+    factor: float = Field(
+        1,
+        ge=0,
+        le=8,
+        description="0 gives black, 1 the original",
+        json_schema_extra={"unit": "ratio"},
+    )
 
     example: ClassVar = {"name": "brightness", "factor": 1.3}
     alpha_rule: ClassVar = "point"
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageEnhance.Brightness`."""
-        colour, alpha = split_alpha(pixels)
-        return join_alpha(blend(0, colour, self.factor), alpha)
+        return through_table(pixels, blend(0, LEVELS, self.factor))

@@ -1,23 +1,57 @@
 """The common rules of filters on colour: alpha stays, blending truncates as Pillow's does."""
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from models.image import Pixels
+from workers.filters.bands import bands
+
+LEVELS = np.arange(256, dtype=np.uint8).reshape(256, 1, 1)
+"""All levels of a sample, as an image."""
 
 
 def split_alpha(pixels: Pixels) -> tuple[Pixels, Pixels | None]:
     """The colour planes and the alpha plane (H, W, 1), None without one."""
-    return (pixels[:, :, :3], pixels[:, :, 3:]) if pixels.shape[2] == 4 else (pixels, None)
+    if pixels.shape[2] < 4:
+        return pixels, None
+    colour = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGBA2RGB)
+    return np.asarray(colour, np.uint8), pixels[:, :, 3:]
 
 
 def join_alpha(colour: Pixels, alpha: Pixels | None) -> Pixels:
     """The reverse of `split_alpha`, C-contiguous."""
-    return np.ascontiguousarray(colour if alpha is None else np.concatenate((colour, alpha), 2))
+    whole = colour if alpha is None else cv2.merge([colour, np.ascontiguousarray(alpha)])
+    return np.ascontiguousarray(whole, np.uint8)
 
 
-def blend(degenerate: NDArray[np.uint8] | int, pixels: Pixels, factor: float) -> Pixels:
-    """Pillow's `Image.blend`: clip(trunc(d + f · (x - d))) in float32."""
-    base = np.asarray(degenerate, np.float32)
-    mixed = base + np.float32(factor) * (pixels.astype(np.float32) - base)
-    return np.clip(np.trunc(mixed), 0, 255).astype(np.uint8)
+def repeated(grey: NDArray[np.uint8], channels: int) -> Pixels:
+    """A plane (H, W) as an image of `channels` equal channels."""
+    return np.asarray(cv2.merge([grey] * channels), np.uint8).reshape(*grey.shape, channels)
+
+
+def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:
+    """Pillow's `Image.blend`: clip(trunc(d + f · (x - d))) in float32, each step rounded.
+
+    `degenerate` is one level or an image of the same shape.
+    """
+    result = np.empty(pixels.shape, np.uint8)
+    for rows in bands(len(pixels), pixels[0].size):
+        base = np.asarray(degenerate if isinstance(degenerate, int) else degenerate[rows])
+        base = base.astype(np.float32)
+        mixed = pixels[rows].astype(np.float32)
+        mixed -= base
+        mixed *= np.float32(factor)
+        mixed += base
+        result[rows] = np.clip(mixed, 0, 255, out=mixed)
+    return result
+
+
+def through_table(pixels: Pixels, table: NDArray[np.uint8]) -> Pixels:
+    """Every colour sample through a table of 256 levels; alpha as it is."""
+    channels = pixels.shape[2]
+    tables = [table.reshape(1, 256)] * min(channels, 3)
+    if channels == 4:
+        tables.append(LEVELS.reshape(1, 256))
+    result = cv2.LUT(np.ascontiguousarray(pixels), cv2.merge(tables))
+    return np.asarray(result, np.uint8).reshape(pixels.shape)

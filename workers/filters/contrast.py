@@ -7,7 +7,7 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import blend, join_alpha, split_alpha
+from workers.filters.colour import LEVELS, blend, through_table
 from workers.filters.luma import luma
 
 
@@ -15,14 +15,19 @@ class Contrast(Filter):
     """Spread all colours around the image's mean luma."""
 
     name: Literal["contrast"] = "contrast"
-    factor: float = Field(1, ge=0, le=8, description="0 gives plain grey, 1 the original")
+    factor: float = Field(
+        1,
+        ge=0,
+        le=8,
+        description="0 gives plain grey, 1 the original",
+        json_schema_extra={"unit": "ratio"},
+    )
 
     example: ClassVar = {"name": "contrast", "factor": 1.3}
     alpha_rule: ClassVar = "point"
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageEnhance.Contrast`; the mean is an exact 64-bit sum over all pixels."""
-        colour, alpha = split_alpha(pixels)
         grey = luma(pixels)
         mean = int(int(grey.sum(dtype=np.uint64)) / grey.size + 0.5)
-        return join_alpha(blend(mean, colour, self.factor), alpha)
+        return through_table(pixels, blend(mean, LEVELS, self.factor))

@@ -4,13 +4,16 @@ Horizontal weights are Q22 and the intermediate is 8.8 fixed point; vertical wei
 Weights are rounded by largest remainder, symmetric, and sum to exactly one.
 """
 
+from collections.abc import Iterator
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.filters.premultiplied import Planes
+from workers.filters.separable import Band, Planes, Sums, two_passes
 
 ROW_BITS, COLUMN_BITS, MIDDLE_BITS = 22, 16, 8
+SUM_BITS = COLUMN_BITS + MIDDLE_BITS
 
 
 def taps(sigma: float, bits: int) -> NDArray[np.int64]:
@@ -31,21 +34,35 @@ def taps(sigma: float, bits: int) -> NDArray[np.int64]:
     return weights
 
 
-def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> NDArray[np.int64]:
-    """Gaussian sums of integer planes (H, W, n): int64, in units of 2**-24. Border: replicate."""
-    rows = _correlate(planes, taps(sigma_x, ROW_BITS), axis=1)
-    drop = ROW_BITS - MIDDLE_BITS
-    middle = np.floor((rows + (1 << (drop - 1))) / (1 << drop))
-    return _correlate(middle, taps(sigma_y, COLUMN_BITS), axis=0).astype(np.int64)
+def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[slice, Sums]]:
+    """Gaussian sums of integer planes (H, W, n) in units of 2**-24, by bands of columns.
+
+    Border: replicate.
+    """
+    across, down = taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS)
+
+    def rows(band: Band) -> Sums:
+        return half_up(_correlate(band, across, axis=1), ROW_BITS - MIDDLE_BITS)
+
+    def columns(band: Band) -> Sums:
+        return _correlate(band, down, axis=0)
+
+    return two_passes(planes, rows, columns)
 
 
-def to_byte(sums: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Half-up from units of 2**-24 to 0…255."""
-    bits = COLUMN_BITS + MIDDLE_BITS
-    return np.asarray(np.minimum((sums + (1 << (bits - 1))) >> bits, 255), np.int64)
+def to_byte(sums: Sums) -> Sums:
+    """Half-up from units of 2**-24 to 0…255, which weights that sum to one cannot leave."""
+    return half_up(sums, SUM_BITS)
 
 
-def _correlate(planes: Planes, weights: NDArray[np.int64], axis: int) -> Planes:
+def half_up(sums: Sums, bits: int) -> Sums:
+    """(sums + 2**(bits-1)) >> bits; scaling by a power of two is exact."""
+    rounded = sums + (1 << (bits - 1))
+    rounded *= 2.0**-bits
+    return np.floor(rounded, out=rounded)
+
+
+def _correlate(planes: Band, weights: NDArray[np.int64], axis: int) -> Sums:
     """Exact whatever OpenCV's order of summation: all partial sums are integers below 2**53.
 
     `sepFilter2D`, because `filter2D` turns to a Fourier transform for long kernels.

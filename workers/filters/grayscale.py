@@ -2,12 +2,11 @@
 
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import blend, join_alpha, split_alpha
+from workers.filters.colour import blend, join_alpha, repeated, split_alpha
 from workers.filters.luma import luma
 
 
@@ -15,7 +14,13 @@ class Grayscale(Filter):
     """Fade colours to their luma; the number of channels stays."""
 
     name: Literal["grayscale"] = "grayscale"
-    amount: float = Field(1, ge=0, le=1, description="0 keeps the colours, 1 removes them")
+    amount: float = Field(
+        1,
+        ge=0,
+        le=1,
+        description="0 keeps the colours, 1 removes them",
+        json_schema_extra={"unit": "ratio"},
+    )
 
     example: ClassVar = {"name": "grayscale"}
     alpha_rule: ClassVar = "point"
@@ -23,5 +28,5 @@ class Grayscale(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `convert("L")`, blended with the original."""
         colour, alpha = split_alpha(pixels)
-        grey = np.broadcast_to(luma(pixels)[:, :, None], colour.shape)
+        grey = repeated(luma(pixels), colour.shape[2])
         return join_alpha(blend(colour, grey, self.amount), alpha)

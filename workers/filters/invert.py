@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, split_alpha
+from workers.filters.colour import LEVELS, through_table
 
 
 class Invert(Filter):
@@ -17,5 +17,4 @@ class Invert(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """255 - x, Pillow's `ImageOps.invert`."""
-        colour, alpha = split_alpha(pixels)
-        return join_alpha(255 - colour, alpha)
+        return through_table(pixels, 255 - LEVELS)

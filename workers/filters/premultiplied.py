@@ -1,35 +1,56 @@
 """Linear neighbourhood filters on images with alpha: on colour times alpha, and on alpha.
 
-Guarantee: the colour of transparent pixels never leaks into visible ones; pixels whose filtered
-alpha is 0 become 0, 0, 0, 0.
+Guarantee: the colour of transparent pixels never leaks into visible ones, a plain colour stays
+itself under any alpha, and pixels whose filtered alpha is 0 become 0, 0, 0, 0.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from models.image import Pixels
-
-Planes = NDArray[np.float64]
-"""Float64 planes that hold integers below 2**53, so every sum over them is exact in any order."""
+from workers.filters.separable import Planes, Sums
 
 
 def filtered(
     pixels: Pixels,
-    weighted_sums: Callable[[Planes], NDArray[np.int64]],
-    rounded: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    weighted_sums: Callable[[Planes], Iterable[tuple[slice, Sums]]],
+    rounded: Callable[[Sums], Sums],
 ) -> Pixels:
-    """Apply a linear filter: `weighted_sums` of planes (H, W, n), `rounded` to 0…255.
+    """Apply a linear filter: `weighted_sums` of planes by bands of columns, `rounded` to 0…255.
 
-    With alpha, colour is (2·N + D) // (2·D), N the sum over colour·alpha and D that over alpha.
+    With alpha the planes are 16-bit colour·alpha and 255·alpha. With N and D their sums,
+    alpha is rounded(D // 255) and colour (510·N + D) // (2·D): integers below 2**50.
     """
+    result = np.empty(pixels.shape, np.uint8)
     if pixels.shape[2] < 4:
-        return rounded(weighted_sums(pixels.astype(np.float64))).astype(np.uint8)
-    alpha = pixels[:, :, 3:].astype(np.float64)
-    sums = weighted_sums(np.concatenate((pixels[:, :, :3] * alpha, alpha), 2))
-    colour, weight = sums[:, :, :3], sums[:, :, 3:]
-    visible = rounded(weight)
-    divisor = np.where(weight > 0, weight, 1)
-    straight = np.where(visible > 0, (2 * colour + divisor) // (2 * divisor), 0)
-    return np.concatenate((straight, visible), 2).astype(np.uint8)
+        for columns, sums in weighted_sums(pixels):
+            result[:, columns] = rounded(sums)
+        return result
+    for columns, sums in weighted_sums(_premultiplied(pixels)):
+        result[:, columns] = _straight(sums, rounded)
+    return result
+
+
+def _premultiplied(pixels: Pixels) -> Planes:
+    """Alpha is weighed as the colour 255: its sum then bounds, and rounds like, the colours'.
+
+    Weighed as itself, a Gaussian's two roundings made fringes of 256, black once stored.
+    """
+    colour = pixels.copy()
+    colour[:, :, 3] = 255
+    alpha = cv2.merge([pixels[:, :, 3]] * 4)
+    return np.multiply(colour, alpha, dtype=np.uint16)
+
+
+def _straight(sums: Sums, rounded: Callable[[Sums], Sums]) -> Pixels:
+    """Divide by alpha: a float64 quotient below 256 of such integers floors as the exact one."""
+    weight = sums[:, :, 3]
+    visible = rounded(np.floor(weight / 255))
+    divisor = np.where(visible > 0, 2 * weight, np.inf)
+    result = np.empty(sums.shape, np.uint8)
+    for channel in range(3):
+        result[:, :, channel] = (510 * sums[:, :, channel] + weight) / divisor
+    result[:, :, 3] = visible
+    return result

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
+from workers.filters.bands import bands
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, split_alpha
+from workers.filters.colour import join_alpha, repeated, split_alpha
 from workers.filters.luma import luma
 
 
@@ -20,7 +21,9 @@ class Sobel(Filter):
     axis: Literal["x", "y", "mag"] = Field(
         "mag", description="horizontal or vertical gradient, or its magnitude"
     )
-    scale: float = Field(1, ge=0, le=100, description="factor on the gradient")
+    scale: float = Field(
+        1, ge=0, le=100, description="factor on the gradient", json_schema_extra={"unit": "ratio"}
+    )
 
     example: ClassVar = {"name": "sobel", "axis": "mag"}
     alpha_rule: ClassVar = "keep"
@@ -29,18 +32,23 @@ class Sobel(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
         colour, alpha = split_alpha(pixels)
-        edges = np.floor(self._gradient(luma(pixels)) * self.scale + 0.5)
-        grey = np.minimum(edges, 255).astype(np.uint8)
-        return join_alpha(np.repeat(grey[:, :, None], colour.shape[2], 2), alpha)
+        x, y = _gradients(luma(pixels))
+        grey = np.empty(x.shape, np.uint8)
+        for rows in bands(*x.shape):
+            edges = np.floor(self._length(x[rows], y[rows]) * self.scale + 0.5)
+            grey[rows] = np.minimum(edges, 255)
+        return join_alpha(repeated(grey, colour.shape[2]), alpha)
 
-    def _gradient(self, grey: NDArray[np.uint8]) -> NDArray[np.float64]:
-        source = np.ascontiguousarray(grey)
-        x, y = (
-            cv2.Sobel(source, cv2.CV_16S, dx, dy, borderType=cv2.BORDER_REPLICATE).astype(
-                np.float64
-            )
-            for dx, dy in ((1, 0), (0, 1))
-        )
+    def _length(self, x: NDArray[np.int16], y: NDArray[np.int16]) -> NDArray[np.float64]:
         if self.axis == "mag":
-            return np.rint(np.sqrt(x * x + y * y))
-        return np.abs(x if self.axis == "x" else y)
+            across, down = x.astype(np.float64), y.astype(np.float64)
+            return np.rint(np.sqrt(across * across + down * down))
+        return np.abs(x if self.axis == "x" else y).astype(np.float64)
+
+
+def _gradients(grey: NDArray[np.uint8]) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
+    """Both gradients of (H, W), each within ±1020."""
+    source, border = np.ascontiguousarray(grey), cv2.BORDER_REPLICATE
+    across = cv2.Sobel(source, cv2.CV_16S, 1, 0, borderType=border)
+    down = cv2.Sobel(source, cv2.CV_16S, 0, 1, borderType=border)
+    return np.asarray(across, np.int16), np.asarray(down, np.int16)

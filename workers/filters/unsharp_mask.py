@@ -8,7 +8,7 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
-from workers.filters.gaussian import COLUMN_BITS, MIDDLE_BITS, blurred
+from workers.filters.gaussian import SUM_BITS, blurred
 
 
 class UnsharpMask(Filter):
@@ -22,7 +22,13 @@ class UnsharpMask(Filter):
         description="standard deviation of the blur",
         json_schema_extra={"unit": "px"},
     )
-    amount: float = Field(1.5, ge=0, le=10, description="how much of the difference to add")
+    amount: float = Field(
+        1.5,
+        ge=0,
+        le=10,
+        description="how much of the difference to add",
+        json_schema_extra={"unit": "ratio"},
+    )
     threshold: int = Field(
         0,
         ge=0,
@@ -41,12 +47,14 @@ class UnsharpMask(Filter):
 
         G keeps the 24 fractional bits of the Gaussian's sums, amount has 16: all fits int64.
         """
-        bits = COLUMN_BITS + MIDDLE_BITS
         colour, alpha = split_alpha(pixels)
-        level = colour.astype(np.int64) << bits
-        difference = level - blurred(colour.astype(np.float64), self.sigma, self.sigma)
         amount = int(self.amount * 65536 + 0.5)
-        sharpened = ((level << 16) + difference * amount + (1 << (bits + 15))) >> (bits + 16)
-        strong = np.abs(difference) >= self.threshold << bits
-        result = np.where(strong, np.clip(sharpened, 0, 255), colour).astype(np.uint8)
+        result = np.empty(colour.shape, np.uint8)
+        for columns, sums in blurred(colour, self.sigma, self.sigma):
+            level = colour[:, columns].astype(np.int64) << SUM_BITS
+            difference = level - sums.astype(np.int64)
+            sharpened = (level << 16) + difference * amount + (1 << (SUM_BITS + 15))
+            sharpened >>= SUM_BITS + 16
+            strong = np.abs(difference) >= self.threshold << SUM_BITS
+            result[:, columns] = np.where(strong, np.clip(sharpened, 0, 255), colour[:, columns])
         return join_alpha(result, alpha)

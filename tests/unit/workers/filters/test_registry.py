@@ -22,6 +22,14 @@ def test_every_filter_keeps_shape_type_and_its_input(name: str, pixels: Pixels) 
 
 
 @pytest.mark.parametrize("name", FILTERS)
+@given(pixels=images())
+def test_every_filter_takes_a_view_of_an_image(name: str, pixels: Pixels) -> None:
+    view = pixels[::-1, ::2].transpose(1, 0, 2)
+    filter_ = parse_one(name, {})
+    assert np.array_equal(filter_.apply(view), filter_.apply(view.copy()))
+
+
+@pytest.mark.parametrize("name", FILTERS)
 def test_every_filter_describes_itself_and_its_parameters(name: str) -> None:
     shown = describe(FILTERS[name])
     assert shown["name"] == name
@@ -30,6 +38,8 @@ def test_every_filter_describes_itself_and_its_parameters(name: str) -> None:
     for parameter in shown["parameters"].values():
         assert parameter["description"]
         assert "default" in parameter
+        number = parameter.get("anyOf", [parameter])[0].get("type") in ("number", "integer")
+        assert ("unit" in parameter) if number else parameter["enum"]
     assert parse_chain([shown["example"]])[0].name == name
 
 
@@ -42,6 +52,15 @@ def test_every_filter_describes_itself_and_its_parameters(name: str) -> None:
         (["invert"], ["ops[0]"]),
         ([{}], ["ops[0].name"]),
         ([{"name": "blur"}], ["ops[0].name"]),
+        ([{"name": []}], ["ops[0].name"]),
+        ([{"name": {"invert": 1}}], ["ops[0].name"]),
+        (b"[]", ["ops"]),
+        ([{"name": "gaussian_blur", "sigma": "2.5"}], ["ops[0].sigma"]),
+        ([{"name": "sobel", "axis": True}], ["ops[0].axis"]),
+        (
+            [{"name": "gaussian_blur", "sigma": True, "radius": 1}],
+            ["ops[0].sigma", "ops[0].radius"],
+        ),
         ([{"name": "gaussian_blur", "sigma": 0.01}], ["ops[0].sigma"]),
         ([{"name": "gaussian_blur", "sigma": True}], ["ops[0].sigma"]),
         ([{"name": "gaussian_blur", "sigma": math.nan}], ["ops[0].sigma"]),
@@ -65,6 +84,64 @@ def test_a_misspelt_filter_is_answered_with_the_nearest_name() -> None:
         parse_one("medain", {})
 
 
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [
+        (
+            {"name": "gaussian_blur", "sigma": 200},
+            "ops[0].sigma: a number from 0.1 to 100 px is needed, not 200",
+        ),
+        (
+            {"name": "gaussian_blur", "sigma_y": 0},
+            "ops[0].sigma_y: a number from 0.1 to 100 px is needed, not 0",
+        ),
+        (
+            {"name": "median", "size": 4},
+            "ops[0].size: an odd whole number from 3 to 101 px is needed, not 4",
+        ),
+        (
+            {"name": "brightness", "factor": math.nan},
+            "ops[0].factor: a number from 0 to 8 is needed, not nan",
+        ),
+        ({"name": "sobel", "axis": "z"}, "ops[0].axis: one of x, y, mag is needed, not 'z'"),
+        (
+            {"name": "gaussian_blur", "radius": 2},
+            "ops[0].radius: unknown parameter; gaussian_blur takes sigma, sigma_y",
+        ),
+        ({"name": "invert", "x": 2}, "ops[0].x: unknown parameter; invert takes no parameters"),
+    ],
+)
+def test_a_refusal_says_what_is_allowed_and_what_was_given(
+    op: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        parse_chain([op])
+    assert refused.value.detail == message
+
+
+def test_a_refusal_does_not_repeat_endless_input() -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        parse_chain([{"name": "x" * 100_000}])
+    assert len(refused.value.detail) < 300
+
+
+@pytest.mark.parametrize(
+    ("parameters", "path"),
+    [
+        ({"sigma": "nan"}, "sigma"),
+        ({"sigma": "true"}, "sigma"),
+        ({"sigma": True}, "sigma"),
+        ({"size": "3"}, "size"),
+    ],
+)
+def test_a_wrong_query_is_refused_with_the_name_of_the_parameter(
+    parameters: dict[str, object], path: str
+) -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        parse_one("gaussian_blur", parameters)
+    assert [e.path for e in refused.value.errors] == [path]
+
+
 def test_numbers_in_a_query_are_text() -> None:
     assert (
         parse_one("gaussian_blur", {"sigma": "2.5"})
@@ -77,7 +154,8 @@ def test_numbers_in_a_query_are_text() -> None:
 def test_parameters_at_both_ends_of_their_range_work(name: str, data: st.DataObject) -> None:
     parameters = {}
     for key, schema in describe(FILTERS[name])["parameters"].items():
-        ends = [schema[k] for k in ("minimum", "maximum") if k in schema]
+        number = schema.get("anyOf", [schema])[0]
+        ends = [number[k] for k in ("minimum", "maximum") if k in number]
         if ends:
             parameters[key] = data.draw(st.sampled_from(ends))
     pixels = data.draw(images())

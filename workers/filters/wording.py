@@ -1,0 +1,49 @@
+"""What is said about a wrong filter or parameter: what is allowed, and what was given."""
+
+import difflib
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Schema = Mapping[str, Any]
+"""The JSON Schema of one parameter."""
+
+
+def wrong_name(given: object, known: Iterable[str]) -> str:
+    """All names there are, and the nearest to the given one."""
+    names = list(known)
+    if not isinstance(given, str):
+        return f'a filter\'s "name" is needed, not {reprlib.repr(given)}: {", ".join(names)}'
+    close = difflib.get_close_matches(given.lower(), names, 1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"no filter {reprlib.repr(given)}; {hint}There are: {', '.join(names)}"
+
+
+def wrong_parameter(
+    filter_name: str, parameters: Mapping[str, Schema], name: str, given: object
+) -> str:
+    """The range and unit of a known parameter, or the parameters there are."""
+    if name not in parameters:
+        there = f"takes {', '.join(parameters)}" if parameters else "takes no parameters"
+        return f"unknown parameter; {filter_name} {there}"
+    return f"{allowed(parameters[name])} is needed, not {reprlib.repr(given)}"
+
+
+def allowed(schema: Schema) -> str:
+    """`a number from 0.1 to 100 px`, `an odd whole number from 3 to 101 px`, `one of x, y, mag`."""
+    kind = _variants(schema)[0]
+    if "enum" in kind:
+        return f"one of {', '.join(kind['enum'])}"
+    article = "an odd" if schema.get("not") == {"multipleOf": 2} else "a"
+    noun = "whole number" if kind["type"] == "integer" else "number"
+    unit = "" if schema["unit"] == "ratio" else f" {schema['unit']}"
+    return f"{article} {noun} from {kind['minimum']} to {kind['maximum']}{unit}"
+
+
+def is_number(schema: Schema) -> bool:
+    """Whether the parameter is a number, so that true and, in JSON, text are none for it."""
+    return _variants(schema)[0].get("type") in ("number", "integer")
+
+
+def _variants(schema: Schema) -> list[Any]:
+    return schema.get("anyOf") or [schema]
