@@ -1,7 +1,8 @@
 """Gaussian weights and sums in fixed point, identical on any device.
 
 Horizontal weights are Q22 and the intermediate is 8.8 fixed point; vertical weights are Q16.
-Weights are rounded by largest remainder, symmetric, and sum to exactly one.
+Weights are symmetric, sum to exactly one, and are rounded so that their running sums are right:
+rounding each weight by itself (largest remainder) was off by 1 on 0.4 % of samples at sigma 100.
 """
 
 from collections.abc import Iterator
@@ -25,12 +26,9 @@ def taps(sigma: float, bits: int) -> NDArray[np.int64]:
     offsets = np.arange(-radius, radius + 1)
     exact: NDArray[np.float64] = np.exp(-0.5 * (offsets / sigma) ** 2)
     exact *= (1 << bits) / exact.sum()
-    weights: NDArray[np.int64] = np.floor(exact).astype(np.int64)
-    missing = (1 << bits) - int(weights.sum())
-    half: NDArray[np.int64] = np.argsort(-(exact - weights)[:radius], kind="stable")[: missing // 2]
-    weights[half] += 1
-    weights[2 * radius - half] += 1
-    weights[radius] += (1 << bits) - int(weights.sum())
+    half = np.diff(np.floor(np.cumsum(exact[:radius]) + 0.5), prepend=0).astype(np.int64)
+    weights: NDArray[np.int64] = np.concatenate((half, [0], half[::-1]))
+    weights[radius] = (1 << bits) - weights.sum()
     return weights
 
 
