@@ -12,7 +12,9 @@ from models.settings import Precision
 from models.weights import RESNET18_PREPROCESSING
 from tests.pictures import drawing
 from tests.shared import PHOTOS
+from workers.engines import resnet18
 from workers.engines.checkpoint import State, random_state
+from workers.engines.fused import supports
 from workers.engines.resnet18 import ResNet18
 from workers.preprocess import crop
 
@@ -103,3 +105,17 @@ def test_an_image_s_logits_do_not_depend_on_its_neighbours(decided: State) -> No
     together = network.logits(batch)
     for number, alone in enumerate(batch):
         assert np.allclose(network.logits(alone[None])[0], together[number], atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.BF16])
+def test_fused_convolutions_give_the_logits_of_the_plain_ones(
+    decided: State, precision: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not supports(resnet18.DTYPES[precision]):
+        pytest.skip(f"no fused {precision} convolutions on this machine")
+    batch = np.random.default_rng(0).integers(0, 256, (3, 224, 224, 3), np.uint8)
+    fused = ResNet18(decided, precision, RESNET18_PREPROCESSING).logits(batch)
+    monkeypatch.setattr(resnet18, "supports", lambda dtype: False)
+    plain = ResNet18(decided, precision, RESNET18_PREPROCESSING).logits(batch)
+    within = 1e-4 if precision is Precision.FP32 else 0.03
+    assert np.abs(fused - plain).max() <= within * np.abs(plain).max()
