@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 from fastapi import FastAPI
@@ -29,14 +30,14 @@ from app.service import Model, Service
 from models.image import Image
 from models.job import Operation
 from models.settings import Settings
-from models.weights import CATALOGUE
+from models.weights import BUNDLED, CATALOGUE, Bundled, PublishedWeights
 from workers.batch import Batch
 from workers.batcher import BatchLimits
 from workers.engine import BatchResult
 from workers.filters import parse_one
 from workers.local import LocalBackend
 from workers.operations import Classify, FilterChain
-from workers.weights_store import WeightsStore, WeightsUnavailable
+from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
 from workers.worker import Worker
 
 log = logging.getLogger("darkroom")
@@ -113,20 +114,29 @@ def manage_weights(settings: Settings, action: str, name: str) -> int:
     """`darkroom weights`: download, verify or list published weights; the exit code."""
     store = WeightsStore(settings.cache_folder)
     if action == "list":
+        print(f"{BUNDLED.name:16} {'present':8} {BUNDLED.sha256}  {BUNDLED.path}")
         for published, path, status in store.listing():
             print(f"{published.name:16} {status.value:8} {published.sha256}  {path}")
         return 0
-    if name not in CATALOGUE:
-        print(f"darkroom: no weights {name!r}; there are {', '.join(CATALOGUE)}", file=sys.stderr)
+    known: dict[str, Bundled | PublishedWeights] = {BUNDLED.name: BUNDLED, **CATALOGUE}
+    if name not in known:
+        print(f"darkroom: no weights {name!r}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    act = store.fetch if action == "fetch" else store.open_verified
     try:
-        path = act(CATALOGUE[name])
+        path = _get(store, action, known[name])
     except WeightsUnavailable as error:
         print(f"darkroom: {error}", file=sys.stderr)
         return 1
-    print(f"{path} has sha256 {CATALOGUE[name].sha256}")
+    print(f"{path} has sha256 {known[name].sha256}")
     return 0
+
+
+def _get(store: WeightsStore, action: str, weights: Bundled | PublishedWeights) -> Path:
+    """The verified file; `fetch` downloads it if need be, and bundled ones need not."""
+    if isinstance(weights, Bundled):
+        verified_sha256(weights.path, weights.sha256)
+        return weights.path
+    return store.fetch(weights) if action == "fetch" else store.open_verified(weights)
 
 
 def create_app(settings: Settings) -> FastAPI:

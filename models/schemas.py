@@ -65,6 +65,9 @@ class ModelRecord(BaseModel):
     preprocessing: int = Field(description="version of the preprocessing definition")
     precision: str
     device: str
+    warning: str | None = Field(
+        None, description="why the labels are not those one would expect, where they are not"
+    )
 
 
 class Summary(BaseModel):

@@ -49,8 +49,9 @@ class Settings(BaseSettings):
     )
 
     weights: str = Field(
-        "imagenet1k_v1",
-        description="name of the weights, a path of a .pth or .safetensors file, or 'random'",
+        "auto",
+        description="imagenet1k_v1, bundled (10 classes, no download), auto (the first if it can "
+        "be had, else the second), random, or a .pth or .safetensors file",
     )
     weights_labels: Path | None = Field(
         None, description="labels of a weights file: JSON list, or one label a line"

@@ -5,3 +5,4 @@ from pathlib import Path
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 PHOTOS = SHARED / "photos"
 ODD = SHARED / "odd"
+IMAGENETTE = SHARED / "imagenette"

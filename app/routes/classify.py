@@ -39,7 +39,7 @@ async def classify(request: Request, permit: Admitted, service: ServiceOf) -> Re
     ]
     model, labels = service.model.record, service.model.labels
     chosen = accept.best(request.headers.get("accept"), _OFFERS)
-    headers = {"X-Model": f"{model.name}; sha256={model.sha256}; random={model.random}".lower()}
+    headers = {"X-Model": f"{model.name}; sha256={model.sha256}; labels={model.label_set}"}
     present = partial(record, labels=labels, request=request)
     if chosen is None:
         raise NotAcceptable(f"/classify answers {', '.join(_OFFERS)}")

@@ -31,10 +31,10 @@ class LabelSet:
 
 
 @cache
-def imagenet1k() -> LabelSet:
-    """The 1000 classes of ImageNet-1k, labelled as torchvision labels them."""
-    text = resources.files(__name__).joinpath("imagenet1k.json").read_text("utf-8")
-    return _labelled("imagenet1k", _from_json(text))
+def shipped(name: str) -> LabelSet:
+    """`imagenet1k`, the 1000 classes as torchvision labels them, or `imagenette10`, ten of them."""
+    text = resources.files(__name__).joinpath(f"{name}.json").read_text("utf-8")
+    return _labelled(name, _from_json(text))
 
 
 def read_labels(path: Path) -> LabelSet:

@@ -1,13 +1,16 @@
 """From settings to a network, its record and its labels. Missing weights are a value, no end."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from models.labels import LabelSet, imagenet1k, read_labels
+from models.labels import LabelSet, read_labels, shipped
 from models.schemas import ModelRecord
 from models.settings import Settings
 from models.weights import (
     RESNET18_PREPROCESSING,
+    Auto,
+    Bundled,
     LocalFile,
     Published,
     Random,
@@ -33,12 +36,16 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Opened weights; `sha256` is the file's, or for random ones that of the tensors."""
+    """Opened weights; `sha256` is the file's, or for random ones that of the tensors.
+
+    `warning`: why its labels are not what one would expect, None when they are.
+    """
 
     name: str
     sha256: str
     state: State
     labels: LabelSet
+    warning: str | None = None
 
 
 def load_model(settings: Settings) -> Loaded:
@@ -49,6 +56,8 @@ def load_model(settings: Settings) -> Loaded:
     except WeightsUnavailable as error:
         log.error("%s", error)
         return Loaded(problem=str(error))
+    if weights.warning:
+        log.warning("%s", weights.warning)
     network = ResNet18(weights.state, settings.precision, RESNET18_PREPROCESSING)
     record = ModelRecord(
         name=weights.name,
@@ -59,22 +68,45 @@ def load_model(settings: Settings) -> Loaded:
         preprocessing=RESNET18_PREPROCESSING.version,
         precision=network.precision,
         device="cpu",
+        warning=weights.warning,
     )
     return Loaded(network, record, weights.labels)
 
 
 def _open(source: WeightsSource, store: WeightsStore) -> Weights:
-    if isinstance(source, Published):
-        published, labels = source.published, imagenet1k()
-        state = load_state(store.fetch(published), len(labels.labels))
-        return Weights(published.name, published.sha256, state, labels)
-    if isinstance(source, LocalFile):
-        labels = read_labels(source.labels_path)
-        sha256 = verified_sha256(source.path, source.sha256)
-        return Weights(
-            source.path.name, sha256, load_state(source.path, len(labels.labels)), labels
-        )
-    log.warning("random weights: the labels mean nothing")
-    labels = imagenet1k()
-    state = random_state(source.seed, len(labels.labels))
-    return Weights("random", state_sha256(state), state, labels)
+    match source:
+        case Auto(preferred, fallback):
+            return _preferred(preferred, fallback, store)
+        case Published(published):
+            path, labels = store.fetch(published), shipped(published.label_set)
+            return _file(published.name, path, published.sha256, labels)
+        case Bundled():
+            sha256 = verified_sha256(source.path, source.sha256)
+            return _file(source.name, source.path, sha256, shipped(source.label_set))
+        case LocalFile():
+            labels = read_labels(source.labels_path)
+            sha256 = verified_sha256(source.path, source.sha256)
+            return _file(source.path.name, source.path, sha256, labels)
+        case Random():
+            labels = shipped("imagenet1k")
+            state = random_state(source.seed, len(labels.labels))
+            warning = "random weights: the labels mean nothing"
+            return Weights("random", state_sha256(state), state, labels, warning)
+
+
+def _preferred(preferred: Published, fallback: Bundled, store: WeightsStore) -> Weights:
+    """What `auto` found; a fallback never comes silently."""
+    try:
+        return _open(preferred, store)
+    except WeightsUnavailable as error:
+        log.warning("%s", error)
+    weights = _open(fallback, store)
+    warning = (
+        f"the weights {preferred.published.name} could not be had; these know "
+        f"{len(weights.labels.labels)} classes only, which GET /models lists"
+    )
+    return replace(weights, warning=warning)
+
+
+def _file(name: str, path: Path, sha256: str, labels: LabelSet) -> Weights:
+    return Weights(name, sha256, load_state(path, len(labels.labels)), labels)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from torchvision.models import ResNet18_Weights
 
-from models.labels import LabelSet, imagenet1k, read_labels
+from models.labels import LabelSet, read_labels, shipped
 
 
 def written(folder: Path, text: str, name: str = "birds.txt") -> Path:
@@ -14,18 +14,26 @@ def written(folder: Path, text: str, name: str = "birds.txt") -> Path:
 
 
 def test_imagenet_has_torchvision_s_labels_in_torchvision_s_order() -> None:
-    assert list(imagenet1k().labels) == ResNet18_Weights.IMAGENET1K_V1.meta["categories"]
+    assert list(shipped("imagenet1k").labels) == ResNet18_Weights.IMAGENET1K_V1.meta["categories"]
 
 
 def test_imagenet_s_wnids_are_a_thousand_different_ones_in_ascending_order() -> None:
-    wnids = [wnid or "" for wnid in imagenet1k().wnids]
+    wnids = [wnid or "" for wnid in shipped("imagenet1k").wnids]
     assert len(wnids) == 1000
     assert wnids == sorted(set(wnids))
-    assert imagenet1k().wnids[281] == "n02123045"
+    assert shipped("imagenet1k").wnids[281] == "n02123045"
+
+
+def test_imagenette_s_classes_are_ten_of_imagenet_s_under_the_same_names() -> None:
+    imagenet, ten = shipped("imagenet1k"), shipped("imagenette10")
+    names = dict(zip(imagenet.wnids, imagenet.labels, strict=True))
+    assert len(ten.labels) == 10
+    assert list(ten.wnids) == sorted(ten.wnids, key=str)
+    assert [names[wnid] for wnid in ten.wnids] == list(ten.labels)
 
 
 def test_imagenet_is_read_once() -> None:
-    assert imagenet1k() is imagenet1k()
+    assert shipped("imagenet1k") is shipped("imagenet1k")
 
 
 def test_a_text_has_one_label_a_line_and_may_end_in_blank_lines(tmp_path: Path) -> None:
@@ -49,8 +57,10 @@ def test_json_is_known_by_its_first_character_too(tmp_path: Path) -> None:
 
 
 def test_the_shipped_file_reads_as_a_file_of_one_s_own(tmp_path: Path) -> None:
-    pairs = list(zip(imagenet1k().wnids, imagenet1k().labels, strict=True))
-    assert read_labels(written(tmp_path, json.dumps(pairs), "imagenet1k.json")) == imagenet1k()
+    pairs = list(zip(shipped("imagenet1k").wnids, shipped("imagenet1k").labels, strict=True))
+    assert read_labels(written(tmp_path, json.dumps(pairs), "imagenet1k.json")) == shipped(
+        "imagenet1k"
+    )
 
 
 @pytest.mark.parametrize(

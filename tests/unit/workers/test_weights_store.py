@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from models.settings import Settings
-from models.weights import CATALOGUE, PublishedWeights
+from models.weights import BUNDLED, CATALOGUE, Auto, PublishedWeights
 from tests.range_server import RangeServer
 from workers.weights_store import (
     LocalFile,
@@ -419,8 +419,13 @@ def asked(weights: str, **others: object) -> Settings:
     return Settings.model_validate({"weights": weights, **others})
 
 
-def test_a_name_of_the_catalogue_means_the_published_file() -> None:
+def test_a_name_of_the_catalogue_means_the_published_file_and_no_other() -> None:
     assert resolve(asked("imagenet1k_v1")) == Published(CATALOGUE["imagenet1k_v1"])
+
+
+def test_who_asks_for_nothing_gets_imagenet_s_or_the_bundled_weights() -> None:
+    assert resolve(Settings()) == Auto(Published(CATALOGUE["imagenet1k_v1"]), BUNDLED)
+    assert resolve(asked("bundled")) is BUNDLED
 
 
 @pytest.mark.parametrize(("weights", "seed"), [("random", 0), ("random:0", 0), ("random:7", 7)])
@@ -446,7 +451,7 @@ def test_a_file_without_labels_is_refused() -> None:
         resolve(asked("own.pth"))
 
 
-@pytest.mark.parametrize("weights", ["imagenet1k_v1", "random:7"])
+@pytest.mark.parametrize("weights", ["auto", "bundled", "imagenet1k_v1", "random:7"])
 @pytest.mark.parametrize("other", [{"weights_labels": "l.txt"}, {"weights_sha256": "a" * 64}])
 def test_labels_or_a_digest_for_weights_that_bring_their_own_are_refused(
     weights: str, other: dict[str, str]
@@ -467,7 +472,7 @@ def test_labels_or_a_digest_for_weights_that_bring_their_own_are_refused(
     ],
 )
 def test_anything_else_is_refused_with_the_choices(weights: str, hint: str) -> None:
-    choices = r"there are imagenet1k_v1, random, random:SEED and files named \*\.pth, \*\.safetens"
+    choices = r"there are auto, bundled, imagenet1k_v1, random, random:SEED and files named \*\.pth"
     with pytest.raises(ValueError, match=f"no weights '{weights}'{hint}: {choices}"):
         resolve(asked(weights))
 

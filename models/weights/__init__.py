@@ -1,5 +1,7 @@
 """What each network expects (its weights file by full digest, its labels, its preprocessing), and
 what the setting `weights` asks for. Touches no disk and no network.
+
+The bundled weights lie beside this file; their model card is README.md.
 """
 
 import difflib
@@ -41,6 +43,24 @@ CATALOGUE = {
 
 
 @dataclass(frozen=True, slots=True)
+class Bundled:
+    """The weights that ship with Darkroom, pinned like all others."""
+
+    name: str
+    path: Path
+    sha256: str
+    label_set: str
+
+
+BUNDLED = Bundled(
+    name="bundled",
+    path=Path(__file__).with_name("resnet18-imagenette10.safetensors"),
+    sha256="b494f778af3f9cfd5a551378594c44c50767bf9e99a530ac08daa896f53c7c4d",
+    label_set="imagenette10",
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Preprocessing:
     """torchvision's ImageClassification preset; sizes in pixels, mean and std of 0…1 RGB."""
 
@@ -79,26 +99,39 @@ class Random:
     seed: int
 
 
-WeightsSource = Published | LocalFile | Random
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """`preferred` when it is in the cache or can be fetched, else `fallback`, with a warning."""
+
+    preferred: Published
+    fallback: Bundled
+
+
+WeightsSource = Auto | Bundled | Published | LocalFile | Random
+
+AUTO = Auto(Published(CATALOGUE["imagenet1k_v1"]), BUNDLED)
 
 
 def resolve(settings: Settings) -> WeightsSource:
     """What the settings ask for, without touching a disk; ValueError lists the choices."""
     asked, labels, sha256 = settings.weights, settings.weights_labels, settings.weights_sha256
     path = Path(os.path.expanduser(asked))
-    random = re.fullmatch(r"random(?::(\d{1,18}))?", asked)
-    if asked in CATALOGUE or random:
+    named: dict[str, WeightsSource] = {"auto": AUTO, BUNDLED.name: BUNDLED}
+    named |= {name: Published(published) for name, published in CATALOGUE.items()}
+    if random := re.fullmatch(r"random(?::(\d{1,18}))?", asked):
+        named[asked] = Random(int(random[1] or 0))
+    if asked in named:
         if labels or sha256:
             raise ValueError(
                 f"weights {asked!r} bring their own labels and digest: DARKROOM_WEIGHTS_LABELS and "
                 "DARKROOM_WEIGHTS_SHA256 belong to a weights file, unset them"
             )
-        return Random(int(random[1] or 0)) if random else Published(CATALOGUE[asked])
+        return named[asked]
     if path.suffix.lower() not in SUFFIXES:
-        close = difflib.get_close_matches(asked, [*CATALOGUE, "random"], n=1)
+        close = difflib.get_close_matches(asked, [*named, "random"], n=1)
         raise ValueError(
             f"no weights {asked!r}{f' (did you mean {close[0]!r}?)' if close else ''}: there are "
-            f"{', '.join(CATALOGUE)}, random, random:SEED and files named *{', *'.join(SUFFIXES)}"
+            f"{', '.join(named)}, random, random:SEED and files named *{', *'.join(SUFFIXES)}"
         )
     if labels is None:
         raise ValueError(
