@@ -138,7 +138,9 @@ def first_sample(job: Job) -> Result | ServiceError:
 
 @dataclass(eq=False)
 class FakeEngine:
-    """Answers each job by `answer`, which may raise; with `keep`, records the batches it was given.
+    """Answers each job by `answer`, which may raise.
+
+    With `keep`, records the batches it was given, and in `seen` the numbers of their jobs.
 
     The hooks run on the thread that calls `launch` or `collect`; they may block or raise. `lose`
     makes it faulty: so many values of each batch are missing.
@@ -153,17 +155,13 @@ class FakeEngine:
     keep: bool = False
     lose: int = 0
     batches: list[Sequence[Job]] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
     closed: bool = False
 
     def __post_init__(self) -> None:
         self._free: queue.SimpleQueue[FakeSlot | None] = queue.SimpleQueue()
         for _ in range(self.slots):
             self._free.put(FakeSlot())
-
-    @property
-    def seen(self) -> list[int]:
-        """The numbers of all jobs launched so far, once for each launch."""
-        return [number_of(job) for batch in self.batches for job in batch]
 
     def acquire(self) -> FakeSlot | None:
         slot = self._free.get()
@@ -174,6 +172,7 @@ class FakeEngine:
     def launch(self, slot: FakeSlot, jobs: Sequence[Job]) -> None:
         if self.keep:
             self.batches.append(tuple(jobs))
+            self.seen += map(number_of, jobs)
         self.on_launch(jobs)
         slot.jobs = jobs
 

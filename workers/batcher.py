@@ -75,14 +75,16 @@ class MicroBatcher:
         self.queued_jobs += 1
         self.queued_pixels += ticket.pixels
 
-    def cancel(self, ticket: Ticket) -> None:
-        """Nobody waits any more: if the job is still queued, it leaves at once."""
+    def cancel(self, ticket: Ticket) -> bool:
+        """Nobody waits any more: if the job is still queued, it leaves at once; whether it was."""
         ticket.cancelled = True
-        if ticket.queued:
+        was_queued = ticket.queued
+        if was_queued:
             lane = self._lanes[ticket.key]
             self._take(lane, ticket)
             if not lane.tickets:
                 del self._lanes[ticket.key]
+        return was_queued
 
     def pick(self, now: float) -> Picked:
         """The next batch to run at `now`, or when to ask again."""

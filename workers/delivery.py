@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from models.job import Job, Outcome
 
@@ -16,7 +17,7 @@ class Ticket:
 
     __slots__ = ("cancelled", "enqueued_at", "job", "key", "mailbox", "pixels", "queued", "tag")
 
-    def __init__(self, job: Job, mailbox: "Mailbox", tag: object = None) -> None:
+    def __init__(self, job: Job, mailbox: "Mailbox", tag: Any = None) -> None:
         self.job = job
         self.mailbox = mailbox
         self.tag = tag
@@ -34,16 +35,16 @@ class Ticket:
 Mailbox = Callable[[Sequence[tuple[Ticket, Outcome]]], None]
 """Where a waiter gets its outcomes: called once per batch, from a worker thread.
 
-An outcome already on its way when its ticket is cancelled may still arrive.
+The outcome of a ticket that was cancelled after its launch arrives all the same: only then is
+nobody using its image any more.
 """
 
 
 def deliver(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
-    """One call per mailbox; cancelled tickets get nothing."""
+    """One call per mailbox."""
     boxes: dict[Mailbox, list[tuple[Ticket, Outcome]]] = {}
     for pair in outcomes:
-        if not pair[0].cancelled:
-            boxes.setdefault(pair[0].mailbox, []).append(pair)
+        boxes.setdefault(pair[0].mailbox, []).append(pair)
     for mailbox, pairs in boxes.items():
         try:
             mailbox(pairs)

@@ -78,10 +78,13 @@ class Worker(Generic[SlotT]):
                 self._changed.notify()
         return ticket
 
-    def cancel(self, ticket: Ticket) -> None:
-        """Nobody waits for this job any more; if it has not been launched, it never will be."""
+    def cancel(self, ticket: Ticket) -> bool:
+        """Nobody waits for this job any more; if it has not been launched, it never will be.
+
+        True: it was still waiting, and no outcome comes. False: one comes, or came.
+        """
         with self._changed:
-            self._batcher.cancel(ticket)
+            return self._batcher.cancel(ticket)
 
     def load(self) -> Load:
         """How busy the worker is; takes no lock."""

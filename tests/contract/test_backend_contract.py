@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import pytest
@@ -16,8 +17,10 @@ from models.deadline import Deadline
 from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, Undecodable
 from models.job import Completed, Job, Labels, Result
 from tests.fakes import FakeEngine, Gate, fake_job, first_sample, number_of
+from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
 from workers.batcher import BatchLimits
 from workers.local import LocalBackend
+from workers.processes import ProcessBackend
 from workers.worker import Worker
 
 POISON = 255
@@ -82,6 +85,25 @@ class LocalRig:
         await asyncio.sleep(0)  # a new task hands its job over in its first turn of the loop
 
 
+class ProcessRig(LocalRig):
+    """A worker that is reached as one in another process is: by a socket and an arena."""
+
+    backend: Backend
+
+    def __init__(self, hosted: Hosted) -> None:
+        self._hosted = hosted
+        self._gate, self._engine = hosted.gate, hosted.engine
+        self._process = ProcessBackend([hosted.address], ARENA, say=fake_said)
+        self.backend = self._process
+
+    async def ready(self) -> None:
+        await self._process.welcome()
+
+    async def accepted(self) -> None:
+        await asyncio.sleep(0)
+        await come_true(lambda: self._hosted.host.heard == self._process.submitted)
+
+
 @asynccontextmanager
 async def local() -> AsyncIterator[Rig]:
     rig = LocalRig()
@@ -90,8 +112,19 @@ async def local() -> AsyncIterator[Rig]:
     await rig.backend.aclose()
 
 
+@asynccontextmanager
+async def process() -> AsyncIterator[Rig]:
+    engine = partial(FakeEngine, slots=1, answer=answer, keep=True)
+    with hosted(engine, BatchLimits(max_batch_size=16, max_batch_pixels=1 << 30)) as worker:
+        rig = ProcessRig(worker)
+        await rig.ready()
+        yield rig
+        rig.let_go()
+        await rig.backend.aclose()
+
+
 Rigging = Callable[[], AbstractAsyncContextManager[Rig]]
-RIGS: dict[str, Rigging] = {"local": local}
+RIGS: dict[str, Rigging] = {"local": local, "process": process}
 
 
 @pytest.fixture(params=list(RIGS.values()), ids=list(RIGS))
@@ -200,7 +233,7 @@ def test_a_job_whose_deadline_passes_in_the_queue_never_reaches_the_device(
         plug, late = await started(rig, fake_job(1, deadline=soon))
         with pytest.raises(DeadlineExceeded):
             await late
-        assert rig.backend.load().queued_jobs == 0
+        await come_true(lambda: rig.backend.load().queued_jobs == 0)
         rig.let_go()
         await plug
         assert rig.seen == [PLUG]
@@ -214,7 +247,7 @@ def test_a_job_cancelled_in_the_queue_never_reaches_the_device(rigging: Rigging)
         left.cancel()
         with pytest.raises(asyncio.CancelledError):
             await left
-        assert rig.backend.load().queued_jobs == 1
+        await come_true(lambda: rig.backend.load().queued_jobs == 1)
         rig.let_go()
         await plug
         await kept
@@ -238,6 +271,7 @@ def test_a_job_cancelled_on_the_device_blocks_nobody(rigging: Rigging) -> None:
 def test_the_load_tells_what_waits_and_what_runs(rigging: Rigging) -> None:
     async def test(rig: Rig) -> None:
         tasks = await started(rig, fake_job(1, n_pixels=6), fake_job(2, n_pixels=3))
+        await come_true(lambda: rig.backend.load().queued_jobs == 2)
         load = rig.backend.load()
         assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (2, 9, 1)
         assert load.alive

@@ -1,0 +1,80 @@
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.arena import LARGE, PAGE, Arena, Room, Slot
+
+
+@pytest.fixture
+def arena() -> Iterator[Arena]:
+    made = Arena.create(4 * LARGE)
+    yield made
+    made.close()
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 9 * PAGE)), max_size=80))
+def test_slots_never_overlap_and_all_room_comes_back(steps: list[tuple[bool, int]]) -> None:
+    room, taken = Room(40 * PAGE), list[Slot]()
+    for take, number in steps:
+        if take and (slot := room.take(number)) is not None:
+            assert slot.size >= number
+            assert slot.offset + slot.size <= room.size
+            assert all(
+                slot.offset + slot.size <= t.offset or t.offset + t.size <= slot.offset
+                for t in taken
+            )
+            taken.append(slot)
+        elif not take and taken:
+            room.give_back(taken.pop(number % len(taken)))
+    for slot in taken:
+        room.give_back(slot)
+    assert room.take(room.size) == Slot(0, room.size)
+
+
+def test_there_is_no_slot_larger_than_what_is_free() -> None:
+    room = Room(4 * PAGE)
+    assert room.take(5 * PAGE) is None
+    first, _ = room.take(PAGE), room.take(2 * PAGE)
+    assert first is not None
+    room.give_back(first)
+    assert room.take(PAGE + 1) is None
+    assert room.take(PAGE) == first
+
+
+def test_who_has_the_descriptor_sees_the_same_bytes(arena: Arena) -> None:
+    other = Arena(os.dup(arena.fd))
+    slot = Slot(PAGE, PAGE)
+    arena.pixels(slot, (2, 3, 3))[:] = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
+    assert other.size == arena.size
+    assert other.pixels(slot, (2, 3, 3)).tobytes() == bytes(range(18))
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("slot", "shape"),
+    [
+        (Slot(0, PAGE), (PAGE, 1, 3)),
+        (Slot(4 * LARGE, PAGE), (1, 1, 1)),
+        (Slot(-PAGE, PAGE), (1, 1, 1)),
+        (Slot(0, PAGE), (-1, -1, 1)),
+        (Slot(0, PAGE), (0, 1, 1)),
+    ],
+)
+def test_an_image_beyond_its_slot_is_refused(
+    arena: Arena, slot: Slot, shape: tuple[int, int, int]
+) -> None:
+    with pytest.raises(ValueError, match="no image"):
+        arena.pixels(slot, shape)
+
+
+def test_a_large_slot_that_is_forgotten_gives_its_memory_back(arena: Arena) -> None:
+    slot = Slot(0, 2 * LARGE)
+    arena.pixels(slot, (2 * LARGE, 1, 1))[:] = 7
+    assert os.fstat(arena.fd).st_blocks * 512 >= 2 * LARGE
+    arena.forget(slot)
+    assert os.fstat(arena.fd).st_blocks == 0
+    assert not arena.pixels(slot, (2 * LARGE, 1, 1)).any()

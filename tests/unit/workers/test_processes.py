@@ -1,0 +1,232 @@
+"""The process backend when workers come and go, and when the arena is full."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Coroutine
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from models.deadline import Deadline
+from models.errors import DeadlineExceeded, InternalError, TooManyPixels, WorkerLost
+from models.image import Image
+from models.job import Completed, Job, Labels
+from tests.fakes import FakeEngine, fake_job, first_sample
+from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
+from workers.arena import PAGE
+from workers.batcher import BatchLimits
+from workers.processes import MAX_LOSSES, ProcessBackend
+
+LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)
+ENGINE = partial(FakeEngine, slots=1, keep=True)
+
+
+def backend(*workers: Hosted | str, arena: int = ARENA) -> ProcessBackend:
+    addresses = [w if isinstance(w, str) else w.address for w in workers]
+    return ProcessBackend(addresses, arena, drain_timeout=20, say=fake_said)
+
+
+def new_address() -> str:
+    return f"\0darkroom-test-{secrets.token_hex(8)}"
+
+
+def number(completed: Completed) -> int:
+    assert isinstance(completed.result, Labels)
+    return completed.result.class_ids[0]
+
+
+def run(test: Coroutine[object, object, None]) -> None:
+    async def guarded() -> None:
+        async with asyncio.timeout(30):
+            await test
+
+    asyncio.run(guarded())
+
+
+async def on_device(worker: Hosted) -> None:
+    await come_true(lambda: worker.worker.load().running_jobs > 0)
+
+
+def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
+    address = new_address()
+
+    async def test() -> None:
+        with ExitStack() as first:
+            worker = first.enter_context(hosted(ENGINE, LIMITS, address))
+            ours = backend(address)
+            await ours.welcome()
+            worker.gate.shut()
+            tasks = [asyncio.create_task(ours.run(fake_job(n, n_pixels=5))) for n in range(9)]
+            await on_device(worker)
+        await come_true(lambda: not ours.load().alive)
+        with hosted(ENGINE, LIMITS, address):
+            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(9))
+            await ours.aclose()
+
+    run(test())
+
+
+def test_what_a_lost_worker_had_not_answered_goes_to_another() -> None:
+    async def test() -> None:
+        with ExitStack() as first, hosted(ENGINE, LIMITS) as other:
+            worker = first.enter_context(hosted(ENGINE, LIMITS))
+            ours = backend(worker, other)
+            await come_true(lambda: ours.load().device == "fake, fake")
+            worker.gate.shut()
+            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(20)]
+            await on_device(worker)
+            first.close()
+            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(20))
+            await ours.aclose()
+
+    run(test())
+
+
+def test_jobs_go_to_the_worker_with_the_fewest() -> None:
+    async def test() -> None:
+        with hosted(ENGINE, LIMITS) as one, hosted(ENGINE, LIMITS) as other:
+            ours = backend(one, other)
+            await come_true(lambda: ours.load().device == "fake, fake")
+            await asyncio.gather(*(ours.run(fake_job(n)) for n in range(40)))
+            assert len(one.engine.seen) == len(other.engine.seen) == 20
+            await ours.aclose()
+
+    run(test())
+
+
+def test_a_job_that_was_with_every_worker_that_died_is_given_up() -> None:
+    address = new_address()
+
+    async def test() -> None:
+        ours = backend(address)
+        task = asyncio.create_task(ours.run(fake_job(1)))
+        for _ in range(MAX_LOSSES):
+            with hosted(ENGINE, LIMITS, address) as worker:
+                worker.gate.shut()
+                await on_device(worker)
+        with pytest.raises(WorkerLost, match="2 workers died while they held the image"):
+            await task
+        with hosted(ENGINE, LIMITS, address):
+            assert number(await ours.run(fake_job(2))) == 2
+            await ours.aclose()
+
+    run(test())
+
+
+def test_a_job_that_finds_no_worker_waits_for_one_until_its_deadline() -> None:
+    address = new_address()
+
+    async def test() -> None:
+        ours = backend(address)
+        late = fake_job(1, deadline=Deadline.after(0.05, time.monotonic()))
+        with pytest.raises(DeadlineExceeded):
+            await ours.run(late)
+        task = asyncio.create_task(ours.run(fake_job(2)))
+        await come_true(lambda: ours.load().queued_jobs == 1)
+        with hosted(ENGINE, LIMITS, address) as worker:
+            assert number(await task) == 2
+            assert worker.engine.seen == [2]
+            await ours.aclose()
+
+    run(test())
+
+
+def test_a_full_arena_makes_jobs_wait_their_turn() -> None:
+    async def test() -> None:
+        with hosted(ENGINE, LIMITS) as worker:
+            ours = backend(worker, arena=3 * PAGE)
+            await ours.welcome()
+            answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(100)))
+            assert [number(each) for each in answers] == list(range(100))
+            await ours.aclose()
+
+    run(test())
+
+
+def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_done() -> None:
+    async def test() -> None:
+        with hosted(ENGINE, LIMITS) as worker:
+            ours = backend(worker, arena=PAGE)
+            await ours.welcome()
+            worker.gate.shut()
+            task = asyncio.create_task(ours.run(fake_job(1)))
+            await on_device(worker)
+            task.cancel()
+            late = fake_job(2, deadline=Deadline.after(0.1, time.monotonic()))
+            with pytest.raises(DeadlineExceeded):
+                await ours.run(late)
+            worker.gate.open()
+            assert number(await ours.run(fake_job(3))) == 3
+            assert worker.engine.seen == [1, 3]
+            await ours.aclose()
+
+    run(test())
+
+
+def test_waiting_for_room_can_be_cancelled_at_any_point() -> None:
+    async def test() -> None:
+        with hosted(ENGINE, LIMITS) as worker:
+            ours = backend(worker, arena=2 * PAGE)
+            await ours.welcome()
+            for turns in range(12):
+                tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(6)]
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                for task in tasks[::2]:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                assert all(number(t.result()) == n for n, t in enumerate(tasks) if n % 2)
+            assert number(await ours.run(fake_job(5, n_pixels=PAGE // 2))) == 5
+            await ours.aclose()
+
+    run(test())
+
+
+def test_an_image_that_never_fits_is_refused_at_once() -> None:
+    async def test() -> None:
+        ours = backend(new_address(), arena=PAGE)
+        with pytest.raises(TooManyPixels, match="no room"):
+            await ours.run(fake_job(1, n_pixels=PAGE))
+        await ours.aclose()
+
+    run(test())
+
+
+def test_an_image_comes_back_as_a_copy_of_its_own() -> None:
+    def answer(job: Job) -> Image:
+        return Image(255 - job.image.pixels)
+
+    async def test() -> None:
+        with hosted(partial(ENGINE, answer=answer), LIMITS) as worker:
+            ours = backend(worker)
+            await ours.welcome()
+            first = (await ours.run(fake_job(1, n_pixels=7))).result
+            await asyncio.gather(*(ours.run(fake_job(n, n_pixels=7)) for n in range(50)))
+            assert isinstance(first, Image)
+            assert first.pixels.tolist() == [[[254]] * 7]
+            await ours.aclose()
+
+    run(test())
+
+
+def test_an_answer_too_large_for_its_slot_harms_no_neighbour() -> None:
+    def answer(job: Job) -> Image | Labels:
+        found = first_sample(job)
+        assert isinstance(found, Labels)
+        large = Image(job.image.pixels.repeat(9000, 0))
+        return large if found.class_ids == (2,) else found
+
+    async def test() -> None:
+        with hosted(partial(ENGINE, answer=answer), LIMITS) as worker:
+            ours = backend(worker)
+            await ours.welcome()
+            found = await asyncio.gather(
+                *(ours.run(fake_job(n)) for n in range(4)), return_exceptions=True
+            )
+            assert isinstance(found.pop(2), InternalError)
+            assert [number(c) for c in found if isinstance(c, Completed)] == [0, 1, 3]
+            await ours.aclose()
+
+    run(test())

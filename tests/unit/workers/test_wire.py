@@ -1,0 +1,89 @@
+import asyncio
+
+import msgspec
+import pytest
+
+from models.errors import InternalError, ServiceError, WeightsMissing, WorkerLost
+from models.job import Operation, ReleaseReason, Trace
+from workers import wire
+from workers.filters import parse_chain
+from workers.operations import Classify, FilterChain, FunctionToApply
+from workers.wire import Cancel, Done, Submit
+
+CHAIN = parse_chain([{"name": "gaussian_blur", "sigma": 2.5}, {"name": "sobel", "axis": "x"}])
+SUBMIT = Submit(7, 4096, 8192, (3, 2, 3), {"top_k": 1, "function": "none"}, 12.5, False)
+
+
+@pytest.mark.parametrize(
+    "operation", [Classify(3, FunctionToApply.SIGMOID), Classify(), FilterChain(CHAIN)]
+)
+def test_an_operation_arrives_as_it_left(operation: Operation) -> None:
+    packed = msgspec.msgpack.encode(wire.operation_said(operation))
+    assert wire.operation_heard(msgspec.msgpack.decode(packed)) == operation
+
+
+def test_a_trace_arrives_as_it_left() -> None:
+    trace = Trace(0.1, 0.2, 0.3, 0.4, 5, 8, ReleaseReason.BUDGET)
+    assert wire.trace_heard(wire.trace_said(trace)) == trace
+
+
+def test_an_error_keeps_its_kind_and_its_text() -> None:
+    for kind in (WorkerLost, WeightsMissing, InternalError):
+        heard = wire.error_heard((kind.code, "a text"))
+        assert type(heard) is kind
+        assert heard.detail == "a text"
+    assert isinstance(wire.error_heard(("news", "a text")), ServiceError)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 10_000])
+def test_frames_arrive_whole_however_the_bytes_are_cut(piece: int) -> None:
+    frames: list[wire.ToWorker] = []
+    lost = asyncio.Event()
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: wire.FrameProtocol(wire.TO_WORKER, frames.extend, lost.set), "127.0.0.1", 0
+        )
+        port = server.sockets[0].getsockname()[1]
+        _, sender = await loop.create_connection(Pieces, "127.0.0.1", port)
+        sender.feed(piece, [SUBMIT, Cancel(8), SUBMIT])
+        await asyncio.wait_for(lost.wait(), 10)
+        server.close()
+
+    asyncio.run(test())
+    assert frames == [SUBMIT, Cancel(8), SUBMIT]
+
+
+class Pieces(asyncio.Protocol):
+    """Writes frames in pieces of so many bytes, then hangs up."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def feed(self, piece: int, frames: list[wire.Frame]) -> None:
+        written = bytearray()
+        collector = wire.FrameProtocol(wire.FROM_WORKER, lambda _: None, lambda: None)
+        collector.connection_made(Tape(written))
+        collector.send(frames)
+        for start in range(0, len(written), piece):
+            self._transport.write(bytes(written[start : start + piece]))
+        self._transport.close()
+
+
+class Tape(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self, tape: bytearray) -> None:
+        super().__init__()
+        self._tape = tape
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._tape += data
+
+
+def test_a_done_of_a_cancelled_job_carries_nothing() -> None:
+    packed = msgspec.msgpack.encode(Done(3))
+    assert wire.FROM_WORKER.decode(packed) == Done(3)
+    assert len(packed) < 16

@@ -1,0 +1,95 @@
+"""Shared memory through which pixels cross between a front end and its workers, and who owns it.
+
+A front end makes one arena and alone hands out its slots. It owns a slot until the `Submit` frame
+that names it is written; from then on the worker owns it, until its `Done` frame is written. A
+cancelled job does not free its slot, `Done` does. A dead worker's slots come back when its socket
+closes, which the kernel does for it.
+
+The memory is an unnamed file: it is gone with the last process that maps it, however that ended.
+"""
+
+import bisect
+import mmap
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.image import Pixels
+
+PAGE = mmap.PAGESIZE
+LARGE = 4 << 20
+"""Bytes from which a free slot's memory is given back to the kernel, which costs page faults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A piece of an arena, in bytes."""
+
+    offset: int
+    size: int
+
+
+class Arena:
+    """The memory itself, seen by whoever has its file descriptor `fd`."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.size = os.fstat(fd).st_size
+        self._memory = mmap.mmap(fd, self.size)
+        self._bytes = np.frombuffer(self._memory, np.uint8)
+
+    @classmethod
+    def create(cls, size: int) -> "Arena":
+        """A new one of `size` bytes, which cost nothing until they are written. Linux only."""
+        fd = os.memfd_create("darkroom-arena", os.MFD_CLOEXEC)
+        os.ftruncate(fd, -(-size // PAGE) * PAGE)
+        return cls(fd)
+
+    def pixels(self, slot: Slot, shape: tuple[int, int, int]) -> Pixels:
+        """The slot as an image; ValueError if it reaches beyond the slot or the arena."""
+        length = shape[0] * shape[1] * shape[2]
+        inside = slot.offset >= 0 and slot.offset + slot.size <= self.size
+        if not inside or not 0 < length <= slot.size or min(shape) < 1:
+            raise ValueError(f"no image {shape} in {slot} of an arena of {self.size} bytes")
+        return self._bytes[slot.offset : slot.offset + length].reshape(shape)
+
+    def forget(self, slot: Slot) -> None:
+        """Give a large slot's memory back to the kernel; what it held is lost."""
+        if slot.size >= LARGE and hasattr(mmap, "MADV_REMOVE"):
+            self._memory.madvise(mmap.MADV_REMOVE, slot.offset, slot.size)
+
+    def close(self) -> None:
+        """Close the descriptor; the mapping lives as long as an image in it."""
+        os.close(self.fd)
+
+
+class Room:
+    """Which parts of `size` bytes are free: first fit, whole pages. Knows no memory."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._free = [(0, size)]
+
+    def take(self, n_bytes: int) -> Slot | None:
+        """A slot of at least so many bytes, None while there is none."""
+        wanted = max(1, -(-n_bytes // PAGE)) * PAGE
+        for index, (offset, size) in enumerate(self._free):
+            if size >= wanted:
+                rest = [(offset + wanted, size - wanted)] if size > wanted else []
+                self._free[index : index + 1] = rest
+                return Slot(offset, wanted)
+        return None
+
+    def give_back(self, slot: Slot) -> None:
+        """Make a slot free again, and one with its free neighbours."""
+        index = bisect.bisect(self._free, (slot.offset, 0))
+        start, end = slot.offset, slot.offset + slot.size
+        last = index
+        if index and sum(self._free[index - 1]) == start:
+            index -= 1
+            start = self._free[index][0]
+        if last < len(self._free) and self._free[last][0] == end:
+            end += self._free[last][1]
+            last += 1
+        self._free[index:last] = [(start, end - start)]
