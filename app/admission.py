@@ -13,12 +13,20 @@ from models.errors import Draining, Overloaded, TooLarge
 class Admission:
     """Counts what is in flight; lives on one event loop and needs no lock.
 
-    `service_rate` tells images per second, for an honest Retry-After.
+    `service_rate` tells images per second, for an honest Retry-After; `on_change` gets the images
+    and bytes in flight.
     """
 
-    def __init__(self, max_images: int, max_bytes: int, service_rate: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        max_images: int,
+        max_bytes: int,
+        service_rate: Callable[[], float],
+        on_change: Callable[[int, int], None] = lambda images, n_bytes: None,
+    ) -> None:
         self._limits = Amount(max_images, max_bytes)
         self._service_rate = service_rate
+        self._on_change = on_change
         self.held = Amount(0, 0)
         self.draining = False
 
@@ -41,7 +49,7 @@ class Admission:
                 f"the limits are {limits.images} and {limits.bytes}; try again later",
                 retry_after=wait,
             )
-        self.held = wanted
+        self._hold(wanted)
 
     def fits(self, amount: "Amount") -> None:
         """Raise TooLarge when `amount` could not be admitted even by an idle server."""
@@ -54,7 +62,11 @@ class Admission:
 
     def give_back(self, amount: "Amount") -> None:
         """The reverse of `take`."""
-        self.held -= amount
+        self._hold(self.held - amount)
+
+    def _hold(self, amount: "Amount") -> None:
+        self.held = amount
+        self._on_change(amount.images, amount.bytes)
 
 
 @dataclass(frozen=True, slots=True)

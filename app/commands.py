@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from app import logs, main, server
+from app import logs, main, server, tree
 from app.admission import Permit
 from app.intake import Item, Url
 from app.metrics import Metrics
@@ -32,8 +33,16 @@ ItemWork = Callable[[Service, Item, Permit], Awaitable[Answer]]
 def serve(settings: Settings) -> int:
     """Serve HTTP until stopped."""
     logs.configure(settings.log_level)
-    server.run(main.create_app(settings), settings)
-    return 0
+    if not settings.front_ends:
+        server.run(main.create_app(settings), settings)
+        return 0
+    if not hasattr(os, "memfd_create"):
+        return _wrong("--front-ends: several processes share memory as only Linux can")
+    try:
+        return tree.run(settings)
+    except OSError as error:
+        print(f"darkroom: {settings.host}:{settings.port}: {error}", file=sys.stderr)
+        return 1
 
 
 def classify(settings: Settings, files: Sequence[str], top_k: int) -> int:

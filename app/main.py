@@ -8,11 +8,12 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from fastapi import FastAPI
@@ -27,8 +28,11 @@ from app.observe import Observe
 from app.pipeline import Pipeline
 from app.routes import catalogue, classify, filter, health
 from app.service import Model, Service
+from models.backend import Backend
 from models.image import Image
-from models.job import Operation
+from models.job import Operation, ReleaseReason
+from models.labels import LabelSet
+from models.schemas import ModelRecord
 from models.settings import Settings
 from models.weights import BUNDLED, CATALOGUE, Bundled, PublishedWeights
 from workers.batch import Batch
@@ -37,19 +41,34 @@ from workers.engine import BatchResult
 from workers.filters import parse_one
 from workers.local import LocalBackend
 from workers.operations import Classify, FilterChain
+from workers.processes import ProcessBackend
 from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
-from workers.worker import Worker
+from workers.wire import Batched
+from workers.worker import Observer, Worker
 
 log = logging.getLogger("darkroom")
+
+BYTES_PER_PIXEL = 4
+"""Of the shared memory through which images go to worker processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
     """A started backend and what it classifies with."""
 
-    backend: LocalBackend
+    backend: Backend
     model: Model | None
     weights_problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A running worker, what it classifies with, or why with nothing."""
+
+    worker: Worker[Any]
+    record: ModelRecord | None
+    labels: LabelSet | None
+    problem: str | None
 
 
 def cores(settings: Settings) -> int:
@@ -57,7 +76,7 @@ def cores(settings: Settings) -> int:
     return settings.threads or len(os.sched_getaffinity(0))
 
 
-def start_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
+def start_worker(settings: Settings, on_batch: Observer, weights: bool = True) -> Started:
     """Load the weights if wanted, warm the engine up, start the worker; takes seconds."""
     from workers.engines.cpu import CpuEngine
     from workers.engines.model import Loaded, load_model
@@ -70,23 +89,59 @@ def start_executor(settings: Settings, metrics: Metrics, weights: bool) -> Execu
         max_batch_pixels=settings.max_batch_pixels,
         max_queue_delay=settings.max_queue_delay,
     )
-    worker = Worker(engine, limits, on_batch=_observer(metrics))
+    worker = Worker(engine, limits, on_batch=on_batch)
     worker.start()
-    model = Model(loaded.record, loaded.labels) if loaded.record and loaded.labels else None
-    return Executor(LocalBackend(worker, settings.drain_timeout), model, loaded.problem)
+    return Started(worker, loaded.record, loaded.labels, loaded.problem)
 
 
-async def start_service(settings: Settings, metrics: Metrics, weights: bool = True) -> Service:
-    """Build every part, innermost first; without `weights` it only filters."""
-    executor = await asyncio.to_thread(start_executor, settings, metrics, weights)
+async def local_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
+    """A worker in threads of this process."""
+    started = await asyncio.to_thread(start_worker, settings, _observer(metrics), weights)
+    model = Model(started.record, started.labels) if started.record and started.labels else None
+    backend = LocalBackend(started.worker, settings.drain_timeout)
+    return Executor(backend, model, started.problem)
+
+
+async def remote_executor(
+    settings: Settings, metrics: Metrics, addresses: Sequence[str]
+) -> Executor:
+    """Workers in processes of their own, at Unix sockets; waits until one is there."""
+    arena = BYTES_PER_PIXEL * max(settings.max_pixels, settings.max_pixels_in_flight)
+
+    def on_batch(batched: Batched) -> None:
+        metrics.on_batch(batched.operation, batched.size, ReleaseReason(batched.reason))
+
+    backend = ProcessBackend(addresses, arena, settings.drain_timeout, on_batch)
+    welcome = await backend.welcome()
+    model = None
+    if welcome.model and welcome.labels:
+        name, labels, wnids = welcome.labels
+        label_set = LabelSet(name, tuple(labels), tuple(wnids))
+        model = Model(ModelRecord.model_validate(welcome.model), label_set)
+    return Executor(backend, model, welcome.problem)
+
+
+async def start_service(
+    settings: Settings, metrics: Metrics, weights: bool = True, addresses: Sequence[str] = ()
+) -> Service:
+    """Build every part, innermost first; without `weights` it only filters.
+
+    `addresses` are those of worker processes; without any, the worker is in this one.
+    """
+    executor = await (
+        remote_executor(settings, metrics, addresses)
+        if addresses
+        else local_executor(settings, metrics, weights)
+    )
     backend, model = executor.backend, executor.model
     fetcher = Fetcher(FetchLimits.from_settings(settings), observe=metrics.on_fetch)
     admission = Admission(
         settings.max_images_in_flight,
         settings.max_bytes_in_flight,
         lambda: backend.load().service_rate,
+        metrics.on_admission,
     )
-    metrics.watch(backend.load, lambda: (admission.held.images, admission.held.bytes))
+    metrics.watch(backend.load)
     budget = PixelBudget(settings.max_pixels_in_flight)
     return Service(
         settings=settings,
@@ -139,13 +194,16 @@ def _get(store: WeightsStore, action: str, weights: Bundled | PublishedWeights) 
     return store.fetch(weights) if action == "fetch" else store.open_verified(weights)
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The ASGI application; its parts live from startup to shutdown."""
+def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
+    """The ASGI application; its parts live from startup to shutdown.
+
+    With `addresses` it is a front end, and the workers there do the work.
+    """
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = app.state.service = await start_service(settings, metrics)
+        service = app.state.service = await start_service(settings, metrics, addresses=addresses)
         await service.canary.sing()
         gc.freeze()  # what has been loaded stays: no collection need walk through it
         singing = asyncio.create_task(service.canary.keep_singing())
@@ -168,7 +226,7 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def _observer(metrics: Metrics) -> Callable[[Batch, BatchResult], None]:
+def _observer(metrics: Metrics) -> Observer:
     def observe(batch: Batch, _: BatchResult) -> None:
         operation = batch.tickets[0].job.operation
         name = "classify" if isinstance(operation, Classify) else "filter"

@@ -1,18 +1,24 @@
-"""Prometheus metrics: every name in one place. Labels never carry ids or URLs."""
+"""Prometheus metrics: every name in one place. Labels never carry ids or URLs.
 
+In one of several front ends, whichever is asked answers for all: prometheus_client keeps the values
+in files of a folder they share.
+"""
+
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     GCCollector,
     Histogram,
-    Info,
     PlatformCollector,
     ProcessCollector,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from models.backend import Load
 from models.job import ReleaseReason
@@ -20,6 +26,9 @@ from models.job import ReleaseReason
 _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _STAGE_BUCKETS = (0.0005, 0.001, 0.0025, *_HTTP_BUCKETS)
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the shared folder, before prometheus_client is imported."""
 
 
 class Metrics:
@@ -53,8 +62,12 @@ class Metrics:
         self.batch_releases = self._counter(
             "batch_releases_total", "Micro-batches by the reason of their release.", ("reason",)
         )
-        build = Info("darkroom_build", "What runs.", registry=registry)
-        build.info({"version": version("darkroom")})
+        self._in_flight_images = self._gauge(
+            "in_flight_images", "Images admitted and not yet answered."
+        )
+        self._in_flight_bytes = self._gauge(
+            "in_flight_bytes", "Upload bytes admitted and not yet answered."
+        )
 
     def _histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
@@ -63,6 +76,9 @@ class Metrics:
 
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
         return Counter(f"darkroom_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"darkroom_{name}", text, registry=self.registry, multiprocess_mode="livesum")
 
     def on_batch(self, operation: str, size: int, reason: ReleaseReason) -> None:
         """A finished micro-batch; called on a worker thread."""
@@ -73,30 +89,42 @@ class Metrics:
         """A finished fetch."""
         self.fetches.labels(outcome).observe(seconds)
 
-    def watch(self, load: Callable[[], Load], in_flight: Callable[[], tuple[int, int]]) -> None:
-        """Read the backend's load and the admitted images and bytes whenever metrics are asked."""
-        self.registry.register(_Gauges(load, in_flight))
+    def on_admission(self, images: int, n_bytes: int) -> None:
+        """So much is in flight now."""
+        self._in_flight_images.set(images)
+        self._in_flight_bytes.set(n_bytes)
+
+    def watch(self, load: Callable[[], Load]) -> None:
+        """Read the backend's load whenever metrics are asked for."""
+        self._at_scrape = _AtScrape(load)
+        self.registry.register(self._at_scrape)
+
+    def exposed(self) -> CollectorRegistry:
+        """What a scraper gets: the sums over all front ends, where there are several."""
+        if METRICS_FOLDER not in os.environ:
+            return self.registry
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        registry.register(self._at_scrape)
+        return registry
 
 
-class _Gauges:
-    """Values read at scrape time."""
+class _AtScrape:
+    """Values read at scrape time, the same whichever front end is asked."""
 
-    def __init__(self, load: Callable[[], Load], in_flight: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, load: Callable[[], Load]) -> None:
         self._load = load
-        self._in_flight = in_flight
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterator[Metric]:
+        yield InfoMetricFamily("darkroom_build", "What runs.", {"version": version("darkroom")})
         load = self._load()
-        images, n_bytes = self._in_flight()
         for name, text, value in (
             ("queue_images", "Images waiting for the device.", load.queued_jobs),
             ("queue_pixels", "Pixels waiting for the device.", load.queued_pixels),
             ("running_images", "Images on the device.", load.running_jobs),
             ("worker_alive", "1 while the worker works.", load.alive),
-            ("in_flight_images", "Images admitted and not yet answered.", images),
-            ("in_flight_bytes", "Upload bytes admitted and not yet answered.", n_bytes),
         ):
             yield GaugeMetricFamily(f"darkroom_{name}", text, value=float(value))

@@ -1,6 +1,7 @@
 """uvicorn with a drain that load balancers can follow: not ready, grace, closed, finished, 0."""
 
 import asyncio
+import os
 import signal
 from types import FrameType
 
@@ -11,7 +12,10 @@ from models.settings import Settings
 
 
 class Server(uvicorn.Server):
-    """SIGTERM starts the drain; SIGINT, or a second SIGTERM, skips the grace time."""
+    """SIGTERM starts the drain; SIGINT, or a second SIGTERM, skips the grace time.
+
+    Either ends a server that is still starting at once.
+    """
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         self._app = app
@@ -31,7 +35,9 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by uvicorn on SIGINT and SIGTERM, in the main thread."""
         service = getattr(self._app.state, "service", None)
-        if sig == signal.SIGINT or service is None or service.stopping.is_set():
+        if service is None:
+            os._exit(0)  # still starting: nothing was accepted, and no thread need be waited for
+        if sig == signal.SIGINT or service.stopping.is_set():
             self.force_exit = self.should_exit and sig == signal.SIGINT
             self.should_exit = True
             return

@@ -44,6 +44,12 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    front_ends: int = Field(
+        0,
+        ge=0,
+        le=256,
+        description="processes that serve HTTP, beside one that computes; 0: one process does all",
+    )
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"
     )

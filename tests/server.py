@@ -8,9 +8,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,34 @@ def serving(*flags: str, ready_within: float = 120.0) -> Iterator[Served]:
         process.wait(60)
 
 
+def children(pid: int) -> dict[str, int]:
+    """The process ids of a server's own processes, by their names."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode().rstrip("\0").split("\0")
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == pid and "app.member" in words:
+                found[words[-1]] = int(folder.name)
+    return found
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended (one that nobody has waited for yet is a zombie)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def until(claim: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait until the claim holds."""
+    end = time.monotonic() + seconds
+    while not claim():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.02)
+
+
 def _wait_until_ready(port: int, process: "subprocess.Popen[bytes]", seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -46,6 +75,6 @@ def _wait_until_ready(port: int, process: "subprocess.Popen[bytes]", seconds: fl
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.1)
     raise TimeoutError(f"not ready after {seconds} s")

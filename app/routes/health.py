@@ -40,7 +40,7 @@ async def startupz(service: ServiceOf) -> Response:
 async def metrics(request: Request, service: ServiceOf) -> Response:
     """Prometheus metrics, in the format the scraper asks for."""
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
-    return Response(encode(service.metrics.registry), media_type=content_type)
+    return Response(encode(service.metrics.exposed()), media_type=content_type)
 
 
 def _checks(service: Service) -> dict[str, Any]:

@@ -25,6 +25,18 @@ def test_sigterm_drains_and_exits_with_0() -> None:
         assert server.process.wait(30) == 0
 
 
+def test_sigterm_ends_a_server_that_is_still_starting_at_once() -> None:
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--weights", "random"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        while b"Waiting for application startup" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        left = process.stderr.read()
+        assert process.wait(30) == 0
+    assert b"Traceback" not in left
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables", "text"),
     [

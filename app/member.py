@@ -1,0 +1,80 @@
+"""One process of a server made of several: a front end or a worker, as its orders say.
+
+The supervisor starts it as `python -m app.member NAME`; the name is for who lists processes.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+from app import logs, main, server
+from models.settings import Settings
+from workers.host import Host
+from workers.supervisor import WRONG_USAGE
+from workers.wire import Welcome
+
+log = logging.getLogger("darkroom.member")
+
+ORPHANED = 70
+"""Exit code of a process whose parent has gone."""
+
+
+def run() -> int:
+    """What the orders on standard input say, until told to stop."""
+    orders: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_parent, name="lifeline", daemon=True).start()
+    settings = Settings.model_validate(orders["settings"])
+    logs.configure(settings.log_level)
+    if orders["role"] == "worker":
+        try:
+            asyncio.run(_worker(settings, orders["address"]))
+        except ValueError as error:  # of the settings: it would be the same the next time
+            log.error("%s", error)
+            return WRONG_USAGE
+        return 0
+    listening = socket.socket(fileno=orders["descriptor"])
+    app = main.create_app(settings, [orders["address"]])
+    server.Server(app, settings).run([listening])
+    return 0
+
+
+async def _worker(settings: Settings, address: str) -> None:
+    """Load and warm up, then let front ends in; after SIGTERM finish what was accepted."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    host = Host()
+    started = await asyncio.to_thread(main.start_worker, settings, host.on_batch)
+    worker, labels = started.worker, started.labels
+    welcome = Welcome(
+        worker.load().device,
+        started.record.model_dump() if started.record else None,
+        (labels.name, list(labels.labels), list(labels.wnids)) if labels else None,
+        started.problem,
+    )
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        hosting = asyncio.create_task(host.serve(listener, worker, welcome))
+        await asyncio.wait(
+            [hosting, asyncio.create_task(stop.wait())], return_when="FIRST_COMPLETED"
+        )
+        await asyncio.to_thread(worker.stop, settings.drain_timeout)
+        hosting.cancel()
+        await asyncio.gather(hosting, return_exceptions=True)
+
+
+def _end_with_parent() -> None:
+    """The supervisor holds the other end of standard input for as long as it lives."""
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    os._exit(ORPHANED)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,123 @@
+"""A server of several processes: front ends, a worker, and what happens when one is killed."""
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.pictures import encoded, jpeg
+from tests.recognisable import DRAWN
+from tests.server import Served, children, gone, serving, until
+
+FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32", "--grace", "0.2")
+RAW = {"Content-Type": "image/jpeg"}
+
+
+def url(server: Served, path: str) -> str:
+    return f"http://127.0.0.1:{server.port}{path}"
+
+
+def ask(server: Served, body: bytes) -> str:
+    """The best label of an image, on a connection of its own."""
+    reply = httpx.post(url(server, "/classify?top_k=1"), content=body, headers=RAW, timeout=60)
+    assert reply.status_code == 200, reply.text
+    label: str = reply.json()["results"][0]["predictions"][0]["label"]
+    return label
+
+
+def metric(server: Served, line: str) -> float:
+    text = httpx.get(url(server, "/metrics"), timeout=30).text
+    return next((float(row.split()[-1]) for row in text.splitlines() if row.startswith(line)), 0.0)
+
+
+@pytest.fixture(scope="module")
+def tree() -> Iterator[Served]:
+    with serving(*FLAGS, "--log-level", "error") as server:
+        yield server
+
+
+def test_there_are_two_front_ends_and_a_worker(tree: Served) -> None:
+    assert set(children(tree.process.pid)) == {"worker", "front end 0", "front end 1"}
+
+
+def test_images_are_labelled_and_filtered_as_by_one_process(tree: Served) -> None:
+    for label, draw in DRAWN.items():
+        assert ask(tree, encoded(draw(), quality=92)) == label
+    path = "/filter?name=gaussian_blur&sigma=3&format=png"
+    several = httpx.post(url(tree, path), content=jpeg(), headers=RAW, timeout=60)
+    with serving("--weights", "bundled", "--log-level", "error") as single:
+        alone = httpx.post(url(single, path), content=jpeg(), headers=RAW, timeout=60)
+    assert several.content == alone.content
+    assert several.status_code == 200
+
+
+def test_whichever_front_end_is_asked_metrics_are_those_of_all(tree: Served) -> None:
+    line = 'darkroom_images_total{operation="classify",outcome="ok"}'
+    before = metric(tree, line)
+    with ThreadPoolExecutor(4) as clients:
+        list(clients.map(lambda n: ask(tree, jpeg(n, 64, 64)), range(24)))
+    assert {metric(tree, line) for _ in range(12)} == {before + 24}
+    assert metric(tree, "darkroom_in_flight_images") == 0
+    assert metric(tree, "darkroom_worker_alive") == 1
+    assert metric(tree, 'darkroom_batch_size_count{operation="classify"}') > 0
+
+
+def test_a_worker_killed_under_load_costs_no_request(tree: Served) -> None:
+    labels = {seed: ask(tree, jpeg(seed)) for seed in range(6)}
+    killed = children(tree.process.pid)["worker"]
+
+    def one(turn: int) -> bool:
+        if turn == 20:
+            os.kill(killed, signal.SIGKILL)
+        return ask(tree, jpeg(turn % 6)) == labels[turn % 6]
+
+    with ThreadPoolExecutor(6) as clients:
+        assert all(clients.map(one, range(60)))
+    assert children(tree.process.pid)["worker"] != killed
+
+
+def test_a_front_end_killed_costs_its_own_requests_alone(tree: Served) -> None:
+    killed = children(tree.process.pid)["front end 0"]
+    os.kill(killed, signal.SIGKILL)
+    assert ask(tree, jpeg(1))
+    until(lambda: children(tree.process.pid).get("front end 0", killed) != killed)
+    assert ask(tree, jpeg(2))
+
+
+def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind() -> None:
+    folders = set(Path(tempfile.gettempdir()).glob("darkroom-metrics-*"))
+    with serving(*FLAGS, "--log-level", "error") as server:
+        pids = children(server.process.pid).values()
+        with ThreadPoolExecutor(4) as clients:
+            answers = [clients.submit(ask, server, jpeg(n, 1500, 1500)) for n in range(8)]
+            until(lambda: metric(server, "darkroom_in_flight_images") > 0 or answers[0].done())
+            server.process.send_signal(signal.SIGTERM)
+            assert all(answer.result() for answer in answers)
+        assert server.process.wait(30) == 0
+        assert all(gone(pid) for pid in pids)
+    assert set(Path(tempfile.gettempdir()).glob("darkroom-metrics-*")) == folders
+
+
+def test_nothing_outlives_a_supervisor_that_was_killed() -> None:
+    with serving(*FLAGS, "--log-level", "error") as server:
+        pids = list(children(server.process.pid).values())
+        assert len(pids) == 3
+        server.process.kill()
+        until(lambda: all(gone(pid) for pid in pids), 10)
+
+
+def test_settings_that_can_never_work_end_the_server_at_once(tmp_path: Path) -> None:
+    labels, weights = tmp_path / "labels.txt", tmp_path / "own.pth"
+    labels.write_text("one\n\nthree\n")
+    weights.write_bytes(b"nothing")
+    flags = ("--weights", str(weights), "--weights-labels", str(labels))
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match="exit code 2"), serving(*FLAGS[:2], *flags):
+        pass
+    assert time.monotonic() - start < 60
