@@ -31,6 +31,7 @@ format: install
 
 bench: install
 	$(BIN)/python -m tests.bench.batcher
+	$(BIN)/python -m tests.bench.processes
 	$(BIN)/python -m tests.bench.serve_cpu
 	$(BIN)/python -m tests.bench.memory
 

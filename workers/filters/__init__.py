@@ -3,21 +3,39 @@
 import copy
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from models.errors import FieldError, InvalidParameter
+from workers.filters.adaptive_threshold import AdaptiveThreshold
+from workers.filters.autocontrast import Autocontrast
 from workers.filters.base import SPEC_VERSION, Filter
+from workers.filters.bilateral import Bilateral
 from workers.filters.box_blur import BoxBlur
 from workers.filters.brightness import Brightness
+from workers.filters.canny import Canny
+from workers.filters.clahe import Clahe
 from workers.filters.contrast import Contrast
+from workers.filters.equalize import Equalize
+from workers.filters.flip import Flip
+from workers.filters.gamma import Gamma
 from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.grayscale import Grayscale
 from workers.filters.invert import Invert
+from workers.filters.levels import Levels
 from workers.filters.median import Median
+from workers.filters.morphology import Morphology
+from workers.filters.otsu import Otsu
+from workers.filters.pixelate import Pixelate
+from workers.filters.posterize import Posterize
+from workers.filters.rotate90 import Rotate90
 from workers.filters.saturation import Saturation
+from workers.filters.sepia import Sepia
+from workers.filters.sharpen import Sharpen
 from workers.filters.sobel import Sobel
+from workers.filters.solarize import Solarize
+from workers.filters.threshold import Threshold
 from workers.filters.unsharp_mask import UnsharpMask
 from workers.filters.wording import is_number, wrong_name, wrong_parameter
 
@@ -29,28 +47,34 @@ AnyFilter = Annotated[
     | Brightness
     | Contrast
     | Saturation
+    | Gamma
+    | Levels
+    | Posterize
+    | Solarize
+    | Threshold
+    | Otsu
+    | Sepia
+    | Autocontrast
+    | Equalize
+    | Clahe
     | GaussianBlur
     | BoxBlur
     | Median
+    | Bilateral
     | UnsharpMask
-    | Sobel,
+    | Sharpen
+    | Sobel
+    | Canny
+    | Morphology
+    | AdaptiveThreshold
+    | Pixelate
+    | Flip
+    | Rotate90,
     Field(discriminator="name"),
 ]
 
 FILTERS: dict[str, type[Filter]] = {
-    each.model_fields["name"].default: each
-    for each in (
-        Grayscale,
-        Invert,
-        Brightness,
-        Contrast,
-        Saturation,
-        GaussianBlur,
-        BoxBlur,
-        Median,
-        UnsharpMask,
-        Sobel,
-    )
+    each.model_fields["name"].default: each for each in get_args(get_args(AnyFilter)[0])
 }
 
 MAX_CHAIN = 32
@@ -89,6 +113,7 @@ def describe(filter_: type[Filter]) -> dict[str, Any]:
         "parameters": copy.deepcopy(_parameters(filter_)),
         "alpha": filter_.alpha_rule,
         "border": filter_.border,
+        "result_shape": filter_.result_shape,
         "tolerance": filter_.tolerance,
         "example": filter_.example,
         "spec_version": SPEC_VERSION,

@@ -5,7 +5,7 @@ result has the input's shape unless a filter says otherwise; nothing is changed 
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,7 +19,8 @@ class Filter(BaseModel):
     """Base of every filter: the declaration is the class, its parameters are the fields.
 
     `alpha_rule` is point (colour only), premul (colour times alpha is filtered), plane (alpha is
-    one more plane) or keep (alpha is copied); `tolerance` is the distance held to the reference;
+    one more plane), keep (alpha is copied) or drop; `result_shape` is same, colour (grey becomes
+    RGB), no alpha, or turned; `tolerance` is the distance held to the reference;
     `cuda` is the kernel's CUDA source, None as long as the filter runs on the CPU alone.
     """
 
@@ -29,6 +30,7 @@ class Filter(BaseModel):
     example: ClassVar[dict[str, Any]]
     alpha_rule: ClassVar[str]
     border: ClassVar[str | None] = None
+    result_shape: ClassVar[Literal["same", "colour", "no alpha", "turned"]] = "same"
     tolerance: ClassVar[str] = "exact"
     cuda: ClassVar[str | None] = None
 

@@ -1,8 +1,11 @@
 """The common rules of filters on colour: alpha stays, blending truncates as Pillow's does."""
 
+from collections.abc import Callable
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from models.image import Pixels
 from workers.filters.bands import bands
@@ -28,6 +31,24 @@ def join_alpha(colour: Pixels, alpha: Pixels | None) -> Pixels:
 def repeated(grey: NDArray[np.uint8], channels: int) -> Pixels:
     """A plane (H, W) as an image of `channels` equal channels."""
     return np.asarray(cv2.merge([grey] * channels), np.uint8).reshape(*grey.shape, channels)
+
+
+def as_grey(grey: NDArray[np.uint8], pixels: Pixels) -> Pixels:
+    """A plane (H, W) with the channels, and the alpha, of an image."""
+    colour, alpha = split_alpha(pixels)
+    return join_alpha(repeated(np.asarray(grey, np.uint8), colour.shape[2]), alpha)
+
+
+def by_pillow(pixels: Pixels, function: Callable[[Image.Image], Image.Image]) -> Pixels:
+    """What Pillow makes of the colours; alpha as it is."""
+    colour, alpha = split_alpha(pixels)
+    image = Image.fromarray(colour[:, :, 0] if colour.shape[2] == 1 else colour)
+    return join_alpha(np.asarray(function(image)).reshape(colour.shape), alpha)
+
+
+def rounded_table(levels: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """What 256 levels become: half-up, 0…255."""
+    return np.clip(np.floor(levels + 0.5), 0, 255).astype(np.uint8)
 
 
 def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:

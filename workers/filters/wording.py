@@ -8,6 +8,9 @@ from typing import Any
 Schema = Mapping[str, Any]
 """The JSON Schema of one parameter."""
 
+_SPOKEN = ("px", "%")
+"""Units that are said with a number; a level, a count or a ratio speaks for itself."""
+
 
 def wrong_name(given: object, known: Iterable[str]) -> str:
     """All names there are, and the nearest to the given one."""
@@ -34,10 +37,13 @@ def allowed(schema: Schema) -> str:
     kind = _variants(schema)[0]
     if "enum" in kind:
         return f"one of {', '.join(kind['enum'])}"
+    if kind["type"] == "boolean":
+        return "true or false"
     article = "an odd" if schema.get("not") == {"multipleOf": 2} else "a"
     noun = "whole number" if kind["type"] == "integer" else "number"
-    unit = "" if schema["unit"] == "ratio" else f" {schema['unit']}"
-    return f"{article} {noun} from {kind['minimum']} to {kind['maximum']}{unit}"
+    unit = f" {schema['unit']}" if schema["unit"] in _SPOKEN else ""
+    above = f", above {schema['above']}," if "above" in schema else ""
+    return f"{article} {noun} from {kind['minimum']} to {kind['maximum']}{unit}{above}"
 
 
 def is_number(schema: Schema) -> bool:

@@ -1,0 +1,38 @@
+"""The autocontrast filter."""
+
+from typing import ClassVar, Literal
+
+from PIL import ImageOps
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import by_pillow
+
+
+class Autocontrast(Filter):
+    """Stretch the tones of the image over the whole range."""
+
+    name: Literal["autocontrast"] = "autocontrast"
+    cutoff: float = Field(
+        0,
+        ge=0,
+        le=49.9,
+        description="share of the darkest and of the lightest samples that may be lost",
+        json_schema_extra={"unit": "%"},
+    )
+    preserve_tone: bool = Field(
+        False, description="stretch by the luma, which keeps hues, instead of channel by channel"
+    )
+
+    example: ClassVar = {"name": "autocontrast", "cutoff": 1}
+    alpha_rule: ClassVar = "point"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Pillow's `ImageOps.autocontrast`."""
+        return by_pillow(
+            pixels,
+            lambda image: ImageOps.autocontrast(
+                image, self.cutoff, preserve_tone=self.preserve_tone
+            ),
+        )

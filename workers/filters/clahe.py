@@ -1,0 +1,42 @@
+"""The clahe filter."""
+
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import join_alpha, split_alpha
+
+
+class Clahe(Filter):
+    """Raise the contrast tile by tile, so that each part of the image gets its own."""
+
+    name: Literal["clahe"] = "clahe"
+    clip_limit: float = Field(
+        2,
+        ge=0.1,
+        le=40,
+        description="how much contrast a tile may gain",
+        json_schema_extra={"unit": "ratio"},
+    )
+    tiles: int = Field(
+        8, ge=1, le=32, description="tiles along each side", json_schema_extra={"unit": "tile"}
+    )
+
+    example: ClassVar = {"name": "clahe"}
+    alpha_rule: ClassVar = "point"
+    border: ClassVar = "mirror"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """`cv2.createCLAHE` on a grey image, or on Y of YCrCb (K. Zuiderveld, 1994)."""
+        equalizer = cv2.createCLAHE(self.clip_limit, (self.tiles, self.tiles))
+        colour, alpha = split_alpha(pixels)
+        if colour.shape[2] == 1:
+            return np.asarray(equalizer.apply(colour[:, :, 0]), np.uint8)[..., None]
+        luminance = np.asarray(cv2.cvtColor(np.ascontiguousarray(colour), cv2.COLOR_RGB2YCrCb))
+        luminance[:, :, 0] = equalizer.apply(np.ascontiguousarray(luminance[:, :, 0]))
+        back = np.asarray(cv2.cvtColor(luminance, cv2.COLOR_YCrCb2RGB), np.uint8)
+        return join_alpha(back, alpha)

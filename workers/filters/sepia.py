@@ -1,0 +1,46 @@
+"""The sepia filter."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.bands import bands
+from workers.filters.base import Filter
+from workers.filters.colour import join_alpha, repeated, split_alpha
+
+TONES = ((0.393, 0.769, 0.189), (0.349, 0.686, 0.168), (0.272, 0.534, 0.131))
+"""Red, green and blue of the result as sums of those of the image."""
+
+BITS = 16
+
+
+class Sepia(Filter):
+    """Brown tones as of an old photograph; a grey image becomes a colour one."""
+
+    name: Literal["sepia"] = "sepia"
+    amount: float = Field(
+        1,
+        ge=0,
+        le=1,
+        description="0 keeps the colours, 1 replaces them",
+        json_schema_extra={"unit": "ratio"},
+    )
+
+    example: ClassVar = {"name": "sepia"}
+    alpha_rule: ClassVar = "point"
+    result_shape: ClassVar = "colour"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """A 3 × 3 matrix in 16-bit fixed point, rounded half-up: integers on any device."""
+        colour, alpha = split_alpha(pixels)
+        if colour.shape[2] == 1:
+            colour = repeated(colour[:, :, 0], 3)
+        matrix = (1 - self.amount) * np.eye(3) + self.amount * np.array(TONES)
+        weights = np.floor(matrix * (1 << BITS) + 0.5).astype(np.int64)
+        result = np.empty(colour.shape, np.uint8)
+        for rows in bands(len(colour), colour[0].size):
+            sums = colour[rows].astype(np.int64) @ weights.T + (1 << (BITS - 1))
+            result[rows] = np.minimum(sums >> BITS, 255)
+        return join_alpha(result, alpha)

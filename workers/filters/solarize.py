@@ -1,0 +1,30 @@
+"""The solarize filter."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import LEVELS, through_table
+
+
+class Solarize(Filter):
+    """Invert every colour from a threshold on."""
+
+    name: Literal["solarize"] = "solarize"
+    threshold: int = Field(
+        128,
+        ge=0,
+        le=256,
+        description="the darkest level that is inverted; 256 inverts none",
+        json_schema_extra={"unit": "level"},
+    )
+
+    example: ClassVar = {"name": "solarize"}
+    alpha_rule: ClassVar = "point"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Pillow's `ImageOps.solarize`."""
+        return through_table(pixels, np.where(self.threshold > LEVELS, LEVELS, 255 - LEVELS))

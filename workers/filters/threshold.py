@@ -1,0 +1,34 @@
+"""The threshold filter."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import as_grey
+from workers.filters.luma import luma
+
+
+class Threshold(Filter):
+    """Two tones: what is lighter than a value, and the rest, which becomes black."""
+
+    name: Literal["threshold"] = "threshold"
+    value: int = Field(
+        128,
+        ge=0,
+        le=255,
+        description="lumas above it are light",
+        json_schema_extra={"unit": "level"},
+    )
+    max: int = Field(
+        255, ge=0, le=255, description="the light tone", json_schema_extra={"unit": "level"}
+    )
+
+    example: ClassVar = {"name": "threshold", "value": 100}
+    alpha_rule: ClassVar = "point"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """`cv2.threshold` with THRESH_BINARY on the luma: strictly above."""
+        light = (luma(pixels) > self.value).astype("uint8")
+        return as_grey(light * self.max, pixels)
