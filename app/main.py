@@ -5,8 +5,8 @@ The only file of `app` that picks a backend and reaches into `workers` beyond de
 
 import asyncio
 import gc
-import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -45,8 +45,6 @@ from workers.processes import ProcessBackend
 from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
 from workers.wire import Batched
 from workers.worker import Observer, Worker
-
-log = logging.getLogger("darkroom")
 
 BYTES_PER_PIXEL = 4
 """Of the shared memory through which images go to worker processes."""
@@ -111,7 +109,13 @@ async def remote_executor(
     def on_batch(batched: Batched) -> None:
         metrics.on_batch(batched.operation, batched.size, ReleaseReason(batched.reason))
 
-    backend = ProcessBackend(addresses, arena, settings.drain_timeout, on_batch)
+    backend = ProcessBackend(
+        addresses,
+        arena,
+        settings.drain_timeout,
+        on_batch,
+        on_other=lambda: signal.raise_signal(signal.SIGTERM),
+    )
     welcome = await backend.welcome()
     model = None
     if welcome.model and welcome.labels:

@@ -18,8 +18,12 @@ from models.settings import Settings
 from workers.host import Host
 from workers.supervisor import WRONG_USAGE
 from workers.wire import Welcome
+from workers.worker import Worker
 
 log = logging.getLogger("darkroom.member")
+
+LOOK = 0.5
+"""Seconds between two looks at the worker's threads."""
 
 ORPHANED = 70
 """Exit code of a process whose parent has gone."""
@@ -46,10 +50,11 @@ def run() -> int:
 
 async def _worker(settings: Settings, address: str) -> None:
     """Load and warm up, then let front ends in; after SIGTERM finish what was accepted."""
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    host = Host()
+    loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), Host()
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
+    loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     started = await asyncio.to_thread(main.start_worker, settings, host.on_batch)
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker, labels = started.worker, started.labels
     welcome = Welcome(
         worker.load().device,
@@ -61,12 +66,19 @@ async def _worker(settings: Settings, address: str) -> None:
         listener.bind(address)
         listener.listen()
         hosting = asyncio.create_task(host.serve(listener, worker, welcome))
-        await asyncio.wait(
-            [hosting, asyncio.create_task(stop.wait())], return_when="FIRST_COMPLETED"
-        )
+        tasks = (hosting, asyncio.create_task(stop.wait()), asyncio.create_task(_death(worker)))
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.to_thread(worker.stop, settings.drain_timeout)
         hosting.cancel()
         await asyncio.gather(hosting, return_exceptions=True)
+    if not stop.is_set():
+        raise RuntimeError("the worker died")  # the supervisor starts another one
+
+
+async def _death(worker: Worker[Any]) -> None:
+    """Until the worker's threads have ended although nobody stopped them."""
+    while worker.load().alive:  # noqa: ASYNC110 (threads tell no event loop of their end)
+        await asyncio.sleep(LOOK)
 
 
 def _end_with_parent() -> None:

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import multiprocess
 
@@ -23,7 +23,7 @@ def run(settings: Settings) -> int:
     """Serve with `settings.front_ends` front ends until told to stop; the exit code."""
     address = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
     with (
-        socket.create_server((settings.host, settings.port), backlog=BACKLOG) as listening,
+        _listening(settings) as listening,
         tempfile.TemporaryDirectory(prefix="darkroom-metrics-") as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
@@ -34,7 +34,20 @@ def run(settings: Settings) -> int:
                 for number in range(settings.front_ends)
             ],
         ]
-        return asyncio.run(Supervisor(groups, lambda pid: _forget(pid, folder)).run())
+        return asyncio.run(_supervised(groups, folder, listening))
+
+
+async def _supervised(
+    groups: Sequence[Sequence[Member]], folder: str, listening: socket.socket
+) -> int:
+    """Our own hold on the socket ends with the serving, or clients would wait for nobody."""
+    supervisor = Supervisor(groups, lambda pid: _forget(pid, folder), listening.close)
+    return await supervisor.run()
+
+
+def _listening(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
 
 
 def _worker(settings: Settings, address: str) -> Member:

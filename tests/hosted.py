@@ -51,19 +51,22 @@ class Hosted:
 
 @contextmanager
 def hosted(
-    engine: Callable[..., FakeEngine], limits: BatchLimits, address: str | None = None
+    engine: Callable[..., FakeEngine],
+    limits: BatchLimits,
+    address: str | None = None,
+    welcome: Welcome = WELCOME,
 ) -> Iterator[Hosted]:
     """A worker at an abstract address; gone, with all its connections, when the block ends."""
     address = address or f"\0darkroom-test-{secrets.token_hex(8)}"
     gate, host = Gate(is_open=True), Host(fake_heard)
     made = engine(on_collect=gate)
-    worker = Worker(made, limits)
+    worker = Worker(made, limits, on_batch=host.on_batch)
     worker.start()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()
         loop = asyncio.new_event_loop()
-        serving = loop.create_task(host.serve(listener, worker, WELCOME))
+        serving = loop.create_task(host.serve(listener, worker, welcome))
         thread = threading.Thread(target=_run, args=(loop, serving))
         thread.start()
         try:

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import os
 import socket
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +27,9 @@ from workers.worker import Worker
 
 log = logging.getLogger("darkroom.host")
 
+PAUSE = 0.1
+"""Seconds between two looks at the load, or two tries to accept."""
+
 HANDSHAKE = 5.0
 """Seconds a front end has to hand its arena over."""
 
@@ -46,8 +48,14 @@ class Host:
         listener.setblocking(False)
         try:
             async with asyncio.TaskGroup() as admitting:
+                admitting.create_task(self._keep_telling())
                 while True:
-                    connection, _ = await loop.sock_accept(listener)
+                    try:
+                        connection, _ = await loop.sock_accept(listener)
+                    except OSError as error:  # too many open files, say
+                        log.error("no front end can be let in: %s", error)
+                        await asyncio.sleep(PAUSE)
+                        continue
                     admitting.create_task(self._admit(connection, worker, welcome))
         finally:
             for guest in self._guests:
@@ -63,20 +71,26 @@ class Host:
         guest, _ = batch.tickets[0].tag
         guest.batched(batch)
 
+    async def _keep_telling(self) -> None:
+        """How busy the worker is changes without a word from a front end, too."""
+        while True:
+            await asyncio.sleep(PAUSE)
+            for guest in self._guests:
+                guest.tell()
+
     async def _admit(
         self, connection: socket.socket, worker: Worker[Any], welcome: Welcome
     ) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            if not _same_user(connection):
+            if not wire.same_user(connection):
                 raise PermissionError("a process of another user")
-            arena = await loop.run_in_executor(None, _receive_arena, connection)
-        except (OSError, ValueError) as error:
+            guest = _Guest(self, worker, await _received_arena(connection))
+        except Exception as error:  # the other front ends are protected
             log.warning("a front end was turned away: %s", error)
             connection.close()
             return
-        guest = _Guest(self, worker, arena)
         self._guests.add(guest)
+        loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: guest.protocol, sock=connection)
         guest.protocol.send([welcome])
 
@@ -90,7 +104,11 @@ class _Guest:
         self._arena = arena
         self._tickets: dict[int, Ticket] = {}
         self._loop = asyncio.get_running_loop()
-        self.protocol = wire.FrameProtocol(wire.TO_WORKER, self._on_frames, self._on_lost)
+        self._broken = False
+        self._told: LoadReport | None = None
+        self.protocol = wire.FrameProtocol(
+            wire.TO_WORKER, self._on_frames, self._on_lost, self._on_broken
+        )
 
     def deliver(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
         """The mailbox: fills the slots here, on the worker's thread; writes frames on the loop."""
@@ -110,7 +128,7 @@ class _Guest:
                 answers += self._submit(frame)
             elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
                 answers += self._dropped(frame)
-        self.protocol.send([self._load(), *answers])
+        self._say(answers)
 
     def _submit(self, frame: Submit) -> list[Frame]:
         """Hand the job to the worker; what cannot be is answered at once."""
@@ -123,6 +141,9 @@ class _Guest:
             self._tickets[frame.number] = self._worker.submit(job, self.deliver, (self, frame))
         except ServiceError as error:
             return [Done(frame.number, error=(error.code, error.detail))]
+        except Exception:  # the other jobs of this front end are protected
+            log.exception("a job could not be read")
+            return [Done(frame.number, error=(InternalError.code, "the job could not be read"))]
         return []
 
     def _dropped(self, frame: Cancel) -> list[Frame]:
@@ -146,7 +167,22 @@ class _Guest:
     def _answer(self, frames: list[Done]) -> None:
         for frame in frames:
             self._tickets.pop(frame.number, None)
-        self.protocol.send([self._load(), *frames])
+        self._say(frames)
+        if self._broken and not self._tickets:
+            self.protocol.close()
+
+    def tell(self) -> None:
+        """How busy the worker is, if that is news."""
+        if self._load() != self._told:
+            self._say([])
+
+    def _say(self, answers: Sequence[Frame]) -> None:
+        """Answers, and how busy the worker is."""
+        if self.protocol.behind:
+            self.protocol.send(answers)
+        else:
+            self._told = self._load()
+            self.protocol.send([self._told, *answers])
 
     def _load(self) -> LoadReport:
         load = self._worker.load()
@@ -154,25 +190,41 @@ class _Guest:
             load.queued_jobs, load.queued_pixels, load.running_jobs, load.service_rate
         )
 
+    def _on_broken(self, error: Exception) -> None:
+        """Hang up, but not before nothing here uses the arena any more."""
+        log.error("a front end said what cannot be read: %s", error)
+        self._broken = True
+        self._give_up()
+        if not self._tickets:
+            self.protocol.close()
+
     def _on_lost(self) -> None:
         self._host.leave(self)
-        for ticket in self._tickets.values():
-            self._worker.cancel(ticket)
-        self._tickets.clear()
+        self._give_up()
         self._arena.close()
 
+    def _give_up(self) -> None:
+        """Its jobs that wait are dropped; those on the device end there."""
+        waiting = [n for n, ticket in self._tickets.items() if self._worker.cancel(ticket)]
+        for number in waiting:
+            del self._tickets[number]
 
-def _same_user(connection: socket.socket) -> bool:
-    """Abstract sockets have no permissions of their own."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    _, user, _ = struct.unpack("3i", credentials)
-    return bool(user == os.getuid())
 
-
-def _receive_arena(connection: socket.socket) -> Arena:
-    connection.settimeout(HANDSHAKE)
+async def _received_arena(connection: socket.socket) -> Arena:
+    """The arena whose descriptor is a front end's first word."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    connection.setblocking(False)
+    loop.add_reader(connection, readable.set)
+    try:
+        async with asyncio.timeout(HANDSHAKE):
+            await readable.wait()
+    finally:
+        loop.remove_reader(connection)
     _, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
     if not descriptors:
         raise ValueError("it sent no arena")
-    connection.setblocking(False)
-    return Arena(descriptors[0])
+    try:
+        return Arena(descriptors[0])
+    except BaseException:
+        os.close(descriptors[0])
+        raise

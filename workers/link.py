@@ -1,11 +1,13 @@
 """A front end's line to one worker: survives the worker, finds the next one at the same address."""
 
 import asyncio
+import logging
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from models.job import Job, Outcome
+from models.job import Failed, Job
 from workers import wire
 from workers.arena import Arena, Slot
 from workers.wire import Batched, Cancel, Done, FromWorker, LoadReport, Submit, Welcome
@@ -14,14 +16,20 @@ RETRY = 0.05
 """Seconds between two tries to reach a worker that is starting."""
 
 
+BROKEN = 71
+"""Exit code of a front end that cannot trust its arena any more."""
+
+log = logging.getLogger("darkroom.link")
+
+
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A job on its way: its slot, its waiter, and how many workers were lost with it so far."""
+    """A job on its way; `slot` until it is free again, `losses` the workers that died with it."""
 
     number: int
     job: Job
-    slot: Slot
-    waiter: "asyncio.Future[Outcome]"
+    slot: Slot | None
+    waiter: "asyncio.Future[Done | Failed]"
     link: "Link | None" = None
     losses: int = 0
 
@@ -29,8 +37,8 @@ class Pending:
 class Link:
     """One worker's address; `pending` are the jobs that the worker there has not answered.
 
-    `on_done` gets every answer, `on_up` is called when a worker welcomes us, `on_lost` with the
-    jobs it takes along.
+    `on_done` gets every answer; `on_welcome` says whether the worker that is there now will do;
+    `on_lost` gets the jobs a worker takes along.
     """
 
     def __init__(
@@ -38,14 +46,16 @@ class Link:
         address: str,
         arena: Arena,
         on_done: Callable[[Pending, Done], None],
-        on_up: Callable[[], None],
+        on_welcome: Callable[[Welcome], bool],
         on_lost: Callable[[list[Pending]], None],
         on_batch: Callable[[Batched], None],
+        end_process: Callable[[], object] = lambda: os._exit(BROKEN),
     ) -> None:
         self._address = address
         self._arena = arena
-        self._on_done, self._on_up = on_done, on_up
+        self._on_done, self._on_welcome = on_done, on_welcome
         self._on_lost, self._on_batch = on_lost, on_batch
+        self._end_process = end_process
         self._protocol: wire.FrameProtocol[FromWorker] | None = None
         self._gone = asyncio.Event()
         self.pending: dict[int, Pending] = {}
@@ -57,9 +67,9 @@ class Link:
     def submit(self, pending: Pending, frame: Submit) -> None:
         """Hand a job and its slot over. Only while the link is up."""
         assert self._protocol is not None
+        self._protocol.send([frame])
         pending.link = self
         self.pending[pending.number] = pending
-        self._protocol.send([frame])
 
     def cancel(self, pending: Pending) -> None:
         """Nobody waits for it any more; its slot comes back with its `Done`."""
@@ -80,21 +90,30 @@ class Link:
         while True:
             try:
                 connection = await self._call()
+            except PermissionError as error:
+                log.critical("%s", error)
+                await asyncio.sleep(100 * RETRY)
+                continue
             except OSError:
                 await asyncio.sleep(RETRY)
                 continue
             self._gone.clear()
             _, self._protocol = await loop.create_unix_connection(
-                lambda: wire.FrameProtocol(wire.FROM_WORKER, self._on_frames, self._lost),
+                lambda: wire.FrameProtocol(
+                    wire.FROM_WORKER, self._on_frames, self._lost, self._broken
+                ),
                 sock=connection,
             )
             await self._gone.wait()
+            await asyncio.sleep(RETRY)
 
     async def _call(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.setblocking(False)
         try:
             await asyncio.get_running_loop().sock_connect(connection, self._address)
+            if not wire.same_user(connection):
+                raise PermissionError("another user's process is at the worker's address")
             socket.send_fds(connection, [b"a"], [self._arena.fd])
         except OSError:
             connection.close()
@@ -109,10 +128,22 @@ class Link:
                 case LoadReport():
                     self.load = frame
                 case Batched():
-                    self._on_batch(frame)
+                    self._observe(frame)
                 case Welcome():
-                    self.welcome, self.up = frame, True
-                    self._on_up()
+                    self.welcome = frame
+                    self.up = True
+                    self.up = self._on_welcome(frame)
+
+    def _observe(self, frame: Batched) -> None:
+        try:
+            self._on_batch(frame)
+        except Exception:  # the answers of the same read are protected
+            log.warning("a batch could not be observed", exc_info=True)
+
+    def _broken(self, error: Exception) -> None:
+        """We cannot tell any more which slots the worker still uses: this process must end."""
+        log.critical("a worker said what cannot be read", exc_info=error)
+        self._end_process()
 
     def _lost(self) -> None:
         self._protocol, self.up = None, False

@@ -6,19 +6,28 @@ safe. A job that was with `MAX_LOSSES` workers when they died is suspected, and 
 """
 
 import asyncio
-from collections import deque
+import logging
 from collections.abc import Callable, Sequence
-
-import numpy as np
+from contextlib import suppress
 
 from models.backend import Load
-from models.errors import DeadlineExceeded, Draining, TooManyPixels, WorkerLost
+from models.errors import (
+    DeadlineExceeded,
+    Draining,
+    InternalError,
+    ServiceError,
+    WorkerLost,
+)
 from models.image import Image
 from models.job import Completed, Failed, Job, Labels, Lane, Operation, Outcome
 from workers import wire
-from workers.arena import Arena, Room, Slot
+from workers.arena import Arena, Slot
 from workers.link import Link, Pending
+from workers.operations import FilterChain
+from workers.slots import Slots, shape_of
 from workers.wire import Batched, Done, Submit, Welcome
+
+log = logging.getLogger("darkroom.processes")
 
 MAX_LOSSES = 2
 MAX_CHANNELS = 4
@@ -34,28 +43,28 @@ class ProcessBackend:
         arena_bytes: int,
         drain_timeout: float | None = None,
         on_batch: Callable[[Batched], None] = lambda batched: None,
+        on_other: Callable[[], object] = lambda: None,
         say: Callable[[Operation], object] = wire.operation_said,
     ) -> None:
         self._arena = Arena.create(arena_bytes)
-        self._room = Room(self._arena.size)
-        self._queue: deque[tuple[int, asyncio.Future[Slot]]] = deque()
+        self._slots = Slots(self._arena)
         self._parked: list[Pending] = []
         self._drain_timeout = drain_timeout
+        self._on_other = on_other
         self._say = say
         self._closing = False
         self._held = 0
         self._idle = asyncio.Event()
-        self._up = asyncio.Event()
+        self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self.submitted = 0
         self._links = [
-            Link(a, self._arena, self._done, self._on_up, self._on_lost, on_batch)
+            Link(a, self._arena, self._done, self._on_welcome, self._on_lost, on_batch)
             for a in addresses
         ]
 
     async def welcome(self) -> Welcome:
         """The first welcome of a worker, waiting for it."""
-        await self._up.wait()
-        return next(link.welcome for link in self._links if link.welcome is not None)
+        return await asyncio.shield(self._welcomed)
 
     async def run(self, job: Job) -> Completed:
         """The answer of one job. The deadline is enforced here, so a hung worker answers 504."""
@@ -63,22 +72,26 @@ class ProcessBackend:
             raise Draining("this server is stopping; ask another one")
         self._held += 1
         try:
-            slot = await self._slot(job)
+            slot = await self._slots.take(_room_for(job), job.deadline)
             outcome = await self._answer(job, slot)
         finally:
             self._held -= 1
             if not self._held:
                 self._idle.set()
         if isinstance(outcome, Failed):
-            raise outcome.error
+            try:
+                raise outcome.error
+            finally:  # the error's traceback holds this frame, which must not hold the image
+                del outcome, job
         return outcome
 
     def load(self) -> Load:
         """How busy the workers are, by their last reports."""
         reports = [link.load for link in self._links]
+        waiting = len(self._parked) + self._slots.waiting
         return Load(
             device=", ".join(link.welcome.device for link in self._links if link.welcome) or "none",
-            queued_jobs=sum(r.queued_jobs for r in reports) + len(self._parked) + len(self._queue),
+            queued_jobs=sum(r.queued_jobs for r in reports) + waiting,
             queued_pixels=sum(r.queued_pixels for r in reports),
             running_jobs=sum(r.running_jobs for r in reports),
             service_rate=sum(r.service_rate for r in reports),
@@ -91,52 +104,32 @@ class ProcessBackend:
             return
         self._closing = True
         self._idle.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_timeout):
                 if self._held:
                     await self._idle.wait()
-        except TimeoutError:
-            text = "the server stopped before the image was done; try again"
-            for pending in [p for link in self._links for p in link.pending.values()]:
-                _resolve(pending, Failed(WorkerLost(text)))
+        lost = WorkerLost("the server stopped before the image was done; try again")
+        for pending in [*self._parked, *(p for link in self._links for p in link.pending.values())]:
+            _resolve(pending, Failed(lost))
+        self._slots.refuse(lost)
         for link in self._links:
             await link.close()
         self._arena.close()
-
-    async def _slot(self, job: Job) -> Slot:
-        """Room in the arena for the job, in turn; waits, at most until its deadline."""
-        image = job.image
-        channels = MAX_CHANNELS if job.operation.batch_key != "classify" else image.channels
-        n_bytes = image.n_pixels * channels
-        if n_bytes > self._room.size:
-            raise TooManyPixels(f"an image of {image.n_pixels:,} pixels has no room on this server")
-        if not self._queue and (slot := self._room.take(n_bytes)) is not None:
-            return slot
-        waiter: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
-        place = (n_bytes, waiter)
-        self._queue.append(place)
-        try:
-            async with asyncio.timeout_at(job.deadline.alarm):
-                return await waiter
-        except BaseException as error:
-            if place in self._queue:
-                self._queue.remove(place)
-            elif not waiter.cancelled():
-                self._free(waiter.result())
-            if isinstance(error, TimeoutError):
-                raise DeadlineExceeded("the request's deadline passed") from None
-            raise
 
     async def _answer(self, job: Job, slot: Slot) -> Outcome:
         loop = asyncio.get_running_loop()
         self.submitted += 1
         pending = Pending(self.submitted, job, slot, loop.create_future())
-        self._send(pending)
+        await self._slots.copied(pending, self._slots.write, pending)
         alarm = job.deadline.alarm
         late = Failed(DeadlineExceeded("the request's deadline passed"))
         timer = None if alarm is None else loop.call_at(alarm, _resolve, pending, late)
         try:
-            return await pending.waiter
+            self._send(pending)
+            done = await pending.waiter
+            if isinstance(done, Failed):
+                return done
+            return await self._slots.copied(pending, self._outcome, pending, done)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -148,75 +141,95 @@ class ProcessBackend:
         if not up:
             self._parked.append(pending)
             return
-        job, image = pending.job, pending.job.image
-        shape = (image.height, image.width, image.channels)
-        np.copyto(self._arena.pixels(pending.slot, shape), image.pixels)
+        job, slot = pending.job, pending.slot
+        assert slot is not None
         frame = Submit(
             pending.number,
-            pending.slot.offset,
-            pending.slot.size,
-            shape,
+            slot.offset,
+            slot.size,
+            shape_of(job.image),
             self._say(job.operation),
             job.deadline.at,
             job.lane is Lane.BULK,
         )
         min(up, key=lambda link: len(link.pending)).submit(pending, frame)
 
+    def _send_again(self, pending: Pending) -> None:
+        """After a loss, from the start: a filter may have been writing over its image."""
+        pending.link = None
+        try:
+            if pending.losses >= MAX_LOSSES or self._closing:
+                text = f"{pending.losses} workers died while they held the image; it was given up"
+                raise WorkerLost(text)
+            self._slots.write(pending)
+            self._send(pending)
+        except ServiceError as error:
+            _resolve(pending, Failed(error))
+        except Exception:  # the other jobs of the lost worker are protected
+            log.exception("a job could not be sent again")
+            _resolve(pending, Failed(InternalError("the image could not be sent to a worker")))
+
     def _abandon(self, pending: Pending) -> None:
         """Whoever waited has gone, with the answer or without."""
         if pending in self._parked:
             self._parked.remove(pending)
-            self._free(pending.slot)
-        elif pending.link is not None:
-            pending.link.cancel(pending)
+        if pending.link is not None and pending.number in pending.link.pending:
+            pending.link.cancel(pending)  # the slot comes back with its `Done`
+        else:
+            self._slots.release(pending)
 
     def _done(self, pending: Pending, done: Done) -> None:
-        """A worker gave the slot back."""
-        _resolve(pending, self._outcome(pending, done))
-        self._free(pending.slot)
+        """A worker gave the slot back; one that is leaving did nothing with it."""
+        if pending.waiter.done():
+            self._slots.release(pending)
+        elif done.error is not None and done.error[0] in (Draining.code, WorkerLost.code):
+            assert pending.link is not None
+            pending.link.up = False
+            pending.losses += done.error[0] == WorkerLost.code
+            self._send_again(pending)
+        else:
+            pending.waiter.set_result(done)
 
     def _outcome(self, pending: Pending, done: Done) -> Outcome:
         if done.error is not None:
             return Failed(wire.error_heard(done.error))
-        if done.trace is None or pending.waiter.done():
-            return Failed(WorkerLost("the image was given up"))
+        assert done.trace is not None
         result: Labels | Image = Labels(done.class_ids, done.scores)
         if done.shape is not None:
-            result = Image(self._arena.pixels(pending.slot, done.shape).copy())
+            result = self._slots.read(pending, done.shape)
         return Completed(result, wire.trace_heard(done.trace))
 
-    def _on_up(self) -> None:
-        self._up.set()
+    def _on_welcome(self, welcome: Welcome) -> bool:
+        """Whether this worker is like the first one: its labels are in answers already given."""
+        if not self._welcomed.done():
+            self._welcomed.set_result(welcome)
+        elif welcome != self._welcomed.result():
+            log.error("the worker came back with other weights; this front end must start anew")
+            self._on_other()
+            return False
         parked, self._parked = self._parked, []
         for pending in parked:
             self._send(pending)
+        return True
 
     def _on_lost(self, taken: list[Pending]) -> None:
         """A worker is gone, and nobody touches its slots any more."""
         for pending in taken:
-            pending.link, pending.losses = None, pending.losses + 1
-            if not pending.waiter.done() and (pending.losses >= MAX_LOSSES or self._closing):
-                text = f"{pending.losses} workers died while they held the image; it was given up"
-                _resolve(pending, Failed(WorkerLost(text)))
+            pending.losses += 1
             if pending.waiter.done():
-                self._free(pending.slot)
+                pending.link = None
+                self._slots.release(pending)
             else:
-                self._send(pending)
-
-    def _free(self, slot: Slot) -> None:
-        """Take a slot back and give the room to who waits for it longest."""
-        self._arena.forget(slot)
-        self._room.give_back(slot)
-        while self._queue:
-            n_bytes, waiter = self._queue[0]
-            if not waiter.done():
-                found = self._room.take(n_bytes)
-                if found is None:
-                    return
-                waiter.set_result(found)
-            self._queue.popleft()
+                self._send_again(pending)
 
 
-def _resolve(pending: Pending, outcome: Outcome) -> None:
+def _room_for(job: Job) -> int:
+    """Bytes for the job's image, and for a filter's answer in its place."""
+    if isinstance(job.operation, FilterChain):
+        return job.image.n_pixels * MAX_CHANNELS
+    return job.image.n_pixels * job.image.channels
+
+
+def _resolve(pending: Pending, failed: Failed) -> None:
     if not pending.waiter.done():
-        pending.waiter.set_result(outcome)
+        pending.waiter.set_result(failed)

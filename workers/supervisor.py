@@ -40,64 +40,94 @@ class Member:
 
 @dataclass(eq=False)
 class Supervisor:
-    """Runs `members`; they end from the last to the first group. `on_exit` gets each dead pid."""
+    """Runs `members`; they end from the last to the first group.
+
+    `on_exit` gets each dead pid, `on_stop` is called when the end begins.
+    """
 
     groups: Sequence[Sequence[Member]]
     on_exit: Callable[[int], None] = lambda pid: None
+    on_stop: Callable[[], None] = lambda: None
     _running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
-    _stopping: bool = False
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _signal: signal.Signals = signal.SIGTERM
     _code: int = 0
 
     async def run(self) -> int:
         """Until SIGTERM or SIGINT, or a process that can never run; the exit code."""
         loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, self._told, number)
         keepers = {
-            member.name: asyncio.create_task(self._keep(member, stop))
+            member.name: asyncio.create_task(self._keep(member))
             for group in self.groups
             for member in group
         }
-        await stop.wait()
-        self._stopping = True
+        await self._stop.wait()
+        self.on_stop()
         for group in reversed(self.groups):
             await asyncio.gather(*(self._end(member, keepers[member.name]) for member in group))
         return self._code
 
-    async def _keep(self, member: Member, stop: asyncio.Event) -> None:
+    def _told(self, number: signal.Signals) -> None:
+        """The first signal begins the end; a later one hurries those that are still there."""
+        if self._stop.is_set():
+            number = signal.SIGINT
+        self._signal = number
+        if self._stop.is_set():
+            for member in (each for group in self.groups for each in group):
+                self._send(member, number)
+        self._stop.set()
+
+    async def _keep(self, member: Member) -> None:
         """Start a process, and again whenever it died."""
-        deaths = 0
-        while not self._stopping:
-            started = time.monotonic()
-            process = self._running[member.name] = await _start(member)
-            code = await process.wait()
-            del self._running[member.name]
-            self.on_exit(process.pid)
-            if self._stopping:
+        deaths, proven = 0, False
+        while not self._stop.is_set():
+            started, code = time.monotonic(), await self._life(member)
+            if self._stop.is_set():
                 return
-            if code == WRONG_USAGE:
+            lived = time.monotonic() - started > STABLE
+            proven, deaths = proven or lived, 0 if lived else deaths + 1
+            if code == WRONG_USAGE and not proven:
                 self._code = code
-                stop.set()
+                self._stop.set()
                 return
-            deaths = 0 if time.monotonic() - started > STABLE else deaths + 1
             pause = PAUSES[min(deaths, len(PAUSES) - 1)]
             log.error("%s died (%s); starting it again in %s s", member.name, code, pause)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause)
+                await asyncio.wait_for(self._stop.wait(), pause)
+
+    async def _life(self, member: Member) -> object:
+        """One process from its start to its end; its exit code, or why there is none."""
+        try:
+            process = self._running[member.name] = await _start(member)
+        except OSError as error:  # no memory, no descriptors: it may work later
+            return error
+        if self._stop.is_set():
+            process.send_signal(self._signal)
+        code = await process.wait()
+        del self._running[member.name]
+        try:
+            self.on_exit(process.pid)
+        except Exception:  # the restart is protected
+            log.warning("the end of %s could not be noted", member.name, exc_info=True)
+        return code
 
     async def _end(self, member: Member, keeper: "asyncio.Task[None]") -> None:
-        """SIGTERM, and SIGKILL for who does not listen."""
+        """The signal we got, and SIGKILL for who does not listen."""
+        self._send(member, self._signal)
+        done, _ = await asyncio.wait([keeper], timeout=member.patience)
+        if not done:
+            log.error("%s did not end within %s s and is killed", member.name, member.patience)
+            self._send(member, signal.SIGKILL)
+            self._code = 1
+        await asyncio.gather(keeper, return_exceptions=True)
+
+    def _send(self, member: Member, number: signal.Signals) -> None:
         process = self._running.get(member.name)
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-        done, _ = await asyncio.wait([keeper], timeout=member.patience)
-        if not done and (process := self._running.get(member.name)) is not None:
-            log.error("%s did not end within %s s and is killed", member.name, member.patience)
-            process.kill()
-            self._code = 1
-        await asyncio.gather(keeper, return_exceptions=True)
+                process.send_signal(number)
 
 
 async def _start(member: Member) -> asyncio.subprocess.Process:

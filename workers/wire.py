@@ -4,6 +4,8 @@ Pixels never travel here, they lie in the arena; nothing is pickled.
 """
 
 import asyncio
+import os
+import socket
 import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
@@ -19,6 +21,9 @@ from workers.operations import Classify, FilterChain, FunctionToApply
 Shape = tuple[int, int, int]
 
 _LENGTH = struct.Struct("<I")
+
+LONGEST = 1 << 20
+"""Bytes of a frame; a longer one is no frame. Thousands of labels take a tenth of it."""
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -100,17 +105,21 @@ T = TypeVar("T")
 
 
 class FrameProtocol(asyncio.Protocol, Generic[T]):
-    """One end of a connection: every frame that came with one read goes to `on_frames` at once."""
+    """One end of a connection: every frame that came with one read goes to `on_frames` at once.
+
+    What cannot be read goes to `on_broken`, and nothing is read any more. The connection is not
+    closed: to the other end that would mean that nobody here uses the arena any more.
+    """
 
     def __init__(
         self,
         decoder: "msgspec.msgpack.Decoder[T]",
         on_frames: Callable[[list[T]], None],
         on_lost: Callable[[], None],
+        on_broken: Callable[[Exception], None],
     ) -> None:
         self._decoder = decoder
-        self._on_frames = on_frames
-        self._on_lost = on_lost
+        self._on_frames, self._on_lost, self._on_broken = on_frames, on_lost, on_broken
         self._buffer = bytearray()
         self._transport: asyncio.Transport | None = None
 
@@ -121,18 +130,21 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
         self._buffer += data
-        frames, start = [], 0
-        while (end := self._end(start)) is not None:
-            frames.append(self._decoder.decode(memoryview(self._buffer)[start + 4 : end]))
-            start = end
-        del self._buffer[:start]
-        if frames:
-            self._on_frames(frames)
+        try:
+            frames = self._whole_frames()
+            if frames:
+                self._on_frames(frames)
+        except Exception as error:  # the event loop would close the connection
+            if self._transport is not None:
+                self._transport.pause_reading()
+            self._on_broken(error)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Called by the event loop."""
-        self._transport = None
-        self._on_lost()
+        lost, self._transport = self._on_lost, None
+        # No cycle may keep the arena mapped until the garbage collector comes.
+        self._on_frames, self._on_lost, self._on_broken = _nothing, _nothing, _nothing
+        lost()
 
     def send(self, frames: Iterable[Frame]) -> None:
         """Write frames in one piece; nothing once the other end is gone."""
@@ -140,16 +152,43 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
             bodies = [_ENCODER.encode(frame) for frame in frames]
             self._transport.write(b"".join(_LENGTH.pack(len(b)) + b for b in bodies))
 
+    @property
+    def behind(self) -> bool:
+        """Whether the other end reads so slowly that it should be told only what it must know."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > LONGEST
+
     def close(self) -> None:
         """Write what is left, then hang up."""
         if self._transport is not None:
             self._transport.close()
 
+    def _whole_frames(self) -> list[T]:
+        frames, start = [], 0
+        while (end := self._end(start)) is not None:
+            frames.append(self._decoder.decode(bytes(self._buffer[start + 4 : end])))
+            start = end
+        del self._buffer[:start]
+        return frames
+
     def _end(self, start: int) -> int | None:
         if len(self._buffer) < start + 4:
             return None
-        end = start + 4 + int(_LENGTH.unpack_from(self._buffer, start)[0])
+        length = int(_LENGTH.unpack_from(self._buffer, start)[0])
+        if length > LONGEST:
+            raise ValueError(f"a frame of {length} bytes")
+        end = start + 4 + length
         return end if len(self._buffer) >= end else None
+
+
+def _nothing(*_: object) -> None:
+    """What a connection that is gone does."""
+
+
+def same_user(connection: socket.socket) -> bool:
+    """Whether the other end is a process of this user: abstract sockets have no permissions."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    _, user, _ = struct.unpack("3i", credentials)
+    return bool(user == os.geteuid())
 
 
 def operation_said(operation: Operation) -> object:

@@ -1,11 +1,14 @@
 """The process backend when workers come and go, and when the arena is full."""
 
 import asyncio
+import os
 import secrets
+import socket
 import time
 from collections.abc import Coroutine
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -15,17 +18,18 @@ from models.image import Image
 from models.job import Completed, Job, Labels
 from tests.fakes import FakeEngine, fake_job, first_sample
 from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
-from workers.arena import PAGE
+from workers.arena import PAGE, Arena
 from workers.batcher import BatchLimits
 from workers.processes import MAX_LOSSES, ProcessBackend
+from workers.wire import Batched, Welcome
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)
 ENGINE = partial(FakeEngine, slots=1, keep=True)
 
 
-def backend(*workers: Hosted | str, arena: int = ARENA) -> ProcessBackend:
+def backend(*workers: Hosted | str, arena: int = ARENA, **hooks: Any) -> ProcessBackend:
     addresses = [w if isinstance(w, str) else w.address for w in workers]
-    return ProcessBackend(addresses, arena, drain_timeout=20, say=fake_said)
+    return ProcessBackend(addresses, arena, say=fake_said, **{"drain_timeout": 20.0, **hooks})
 
 
 def new_address() -> str:
@@ -188,7 +192,7 @@ def test_an_image_that_never_fits_is_refused_at_once() -> None:
     async def test() -> None:
         ours = backend(new_address(), arena=PAGE)
         with pytest.raises(TooManyPixels, match="no room"):
-            await ours.run(fake_job(1, n_pixels=PAGE))
+            await ours.run(fake_job(1, n_pixels=PAGE + 1))
         await ours.aclose()
 
     run(test())
@@ -230,3 +234,158 @@ def test_an_answer_too_large_for_its_slot_harms_no_neighbour() -> None:
             await ours.aclose()
 
     run(test())
+
+
+def test_batches_are_told_and_a_failing_metric_costs_no_answer() -> None:
+    told: list[Batched] = []
+
+    def fail(batched: Batched) -> None:
+        told.append(batched)
+        raise OSError("the disk is full")
+
+    async def test() -> None:
+        with hosted(ENGINE, LIMITS) as worker:
+            ours = backend(worker, on_batch=fail)
+            answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(30)))
+            assert [number(each) for each in answers] == list(range(30))
+            await come_true(lambda: sum(batched.size for batched in told) == 30)
+            await ours.aclose()
+
+    run(test())
+
+
+def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_speaks_of_the_first() -> None:
+    address, others = new_address(), list[bool]()
+
+    async def test() -> None:
+        ours = backend(address, on_other=lambda: others.append(True), drain_timeout=0.1)
+        with hosted(ENGINE, LIMITS, address):
+            assert number(await ours.run(fake_job(1))) == 1
+        await come_true(lambda: not ours.load().alive)
+        other = Welcome("fake", {"name": "other"}, ("other", ["a"], [None]), None)
+        with hosted(ENGINE, LIMITS, address, other) as worker:
+            task = asyncio.create_task(ours.run(fake_job(2)))
+            await come_true(lambda: bool(others))
+            assert not ours.load().alive
+            await ours.aclose()
+            with pytest.raises(WorkerLost):
+                await task
+            assert worker.engine.seen == []
+
+    run(test())
+
+
+def test_a_worker_that_is_leaving_hands_jobs_on_to_its_successor() -> None:
+    address = new_address()
+
+    async def test() -> None:
+        ours = backend(address)
+        with hosted(ENGINE, LIMITS, address) as leaving:
+            assert number(await ours.run(fake_job(1))) == 1
+            await asyncio.to_thread(leaving.worker.stop)
+            task = asyncio.create_task(ours.run(fake_job(2)))
+            await come_true(lambda: not ours.load().alive)
+        with hosted(ENGINE, LIMITS, address):
+            assert number(await task) == 2
+            await ours.aclose()
+
+    run(test())
+
+
+def test_closing_answers_whoever_still_waits_for_a_worker_or_for_room() -> None:
+    async def test() -> None:
+        ours = backend(new_address(), arena=PAGE, drain_timeout=0.05)
+        tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(3)]
+        await come_true(lambda: ours.load().queued_jobs == 3)
+        await ours.aclose()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in found] == [WorkerLost] * 3
+
+    run(test())
+
+
+def test_the_load_of_a_worker_is_known_although_nobody_asks_it() -> None:
+    async def test() -> None:
+        with hosted(ENGINE, LIMITS) as worker:
+            ours = backend(worker)
+            await ours.welcome()
+            worker.gate.shut()
+            held = asyncio.create_task(ours.run(fake_job(1)))
+            await come_true(lambda: ours.load().running_jobs == 1 and not ours.load().queued_jobs)
+            worker.gate.open()
+            await held
+            await ours.aclose()
+
+    run(test())
+
+
+def test_room_goes_to_the_next_when_the_one_before_it_leaves() -> None:
+    async def test() -> None:
+        with hosted(ENGINE, LIMITS) as worker:
+            ours = backend(worker, arena=3 * PAGE)
+            await ours.welcome()
+            worker.gate.shut()
+            held = asyncio.create_task(ours.run(fake_job(1)))
+            await on_device(worker)
+            large = asyncio.create_task(ours.run(fake_job(2, n_pixels=3 * PAGE)))
+            small = asyncio.create_task(ours.run(fake_job(3)))
+            await come_true(lambda: ours.load().queued_jobs == 2)
+            large.cancel()
+            await come_true(lambda: worker.worker.load().queued_jobs == 1)
+            worker.gate.open()
+            assert [number(c) for c in await asyncio.gather(held, small)] == [1, 3]
+            await ours.aclose()
+
+    run(test())
+
+
+def test_a_front_end_that_talks_nonsense_costs_nobody_else_anything() -> None:
+    async def test() -> None:
+        with hosted(ENGINE, LIMITS) as worker:
+            ours = backend(worker)
+            await ours.welcome()
+            with socket.socket(socket.AF_UNIX) as stranger:
+                await asyncio.to_thread(stranger.connect, worker.address)
+                arena = Arena.create(PAGE)
+                socket.send_fds(stranger, [b"a"], [arena.fd])
+                stranger.sendall(b"\x05\0\0\0nonsense")
+                stranger.settimeout(20)
+                while await asyncio.to_thread(stranger.recv, 4096):
+                    pass  # until the worker hangs up
+                arena.close()
+            assert number(await ours.run(fake_job(1))) == 1
+            await ours.aclose()
+
+    run(test())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -> None:
+    address = new_address()
+    ready, seen = os.pipe(), os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.setuid(65534)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(address)
+            listener.listen()
+            os.write(ready[1], b"1")
+            connection, _ = listener.accept()
+            connection.settimeout(5)
+            found = socket.recv_fds(connection, 1, 1)[1]
+            os.write(seen[1], b"1" if found else b"0")
+            os._exit(0)
+
+    async def test() -> None:
+        ours = backend(address)
+        late = fake_job(1, deadline=Deadline.after(0.5, time.monotonic()))
+        with pytest.raises(DeadlineExceeded):
+            await ours.run(late)
+        await ours.aclose()
+
+    os.read(ready[0], 1)
+    run(test())
+    assert os.read(seen[0], 1) == b"0"
+    os.waitpid(pid, 0)
+    for end in (*ready, *seen):
+        os.close(end)

@@ -38,12 +38,15 @@ def test_an_error_keeps_its_kind_and_its_text() -> None:
 @pytest.mark.parametrize("piece", [1, 3, 10_000])
 def test_frames_arrive_whole_however_the_bytes_are_cut(piece: int) -> None:
     frames: list[wire.ToWorker] = []
+    broken: list[Exception] = []
     lost = asyncio.Event()
 
     async def test() -> None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: wire.FrameProtocol(wire.TO_WORKER, frames.extend, lost.set), "127.0.0.1", 0
+            lambda: wire.FrameProtocol(wire.TO_WORKER, frames.extend, lost.set, broken.append),
+            "127.0.0.1",
+            0,
         )
         port = server.sockets[0].getsockname()[1]
         _, sender = await loop.create_connection(Pieces, "127.0.0.1", port)
@@ -53,6 +56,7 @@ def test_frames_arrive_whole_however_the_bytes_are_cut(piece: int) -> None:
 
     asyncio.run(test())
     assert frames == [SUBMIT, Cancel(8), SUBMIT]
+    assert not broken
 
 
 class Pieces(asyncio.Protocol):
@@ -64,7 +68,7 @@ class Pieces(asyncio.Protocol):
 
     def feed(self, piece: int, frames: list[wire.Frame]) -> None:
         written = bytearray()
-        collector = wire.FrameProtocol(wire.FROM_WORKER, lambda _: None, lambda: None)
+        collector = wire.FrameProtocol(wire.FROM_WORKER, print, print, print)
         collector.connection_made(Tape(written))
         collector.send(frames)
         for start in range(0, len(written), piece):

@@ -1,0 +1,86 @@
+"""The supervisor over real processes that do nothing."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.hosted import come_true
+from workers import supervisor
+from workers.supervisor import WRONG_USAGE, Member, Supervisor
+
+LONG = 60.0
+
+
+def member(lives: Path, name: str = "one", **orders: object) -> Member:
+    return Member(name, "tests.obedient", {"lives": str(lives), **orders}, patience=10)
+
+
+def lived(lives: Path) -> list[str]:
+    """A line for every process that lived."""
+    return lives.read_text().splitlines() if lives.exists() else []
+
+
+def supervise(made: Supervisor, claim: Callable[[], bool]) -> int:
+    """The exit code, after SIGTERM as soon as the claim holds."""
+
+    async def run() -> int:
+        running = asyncio.create_task(made.run())
+        await come_true(lambda: claim() or running.done())
+        if not running.done():
+            signal.raise_signal(signal.SIGTERM)
+        return await running
+
+    return asyncio.run(run())
+
+
+def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
+    lives = tmp_path / "lives"
+    code = supervise(Supervisor([[member(lives, code=1)]]), lambda: len(lived(lives)) >= 2)
+    assert code == 0
+    assert len(set(lived(lives))) >= 2
+
+
+def test_a_process_that_can_never_run_ends_them_all(tmp_path: Path) -> None:
+    lives = tmp_path / "lives"
+    groups = [[member(lives, "good", seconds=LONG)], [member(lives, "bad", code=WRONG_USAGE)]]
+    start = time.monotonic()
+    assert supervise(Supervisor(groups), lambda: False) == WRONG_USAGE
+    assert time.monotonic() - start < LONG / 2
+
+
+def test_sigterm_ends_the_last_group_first(tmp_path: Path) -> None:
+    lives, ended = tmp_path / "lives", list[int]()
+    groups = [[member(lives, "worker", seconds=LONG)], [member(lives, "front", seconds=LONG)]]
+    stopped: list[bool] = []
+    made = Supervisor(groups, ended.append, lambda: stopped.append(True))
+    assert supervise(made, lambda: len(lived(lives)) == 2) == 0
+    pids = {line.split()[0]: int(line.split()[1]) for line in lived(lives)}
+    assert ended == [pids["front"], pids["worker"]]
+    assert stopped == [True]
+
+
+def test_a_start_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lives, failures, start = tmp_path / "lives", [OSError("no memory")], supervisor._start
+
+    async def sometimes(member: Member) -> asyncio.subprocess.Process:
+        if failures:
+            raise failures.pop()
+        return await start(member)
+
+    monkeypatch.setattr(supervisor, "_start", sometimes)
+    made = Supervisor([[member(lives, seconds=LONG)]])
+    assert supervise(made, lambda: len(lived(lives)) == 1) == 0
+    assert not failures
+
+
+def test_an_observer_that_fails_does_not_stop_the_restarts(tmp_path: Path) -> None:
+    def fail(pid: int) -> None:
+        raise OSError("the disk is full")
+
+    lives = tmp_path / "lives"
+    made = Supervisor([[member(lives, code=1)]], fail)
+    assert supervise(made, lambda: len(lived(lives)) >= 2) == 0

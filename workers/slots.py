@@ -1,0 +1,116 @@
+"""The slots of a front end's arena: who gets one, who waits for one, and in which order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from models.deadline import Deadline
+from models.errors import DeadlineExceeded, ServiceError, TooManyPixels
+from models.image import Image
+from workers.arena import LARGE, Arena, Room, Slot
+from workers.link import Pending
+from workers.wire import Shape
+
+T = TypeVar("T")
+
+
+class Slots:
+    """Gives out slots in the order they were asked for; belongs to one event loop."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._room = Room(arena.size)
+        self._queue: deque[tuple[int, asyncio.Future[Slot]]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for a slot."""
+        return len(self._queue)
+
+    async def take(self, n_bytes: int, deadline: Deadline) -> Slot:
+        """A slot of at least so many bytes; waits, at most until the deadline."""
+        if n_bytes > self._room.size:
+            raise TooManyPixels(f"an image of {n_bytes:,} bytes has no room on this server")
+        if not self._queue and (slot := self._room.take(n_bytes)) is not None:
+            return slot
+        waiter: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+        place = (n_bytes, waiter)
+        self._queue.append(place)
+        try:
+            async with asyncio.timeout_at(deadline.alarm):
+                return await waiter
+        except BaseException as error:
+            if place in self._queue:
+                self._queue.remove(place)
+                self._grant()
+            elif not waiter.cancelled() and waiter.exception() is None:
+                self.free(waiter.result())
+            if isinstance(error, TimeoutError):
+                raise DeadlineExceeded("the request's deadline passed") from None
+            raise
+
+    def free(self, slot: Slot) -> None:
+        """Take a slot back; large ones give their memory back to the kernel."""
+        self._arena.forget(slot)
+        self._room.give_back(slot)
+        self._grant()
+
+    def release(self, pending: Pending) -> None:
+        """Take a job's slot back, if it has one: only the first time."""
+        slot, pending.slot = pending.slot, None
+        if slot is not None:
+            self.free(slot)
+
+    async def copied(self, pending: Pending, copy: Callable[..., T], *arguments: object) -> T:
+        """Run what copies to or from a job's slot, on a thread where that takes milliseconds.
+
+        When it is cancelled meanwhile, the slot is taken back as soon as the copy has ended.
+        """
+        slot = pending.slot
+        assert slot is not None
+        if slot.size < LARGE:
+            return copy(*arguments)
+        copying = asyncio.ensure_future(asyncio.to_thread(copy, *arguments))
+        try:
+            return await asyncio.shield(copying)
+        except asyncio.CancelledError:
+            pending.slot = None
+            copying.add_done_callback(lambda _: self.free(slot))
+            raise
+
+    def write(self, pending: Pending) -> None:
+        """Copy the job's pixels into its slot."""
+        assert pending.slot is not None
+        image = pending.job.image
+        np.copyto(self._arena.pixels(pending.slot, shape_of(image)), image.pixels)
+
+    def read(self, pending: Pending, shape: Shape) -> Image:
+        """A copy of the image in the job's slot."""
+        assert pending.slot is not None
+        return Image(self._arena.pixels(pending.slot, shape).copy())
+
+    def refuse(self, error: ServiceError) -> None:
+        """Whoever still waits gets an error instead."""
+        queue, self._queue = self._queue, deque()
+        for _, waiter in queue:
+            if not waiter.done():
+                waiter.set_exception(error)
+
+    def _grant(self) -> None:
+        """Room for those who wait, the longest first."""
+        while self._queue:
+            n_bytes, waiter = self._queue[0]
+            if not waiter.done():
+                found = self._room.take(n_bytes)
+                if found is None:
+                    return
+                waiter.set_result(found)
+            self._queue.popleft()
+
+
+def shape_of(image: Image) -> Shape:
+    """Height, width, channels."""
+    return image.height, image.width, image.channels
