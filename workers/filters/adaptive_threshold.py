@@ -4,10 +4,10 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from models.image import Pixels
-from workers.filters.base import Filter
+from workers.filters.base import Filter, Odd
 from workers.filters.colour import repeated
 from workers.filters.luma import luma
 
@@ -18,7 +18,7 @@ class AdaptiveThreshold(Filter):
     """Black and white, each pixel judged by its own neighbourhood: for text in uneven light."""
 
     name: Literal["adaptive_threshold"] = "adaptive_threshold"
-    block: int = Field(
+    block: Odd = Field(
         11,
         ge=3,
         le=255,
@@ -38,13 +38,6 @@ class AdaptiveThreshold(Filter):
     alpha_rule: ClassVar = "drop"
     border: ClassVar = "replicate"
     result_shape: ClassVar = "no alpha"
-
-    @field_validator("block")
-    @classmethod
-    def _odd(cls, block: int) -> int:
-        if block % 2 == 0:
-            raise ValueError("must be odd")
-        return block
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.adaptiveThreshold` with THRESH_BINARY on the luma; the result has no alpha."""

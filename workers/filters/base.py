@@ -5,14 +5,24 @@ result has the input's shape unless a filter says otherwise; nothing is changed 
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from models.image import Pixels
 
 SPEC_VERSION = 1
 """Raised whenever any filter gives different bytes for the same request."""
+
+
+def _odd(value: int) -> int:
+    if value % 2 == 0:
+        raise ValueError("must be odd")
+    return value
+
+
+Odd = Annotated[int, AfterValidator(_odd)]
+"""The side of a square that has a middle."""
 
 
 class Filter(BaseModel):

@@ -4,17 +4,17 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from models.image import Pixels
-from workers.filters.base import Filter
+from workers.filters.base import Filter, Odd
 
 
 class Median(Filter):
     """Replace every sample by the median of the square around it."""
 
     name: Literal["median"] = "median"
-    size: int = Field(
+    size: Odd = Field(
         3,
         ge=3,
         le=101,
@@ -25,13 +25,6 @@ class Median(Filter):
     example: ClassVar = {"name": "median", "size": 3}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "replicate"
-
-    @field_validator("size")
-    @classmethod
-    def _odd(cls, size: int) -> int:
-        if size % 2 == 0:
-            raise ValueError("must be odd")
-        return size
 
     def apply(self, pixels: Pixels) -> Pixels:
         """cv2.medianBlur, equal to scipy.ndimage.median_filter with mode="nearest"."""
