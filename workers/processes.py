@@ -120,11 +120,11 @@ class ProcessBackend:
         loop = asyncio.get_running_loop()
         self.submitted += 1
         pending = Pending(self.submitted, job, slot, loop.create_future())
-        await self._slots.copied(pending, self._slots.write, pending)
         alarm = job.deadline.alarm
         late = Failed(DeadlineExceeded("the request's deadline passed"))
         timer = None if alarm is None else loop.call_at(alarm, _resolve, pending, late)
         try:
+            await self._slots.copied(pending, self._slots.write, pending)
             self._send(pending)
             done = await pending.waiter
             if isinstance(done, Failed):
