@@ -50,7 +50,7 @@ class Supervisor:
     on_stop: Callable[[], None] = lambda: None
     _running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _signal: signal.Signals = signal.SIGTERM
+    _hurried: bool = False
     _code: int = 0
 
     async def run(self) -> int:
@@ -70,13 +70,11 @@ class Supervisor:
         return self._code
 
     def _told(self, number: signal.Signals) -> None:
-        """The first signal begins the end; a later one hurries those that are still there."""
-        if self._stop.is_set():
-            number = signal.SIGINT
-        self._signal = number
+        """The first signal begins the end; SIGINT, or a later one, hurries it."""
+        self._hurried = self._hurried or number is signal.SIGINT or self._stop.is_set()
         if self._stop.is_set():
             for member in (each for group in self.groups for each in group):
-                self._send(member, number)
+                self._send(member, signal.SIGINT)
         self._stop.set()
 
     async def _keep(self, member: Member) -> None:
@@ -104,7 +102,7 @@ class Supervisor:
         except OSError as error:  # no memory, no descriptors: it may work later
             return error
         if self._stop.is_set():
-            process.send_signal(self._signal)
+            self._ask(member)
         code = await process.wait()
         del self._running[member.name]
         try:
@@ -114,14 +112,20 @@ class Supervisor:
         return code
 
     async def _end(self, member: Member, keeper: "asyncio.Task[None]") -> None:
-        """The signal we got, and SIGKILL for who does not listen."""
-        self._send(member, self._signal)
+        """Ask it to end, and SIGKILL it if it does not listen."""
+        self._ask(member)
         done, _ = await asyncio.wait([keeper], timeout=member.patience)
         if not done:
             log.error("%s did not end within %s s and is killed", member.name, member.patience)
             self._send(member, signal.SIGKILL)
             self._code = 1
         await asyncio.gather(keeper, return_exceptions=True)
+
+    def _ask(self, member: Member) -> None:
+        """SIGTERM is for all to end; SIGINT, to those who know it, not to be slow about it."""
+        self._send(member, signal.SIGTERM)
+        if self._hurried:
+            self._send(member, signal.SIGINT)
 
     def _send(self, member: Member, number: signal.Signals) -> None:
         process = self._running.get(member.name)

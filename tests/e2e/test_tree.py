@@ -104,6 +104,16 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind() -> None:
     assert set(Path(tempfile.gettempdir()).glob("darkroom-metrics-*")) == folders
 
 
+def test_sigint_skips_the_grace_time() -> None:
+    with serving(*FLAGS[:-1], "30", "--log-level", "error") as server:
+        pids = children(server.process.pid).values()
+        start = time.monotonic()
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(30) == 0
+        assert time.monotonic() - start < 20
+        assert all(gone(pid) for pid in pids)
+
+
 def test_nothing_outlives_a_supervisor_that_was_killed() -> None:
     with serving(*FLAGS, "--log-level", "error") as server:
         pids = list(children(server.process.pid).values())
