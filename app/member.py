@@ -70,9 +70,9 @@ async def _worker(settings: Settings, address: str) -> None:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.to_thread(worker.stop, settings.drain_timeout)
         hosting.cancel()
-        await asyncio.gather(hosting, return_exceptions=True)
+        (ended,) = await asyncio.gather(hosting, return_exceptions=True)
     if not stop.is_set():
-        raise RuntimeError("the worker died")  # the supervisor starts another one
+        raise RuntimeError("the worker died") from ended  # the supervisor starts another one
 
 
 async def _death(worker: Worker[Any]) -> None:

@@ -110,7 +110,7 @@ class Metrics:
 
 
 class _AtScrape:
-    """Values read at scrape time, the same whichever front end is asked."""
+    """Values read at scrape time: the load as this process sees it, with the jobs it holds back."""
 
     def __init__(self, load: Callable[[], Load]) -> None:
         self._load = load

@@ -85,13 +85,13 @@ class Host:
             if not wire.same_user(connection):
                 raise PermissionError("a process of another user")
             guest = _Guest(self, worker, await _received_arena(connection))
+            self._guests.add(guest)
+            loop = asyncio.get_running_loop()
+            await loop.create_unix_connection(lambda: guest.protocol, sock=connection)
         except Exception as error:  # the other front ends are protected
             log.warning("a front end was turned away: %s", error)
             connection.close()
             return
-        self._guests.add(guest)
-        loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: guest.protocol, sock=connection)
         guest.protocol.send([welcome])
 
 
