@@ -36,7 +36,7 @@ bench: install
 	$(BIN)/python -m tests.bench.memory
 
 test-gpu: install
-	$(BIN)/pytest -m gpu tests/gpu
+	$(BIN)/pytest -m gpu tests/gpu tests/contract
 
 lock:
 	test -x $(BIN)/uv || $(PYTHON) -m venv .venv

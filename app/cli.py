@@ -1,4 +1,4 @@
-"""The command line: `darkroom serve | classify | filter | filters | weights`."""
+"""The command line: `darkroom serve | classify | filter | filters | profile | weights`."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from models.weights import resolve
 
 EPILOG = f"Every setting is also a variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
 
-LOCAL = ("threads", "max_batch_size", "max_pixels", "fetch_allowed_networks")
+LOCAL = ("threads", "gpus", "max_batch_size", "max_pixels", "fetch_allowed_networks")
 """The settings that matter without a server."""
 
 WEIGHTS = ("weights", "weights_labels", "weights_sha256", "cache_folder", "precision")
@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     _add(actions, "serve", commands.serve, "serve HTTP until stopped", list(Settings.model_fields))
     _add_classify(actions)
     _add_filter(actions)
+    _add_profile(actions)
     shown = _add(actions, "filters", commands.filters, "list the filters", [])
     shown.add_argument("name", nargs="?", help="show everything about this filter")
     kept = ["cache_folder"]
@@ -81,6 +82,21 @@ def _add_filter(actions: Actions) -> None:
     )
     parser.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
     parser.add_argument("--quality", type=int, help="1 to 100, of JPEG, WebP and AVIF")
+
+
+def _add_profile(actions: Actions) -> None:
+    parser = _add(
+        actions,
+        "profile",
+        commands.profile,
+        "trace the worker under load",
+        (*WEIGHTS, *LOCAL, "optimize"),
+    )
+    parser.add_argument("--seconds", type=float, default=1.0, help="of load (default: 1)")
+    parser.add_argument("--ops", help="filters to run instead of classifying, as for `filter`")
+    parser.add_argument(
+        "-o", "--output", default="trace.json", help="Chrome trace (default: trace.json)"
+    )
 
 
 def _add(

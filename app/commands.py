@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from app import logs, main, server, tree
+from app import logs, main, offline, server, tree
 from app.admission import Permit
 from app.intake import Item, Url
 from app.metrics import Metrics
@@ -33,13 +33,16 @@ ItemWork = Callable[[Service, Item, Permit], Awaitable[Answer]]
 def serve(settings: Settings) -> int:
     """Serve HTTP until stopped."""
     logs.configure(settings.log_level)
-    if not settings.front_ends:
-        server.run(main.create_app(settings), settings)
-        return 0
+    try:
+        plan = tree.Plan.of(settings)
+    except ValueError as error:
+        return _wrong(str(error))
+    if not plan.front_ends:
+        return server.run(main.create_app(settings), settings)
     if not hasattr(os, "memfd_create"):
         return _wrong("--front-ends: several processes share memory as only Linux can")
     try:
-        return tree.run(settings)
+        return tree.run(settings, plan)
     except OSError as error:
         print(f"darkroom: {settings.host}:{settings.port}: {error}", file=sys.stderr)
         return 1
@@ -108,7 +111,18 @@ def filters(settings: Settings, name: str | None) -> int:
 
 def weights(settings: Settings, action: str, name: str) -> int:
     """Download, verify or list published weights."""
-    return main.manage_weights(settings, action, name)
+    return offline.manage_weights(settings, action, name)
+
+
+def profile(settings: Settings, seconds: float, output: str, ops: str | None) -> int:
+    """A trace of the worker under load, and on standard output what it says of the device."""
+    logs.configure("warning")
+    try:
+        operation = FilterChain(parse_chain(json.loads(ops))) if ops else Classify()
+    except (ValueError, ServiceError) as error:
+        return _wrong(f"--ops: {error}")
+    print(json.dumps(offline.profile(settings, operation, seconds, Path(output)), indent=2))
+    return 0
 
 
 async def _each(
@@ -123,7 +137,7 @@ async def _each(
     service = await main.start_service(settings, Metrics(), needs_weights)
     try:
         if needs_weights and service.model is None:
-            return _wrong(str(service.weights_problem))
+            return _wrong(str(service.computing().weights_problem))
         failed = 0
         with service.admission.admit(0, 0) as permit:
             async for answer in _in_order(service, files, work, permit):

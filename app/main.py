@@ -5,15 +5,11 @@ The only file of `app` that picks a backend and reaches into `workers` beyond de
 
 import asyncio
 import gc
-import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from fastapi import FastAPI
@@ -27,24 +23,23 @@ from app.metrics import Metrics
 from app.observe import Observe
 from app.pipeline import Pipeline
 from app.routes import catalogue, classify, filter, health
-from app.service import Model, Service
+from app.service import Computing, Model, Service
 from models.backend import Backend
 from models.image import Image
 from models.job import Operation, ReleaseReason
 from models.labels import LabelSet
 from models.schemas import ModelRecord
 from models.settings import Settings
-from models.weights import BUNDLED, CATALOGUE, Bundled, PublishedWeights
 from workers.batch import Batch
-from workers.batcher import BatchLimits
+from workers.devices import wanted_gpus
 from workers.engine import BatchResult
 from workers.filters import parse_one
 from workers.local import LocalBackend
 from workers.operations import Classify, FilterChain
 from workers.processes import ProcessBackend
-from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
-from workers.wire import Batched
-from workers.worker import Observer, Worker
+from workers.start import cores, start_worker
+from workers.wire import Batched, Welcome
+from workers.worker import Observer
 
 BYTES_PER_PIXEL = 4
 """Of the shared memory through which images go to worker processes."""
@@ -55,49 +50,19 @@ class Executor:
     """A started backend and what it classifies with."""
 
     backend: Backend
-    model: Model | None
-    weights_problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A running worker, what it classifies with, or why with nothing."""
-
-    worker: Worker[Any]
-    record: ModelRecord | None
-    labels: LabelSet | None
-    problem: str | None
-
-
-def cores(settings: Settings) -> int:
-    """Cores to compute with."""
-    return settings.threads or len(os.sched_getaffinity(0))
-
-
-def start_worker(settings: Settings, on_batch: Observer, weights: bool = True) -> Started:
-    """Load the weights if wanted, warm the engine up, start the worker; takes seconds."""
-    from workers.engines.cpu import CpuEngine
-    from workers.engines.model import Loaded, load_model
-
-    loaded = load_model(settings) if weights else Loaded()
-    engine = CpuEngine(loaded.network, settings.max_batch_size, cores(settings))
-    engine.warm_up()
-    limits = BatchLimits(
-        max_batch_size=settings.max_batch_size,
-        max_batch_pixels=settings.max_batch_pixels,
-        max_queue_delay=settings.max_queue_delay,
-    )
-    worker = Worker(engine, limits, on_batch=on_batch)
-    worker.start()
-    return Started(worker, loaded.record, loaded.labels, loaded.problem)
+    computing: Callable[[], Computing]
 
 
 async def local_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
-    """A worker in threads of this process."""
-    started = await asyncio.to_thread(start_worker, settings, _observer(metrics), weights)
+    """A worker in threads of this process, on the first GPU if there is one to be used."""
+    gpu = 0 if wanted_gpus(settings.gpus) else None
+    started = await asyncio.to_thread(
+        start_worker, settings, _observer(metrics), weights=weights, gpu=gpu
+    )
     model = Model(started.record, started.labels) if started.record and started.labels else None
+    computing = Computing(model, started.problem, started.degraded)
     backend = LocalBackend(started.worker, settings.drain_timeout)
-    return Executor(backend, model, started.problem)
+    return Executor(backend, lambda: computing)
 
 
 async def remote_executor(
@@ -116,13 +81,17 @@ async def remote_executor(
         on_batch,
         on_other=lambda: signal.raise_signal(signal.SIGTERM),
     )
-    welcome = await backend.welcome()
-    model = None
-    if welcome.model and welcome.labels:
-        name, labels, wnids = welcome.labels
-        label_set = LabelSet(name, tuple(labels), tuple(wnids))
-        model = Model(ModelRecord.model_validate(welcome.model), label_set)
-    return Executor(backend, model, welcome.problem)
+    await backend.welcome()
+    known: dict[int, Computing] = {}
+
+    def computing() -> Computing:
+        welcome = backend.current
+        if id(welcome) not in known:
+            known.clear()
+            known[id(welcome)] = _computing(welcome)
+        return known[id(welcome)]
+
+    return Executor(backend, computing)
 
 
 async def start_service(
@@ -137,7 +106,7 @@ async def start_service(
         if addresses
         else local_executor(settings, metrics, weights)
     )
-    backend, model = executor.backend, executor.model
+    backend, model = executor.backend, executor.computing().model
     fetcher = Fetcher(FetchLimits.from_settings(settings), observe=metrics.on_fetch)
     admission = Admission(
         settings.max_images_in_flight,
@@ -155,8 +124,8 @@ async def start_service(
         admission=admission,
         metrics=metrics,
         canary=Canary(backend, _canary_operation(model), _canary_image(), settings.canary_interval),
-        model=model,
-        weights_problem=executor.weights_problem,
+        computing=executor.computing,
+        ends_with_worker=not addresses,
     )
 
 
@@ -167,35 +136,6 @@ async def stop_service(service: Service) -> None:
     await service.backend.aclose()
     await service.fetcher.aclose()
     service.pipeline.close()
-
-
-def manage_weights(settings: Settings, action: str, name: str) -> int:
-    """`darkroom weights`: download, verify or list published weights; the exit code."""
-    store = WeightsStore(settings.cache_folder)
-    if action == "list":
-        print(f"{BUNDLED.name:16} {'present':8} {BUNDLED.sha256}  {BUNDLED.path}")
-        for published, path, status in store.listing():
-            print(f"{published.name:16} {status.value:8} {published.sha256}  {path}")
-        return 0
-    known: dict[str, Bundled | PublishedWeights] = {BUNDLED.name: BUNDLED, **CATALOGUE}
-    if name not in known:
-        print(f"darkroom: no weights {name!r}; there are {', '.join(known)}", file=sys.stderr)
-        return 2
-    try:
-        path = _get(store, action, known[name])
-    except WeightsUnavailable as error:
-        print(f"darkroom: {error}", file=sys.stderr)
-        return 1
-    print(f"{path} has sha256 {known[name].sha256}")
-    return 0
-
-
-def _get(store: WeightsStore, action: str, weights: Bundled | PublishedWeights) -> Path:
-    """The verified file; `fetch` downloads it if need be, and bundled ones need not."""
-    if isinstance(weights, Bundled):
-        verified_sha256(weights.path, weights.sha256)
-        return weights.path
-    return store.fetch(weights) if action == "fetch" else store.open_verified(weights)
 
 
 def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
@@ -228,6 +168,15 @@ def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
     problems.install(app)
     app.add_middleware(Observe, metrics=metrics, body_timeout=settings.body_timeout)
     return app
+
+
+def _computing(welcome: Welcome) -> Computing:
+    model = None
+    if welcome.model and welcome.labels:
+        name, labels, wnids = welcome.labels
+        label_set = LabelSet(name, tuple(labels), tuple(wnids))
+        model = Model(ModelRecord.model_validate(welcome.model), label_set)
+    return Computing(model, welcome.problem, welcome.degraded)
 
 
 def _observer(metrics: Metrics) -> Observer:

@@ -16,9 +16,10 @@ from typing import Any
 from app import logs, main, server
 from models.settings import Settings
 from workers.host import Host
+from workers.pair import AnyWorker
+from workers.start import start_worker
 from workers.supervisor import WRONG_USAGE
 from workers.wire import Welcome
-from workers.worker import Worker
 
 log = logging.getLogger("darkroom.member")
 
@@ -37,23 +38,25 @@ def run() -> int:
     logs.configure(settings.log_level)
     if orders["role"] == "worker":
         try:
-            asyncio.run(_worker(settings, orders["address"]))
+            return asyncio.run(_worker(settings, orders["address"], orders["gpu"]))
         except ValueError as error:  # of the settings: it would be the same the next time
             log.error("%s", error)
             return WRONG_USAGE
-        return 0
     listening = socket.socket(fileno=orders["descriptor"])
-    app = main.create_app(settings, [orders["address"]])
+    app = main.create_app(settings, orders["addresses"])
     server.Server(app, settings).run([listening])
     return 0
 
 
-async def _worker(settings: Settings, address: str) -> None:
-    """Load and warm up, then let front ends in; after SIGTERM finish what was accepted."""
+async def _worker(settings: Settings, address: str, gpu: int | None) -> int:
+    """Load and warm up, then let front ends in; after SIGTERM finish what was accepted.
+
+    The exit code is WORKER_DIED if the worker ended unasked: the supervisor starts another one.
+    """
     loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), Host()
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
-    started = await asyncio.to_thread(main.start_worker, settings, host.on_batch)
+    started = await asyncio.to_thread(start_worker, settings, host.on_batch, gpu=gpu)
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker, labels = started.worker, started.labels
     welcome = Welcome(
@@ -61,6 +64,8 @@ async def _worker(settings: Settings, address: str) -> None:
         started.record.model_dump() if started.record else None,
         (labels.name, list(labels.labels), list(labels.wnids)) if labels else None,
         started.problem,
+        worker.load().takes_jpegs,
+        started.degraded,
     )
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -71,11 +76,13 @@ async def _worker(settings: Settings, address: str) -> None:
         await asyncio.to_thread(worker.stop, settings.drain_timeout)
         hosting.cancel()
         (ended,) = await asyncio.gather(hosting, return_exceptions=True)
-    if not stop.is_set():
-        raise RuntimeError("the worker died") from ended  # the supervisor starts another one
+    if stop.is_set():
+        return 0
+    log.critical("the worker died", exc_info=ended if isinstance(ended, Exception) else None)
+    return server.WORKER_DIED
 
 
-async def _death(worker: Worker[Any]) -> None:
+async def _death(worker: AnyWorker) -> None:
     """Until the worker's threads have ended although nobody stopped them."""
     while worker.load().alive:  # noqa: ASYNC110 (threads tell no event loop of their end)
         await asyncio.sleep(LOOK)

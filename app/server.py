@@ -1,6 +1,7 @@
 """uvicorn with a drain that load balancers can follow: not ready, grace, closed, finished, 0."""
 
 import asyncio
+import logging
 import os
 import signal
 from types import FrameType
@@ -9,6 +10,11 @@ import uvicorn
 from fastapi import FastAPI
 
 from models.settings import Settings
+
+log = logging.getLogger("darkroom.server")
+
+WORKER_DIED = 72
+"""Exit code of a process whose worker died, with its device perhaps: start it again."""
 
 
 class Server(uvicorn.Server):
@@ -20,6 +26,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, settings: Settings) -> None:
         self._app = app
         self._grace = settings.grace
+        self.exit_code = 0
         super().__init__(
             uvicorn.Config(
                 app,
@@ -31,6 +38,16 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=int(settings.drain_timeout),
             )
         )
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called by uvicorn ten times a second; True ends the serving."""
+        service = getattr(self._app.state, "service", None)
+        if service is not None and service.bereft:
+            log.critical("the worker died, and this process with it; it may be started again")
+            self.exit_code = WORKER_DIED
+            service.stopping.set()
+            return True
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by uvicorn on SIGINT and SIGTERM, in the main thread."""
@@ -48,6 +65,8 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def run(app: FastAPI, settings: Settings) -> None:
-    """Serve until told to stop; the exit code is 0 after a drain."""
-    Server(app, settings).run()
+def run(app: FastAPI, settings: Settings) -> int:
+    """Serve until told to stop; the exit code is 0 after a drain, WORKER_DIED without a worker."""
+    server = Server(app, settings)
+    server.run()
+    return server.exit_code

@@ -1,6 +1,6 @@
 """Everything one running server consists of, and how a route gets hold of it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated
@@ -28,11 +28,21 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """The parts of a running server; `app.main` puts them together.
+class Computing:
+    """What answers are computed with now: a worker that came back may have another device.
 
-    `model` is None when there are no weights; `weights_problem` then says what to do.
+    `model` is None when there are no weights; `weights_problem` then says what to do. `degraded`
+    says why the device is not the one that was asked for.
     """
+
+    model: Model | None
+    weights_problem: str | None
+    degraded: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The parts of a running server; `app.main` puts them together."""
 
     settings: Settings
     backend: Backend
@@ -41,10 +51,22 @@ class Service:
     admission: Admission
     metrics: Metrics
     canary: Canary
-    model: Model | None
-    weights_problem: str | None
+    computing: Callable[[], Computing]
+    ends_with_worker: bool
+    """Whether the worker is in this process; a front end waits for the next one."""
     stopping: Event = field(default_factory=Event)
     """Set on SIGTERM: not ready any more, but requests are served until the grace time ends."""
+
+    @property
+    def bereft(self) -> bool:
+        """Whether the worker of this process has ended although nobody stopped it."""
+        gone = self.ends_with_worker and not self.backend.load().alive
+        return gone and not self.stopping.is_set()
+
+    @property
+    def model(self) -> Model | None:
+        """What classifies now, None without weights."""
+        return self.computing().model
 
 
 async def _service(request: Request) -> Service:

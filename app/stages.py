@@ -26,7 +26,8 @@ class Stages:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
 
     def add(self, trace: Trace) -> None:
-        """What the worker measured."""
+        """What the worker measured; it may have decoded what was not decoded here."""
+        self.seconds["decode"] = self.seconds.get("decode", 0.0) + trace.decode
         self.seconds |= {
             "queue": trace.queue,
             "upload": trace.upload,

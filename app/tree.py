@@ -1,4 +1,4 @@
-"""A server of several processes: front ends that share one socket, and a worker that computes.
+"""A server of several processes: front ends that share one socket, and workers that compute.
 
 Builds their orders and hands them to the supervisor; what each process does is in `app.member`.
 """
@@ -9,32 +9,59 @@ import secrets
 import socket
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import multiprocess
 
 from app.metrics import METRICS_FOLDER
 from models.settings import Settings
+from workers.devices import wanted_gpus
+from workers.start import cores
 from workers.supervisor import Member, Supervisor
 
 BACKLOG = 2048
 
+CORES_PER_GPU = 3
+"""A worker's event loop, launch and collect threads."""
 
-def run(settings: Settings) -> int:
-    """Serve with `settings.front_ends` front ends until told to stop; the exit code."""
-    address = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many front ends, and the GPUs that have a worker each; without any, one on the CPU."""
+
+    front_ends: int
+    gpus: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Plan":
+        """What the settings ask for; ValueError where it cannot be had.
+
+        By default one process does all on a CPU, and one front end a core feeds the GPUs, less
+        the cores that their workers keep busy.
+        """
+        gpus = wanted_gpus(settings.gpus)
+        if settings.front_ends != "auto":
+            return cls(int(settings.front_ends), gpus)
+        return cls(max(1, cores(settings) - CORES_PER_GPU * gpus) if gpus else 0, gpus)
+
+
+def run(settings: Settings, plan: Plan) -> int:
+    """Serve with front ends and workers in processes of their own; the exit code."""
+    name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
+    gpus: list[int | None] = [*range(plan.gpus)] or [None]
+    addresses = {gpu: f"{name}-{gpu or 0}" for gpu in gpus}
+    shared = share(settings, plan.front_ends)
     with (
         _listening(settings) as listening,
         tempfile.TemporaryDirectory(prefix="darkroom-metrics-") as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
-        groups = [
-            [_worker(settings, address)],
-            [
-                _front_end(settings, address, number, listening.fileno(), environment)
-                for number in range(settings.front_ends)
-            ],
+        workers = [_worker(settings, address, gpu) for gpu, address in addresses.items()]
+        front_ends = [
+            _front_end(shared, [*addresses.values()], number, listening.fileno(), environment)
+            for number in range(plan.front_ends)
         ]
-        return asyncio.run(_supervised(groups, folder, listening))
+        return asyncio.run(_supervised([workers, front_ends], folder, listening))
 
 
 async def _supervised(
@@ -50,27 +77,36 @@ def _listening(settings: Settings) -> socket.socket:
     return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
 
 
-def _worker(settings: Settings, address: str) -> Member:
-    orders = {"role": "worker", "settings": settings.model_dump(mode="json"), "address": address}
-    return Member("worker", "app.member", orders, patience=settings.drain_timeout + 5)
+def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
+    orders = {
+        "role": "worker",
+        "settings": settings.model_dump(mode="json"),
+        "address": address,
+        "gpu": gpu,
+    }
+    name = "worker" if gpu is None else f"worker of GPU {gpu}"
+    return Member(name, "app.member", orders, patience=settings.drain_timeout + 5)
 
 
 def _front_end(
-    settings: Settings, address: str, number: int, descriptor: int, environment: Mapping[str, str]
+    settings: Settings,
+    addresses: Sequence[str],
+    number: int,
+    descriptor: int,
+    environment: Mapping[str, str],
 ) -> Member:
     orders = {
         "role": "front-end",
-        "settings": share(settings).model_dump(mode="json"),
-        "address": address,
+        "settings": settings.model_dump(mode="json"),
+        "addresses": addresses,
         "descriptor": descriptor,
     }
     patience = settings.grace + settings.drain_timeout + 5
     return Member(f"front end {number}", "app.member", orders, (descriptor,), environment, patience)
 
 
-def share(settings: Settings) -> Settings:
-    """What one front end may hold: its part of what the server may, but always one image."""
-    n = settings.front_ends
+def share(settings: Settings, n: int) -> Settings:
+    """What one of `n` front ends may hold: its part of what the server may, but always an image."""
     shared = {
         "max_images_in_flight": max(
             settings.max_images_per_request, -(-settings.max_images_in_flight // n)
@@ -78,7 +114,7 @@ def share(settings: Settings) -> Settings:
         "max_bytes_in_flight": max(settings.max_body_bytes, -(-settings.max_bytes_in_flight // n)),
         "max_pixels_in_flight": max(settings.max_pixels, -(-settings.max_pixels_in_flight // n)),
         "fetch_concurrency": -(-settings.fetch_concurrency // n),
-        "threads": max(1, (settings.threads or len(os.sched_getaffinity(0))) // n),
+        "threads": max(1, cores(settings) // n),
     }
     return settings.model_copy(update=shared)
 

@@ -8,7 +8,10 @@ from models.job import Completed, Job
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy a backend is. `service_rate` is jobs per second while busy (0: not known yet)."""
+    """How busy a backend is. `service_rate` is jobs per second while busy (0: not known yet).
+
+    `takes_jpegs`: baseline JPEGs had better be sent encoded.
+    """
 
     device: str
     queued_jobs: int
@@ -16,6 +19,7 @@ class Load:
     running_jobs: int
     service_rate: float
     alive: bool
+    takes_jpegs: bool = False
 
 
 class Backend(Protocol):

@@ -1,6 +1,10 @@
-"""Pixels in memory. Knows nothing of files; `models.codec` makes them from bytes and back."""
+"""Images in memory: pixels, or a JPEG still encoded that a device will decode.
+
+Knows nothing of files; `models.codec` makes them from bytes and back.
+"""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,3 +45,40 @@ class Image:
     def n_pixels(self) -> int:
         """Height times width."""
         return self.height * self.width
+
+
+class Subsampling(StrEnum):
+    """How a JPEG stores its chroma: in full, half as wide, half as wide and high, not at all."""
+
+    S444 = "4:4:4"
+    S422 = "4:2:2"
+    S420 = "4:2:0"
+    GREY = "grey"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jpeg:
+    """A whole baseline JPEG in sRGB, checked by `models.codec.jpeg`: uint8 (n,).
+
+    `height` and `width` are those of the upright image, in pixels; `orientation` is EXIF's, 1..8.
+    """
+
+    data: Pixels
+    height: int
+    width: int
+    orientation: int
+    subsampling: Subsampling
+
+    @property
+    def channels(self) -> int:
+        """1 or 3: of the pixels it holds."""
+        return 1 if self.subsampling is Subsampling.GREY else 3
+
+    @property
+    def n_pixels(self) -> int:
+        """Height times width."""
+        return self.height * self.width
+
+
+Source = Image | Jpeg
+"""What a job works on. Every engine takes both; only some front ends send JPEGs."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from models.deadline import NEVER, Deadline
 from models.errors import ServiceError
-from models.image import Image
+from models.image import Image, Source
 
 
 class Lane(Enum):
@@ -30,7 +30,7 @@ class Job:
     """One image, one operation, one deadline."""
 
     operation: Operation
-    image: Image
+    image: Source
     deadline: Deadline = NEVER
     lane: Lane = Lane.INTERACTIVE
 
@@ -61,6 +61,7 @@ class Trace:
 
     queue: float
     upload: float
+    decode: float
     compute: float
     download: float
     batch_size: int

@@ -15,6 +15,13 @@ PREFIX = "DARKROOM_"
 Network = IPv4Network | IPv6Network
 
 
+class Optimize(StrEnum):
+    """How long a GPU's network may be prepared for its speed."""
+
+    DEFAULT = "default"
+    MAX = "max"
+
+
 class Precision(StrEnum):
     """Arithmetic of the forward pass."""
 
@@ -27,6 +34,10 @@ class Precision(StrEnum):
 def _cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "darkroom"
+
+
+Count = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[0-9]{1,3})$")]
+"""A number, or `auto`."""
 
 
 def _split(value: object) -> object:
@@ -44,11 +55,13 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    front_ends: int = Field(
-        0,
-        ge=0,
-        le=256,
-        description="processes that serve HTTP, beside one that computes; 0: one process does all",
+    front_ends: Count = Field(
+        "auto",
+        description="processes that serve HTTP, beside those that compute; 0: one does all; auto: "
+        "0 without GPUs, with them one a core that their workers leave over",
+    )
+    gpus: Count = Field(
+        "auto", description="NVIDIA GPUs to compute on; auto: all there are; 0: none"
     )
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"
@@ -71,10 +84,14 @@ class Settings(BaseSettings):
     precision: Precision = Field(
         Precision.AUTO, description="auto, fp32, bf16 or fp16 for the forward pass"
     )
+    optimize: Optimize = Field(
+        Optimize.DEFAULT,
+        description="max: compile the GPU's network at the start, for minutes; kept on disk",
+    )
     threads: int = Field(0, ge=0, description="cores to compute with; 0 takes all of them")
 
     max_batch_size: int = Field(
-        8, ge=1, le=512, description="images in one micro-batch; 8 is the fastest on a CPU"
+        0, ge=0, le=512, description="images in one micro-batch; 0: 8 on a CPU, 64 on a GPU"
     )
     max_batch_pixels: int = Field(
         64_000_000, ge=1, description="pixels in one micro-batch (one larger image rides alone)"

@@ -9,7 +9,7 @@ import numpy as np
 
 from models.deadline import NEVER, Deadline
 from models.errors import ServiceError
-from models.image import Image
+from models.image import Image, Jpeg, Subsampling
 from models.job import Completed, Failed, Job, Labels, Lane, Outcome, Result
 from workers.delivery import Ticket
 from workers.engine import BatchResult
@@ -54,8 +54,17 @@ def fake_job(
     return Job(FakeOperation(key), image, deadline, lane)
 
 
+def fake_jpeg(number: int, n_bytes: int = 5000) -> Job:
+    """A job whose image is a file that begins with `number` and ends with what is left of 255."""
+    data = np.full(n_bytes, number, np.uint8)
+    data[-1] = 255 - number
+    return Job(FakeOperation("a"), Jpeg(data, 30, 20, 6, Subsampling.S420))
+
+
 def number_of(job: Job) -> int:
     """What tells one fake job from another."""
+    if isinstance(job.image, Jpeg):
+        return int(job.image.data[0])
     return int(job.image.pixels[0, 0, 0])
 
 
@@ -151,6 +160,7 @@ class FakeEngine:
     on_launch: Callable[[Sequence[Job]], None] = lambda jobs: None
     on_collect: Callable[[Sequence[Job]], None] = lambda jobs: None
     device: str = "fake"
+    takes_jpegs: bool = False
     collectors: int = 1
     keep: bool = False
     lose: int = 0

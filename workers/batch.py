@@ -61,6 +61,7 @@ class Batch:
             trace = Trace(
                 self.launched_at - ticket.enqueued_at,
                 result.upload,
+                result.decode,
                 result.compute,
                 result.download,
                 size,

@@ -10,6 +10,10 @@ from models.job import Job, Result
 SlotT = TypeVar("SlotT")
 
 
+class EngineLost(Exception):
+    """The device will never work again in this process: no batch may be tried once more."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchResult:
     """What one micro-batch gave: `values` in job order, stage times in seconds."""
@@ -18,6 +22,7 @@ class BatchResult:
     upload: float
     compute: float
     download: float
+    decode: float = 0.0
 
 
 class Engine(Protocol[SlotT]):
@@ -25,12 +30,17 @@ class Engine(Protocol[SlotT]):
 
     The launch thread calls `acquire` and `launch`, the collect thread `collect`; `release` comes
     from either. All jobs of a batch have one batch key. A call that raises costs only its batch:
-    the worker releases the slot and runs the halves, so the guilty job fails alone.
+    the worker releases the slot and runs the halves, so the guilty job fails alone. After
+    EngineLost the worker answers everybody with WorkerLost and ends.
     """
 
     @property
     def device(self) -> str:
         """`cpu`, `cuda:0` …"""
+
+    @property
+    def takes_jpegs(self) -> bool:
+        """Whether baseline JPEGs had better be sent encoded; every engine can decode them."""
 
     @property
     def collectors(self) -> int:

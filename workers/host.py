@@ -15,15 +15,14 @@ import numpy as np
 
 from models.deadline import Deadline
 from models.errors import InternalError, ServiceError
-from models.image import Image
 from models.job import Completed, Job, Labels, Lane, Operation, Outcome
-from workers import wire
+from workers import translation, wire
 from workers.arena import Arena, Slot
 from workers.batch import Batch
 from workers.delivery import Ticket
 from workers.engine import BatchResult
+from workers.pair import AnyWorker
 from workers.wire import Batched, Cancel, Done, Frame, LoadReport, Submit, ToWorker, Welcome
-from workers.worker import Worker
 
 log = logging.getLogger("darkroom.host")
 
@@ -37,12 +36,12 @@ HANDSHAKE = 5.0
 class Host:
     """Lets front ends use one started worker; `on_batch` is the worker's observer."""
 
-    def __init__(self, hear: Callable[[Any], Operation] = wire.operation_heard) -> None:
+    def __init__(self, hear: Callable[[Any], Operation] = translation.operation_heard) -> None:
         self.hear = hear
         self.heard = 0
         self._guests: set[_Guest] = set()
 
-    async def serve(self, listener: socket.socket, worker: Worker[Any], welcome: Welcome) -> None:
+    async def serve(self, listener: socket.socket, worker: AnyWorker, welcome: Welcome) -> None:
         """Accept front ends until cancelled, then hang up on them."""
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
@@ -78,9 +77,7 @@ class Host:
             for guest in self._guests:
                 guest.tell()
 
-    async def _admit(
-        self, connection: socket.socket, worker: Worker[Any], welcome: Welcome
-    ) -> None:
+    async def _admit(self, connection: socket.socket, worker: AnyWorker, welcome: Welcome) -> None:
         try:
             if not wire.same_user(connection):
                 raise PermissionError("a process of another user")
@@ -98,7 +95,7 @@ class Host:
 class _Guest:
     """One front end."""
 
-    def __init__(self, host: Host, worker: Worker[Any], arena: Arena) -> None:
+    def __init__(self, host: Host, worker: AnyWorker, arena: Arena) -> None:
         self._host = host
         self._worker = worker
         self._arena = arena
@@ -137,7 +134,8 @@ class _Guest:
         try:
             pixels = self._arena.pixels(Slot(frame.offset, frame.size), frame.shape)
             operation = self._host.hear(frame.operation)
-            job = Job(operation, Image(pixels), Deadline(frame.deadline), lane)
+            source = translation.source_heard(pixels, frame.jpeg)
+            job = Job(operation, source, Deadline(frame.deadline), lane)
             self._tickets[frame.number] = self._worker.submit(job, self.deliver, (self, frame))
         except ServiceError as error:
             return [Done(frame.number, error=(error.code, error.detail))]
@@ -153,7 +151,7 @@ class _Guest:
     def _done(self, asked: Submit, outcome: Outcome) -> Done:
         if not isinstance(outcome, Completed):
             return Done(asked.number, error=(outcome.error.code, outcome.error.detail))
-        trace, result = wire.trace_said(outcome.trace), outcome.result
+        trace, result = translation.trace_said(outcome.trace), outcome.result
         if isinstance(result, Labels):
             return Done(asked.number, trace, result.class_ids, result.scores)
         shape = (result.height, result.width, result.channels)

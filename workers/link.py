@@ -64,6 +64,11 @@ class Link:
         self.up = False
         self._task = asyncio.create_task(self._keep())
 
+    @property
+    def takes_jpegs(self) -> bool:
+        """Whether the worker there had better get JPEGs encoded."""
+        return self.welcome is not None and self.welcome.takes_jpegs
+
     def submit(self, pending: Pending, frame: Submit) -> None:
         """Hand a job and its slot over. Only while the link is up."""
         assert self._protocol is not None

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from models.backend import Load
 from models.errors import DeadlineExceeded
 from models.job import Completed, Failed, Job, Outcome
 from workers.delivery import Mailbox, Ticket
-from workers.worker import Worker
+from workers.pair import AnyWorker
 
 
 class LocalBackend:
@@ -18,7 +17,7 @@ class LocalBackend:
     `drain_timeout`: seconds `aclose` gives the accepted jobs; None waits for all of them.
     """
 
-    def __init__(self, worker: Worker[Any], drain_timeout: float | None = None) -> None:
+    def __init__(self, worker: AnyWorker, drain_timeout: float | None = None) -> None:
         self._worker = worker
         self._drain_timeout = drain_timeout
         self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()

@@ -38,3 +38,8 @@ class FilterChain:
     def batch_key(self) -> Hashable:
         """The names in order; parameters may differ within a batch."""
         return ("filter", *(f.name for f in self.filters))
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether a GPU can run all of them."""
+        return all(f.passes for f in self.filters)

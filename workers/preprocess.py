@@ -17,15 +17,10 @@ _PRECISION_BITS = 22
 
 
 def crop(image: Image, spec: Preprocessing) -> Pixels:
-    """The centre crop after the resize of the shorter side: uint8 (crop, crop, 3).
-
-    Same geometry as torchvision's `ImageClassification` transform: the long side is
-    `int(resize * long / short)`, the crop's corner `int(round((side - crop) / 2))`.
-    """
+    """The centre crop after the resize of the shorter side: uint8 (crop, crop, 3)."""
     pixels = flatten(image).pixels
     height, width = pixels.shape[:2]
-    out_h, out_w = _resized(height, width, spec.resize)
-    top, left = (round((side - spec.crop) / 2) for side in (out_h, out_w))
+    out_h, out_w, top, left = geometry(height, width, spec)
     if max(height, width) > MAX_ASPECT * min(height, width):
         rows = _window(pixels, 1, out_w, left, spec.crop)
         return _window(rows, 0, out_h, top, spec.crop)
@@ -33,10 +28,17 @@ def crop(image: Image, spec: Preprocessing) -> Pixels:
     return np.array(resized.crop((left, top, left + spec.crop, top + spec.crop)))
 
 
-def _resized(height: int, width: int, shorter: int) -> tuple[int, int]:
+def geometry(height: int, width: int, spec: Preprocessing) -> tuple[int, int, int, int]:
+    """Height and width after the resize, then top and left of the crop in it, in pixels.
+
+    Those of torchvision's `ImageClassification` transform: the long side is
+    `int(resize * long / short)`, the crop's corner `int(round((side - crop) / 2))`.
+    """
     if height <= width:
-        return shorter, int(shorter * width / height)
-    return int(shorter * height / width), shorter
+        out_h, out_w = spec.resize, int(spec.resize * width / height)
+    else:
+        out_h, out_w = int(spec.resize * height / width), spec.resize
+    return out_h, out_w, round((out_h - spec.crop) / 2), round((out_w - spec.crop) / 2)
 
 
 def _window(pixels: Pixels, axis: int, n_out: int, start: int, count: int) -> Pixels:

@@ -7,6 +7,7 @@ safe. A job that was with `MAX_LOSSES` workers when they died is suspected, and 
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -20,11 +21,11 @@ from models.errors import (
 )
 from models.image import Image
 from models.job import Completed, Failed, Job, Labels, Lane, Operation, Outcome
-from workers import wire
+from workers import translation
 from workers.arena import Arena, Slot
 from workers.link import Link, Pending
 from workers.operations import FilterChain
-from workers.slots import Slots, shape_of
+from workers.slots import Slots
 from workers.wire import Batched, Done, Submit, Welcome
 
 log = logging.getLogger("darkroom.processes")
@@ -44,7 +45,7 @@ class ProcessBackend:
         drain_timeout: float | None = None,
         on_batch: Callable[[Batched], None] = lambda batched: None,
         on_other: Callable[[], object] = lambda: None,
-        say: Callable[[Operation], object] = wire.operation_said,
+        say: Callable[[Operation], object] = translation.operation_said,
     ) -> None:
         self._arena = Arena.create(arena_bytes)
         self._slots = Slots(self._arena)
@@ -56,6 +57,7 @@ class ProcessBackend:
         self._held = 0
         self._idle = asyncio.Event()
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+        self._current: Welcome | None = None
         self.submitted = 0
         self._links = [
             Link(a, self._arena, self._done, self._on_welcome, self._on_lost, on_batch)
@@ -65,6 +67,11 @@ class ProcessBackend:
     async def welcome(self) -> Welcome:
         """The first welcome of a worker, waiting for it."""
         return await asyncio.shield(self._welcomed)
+
+    @property
+    def current(self) -> Welcome:
+        """The last welcome of a worker; there is one."""
+        return self._current or self._welcomed.result()
 
     async def run(self, job: Job) -> Completed:
         """The answer of one job. The deadline is enforced here, so a hung worker answers 504."""
@@ -96,6 +103,7 @@ class ProcessBackend:
             running_jobs=sum(r.running_jobs for r in reports),
             service_rate=sum(r.service_rate for r in reports),
             alive=not self._closing and any(link.up for link in self._links),
+            takes_jpegs=any(link.up and link.takes_jpegs for link in self._links),
         )
 
     async def aclose(self) -> None:
@@ -143,14 +151,16 @@ class ProcessBackend:
             return
         job, slot = pending.job, pending.slot
         assert slot is not None
+        shape, jpeg = translation.source_said(job.image)
         frame = Submit(
             pending.number,
             slot.offset,
             slot.size,
-            shape_of(job.image),
+            shape,
             self._say(job.operation),
             job.deadline.at,
             job.lane is Lane.BULK,
+            jpeg,
         )
         min(up, key=lambda link: len(link.pending)).submit(pending, frame)
 
@@ -192,21 +202,22 @@ class ProcessBackend:
 
     def _outcome(self, pending: Pending, done: Done) -> Outcome:
         if done.error is not None:
-            return Failed(wire.error_heard(done.error))
+            return Failed(translation.error_heard(done.error))
         assert done.trace is not None
         result: Labels | Image = Labels(done.class_ids, done.scores)
         if done.shape is not None:
             result = self._slots.read(pending, done.shape)
-        return Completed(result, wire.trace_heard(done.trace))
+        return Completed(result, translation.trace_heard(done.trace))
 
     def _on_welcome(self, welcome: Welcome) -> bool:
         """Whether this worker is like the first one: its labels are in answers already given."""
         if not self._welcomed.done():
             self._welcomed.set_result(welcome)
-        elif welcome != self._welcomed.result():
+        elif welcome.identity != self._welcomed.result().identity:
             log.error("the worker came back with other weights; this front end must start anew")
             self._on_other()
             return False
+        self._current = welcome
         parked, self._parked = self._parked, []
         for pending in parked:
             self._send(pending)
@@ -224,10 +235,10 @@ class ProcessBackend:
 
 
 def _room_for(job: Job) -> int:
-    """Bytes for the job's image, and for a filter's answer in its place."""
-    if isinstance(job.operation, FilterChain):
-        return job.image.n_pixels * MAX_CHANNELS
-    return job.image.n_pixels * job.image.channels
+    """Bytes for the job's image or file, and for a filter's answer in its place."""
+    shape, _ = translation.source_said(job.image)
+    answer = job.image.n_pixels * MAX_CHANNELS if isinstance(job.operation, FilterChain) else 0
+    return max(math.prod(shape), answer)
 
 
 def _resolve(pending: Pending, failed: Failed) -> None:

@@ -12,6 +12,7 @@ from models.errors import DeadlineExceeded, ServiceError, TooManyPixels
 from models.image import Image
 from workers.arena import LARGE, Arena, Room, Slot
 from workers.link import Pending
+from workers.translation import source_said
 from workers.wire import Shape
 
 T = TypeVar("T")
@@ -82,10 +83,12 @@ class Slots:
             raise
 
     def write(self, pending: Pending) -> None:
-        """Copy the job's pixels into its slot."""
+        """Copy the job's pixels, or its file, into its slot."""
         assert pending.slot is not None
-        image = pending.job.image
-        np.copyto(self._arena.pixels(pending.slot, shape_of(image)), image.pixels)
+        source = pending.job.image
+        shape, _ = source_said(source)
+        content = source.pixels if isinstance(source, Image) else source.data.reshape(shape)
+        np.copyto(self._arena.pixels(pending.slot, shape), content)
 
     def read(self, pending: Pending, shape: Shape) -> Image:
         """A copy of the image in the job's slot."""
@@ -109,8 +112,3 @@ class Slots:
                     return
                 waiter.set_result(found)
             self._queue.popleft()
-
-
-def shape_of(image: Image) -> Shape:
-    """Height, width, channels."""
-    return image.height, image.width, image.channels

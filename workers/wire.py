@@ -12,12 +12,6 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from models import errors
-from models.errors import InternalError, ServiceError
-from models.job import Operation, ReleaseReason, Trace
-from workers.filters import parse_chain
-from workers.operations import Classify, FilterChain, FunctionToApply
-
 Shape = tuple[int, int, int]
 
 _LENGTH = struct.Struct("<I")
@@ -30,8 +24,18 @@ class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Anything said."""
 
 
+JpegSaid = tuple[int, int, int, str]
+"""Height, width, orientation and subsampling of a JPEG."""
+
+Times = tuple[float, float, float, float, float, int, int, str]
+"""A trace, in the order of its fields."""
+
+
 class Submit(Frame, frozen=True):
-    """A front end hands a job and its slot over. `deadline` is on the host's monotonic clock."""
+    """A front end hands a job and its slot over. `deadline` is on the host's monotonic clock.
+
+    What lies in the slot has this `shape`; with `jpeg` it is a file, (bytes, 1, 1).
+    """
 
     number: int
     offset: int
@@ -40,6 +44,7 @@ class Submit(Frame, frozen=True):
     operation: Any
     deadline: float
     bulk: bool
+    jpeg: JpegSaid | None = None
 
 
 class Cancel(Frame, frozen=True):
@@ -49,12 +54,22 @@ class Cancel(Frame, frozen=True):
 
 
 class Welcome(Frame, frozen=True):
-    """A worker's first word: its device, what it classifies with, or why with nothing."""
+    """A worker's first word: its device, what it classifies with, or why with nothing.
+
+    `degraded`: why its device is not the one that was asked for.
+    """
 
     device: str
     model: dict[str, Any] | None
     labels: tuple[str, list[str], list[str | None]] | None
     problem: str | None
+    takes_jpegs: bool = False
+    degraded: str | None = None
+
+    @property
+    def identity(self) -> object:
+        """What must not change in a server's life: the weights and their labels."""
+        return self.labels, (self.model or {}).get("sha256"), self.problem
 
 
 class Done(Frame, frozen=True):
@@ -64,7 +79,7 @@ class Done(Frame, frozen=True):
     """
 
     number: int
-    trace: tuple[float, float, float, float, int, int, str] | None = None
+    trace: Times | None = None
     class_ids: tuple[int, ...] = ()
     scores: tuple[float, ...] = ()
     shape: Shape | None = None
@@ -94,12 +109,6 @@ FromWorker = Welcome | Done | LoadReport | Batched
 _ENCODER = msgspec.msgpack.Encoder()
 TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
 FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
-
-_ERRORS = {
-    kind.code: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, ServiceError) and "__init__" not in vars(kind)
-} | {ServiceError.code: InternalError}
 
 T = TypeVar("T")
 
@@ -189,36 +198,3 @@ def same_user(connection: socket.socket) -> bool:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     _, user, _ = struct.unpack("3i", credentials)
     return bool(user == os.geteuid())
-
-
-def operation_said(operation: Operation) -> object:
-    """An operation as MessagePack can carry it."""
-    if isinstance(operation, FilterChain):
-        return [each.model_dump() for each in operation.filters]
-    assert isinstance(operation, Classify)
-    return {"top_k": operation.top_k, "function": operation.function_to_apply.value}
-
-
-def operation_heard(said: Any) -> Operation:
-    """The reverse of `operation_said`."""
-    if isinstance(said, list):
-        return FilterChain(parse_chain(said))
-    return Classify(said["top_k"], FunctionToApply(said["function"]))
-
-
-def trace_said(trace: Trace) -> tuple[float, float, float, float, int, int, str]:
-    """A trace in a fixed order."""
-    times = (trace.queue, trace.upload, trace.compute, trace.download)
-    return (*times, trace.batch_size, trace.max_batch_size, trace.reason.value)
-
-
-def trace_heard(said: tuple[float, float, float, float, int, int, str]) -> Trace:
-    """The reverse of `trace_said`."""
-    queue, upload, compute, download, size, limit, reason = said
-    return Trace(queue, upload, compute, download, size, limit, ReleaseReason(reason))
-
-
-def error_heard(said: tuple[str, str]) -> ServiceError:
-    """The error of a code and a text; of a code that is not known here, a fault of ours."""
-    code, detail = said
-    return _ERRORS.get(code, InternalError)(detail)

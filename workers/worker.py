@@ -18,7 +18,7 @@ from models.job import Failed, Job
 from workers.batch import Batch, BatchRecord
 from workers.batcher import BatchLimits, MicroBatcher, Picked
 from workers.delivery import Mailbox, Ticket, deliver
-from workers.engine import BatchResult, Engine, SlotT
+from workers.engine import BatchResult, Engine, EngineLost, SlotT
 from workers.rate import ServiceRate
 
 log = logging.getLogger("darkroom.worker")
@@ -49,9 +49,7 @@ class Worker(Generic[SlotT]):
         self._recent: deque[BatchRecord] = deque(maxlen=REMEMBERED)
         self._launched: queue.SimpleQueue[tuple[SlotT, Batch] | None] = queue.SimpleQueue()
         self._running = 0
-        self._stopping = False
-        self._alive = False
-        self._waiting = False
+        self._stopping = self._alive = self._waiting = False
         self._rate = ServiceRate()
         loops = [self._launch_loop] + [self._collect_loop] * engine.collectors
         self._launch, *self._collect = (
@@ -96,6 +94,7 @@ class Worker(Generic[SlotT]):
             running_jobs=self._running,
             service_rate=self._rate.per_second,
             alive=self._alive,
+            takes_jpegs=self._engine.takes_jpegs,
         )
 
     def recent(self) -> list[BatchRecord]:
@@ -215,6 +214,8 @@ class Worker(Generic[SlotT]):
 
     def _bisect(self, batch: Batch, error: Exception) -> None:
         """Run the halves of a failed batch again, until the guilty job fails alone."""
+        if isinstance(error, EngineLost):
+            raise error
         if len(batch.tickets) > 1:
             log.warning("%d jobs failed together, halving", len(batch.tickets), exc_info=error)
             self._claim(batch, batch.halves())

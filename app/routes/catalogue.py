@@ -30,7 +30,7 @@ async def one_filter(name: str) -> dict[str, Any]:
 async def models(service: ServiceOf) -> dict[str, Any]:
     """Which weights classify, with their digest; the labels in class order."""
     if service.model is None:
-        return {"models": [], "problem": service.weights_problem}
+        return {"models": [], "problem": service.computing().weights_problem}
     record: ModelRecord = service.model.record
     labels = service.model.labels
     classes = [

@@ -32,7 +32,7 @@ async def classify(request: Request, permit: Admitted, service: ServiceOf) -> Re
         intake = await before(deadline, collect(request, permit, service.settings))
     operation = _operation(intake.options)
     if service.model is None:
-        raise WeightsMissing(service.weights_problem or "no weights are loaded")
+        raise WeightsMissing(service.computing().weights_problem or "no weights are loaded")
     works = [
         partial(service.pipeline.classify, item, operation, deadline, permit)
         for item in intake.items

@@ -26,7 +26,8 @@ async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Respo
     status = 200 if ready else 503
     if verbose is None:
         return PlainTextResponse("ok\n" if ready else "not ready\n", status)
-    return JSONResponse({"status": "ok" if ready else "not ready"} | _checks(service), status)
+    word = "degraded" if service.computing().degraded else "ok"
+    return JSONResponse({"status": word if ready else "not ready"} | _checks(service), status)
 
 
 @router.get("/startupz")
@@ -55,11 +56,12 @@ def _checks(service: Service) -> dict[str, Any]:
         "worker": {
             "alive": load.alive,
             "device": load.device,
+            "degraded": service.computing().degraded,
             "queued_images": load.queued_jobs,
             "running_images": load.running_jobs,
             "images_per_second": round(load.service_rate, 1),
         },
         "weights": service.model.record.model_dump()
         if service.model
-        else {"status": "missing", "problem": service.weights_problem},
+        else {"status": "missing", "problem": service.computing().weights_problem},
     }

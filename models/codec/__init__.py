@@ -1,7 +1,8 @@
 """Image files to pixels and back; the only place that knows the formats."""
 
-from models.codec.decode import Decoded, decode
+from models.codec.decode import Decoded, decode, pixels_of
 from models.codec.encode import encode
+from models.codec.encoded import encoded
 from models.codec.flatten import flatten
 from models.codec.formats import ENCODABLE, ImageFormat
 from models.codec.probe import ImageInfo, probe
@@ -13,6 +14,8 @@ __all__ = [
     "ImageInfo",
     "decode",
     "encode",
+    "encoded",
     "flatten",
+    "pixels_of",
     "probe",
 ]

@@ -17,7 +17,7 @@ from models.codec.metadata import read_metadata
 from models.codec.pillow import open_image, reading
 from models.codec.probe import Header, ImageInfo, read_header
 from models.errors import Undecodable
-from models.image import Image, Pixels
+from models.image import Image, Pixels, Source
 
 MAX_JPEG_SCANS = 100
 """A scan of a few bytes may cost a pass over all pixels; encoders write 1 to 15 of them."""
@@ -32,9 +32,12 @@ _PNG_DEPTH = 24
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The first frame of a file; `info` is what the file really held, size and orientation too."""
+    """The first frame of a file; `info` is what the file really held, size and orientation too.
 
-    image: Image
+    `image` is an Image, or a Jpeg where the caller asked for one.
+    """
+
+    image: Source
     info: ImageInfo
     copyright: str | None
 
@@ -47,7 +50,7 @@ def decode(data: bytes, *, max_pixels: int) -> Decoded:
     """
     header = read_header(data, max_pixels)
     if header.info.format is ImageFormat.JPEG:
-        _check_scans(data)
+        check_scans(data)
     if header.info.fast_jpeg:
         with reading(ImageFormat.JPEG):
             pixels = _by_simplejpeg(data, header)
@@ -56,7 +59,17 @@ def decode(data: bytes, *, max_pixels: int) -> Decoded:
     return _by_pillow(data, header)
 
 
-def _check_scans(data: bytes) -> None:
+def pixels_of(source: Source) -> Image:
+    """An image as it is, a JPEG decoded; raises Undecodable for one that is corrupt inside."""
+    if isinstance(source, Image):
+        return source
+    decoded = decode(source.data.tobytes(), max_pixels=source.n_pixels).image
+    assert isinstance(decoded, Image)
+    return decoded
+
+
+def check_scans(data: bytes) -> None:
+    """Raises Undecodable for a JPEG whose scans cost more than an encoder's ever would."""
     stream = np.frombuffer(data, np.uint8)
     scans = np.count_nonzero((stream[:-1] == 0xFF) & (stream[1:] == 0xDA))
     if scans > MAX_JPEG_SCANS + len(data) // _BYTES_PER_SCAN:
@@ -80,7 +93,7 @@ def _by_simplejpeg(data: bytes, header: Header) -> Pixels | None:
     if not is_srgb(header.icc_profile, grey=grey):
         stored = PillowImage.fromarray(pixels[..., 0] if grey else pixels)
         pixels = _pixels(to_srgb(stored, header.icc_profile, grey=grey))
-    return _upright(pixels, info.orientation)
+    return upright(pixels, info.orientation)
 
 
 def _by_pillow(data: bytes, header: Header) -> Decoded:
@@ -95,7 +108,7 @@ def _by_pillow(data: bytes, header: Header) -> Decoded:
         grey = is_grey(image.mode)
         pixels = _pixels(to_srgb(simplified(image), header.icc_profile, grey=grey))
     if format_ is not ImageFormat.TIFF:  # Pillow turns those while loading
-        pixels = _upright(pixels, orientation)
+        pixels = upright(pixels, orientation)
     height, width = pixels.shape[:2]
     info = replace(header.info, width=width, height=height, orientation=orientation)
     return Decoded(Image(pixels), info, notice)
@@ -106,7 +119,7 @@ def _pixels(image: PillowImage.Image) -> Pixels:
     return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
 
 
-def _upright(pixels: Pixels, orientation: int) -> Pixels:
+def upright(pixels: Pixels, orientation: int) -> Pixels:
     """Pixels as stored, turned as EXIF `orientation` (1..8) asks."""
     if orientation == 1:
         return pixels

@@ -15,8 +15,9 @@ import pytest
 from models.backend import Backend
 from models.deadline import Deadline
 from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, Undecodable
+from models.image import Jpeg, Source
 from models.job import Completed, Job, Labels, Result
-from tests.fakes import FakeEngine, Gate, fake_job, first_sample, number_of
+from tests.fakes import FakeEngine, Gate, fake_job, fake_jpeg, first_sample, number_of
 from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
 from workers.batcher import BatchLimits
 from workers.local import LocalBackend
@@ -51,8 +52,17 @@ class Rig(Protocol):
         """Until the jobs of all tasks made so far wait at the device."""
 
 
+def told(source: Source) -> Labels:
+    """All there is to know of a JPEG."""
+    assert isinstance(source, Jpeg)
+    shape = (source.height, source.width, source.orientation, source.data.size)
+    return Labels((*shape, *source.data[[0, -1]].tolist()), (float(source.subsampling[2]),))
+
+
 def answer(job: Job) -> Result | ServiceError:
     """The job's number; a poison job breaks its whole batch."""
+    if isinstance(job.image, Jpeg):
+        return told(job.image)
     if number_of(job) == POISON:
         raise RuntimeError("secret internal text")
     return Undecodable("no image") if number_of(job) == BAD_IMAGE else first_sample(job)
@@ -162,6 +172,15 @@ def test_every_job_gets_its_own_answer(rigging: Rigging) -> None:
     async def test(rig: Rig) -> None:
         answers = await asyncio.gather(*(rig.backend.run(fake_job(n)) for n in range(200)))
         assert [number(each) for each in answers] == list(range(200))
+
+    within(rigging, test)
+
+
+def test_a_jpeg_arrives_encoded_and_whole(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        jobs = [fake_jpeg(n, 1 + 997 * n) for n in range(1, 9)]
+        answers = await asyncio.gather(*(rig.backend.run(job) for job in jobs))
+        assert [each.result for each in answers] == [told(job.image) for job in jobs]
 
     within(rigging, test)
 

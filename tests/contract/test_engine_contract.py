@@ -52,7 +52,17 @@ ENGINES: dict[str, Callable[[], Bench]] = {
 }
 
 
-@pytest.fixture(params=list(ENGINES.values()), ids=list(ENGINES))
+def on_a_gpu() -> Bench:
+    """The engine of the first GPU, without a network."""
+    from workers.engines.cuda.engine import CudaEngine
+
+    return Bench(CudaEngine(None, 4, 1_000_000, "cuda:0"), inverting)
+
+
+GPU = pytest.param(on_a_gpu, marks=pytest.mark.gpu, id="cuda")
+
+
+@pytest.fixture(params=[*(pytest.param(v, id=k) for k, v in ENGINES.items()), GPU])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     made: Bench = request.param()
     yield made

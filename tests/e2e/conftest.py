@@ -22,6 +22,8 @@ class Running:
     app: FastAPI
     client: httpx.Client
     port: int
+    server: Server
+    serving: threading.Thread
 
 
 Start = Callable[..., AbstractContextManager[Running]]
@@ -40,7 +42,7 @@ def running(**settings: object) -> Iterator[Running]:
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             client.get("/livez")
-            yield Running(app, client, port)
+            yield Running(app, client, port, server, thread)
     finally:
         server.should_exit = True
         thread.join(60)

@@ -7,6 +7,7 @@ import time
 import httpx
 import pytest
 
+from app.server import WORKER_DIED
 from models.backend import Load
 from models.job import Completed, Job
 from tests.e2e.conftest import Running, Start
@@ -136,16 +137,13 @@ def test_health_is_well(client: httpx.Client, path: str) -> None:
     assert client.get(path).text == "ok\n"
 
 
-def test_readiness_ends_with_the_worker(start: Start) -> None:
-    with start(canary_interval=0.1) as running:
+def test_a_server_ends_with_its_worker_and_says_so_by_its_exit_code(start: Start) -> None:
+    with start() as running:
         assert running.client.get("/readyz").status_code == 200
         running.app.state.service.backend._worker.stop()
-        end = time.monotonic() + 20
-        while running.client.get("/readyz").status_code == 200:
-            assert time.monotonic() < end, "still ready without a worker"
-        assert running.client.get("/livez").status_code == 200
-        verbose = running.client.get("/readyz?verbose").json()
-        assert verbose["worker"]["alive"] is False
+        running.serving.join(20)
+        assert not running.serving.is_alive()
+        assert running.server.exit_code == WORKER_DIED
 
 
 def test_metrics_have_the_documented_names(client: httpx.Client) -> None:

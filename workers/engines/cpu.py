@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from models.codec import pixels_of
 from models.errors import WeightsMissing
 from models.image import Image, Pixels
 from models.job import Job, Labels
@@ -45,6 +46,7 @@ class CpuEngine:
     """
 
     device = "cpu"
+    takes_jpegs = False
 
     def __init__(self, network: ResNet18 | None, max_batch_size: int, threads: int) -> None:
         _keep_freed_memory()
@@ -76,7 +78,7 @@ class CpuEngine:
             classifies = isinstance(slot.jobs[0].operation, Classify)
             if classifies and self._network is not None:
                 for target, job in zip(slot.crops, slot.jobs, strict=False):
-                    target[:] = crop(job.image, RESNET18_PREPROCESSING)
+                    target[:] = crop(pixels_of(job.image), RESNET18_PREPROCESSING)
             uploaded = time.monotonic()
             values = self._classified(slot) if classifies else [_filtered(j) for j in slot.jobs]
             return BatchResult(values, uploaded - start, time.monotonic() - uploaded, 0.0)
@@ -130,7 +132,7 @@ class CpuEngine:
 
 def _filtered(job: Job) -> Image:
     assert isinstance(job.operation, FilterChain)
-    pixels = job.image.pixels
+    pixels = pixels_of(job.image).pixels
     for each in job.operation.filters:
         pixels = each.apply(pixels)
     return Image(pixels)

@@ -1,12 +1,14 @@
 """From settings to a network, its record and its labels. Missing weights are a value, no end."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from models.labels import LabelSet, read_labels, shipped
 from models.schemas import ModelRecord
-from models.settings import Settings
+from models.settings import Precision, Settings
 from models.weights import (
     RESNET18_PREPROCESSING,
     Auto,
@@ -18,17 +20,30 @@ from models.weights import (
     resolve,
 )
 from workers.engines.checkpoint import State, load_state, random_state, state_sha256
-from workers.engines.resnet18 import ResNet18
 from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
 
 log = logging.getLogger("darkroom.weights")
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+__all__ = ["Loaded", "State", "load_model"]
+
+
+class Network(Protocol):
+    """What `build` makes of weights."""
+
+    @property
+    def precision(self) -> Precision:
+        """Of its arithmetic."""
+
+
+NetworkT = TypeVar("NetworkT", bound=Network)
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[NetworkT]):
     """A network with its record and labels; or nothing, and the problem that says what to do."""
 
-    network: ResNet18 | None = None
+    network: NetworkT | None = None
     record: ModelRecord | None = None
     labels: LabelSet | None = None
     problem: str | None = None
@@ -48,8 +63,10 @@ class Weights:
     warning: str | None = None
 
 
-def load_model(settings: Settings) -> Loaded:
-    """What the settings ask for; ValueError when they are wrong."""
+def load_model(
+    settings: Settings, device: str, build: Callable[[State], NetworkT]
+) -> Loaded[NetworkT]:
+    """What the settings ask for, built for `device`; ValueError when they are wrong."""
     source = resolve(settings)
     try:
         weights = _open(source, WeightsStore(settings.cache_folder))
@@ -58,7 +75,7 @@ def load_model(settings: Settings) -> Loaded:
         return Loaded(problem=str(error))
     if weights.warning:
         log.warning("%s", weights.warning)
-    network = ResNet18(weights.state, settings.precision, RESNET18_PREPROCESSING)
+    network = build(weights.state)
     record = ModelRecord(
         name=weights.name,
         sha256=weights.sha256,
@@ -67,7 +84,7 @@ def load_model(settings: Settings) -> Loaded:
         random=isinstance(source, Random),
         preprocessing=RESNET18_PREPROCESSING.version,
         precision=network.precision,
-        device="cpu",
+        device=device,
         warning=weights.warning,
     )
     return Loaded(network, record, weights.labels)

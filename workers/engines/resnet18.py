@@ -34,11 +34,11 @@ class ResNet18:
     ) -> None:
         network = torchvision.models.resnet18(num_classes=state["fc.weight"].shape[0])
         network.load_state_dict(state)
-        folded = _folded(network.eval())
+        network = folded(network.eval())
         self._crop = spec.crop
-        self._table = _table(spec)
-        self.precision = self._fastest(folded) if precision is Precision.AUTO else precision
-        self._use(folded, self.precision)
+        self._table = table(spec)
+        self.precision = self._fastest(network) if precision is Precision.AUTO else precision
+        self._use(network, self.precision)
 
     def logits(self, crops: Pixels) -> NDArray[np.float32]:
         """Logits of uint8 crops (n, crop, crop, 3): float32 (n, classes)."""
@@ -81,13 +81,13 @@ class ResNet18:
         return min(runs[1:])
 
 
-def _table(spec: Preprocessing) -> NDArray[np.float32]:
+def table(spec: Preprocessing) -> NDArray[np.float32]:
     """(1, 256, 3): what torchvision's transform makes of every level of every channel."""
     levels = torch.arange(256, dtype=torch.float32).view(1, 256, 1).div_(255)
     return (levels - torch.tensor(spec.mean)).div_(torch.tensor(spec.std)).numpy()
 
 
-def _folded(network: ResNet) -> ResNet:
+def folded(network: ResNet) -> ResNet:
     """The same function with every batch norm folded into the convolution before it."""
     for module in list(network.modules()):
         children = list(module.named_children())

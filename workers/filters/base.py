@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from models.image import Pixels
+from workers.kernels.items import Pass, Shape
 
 SPEC_VERSION = 1
 """Raised whenever any filter gives different bytes for the same request."""
@@ -31,7 +32,7 @@ class Filter(BaseModel):
     `alpha_rule` is point (colour only), premul (colour times alpha is filtered), plane (alpha is
     one more plane), keep (alpha is copied) or drop; `result_shape` is same, colour (grey becomes
     RGB), no alpha, or turned; `tolerance` is the distance held to the reference;
-    `cuda` is the kernel's CUDA source, None as long as the filter runs on the CPU alone.
+    `passes` are its launches on a GPU, in order, none as long as it runs on the CPU alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -42,8 +43,12 @@ class Filter(BaseModel):
     border: ClassVar[str | None] = None
     result_shape: ClassVar[Literal["same", "colour", "no alpha", "turned"]] = "same"
     tolerance: ClassVar[str] = "exact"
-    cuda: ClassVar[str | None] = None
+    passes: ClassVar[tuple[Pass, ...]] = ()
 
     @abstractmethod
     def apply(self, pixels: Pixels) -> Pixels:
         """The specification: uint8 (H, W, C) to uint8 (H, W, C)."""
+
+    def device_data(self, shape: Shape) -> bytes:
+        """What the kernels of `passes` read as an item's `data`, for an image of this shape."""
+        return b""

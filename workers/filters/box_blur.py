@@ -1,5 +1,6 @@
 """The box_blur filter."""
 
+import struct
 from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar, Literal
@@ -12,6 +13,7 @@ from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.premultiplied import filtered
 from workers.filters.separable import Band, Planes, Sums, two_passes
+from workers.kernels.items import Pass, Shape
 
 
 class BoxBlur(Filter):
@@ -29,6 +31,7 @@ class BoxBlur(Filter):
     example: ClassVar = {"name": "box_blur", "radius": 2}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate"
+    passes: ClassVar = (Pass("box_blur", 512, 128),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """(2·S + k²) // (2·k²) with k = 2r+1 and S the exact sum: cv2.blur, half rounded up.
@@ -44,6 +47,11 @@ class BoxBlur(Filter):
             return np.floor((2 * total + side * side) / (2 * side * side))
 
         return filtered(pixels, sums, rounded)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The radius, the square's area, and what a multiplication divides by twice the area."""
+        area = (2 * self.radius + 1) ** 2
+        return struct.pack("<2iQ", self.radius, area, (1 << 64) // (2 * area) + 1)
 
 
 def _sums(band: Band, box: tuple[int, int]) -> Sums:

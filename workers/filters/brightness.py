@@ -2,11 +2,14 @@
 
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import LEVELS, blend, through_table
+from workers.filters.colour import LEVELS, TABLE_PASSES, blend, through_table
+from workers.kernels.items import Shape
 
 
 class Brightness(Filter):
@@ -23,7 +26,15 @@ class Brightness(Filter):
 
     example: ClassVar = {"name": "brightness", "factor": 1.3}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = TABLE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageEnhance.Brightness`."""
-        return through_table(pixels, blend(0, LEVELS, self.factor))
+        return through_table(pixels, self._table())
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The table."""
+        return self._table().tobytes()
+
+    def _table(self) -> NDArray[np.uint8]:
+        return blend(0, LEVELS, self.factor)

@@ -9,6 +9,7 @@ from PIL import Image
 
 from models.image import Pixels
 from workers.filters.bands import bands
+from workers.kernels.items import LINE, Pass
 
 LEVELS = np.arange(256, dtype=np.uint8).reshape(256, 1, 1)
 """All levels of a sample, as an image."""
@@ -66,6 +67,10 @@ def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:
         mixed += base
         result[rows] = np.clip(mixed, 0, 255, out=mixed)
     return result
+
+
+TABLE_PASSES = (Pass("through_table", LINE, flat=True),)
+"""`through_table` on a GPU; its data are the table's bytes."""
 
 
 def through_table(pixels: Pixels, table: NDArray[np.uint8]) -> Pixels:

@@ -1,5 +1,6 @@
 """The contrast filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -9,6 +10,7 @@ from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import LEVELS, blend, through_table
 from workers.filters.luma import luma
+from workers.kernels.items import LINE, Pass, Shape
 
 
 class Contrast(Filter):
@@ -25,9 +27,14 @@ class Contrast(Filter):
 
     example: ClassVar = {"name": "contrast", "factor": 1.3}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = (Pass("luma_sum", LINE, flat=True), Pass("contrast", LINE, flat=True))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageEnhance.Contrast`; the mean is an exact 64-bit sum over all pixels."""
         grey = luma(pixels)
         mean = int(int(grey.sum(dtype=np.uint64)) / grey.size + 0.5)
         return through_table(pixels, blend(mean, LEVELS, self.factor))
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Room for the sum of all lumas, and the factor in float32, as `blend` has it."""
+        return struct.pack("<Qf4x", 0, self.factor)

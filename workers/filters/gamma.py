@@ -3,11 +3,13 @@
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import rounded_table, through_table
+from workers.filters.colour import TABLE_PASSES, rounded_table, through_table
+from workers.kernels.items import Shape
 
 
 class Gamma(Filter):
@@ -23,8 +25,16 @@ class Gamma(Filter):
 
     example: ClassVar = {"name": "gamma", "gamma": 0.7}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = TABLE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
         """floor(255 · gain · (x / 255)^gamma + 0.5) in float64, `skimage.exposure.adjust_gamma`."""
+        return through_table(pixels, self._table())
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The table."""
+        return self._table().tobytes()
+
+    def _table(self) -> NDArray[np.uint8]:
         tones = np.arange(256) / 255
-        return through_table(pixels, rounded_table(255 * self.gain * tones**self.gamma))
+        return rounded_table(255 * self.gain * tones**self.gamma)

@@ -1,5 +1,6 @@
 """The grayscale filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -8,6 +9,7 @@ from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import blend, join_alpha, repeated, split_alpha
 from workers.filters.luma import luma
+from workers.kernels.items import LINE, Pass, Shape
 
 
 class Grayscale(Filter):
@@ -24,9 +26,14 @@ class Grayscale(Filter):
 
     example: ClassVar = {"name": "grayscale"}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = (Pass("grayscale", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `convert("L")`, blended with the original."""
         colour, alpha = split_alpha(pixels)
         grey = repeated(luma(pixels), colour.shape[2])
         return join_alpha(blend(colour, grey, self.amount), alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The amount in float32, as `blend` has it."""
+        return struct.pack("<f", self.amount)

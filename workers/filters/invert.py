@@ -2,9 +2,13 @@
 
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import LEVELS, through_table
+from workers.filters.colour import LEVELS, TABLE_PASSES, through_table
+from workers.kernels.items import Shape
 
 
 class Invert(Filter):
@@ -14,7 +18,15 @@ class Invert(Filter):
 
     example: ClassVar = {"name": "invert"}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = TABLE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
         """255 - x, Pillow's `ImageOps.invert`."""
-        return through_table(pixels, 255 - LEVELS)
+        return through_table(pixels, self._table())
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The table."""
+        return self._table().tobytes()
+
+    def _table(self) -> NDArray[np.uint8]:
+        return 255 - LEVELS

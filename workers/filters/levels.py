@@ -3,11 +3,13 @@
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import rounded_table, through_table
+from workers.filters.colour import TABLE_PASSES, rounded_table, through_table
+from workers.kernels.items import Shape
 
 
 class Levels(Filter):
@@ -40,6 +42,7 @@ class Levels(Filter):
 
     example: ClassVar = {"name": "levels", "in_black": 20, "in_white": 235}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = TABLE_PASSES
 
     @field_validator("in_white")
     @classmethod
@@ -50,7 +53,13 @@ class Levels(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """out_black + (out_white - out_black) · t^(1 / gamma), half-up, t in 0…1."""
+        return through_table(pixels, self._table())
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The table."""
+        return self._table().tobytes()
+
+    def _table(self) -> NDArray[np.uint8]:
         share = (np.arange(256) - self.in_black) / (self.in_white - self.in_black)
         bent = np.clip(share, 0, 1) ** (1 / self.gamma)
-        table = self.out_black + (self.out_white - self.out_black) * bent
-        return through_table(pixels, rounded_table(table))
+        return rounded_table(self.out_black + (self.out_white - self.out_black) * bent)

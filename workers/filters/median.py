@@ -1,5 +1,6 @@
 """The median filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import cv2
@@ -8,6 +9,7 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter, Odd
+from workers.kernels.items import Pass, Shape
 
 
 class Median(Filter):
@@ -25,8 +27,17 @@ class Median(Filter):
     example: ClassVar = {"name": "median", "size": 3}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "replicate"
+    passes: ClassVar = (
+        Pass("median_exchange", 128, 32),
+        Pass("median_bits", 128, 63),
+        Pass("median_slide", 96, 128),
+    )
 
     def apply(self, pixels: Pixels) -> Pixels:
         """cv2.medianBlur, equal to scipy.ndimage.median_filter with mode="nearest"."""
         source = np.ascontiguousarray(pixels)
         return np.ascontiguousarray(cv2.medianBlur(source, self.size).reshape(pixels.shape))
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The size; every kernel leaves the sizes of the others alone."""
+        return struct.pack("<i", self.size)

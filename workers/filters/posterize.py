@@ -3,11 +3,13 @@
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import LEVELS, through_table
+from workers.filters.colour import LEVELS, TABLE_PASSES, through_table
+from workers.kernels.items import Shape
 
 
 class Posterize(Filter):
@@ -20,8 +22,16 @@ class Posterize(Filter):
 
     example: ClassVar = {"name": "posterize", "bits": 3}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = TABLE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageOps.posterize`."""
+        return through_table(pixels, self._table())
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The table."""
+        return self._table().tobytes()
+
+    def _table(self) -> NDArray[np.uint8]:
         dropped = 8 - self.bits
-        return through_table(pixels, np.asarray(LEVELS >> dropped << dropped, np.uint8))
+        return np.asarray(LEVELS >> dropped << dropped, np.uint8)

@@ -1,5 +1,6 @@
 """The sobel filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import cv2
@@ -12,6 +13,10 @@ from workers.filters.bands import bands
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, repeated, split_alpha
 from workers.filters.luma import luma
+from workers.kernels.items import Pass, Shape
+
+LONGEST = 1442
+"""The longest gradient: rint(sqrt(1020² + 1020²))."""
 
 
 class Sobel(Filter):
@@ -28,22 +33,31 @@ class Sobel(Filter):
     example: ClassVar = {"name": "sobel", "axis": "mag"}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
+    passes: ClassVar = (Pass("sobel", 128, 16),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
         colour, alpha = split_alpha(pixels)
         x, y = _gradients(luma(pixels))
-        grey = np.empty(x.shape, np.uint8)
+        grey, tones = np.empty(x.shape, np.uint8), self._tones()
         for rows in bands(*x.shape):
-            edges = np.floor(self._length(x[rows], y[rows]) * self.scale + 0.5)
-            grey[rows] = np.minimum(edges, 255)
+            grey[rows] = tones[self._length(x[rows], y[rows])]
         return join_alpha(repeated(grey, colour.shape[2]), alpha)
 
-    def _length(self, x: NDArray[np.int16], y: NDArray[np.int16]) -> NDArray[np.float64]:
+    def device_data(self, shape: Shape) -> bytes:
+        """The axis, and the tones."""
+        return struct.pack("<i12x", ("x", "y", "mag").index(self.axis)) + self._tones().tobytes()
+
+    def _tones(self) -> NDArray[np.uint8]:
+        """What a gradient of every length becomes."""
+        edges = np.floor(np.arange(LONGEST + 1) * self.scale + 0.5)
+        return np.asarray(np.minimum(edges, 255), np.uint8)
+
+    def _length(self, x: NDArray[np.int16], y: NDArray[np.int16]) -> NDArray[np.int16]:
         if self.axis == "mag":
             across, down = x.astype(np.float64), y.astype(np.float64)
-            return np.rint(np.sqrt(across * across + down * down))
-        return np.abs(x if self.axis == "x" else y).astype(np.float64)
+            return np.rint(np.sqrt(across * across + down * down)).astype(np.int16)
+        return np.abs(x if self.axis == "x" else y)
 
 
 def _gradients(grey: NDArray[np.uint8]) -> tuple[NDArray[np.int16], NDArray[np.int16]]:

@@ -3,11 +3,13 @@
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import LEVELS, through_table
+from workers.filters.colour import LEVELS, TABLE_PASSES, through_table
+from workers.kernels.items import Shape
 
 
 class Solarize(Filter):
@@ -24,7 +26,15 @@ class Solarize(Filter):
 
     example: ClassVar = {"name": "solarize"}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = TABLE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageOps.solarize`."""
-        return through_table(pixels, np.where(self.threshold > LEVELS, LEVELS, 255 - LEVELS))
+        return through_table(pixels, self._table())
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The table."""
+        return self._table().tobytes()
+
+    def _table(self) -> NDArray[np.uint8]:
+        return np.where(self.threshold > LEVELS, LEVELS, 255 - LEVELS)

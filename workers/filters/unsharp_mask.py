@@ -8,7 +8,8 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
-from workers.filters.gaussian import SUM_BITS, blurred
+from workers.filters.gaussian import ROWS, SUM_BITS, blurred, device_taps
+from workers.kernels.items import Pass, Shape
 
 
 class UnsharpMask(Filter):
@@ -40,6 +41,7 @@ class UnsharpMask(Filter):
     example: ClassVar = {"name": "unsharp_mask", "sigma": 2, "amount": 1.5}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
+    passes: ClassVar = (ROWS, Pass("unsharp_columns", 64, 32))
     tolerance: ClassVar = "within 1 of skimage.filters.unsharp_mask in float64"
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -48,7 +50,7 @@ class UnsharpMask(Filter):
         G keeps the 24 fractional bits of the Gaussian's sums, amount has 16: all fits int64.
         """
         colour, alpha = split_alpha(pixels)
-        amount = int(self.amount * 65536 + 0.5)
+        amount = self._amount()
         result = np.empty(colour.shape, np.uint8)
         for columns, sums in blurred(colour, self.sigma, self.sigma):
             level = colour[:, columns].astype(np.int64) << SUM_BITS
@@ -58,3 +60,16 @@ class UnsharpMask(Filter):
             strong = np.abs(difference) >= self.threshold << SUM_BITS
             result[:, columns] = np.where(strong, np.clip(sharpened, 0, 255), colour[:, columns])
         return join_alpha(result, alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The weights, amount and threshold."""
+        return device_taps(
+            self.sigma,
+            self.sigma,
+            premultiplied=False,
+            amount=self._amount(),
+            threshold=self.threshold,
+        )
+
+    def _amount(self) -> int:
+        return int(self.amount * 65536 + 0.5)

@@ -11,7 +11,8 @@ from models import weights
 from models.settings import Settings
 from models.weights import BUNDLED, CATALOGUE, Auto, Published, PublishedWeights
 from workers.engines.checkpoint import random_state
-from workers.engines.model import load_model
+from workers.engines.model import Loaded, load_model
+from workers.engines.resnet18 import ResNet18
 from workers.weights_store import file_sha256
 
 
@@ -26,6 +27,11 @@ def asked(name: str, cache: Path) -> Settings:
     return Settings.model_validate({"weights": name, "cache_folder": cache, "precision": "fp32"})
 
 
+def opened(settings: Settings) -> Loaded[ResNet18]:
+    spec = weights.RESNET18_PREPROCESSING
+    return load_model(settings, "cpu", lambda state: ResNet18(state, settings.precision, spec))
+
+
 def test_the_bundled_weights_are_the_pinned_ones_and_small() -> None:
     assert file_sha256(BUNDLED.path) == BUNDLED.sha256
     assert BUNDLED.path.stat().st_size <= 24_000_000
@@ -34,7 +40,7 @@ def test_the_bundled_weights_are_the_pinned_ones_and_small() -> None:
 def test_the_bundled_weights_need_no_network_and_say_what_they_are(
     tmp_path: Path, no_network: None
 ) -> None:
-    loaded = load_model(asked("bundled", tmp_path))
+    loaded = opened(asked("bundled", tmp_path))
     assert loaded.record is not None
     assert loaded.labels is not None
     assert (loaded.record.name, loaded.record.label_set) == ("bundled", "imagenette10")
@@ -48,7 +54,7 @@ def test_auto_falls_back_to_the_bundled_weights_and_says_so_loudly(
     tmp_path: Path, no_network: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "darkroom.weights"):
-        record = load_model(asked("auto", tmp_path)).record
+        record = opened(asked("auto", tmp_path)).record
     assert record is not None
     assert record.name == "bundled"
     assert record.warning
@@ -68,13 +74,13 @@ def test_auto_takes_the_published_weights_when_they_are_in_the_cache(
     url, size = "https://example.org/stand-in.pth", path.stat().st_size
     published = PublishedWeights("stand-in", url, path.name, size, digest, "imagenet1k")
     monkeypatch.setattr(weights, "AUTO", Auto(Published(published), BUNDLED))
-    record = load_model(asked("auto", tmp_path)).record
+    record = opened(asked("auto", tmp_path)).record
     assert record is not None
     assert (record.name, record.sha256, record.warning) == ("stand-in", digest, None)
 
 
 def test_weights_asked_for_by_name_never_fall_back(tmp_path: Path, no_network: None) -> None:
-    loaded = load_model(asked("imagenet1k_v1", tmp_path))
+    loaded = opened(asked("imagenet1k_v1", tmp_path))
     assert loaded.network is None
     assert loaded.record is None
     assert CATALOGUE["imagenet1k_v1"].sha256 in str(loaded.problem)

@@ -5,7 +5,7 @@ import pytest
 
 from models.errors import InternalError, ServiceError, WeightsMissing, WorkerLost
 from models.job import Operation, ReleaseReason, Trace
-from workers import wire
+from workers import translation, wire
 from workers.filters import parse_chain
 from workers.operations import Classify, FilterChain, FunctionToApply
 from workers.wire import Cancel, Done, Submit
@@ -18,21 +18,21 @@ SUBMIT = Submit(7, 4096, 8192, (3, 2, 3), {"top_k": 1, "function": "none"}, 12.5
     "operation", [Classify(3, FunctionToApply.SIGMOID), Classify(), FilterChain(CHAIN)]
 )
 def test_an_operation_arrives_as_it_left(operation: Operation) -> None:
-    packed = msgspec.msgpack.encode(wire.operation_said(operation))
-    assert wire.operation_heard(msgspec.msgpack.decode(packed)) == operation
+    packed = msgspec.msgpack.encode(translation.operation_said(operation))
+    assert translation.operation_heard(msgspec.msgpack.decode(packed)) == operation
 
 
 def test_a_trace_arrives_as_it_left() -> None:
-    trace = Trace(0.1, 0.2, 0.3, 0.4, 5, 8, ReleaseReason.BUDGET)
-    assert wire.trace_heard(wire.trace_said(trace)) == trace
+    trace = Trace(0.1, 0.2, 0.3, 0.4, 0.5, 5, 8, ReleaseReason.BUDGET)
+    assert translation.trace_heard(translation.trace_said(trace)) == trace
 
 
 def test_an_error_keeps_its_kind_and_its_text() -> None:
     for kind in (WorkerLost, WeightsMissing, InternalError):
-        heard = wire.error_heard((kind.code, "a text"))
+        heard = translation.error_heard((kind.code, "a text"))
         assert type(heard) is kind
         assert heard.detail == "a text"
-    assert isinstance(wire.error_heard(("news", "a text")), ServiceError)
+    assert isinstance(translation.error_heard(("news", "a text")), ServiceError)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 10_000])

@@ -1,0 +1,72 @@
+"""What the command line does without a service: manages weights, traces a worker under load."""
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from models.codec import encoded
+from models.job import Operation
+from models.settings import Settings
+from models.weights import BUNDLED, CATALOGUE, Bundled, PublishedWeights
+from workers.devices import wanted_gpus
+from workers.local import LocalBackend
+from workers.profile import DRAWN, drawing, keep_busy, utilisation
+from workers.start import start_worker
+from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
+
+
+def manage_weights(settings: Settings, action: str, name: str) -> int:
+    """`darkroom weights`: download, verify or list published weights; the exit code."""
+    store = WeightsStore(settings.cache_folder)
+    if action == "list":
+        print(f"{BUNDLED.name:16} {'present':8} {BUNDLED.sha256}  {BUNDLED.path}")
+        for published, path, status in store.listing():
+            print(f"{published.name:16} {status.value:8} {published.sha256}  {path}")
+        return 0
+    known: dict[str, Bundled | PublishedWeights] = {BUNDLED.name: BUNDLED, **CATALOGUE}
+    if name not in known:
+        print(f"darkroom: no weights {name!r}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    try:
+        path = _get(store, action, known[name])
+    except WeightsUnavailable as error:
+        print(f"darkroom: {error}", file=sys.stderr)
+        return 1
+    print(f"{path} has sha256 {known[name].sha256}")
+    return 0
+
+
+def _get(store: WeightsStore, action: str, weights: Bundled | PublishedWeights) -> Path:
+    """The verified file; `fetch` downloads it if need be, and bundled ones need not."""
+    if isinstance(weights, Bundled):
+        verified_sha256(weights.path, weights.sha256)
+        return weights.path
+    return store.fetch(weights) if action == "fetch" else store.open_verified(weights)
+
+
+def profile(settings: Settings, operation: Operation, seconds: float, path: Path) -> dict[str, Any]:
+    """Trace a worker that is kept busy with drawn JPEGs; what the trace says of its device."""
+    from workers.engines.tracing import traced
+
+    gpu = 0 if wanted_gpus(settings.gpus) else None
+    worker = start_worker(settings, lambda batch, result: None, gpu=gpu).worker
+    drawn = [encoded(drawing(seed), max_pixels=settings.max_pixels) for seed in range(DRAWN)]
+    sources = [each.image for each in drawn if each is not None]
+
+    async def work(seconds: float) -> int:
+        return await keep_busy(LocalBackend(worker), operation, sources, seconds)
+
+    asyncio.run(work(min(seconds, 0.5)))  # what is done only once is done
+    with traced(path):
+        images = asyncio.run(work(seconds))
+    worker.stop()
+    found = utilisation(json.loads(path.read_text()))
+    return {
+        "trace": str(path),
+        "device": worker.load().device,
+        "images_per_second": round(images / seconds, 1),
+        "utilisation": None if found is None else asdict(found),
+    }

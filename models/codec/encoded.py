@@ -1,0 +1,27 @@
+"""JPEGs left as they are, for a device that decodes them. Every other image is decoded here."""
+
+import numpy as np
+
+from models.codec.colour import is_srgb
+from models.codec.decode import Decoded, check_scans
+from models.codec.jpeg import inspect
+from models.codec.probe import read_header
+from models.image import Jpeg
+
+
+def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
+    """A baseline sRGB JPEG, whole and well formed; None for what must be decoded here.
+
+    Raises what `probe` raises.
+    """
+    header = read_header(data, max_pixels)
+    info = header.info
+    if not info.fast_jpeg or not is_srgb(header.icc_profile, grey=info.mode == "L"):
+        return None
+    check_scans(data)
+    found = inspect(data)
+    if found is None:
+        return None
+    stream = np.frombuffer(data, np.uint8, found.length)
+    jpeg = Jpeg(stream, info.height, info.width, info.orientation, found.subsampling)
+    return Decoded(jpeg, info, header.copyright)

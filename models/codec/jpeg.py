@@ -1,0 +1,237 @@
+"""Which JPEGs an engine in hardware may be given as they are: plain baseline, whole, well formed.
+
+Looks at the whole stream without decoding it, and answers None at the least doubt: libjpeg-turbo
+takes what is left. It cannot see bit errors inside the Huffman data: codes no table has, too
+many coefficients in a block, data that ends before its last block or goes on behind it, values
+out of range. Those an engine meets by itself. Knows nothing of EXIF and colour profiles.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import mul
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.image import Subsampling
+
+MAX_SIDE = 65_500
+"""libjpeg's limit; what an engine can do is for its caller to know."""
+
+MAX_SEGMENTS = 1000
+"""Cameras write 10 to 20; bounds the time a file of nothing but empty comments can take."""
+
+_MAX_HUFFMAN_BYTES = 2 * (17 + 12) + 2 * (17 + 162)
+_CACHED = 64
+"""Huffman segments remembered: most encoders write the four example tables of the standard."""
+
+_SOI, _SOF0, _DHT, _EOI, _SOS, _DQT, _DRI = 0xD8, 0xC0, 0xC4, 0xD9, 0xDA, 0xDB, 0xDD
+_APP0, _APP14, _APP15, _COM = 0xE0, 0xEE, 0xEF, 0xFE
+
+_SEGMENT = struct.Struct(">BBH")
+_FRAME = struct.Struct(">BHHB")
+_SEQUENTIAL = bytes((0, 63, 0))  # Ss, Se, Ah and Al
+
+# Kraft's sum in 65,536ths. The code of all ones is reserved, so a table stays below the whole.
+_KRAFT = tuple(1 << (16 - length) for length in range(1, 17))
+_DC_SYMBOLS = bytes(range(12))
+_AC_SYMBOLS = bytes((0x00, 0xF0, *(run << 4 | size for run in range(16) for size in range(1, 11))))
+
+_MARKER = re.compile(rb"\xff[^\x00]")
+_MARKER_BUT_RESTART = re.compile(rb"\xff[^\x00\xd0-\xd7]")
+
+
+_BY_FACTORS = {
+    b"\x11": Subsampling.GREY,
+    b"\x11\x11\x11": Subsampling.S444,
+    b"\x21\x11\x11": Subsampling.S422,
+    b"\x22\x11\x11": Subsampling.S420,
+}
+
+_MCU = {
+    Subsampling.GREY: (8, 8, (1,)),
+    Subsampling.S444: (8, 8, (1, 1, 1)),
+    Subsampling.S422: (16, 8, (2, 1, 1)),
+    Subsampling.S420: (16, 16, (4, 1, 1)),
+}
+"""Of a minimum coded unit: width and height in pixels, blocks of each component."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineJpeg:
+    """A JPEG of one plane, or of Y, Cb and Cr; width and height are those stored.
+
+    `length` counts its bytes from SOI to EOI: what a file has behind them is no decoder's business.
+    """
+
+    width: int
+    height: int
+    subsampling: Subsampling
+    length: int
+
+
+class _Unfit(Exception):
+    """A rule is broken, or a doubt is left."""
+
+
+@dataclass(slots=True)
+class _Header:
+    """What the segments before the scan have defined; `shortest` codes are by class and number."""
+
+    frame: bytes = b""
+    interval: int | None = None
+    quantization: set[int] = field(default_factory=set)
+    shortest: dict[int, int] = field(default_factory=dict)
+    other_colours: bool = False
+
+
+def inspect(data: bytes | memoryview) -> BaselineJpeg | None:
+    """What the engines need to know of a JPEG they can take; None for all else, never an error.
+
+    Three components are YCbCr by libjpeg's own rule: whatever the JFIF and Adobe markers and the
+    component ids do not all leave at YCbCr is a doubt.
+    """
+    stream = bytes(data)  # no copy of what is bytes already
+    try:
+        header = _Header()
+        for marker, start, end in _segments(stream):
+            if marker == _SOS:
+                return _image(stream, header, stream[start:end], end)
+            _read(header, marker, stream, start, end)
+    except _Unfit:
+        pass
+    return None
+
+
+def _require(condition: bool) -> None:
+    if not condition:
+        raise _Unfit
+
+
+def _segments(stream: bytes) -> Iterator[tuple[int, int, int]]:
+    """Each segment's marker and where its body starts and ends; nothing may lie between them."""
+    _require(stream[:2] == bytes((0xFF, _SOI)))
+    start = 2
+    for _ in range(MAX_SEGMENTS):
+        _require(len(stream) >= start + _SEGMENT.size)
+        prefix, marker, length = _SEGMENT.unpack_from(stream, start)
+        end = start + 2 + length
+        _require(prefix == 0xFF and length >= 2 and end <= len(stream))
+        yield marker, start + _SEGMENT.size, end
+        start = end
+
+
+def _read(header: _Header, marker: int, stream: bytes, start: int, end: int) -> None:
+    if _APP0 <= marker <= _APP15 or marker == _COM:
+        _read_application(header, marker, stream[start : min(end, start + 14)])
+        return
+    body = stream[start:end]
+    if marker == _DQT:
+        _read_quantization(header, body)
+    elif marker == _DHT:
+        _require(len(body) <= _MAX_HUFFMAN_BYTES)
+        for name, shortest in _huffman_tables(body):
+            _require(name not in header.shortest)
+            header.shortest[name] = shortest
+    elif marker == _SOF0:
+        _require(not header.frame and len(body) >= 9)
+        header.frame = body
+    elif marker == _DRI:
+        _require(header.interval is None and len(body) == 2)
+        header.interval = int.from_bytes(body, "big")
+    else:  # other kinds of frame, arithmetic coding, DNL, markers that are reserved or misplaced
+        raise _Unfit
+
+
+def _read_application(header: _Header, marker: int, head: bytes) -> None:
+    """libjpeg looks at JFIF and Adobe alone, and only where they are of full length."""
+    if marker == _APP0 and len(head) == 14 and head.startswith(b"JFIF\0"):
+        _require(head[5] == 1)  # the major version, which libjpeg warns of
+    elif marker == _APP14 and len(head) >= 12 and head.startswith(b"Adobe"):
+        header.other_colours |= head[11] != 1
+
+
+def _read_quantization(header: _Header, body: bytes) -> None:
+    _require(len(body) % 65 == 0)
+    for start in range(0, len(body), 65):
+        name = body[start]  # the upper four bits say 16 bits a value
+        _require(name <= 3 and name not in header.quantization)
+        _require(0 not in body[start + 1 : start + 65])
+        header.quantization.add(name)
+
+
+@lru_cache(maxsize=_CACHED)
+def _huffman_tables(body: bytes) -> tuple[tuple[int, int], ...]:
+    """Class and number of each table, and the bits of its shortest code.
+
+    Symbols are those baseline needs and come once each: no table outgrows one made for baseline.
+    """
+    tables = []
+    start = 0
+    while start < len(body):
+        name, counts = body[start], body[start + 1 : start + 17]
+        _require(name in (0x00, 0x01, 0x10, 0x11) and len(counts) == 16)
+        start += 17 + sum(counts)
+        symbols = body[start - sum(counts) : start]
+        _require(0 < len(symbols) == sum(counts) == len(set(symbols)))
+        _require(not symbols.translate(None, _AC_SYMBOLS if name & 0x10 else _DC_SYMBOLS))
+        _require(sum(map(mul, counts, _KRAFT)) < 1 << 16)
+        tables.append((name, 16 - len(counts.lstrip(b"\0")) + 1))
+    return tuple(tables)
+
+
+def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJpeg:
+    """The image whose only scan has this header and its data from `start` on."""
+    _require(bool(header.frame))
+    precision, height, width, n = _FRAME.unpack_from(header.frame)
+    ids, factors, tables = header.frame[6::3], header.frame[7::3], header.frame[8::3]
+    subsampling = _BY_FACTORS.get(factors)
+    if subsampling is None or len(header.frame) != 6 + 3 * n:
+        raise _Unfit
+    _require(precision == 8 and 1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE)
+    _require(len(set(ids)) == n and header.quantization.issuperset(tables))
+    _require(n == 1 or not (header.other_colours or ids == b"RGB"))
+    _require(len(scan) == 4 + 2 * n and scan[0] == n)
+    _require(scan[1:-3:2] == ids and scan[-3:] == _SEQUENTIAL)
+    mcu_width, mcu_height, blocks = _MCU[subsampling]
+    bits = sum(map(mul, blocks, (_least_bits(header, selector) for selector in scan[2:-3:2])))
+    mcus = -(-width // mcu_width) * -(-height // mcu_height)
+    end = _end(stream, start, header.interval or mcus, mcus, bits)
+    return BaselineJpeg(width, height, subsampling, end)
+
+
+def _least_bits(header: _Header, selector: int) -> int:
+    """Of a block coded by these two tables: every one has a DC and at least one AC code."""
+    dc, ac = selector >> 4, selector & 15 | 0x10
+    _require(dc in header.shortest and ac in header.shortest)
+    return header.shortest[dc] + header.shortest[ac]
+
+
+def _end(stream: bytes, start: int, interval: int, mcus: int, bits: int) -> int:
+    """Where the file ends, EOI included, whose scan has at least `bits` in each of its MCUs."""
+    restarts = -(-mcus // interval) - 1
+    after = (_MARKER_BUT_RESTART if restarts else _MARKER).search(stream, start)
+    if after is None or stream[after.end() - 1] != _EOI:
+        raise _Unfit
+    last = after.start() - start
+    if restarts:
+        scan = np.frombuffer(stream, np.uint8, last, start)
+        sizes = _between_restarts(scan, restarts)
+        _require(bool((8 * sizes[:-1] >= interval * bits).all()))
+        last = int(sizes[-1])
+    _require(8 * last >= (mcus - restarts * interval) * bits)
+    return after.end()
+
+
+def _between_restarts(scan: NDArray[np.uint8], restarts: int) -> NDArray[np.intp]:
+    """Bytes before, between and behind the restart markers, of which there are so many."""
+    marks = np.flatnonzero(scan == 0xFF)
+    codes = scan[marks + 1]  # there is one: no 0xFF stands right before the marker that ends a scan
+    marks, codes = marks[codes != 0], codes[codes != 0]
+    _require(len(codes) == restarts)
+    _require(np.array_equal(codes, 0xD0 + np.arange(restarts) % 8))
+    sizes: NDArray[np.intp] = np.diff(marks, prepend=-2, append=len(scan)) - 2
+    return sizes

@@ -1,0 +1,151 @@
+"""What one GPU can do, stage by stage, with nothing around it: the limits the service is held to.
+
+Each rate is images per second over at least `SECONDS`, after a warm-up, with all work on its way
+before the host waits once; three batches are in flight where the service would have three.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from models.codec import encoded
+from models.image import Jpeg, Source
+from models.settings import Optimize, Precision
+from models.weights import BUNDLED
+from models.weights import RESNET18_PREPROCESSING as SPEC
+from workers.engines.checkpoint import load_state
+from workers.engines.cuda.crops import Cropper
+from workers.engines.cuda.engine import CudaEngine
+from workers.engines.cuda.modules import Kernels
+from workers.engines.cuda.network import GraphedResNet18
+from workers.engines.cuda.slot import Slot
+from workers.engines.cuda.sources import Sources
+
+SECONDS = 1.0
+BATCH = 64
+MODEL_BATCH = 256
+ROOM = 1 << 25
+DEVICE = "cuda:0"
+
+
+def hardware_rate(jpegs: Sequence[bytes]) -> float:
+    """The decode engines alone: planes of batches of one subsampling, in three states in turn."""
+    engine = CudaEngine(None, BATCH, ROOM, DEVICE)
+    slots, stream = _slots(engine), torch.cuda.current_stream()
+    groups: dict[str, list[Source]] = {}
+    for jpeg in _sent(jpegs):
+        groups.setdefault(jpeg.subsampling, []).append(jpeg)
+    batches = [
+        group[start : start + BATCH]
+        for group in groups.values()
+        for start in range(0, len(group), BATCH)
+    ]
+    turn = 0
+
+    def decode_all() -> int:
+        nonlocal turn
+        for batch in batches:
+            slot = slots[turn % len(slots)]
+            turn += 1
+            slot.marks.done.synchronize()
+            slot.clear()
+            Sources(slot).place(batch)
+            slot.marks.done.record(stream)
+        return sum(map(len, batches))
+
+    return _rate(decode_all)
+
+
+def model_rate(optimize: str = "default") -> float:
+    """The network alone: replays of the graph of the largest batch size."""
+    network = _network(MODEL_BATCH, Optimize(optimize))
+    stream = torch.cuda.Stream()
+    network.capture(stream)
+
+    def replay() -> int:
+        with torch.cuda.stream(stream):
+            for _ in range(20):
+                network.run(MODEL_BATCH)
+        stream.synchronize()
+        return 20 * MODEL_BATCH
+
+    return _rate(replay)
+
+
+def preprocess_rate(jpegs: Sequence[bytes]) -> float:
+    """Upsampling, conversion, resize, crop and normalisation of decoded planes, alone."""
+    engine, network = CudaEngine(None, BATCH, ROOM, DEVICE), _network(BATCH)
+    cropper = Cropper(Kernels(), SPEC, network.table)
+    (slot, *_) = _slots(engine)
+    batch = _sent(jpegs)[:BATCH]
+    rows, starts = cropper.place(batch, slot)
+    rows_at, starts_at = slot.tables.add(rows), slot.tables.add(starts)
+    slot.tables.upload()
+    torch.cuda.synchronize()
+
+    def crop() -> int:
+        for _ in range(20):
+            cropper.launch(rows_at, starts_at, len(batch), int(starts[-1]), network.input)
+        torch.cuda.synchronize()
+        return 20 * len(batch)
+
+    return _rate(crop)
+
+
+def _slots(engine: CudaEngine) -> list[Slot]:
+    slots = []
+    for _ in range(3):
+        slot = engine.acquire()
+        assert slot is not None
+        slot.marks.done.record()
+        slots.append(slot)
+    return slots
+
+
+def _network(batch: int, optimize: Optimize = Optimize.DEFAULT) -> GraphedResNet18:
+    state = load_state(BUNDLED.path, 10)
+    return GraphedResNet18(state, Precision.AUTO, SPEC, batch, DEVICE, optimize)
+
+
+def _sent(files: Sequence[bytes]) -> list[Jpeg]:
+    """Those that front ends send encoded; a few have colour profiles and are decoded there."""
+    found = (encoded(data, max_pixels=ROOM) for data in files)
+    return [each.image for each in found if each is not None and isinstance(each.image, Jpeg)]
+
+
+def _rate(work: Callable[[], int]) -> float:
+    """`work` returns how many images it did."""
+    work()
+    torch.cuda.synchronize()
+    started, done = time.perf_counter(), 0
+    while time.perf_counter() - started < SECONDS:
+        done += work()
+    torch.cuda.synchronize()
+    return done / (time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    import json
+    from io import BytesIO
+
+    from PIL import Image
+
+    from tests.shared import PHOTOS
+
+    files = [path.read_bytes() for path in sorted(PHOTOS.glob("*.JPEG"))]
+    small = []
+    for data in files:
+        file = BytesIO()
+        Image.open(BytesIO(data)).convert("RGB").save(file, "JPEG", quality=90, subsampling=2)
+        small.append(file.getvalue())
+    rates = {
+        "hardware_420": hardware_rate(small),
+        "hardware_mixed": hardware_rate(files),
+        "preprocess_420": preprocess_rate(small),
+        "preprocess_mixed": preprocess_rate(files),
+        "model": model_rate(),
+    }
+    print(json.dumps({"bench": "engine_rates", **{k: int(v) for k, v in rates.items()}}))
+    assert np.isfinite(list(rates.values())).all()

@@ -1,0 +1,1 @@
+"""What users run today for the same work; they know nothing of Darkroom."""

@@ -1,0 +1,69 @@
+"""What a run of `serve_gpu` does: written to a file for the processes that do it."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.bench import load
+from tests.bench.wrk import read_requests, write_requests
+
+IMAGES_PER_MULTIPART = 16
+BOUNDARY = b"darkroom-bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Files, sizes and durations; `folder` also takes the logs."""
+
+    folder: str
+    wrk: str
+    weights: str
+    weights_file: str
+    darkroom: list[str]
+    seconds: float
+    patience: float
+    warm_up: float
+    connections: list[int]
+    multipart_connections: list[int]
+    peer_connections: list[int]
+    litserve: list[list[str]]
+
+    def write(self) -> Path:
+        """To a file in the folder."""
+        path = Path(self.folder) / "plan.json"
+        path.write_text(json.dumps(asdict(self)))
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """From such a file."""
+        return cls(**json.loads(path.read_text()))
+
+    def requests(self, images: str, form: str) -> Path:
+        """The file with these images as requests of this form, raw or multipart."""
+        return Path(self.folder) / f"{images}-{form}.requests"
+
+    def write_requests(self, images: str, jpegs: list[bytes]) -> None:
+        """Both files of an image set."""
+        path = "/classify?top_k=1"
+        raw = [load.raw_post(path, jpeg, "image/jpeg") for jpeg in jpegs]
+        write_requests(self.requests(images, "raw"), raw)
+        n = min(IMAGES_PER_MULTIPART, len(jpegs))
+        bodies = [_multipart(jpegs[i : i + n]) for i in range(0, len(jpegs) - n + 1, n)]
+        kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
+        multipart = [load.raw_post(path, body, kind) for body in bodies]
+        write_requests(self.requests(images, "multipart"), multipart)
+
+    def jpegs(self, images: str) -> list[bytes]:
+        """The images of a set, from its raw requests."""
+        return [r.partition(b"\r\n\r\n")[2] for r in read_requests(self.requests(images, "raw"))]
+
+
+def _multipart(jpegs: list[bytes]) -> bytes:
+    """A form with these files."""
+    parts = [
+        b'--%s\r\nContent-Disposition: form-data; name="files"; filename="%d.jpg"\r\n'
+        b"Content-Type: image/jpeg\r\n\r\n%s\r\n" % (BOUNDARY, number, jpeg)
+        for number, jpeg in enumerate(jpegs)
+    ]
+    return b"".join(parts) + b"--%s--\r\n" % BOUNDARY

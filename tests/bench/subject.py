@@ -1,0 +1,124 @@
+"""A server under measurement: started, known to be ready, its CPU seconds by role."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A ready server."""
+
+    port: int
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    seconds_to_ready: float
+
+    def cpu_seconds(self) -> dict[int, tuple[str, float]]:
+        """The role and the CPU seconds so far of each of its processes, by process id."""
+        found = {}
+        for pid in family(self.process.pid):
+            with suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+                stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                seconds = (int(stat[11]) + int(stat[12])) / TICKS
+                found[pid] = (words[-1] if "app.member" in words else "server", seconds)
+        return found
+
+
+def free_port() -> int:
+    """A port nobody listens on at this moment."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    port: int,
+    log: Path,
+    ready: Callable[[int, Path], bool],
+    limit: float,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Subject]:
+    """A ready server, ended when the block ends. What failed carries the end of its log."""
+    start = time.monotonic()
+    given = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env={**given, **(environment or {})}
+        )
+    try:
+        while not ready(port, log):
+            if process.poll() is not None:
+                raise RuntimeError(f"the server ended with exit code {process.returncode}")
+            if time.monotonic() > start + limit:
+                raise TimeoutError(f"the server was not ready after {limit:.0f} s")
+            time.sleep(0.2)
+        yield Subject(port, process, log, round(time.monotonic() - start, 1))
+    except Exception as error:
+        raise RuntimeError(f"{error}; its log ends: {tail(log)}") from error
+    finally:
+        _end(process)
+
+
+def answers(path: str) -> Callable[[int, Path], bool]:
+    """Ready is who answers a GET of this path with 200."""
+
+    def ready(port: int, log: Path) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    return ready
+
+
+def says(words: str, times: int) -> Callable[[int, Path], bool]:
+    """Ready is who has logged these words so many times: once in each of its processes."""
+
+    def ready(port: int, log: Path) -> bool:
+        return log.read_text(errors="replace").count(words) >= times
+
+    return ready
+
+
+def tail(log: Path, characters: int = 1200) -> str:
+    """The end of a log."""
+    return log.read_text(errors="replace")[-characters:]
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            stat = (folder / "stat").read_text().rpartition(")")[2].split()
+            parents[int(folder.name)] = int(stat[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """SIGINT, and after ten seconds the end of it and of all it started."""
+    members = family(process.pid)
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(10)
+    for pid in members:  # by id, and only those that were its own when it was told to stop
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait(10)

@@ -1,0 +1,85 @@
+"""JPEGs that go to the worker encoded, as they do where a GPU decodes them; here a CPU does."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import Running, Start
+from tests.pictures import drawing, jpeg, png
+from tests.pictures import encoded as file_of
+from workers.engines.cpu import CpuEngine
+from workers.operations import FilterChain
+
+JPEG = {"content-type": "image/jpeg"}
+
+
+@pytest.fixture(scope="module")
+def encoded(start: Start) -> Iterator[tuple[Running, list[str]]]:
+    """A server whose engine asks for JPEGs, and what it was given."""
+    seen: list[str] = []
+    launch = CpuEngine.launch
+
+    def noting(self: CpuEngine, slot: object, jobs: object) -> None:
+        seen.extend(type(job.image).__name__ for job in jobs)  # type: ignore[attr-defined]
+        launch(self, slot, jobs)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CpuEngine, "takes_jpegs", True)
+        patch.setattr(CpuEngine, "launch", noting)
+        with start(canary_interval=1000) as running:
+            seen.clear()
+            yield running, seen
+
+
+def answer(response: httpx.Response) -> object:
+    assert response.status_code == 200, response.text
+    if response.headers["content-type"] == "application/json":
+        return response.json()["results"][0]["predictions"]
+    return response.content
+
+
+@pytest.mark.parametrize(
+    "path", ["/classify", "/filter?name=sobel&format=png", "/filter?name=median&format=png"]
+)
+def test_answers_are_those_of_images_decoded_at_the_door(
+    encoded: tuple[Running, list[str]], monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    running, seen = encoded
+    seen.clear()
+    there = answer(running.client.post(path, content=jpeg(), headers=JPEG))
+    monkeypatch.setattr(CpuEngine, "takes_jpegs", False)
+    here = answer(running.client.post(path, content=jpeg(), headers=JPEG))
+    assert there == here
+    assert seen == ["Jpeg", "Image"]
+
+
+def test_what_no_engine_takes_is_decoded_at_the_door(encoded: tuple[Running, list[str]]) -> None:
+    running, seen = encoded
+    for body in (png(), file_of(drawing(), quality=90, progressive=True)):
+        seen.clear()
+        answer(running.client.post("/classify", files={"file": body}))
+        assert seen == ["Image"]
+
+
+def test_a_broken_jpeg_is_its_own_error_and_its_neighbours_are_answered(
+    encoded: tuple[Running, list[str]],
+) -> None:
+    running, _ = encoded
+    broken = bytearray(jpeg())
+    del broken[len(broken) // 2 :]
+    files = [("files", jpeg()), ("files", bytes(broken)), ("files", jpeg())]
+    reply = running.client.post("/classify", files=files).json()
+    assert [each["status"] for each in reply["results"]] == ["ok", "error", "ok"]
+
+
+def test_chains_without_kernels_are_decoded_at_the_door(
+    encoded: tuple[Running, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, seen = encoded
+    monkeypatch.setattr(FilterChain, "has_kernels", False)
+    seen.clear()
+    assert (
+        running.client.post("/filter?name=sobel", content=jpeg(), headers=JPEG).status_code == 200
+    )
+    assert seen == ["Image"]

@@ -1,0 +1,107 @@
+"""Runs kernels of `workers.kernels` on the CPU: any by name, one pass, or filters over a batch.
+
+Every buffer lies between guard bytes and starts as poison, so that what a kernel forgets to write,
+or writes where it may not, is seen.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from models.image import Pixels
+from workers import kernels
+from workers.filters import Filter
+from workers.kernels.items import ITEM, THREADS, Pass, starts
+
+HEADER = Path(__file__).with_name("cuda.hpp")
+OPTIONS = ("-std=c++17", "-O2", "-w", "-fno-strict-aliasing", "-ffp-contract=off")
+GUARD, POISON = 256, 0xCD
+
+
+class Memory:
+    """Bytes at an aligned address, guarded on both sides."""
+
+    def __init__(self, size: int, content: bytes | None = None, alignment: int = 256) -> None:
+        self._whole = np.full(size + 2 * GUARD + alignment, POISON, np.uint8)
+        first = GUARD + -(self._whole.ctypes.data + GUARD) % alignment
+        self.bytes = self._whole[first : first + size]
+        self._guards = (self._whole[:first], self._whole[first + size :])
+        self.address = self._whole.ctypes.data + first
+        if content is not None:
+            self.bytes[:] = np.frombuffer(content, np.uint8)
+
+    def check(self) -> None:
+        assert all((guard == POISON).all() for guard in self._guards), "written beyond a buffer"
+
+
+class Emulator:
+    """The shared library of all kernels."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+
+    def call(self, kernel: str, blocks: int, threads: int, *arguments: int) -> None:
+        """Run any kernel; arguments are addresses and integers, as many as its prototype has."""
+        values = (ctypes.c_uint64 * max(len(arguments), 1))(*arguments)
+        address = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
+        self._library.emulate(address, blocks, threads, values, len(arguments))
+
+    def run_pass(self, pass_: Pass, items: NDArray[np.void]) -> None:
+        """One launch over items of `workers.kernels.items.ITEM`."""
+        shapes = [(int(i["height"]), int(i["width"]), int(i["channels"])) for i in items]
+        first = starts(pass_, shapes)
+        blocks = int(first[-1])
+        self.call(pass_.kernel, blocks, THREADS, items.ctypes.data, first.ctypes.data, len(items))
+
+    def run(self, filters: Sequence[Filter], images: Sequence[Pixels]) -> list[Pixels]:
+        """All passes of filters of one class, one filter an image, as one batch."""
+        sources = [Memory(p.size, p.tobytes()) for p in images]
+        results = [Memory(p.size) for p in images]
+        scratches = [Memory(4 * p.size) for p in images]
+        blobs = [f.device_data(_shape(p)) for f, p in zip(filters, images, strict=True)]
+        data = [Memory(len(blob), blob, 16) for blob in blobs]
+        items = np.zeros(len(images), ITEM)
+        for i, memory in enumerate(zip(sources, results, scratches, data, strict=True)):
+            height, width, channels = images[i].shape
+            items[i] = (*(m.address for m in memory), width, height, channels, 0)
+        for pass_ in filters[0].passes:
+            self.run_pass(pass_, items)
+        for used in (*sources, *results, *scratches, *data):
+            used.check()
+        for source, pixels in zip(sources, images, strict=True):
+            assert source.bytes.tobytes() == pixels.tobytes(), "a kernel wrote to its source"
+        return [r.bytes.reshape(p.shape).copy() for r, p in zip(results, images, strict=True)]
+
+
+@functools.cache
+def emulator() -> Emulator:
+    """The library of the present text, built unless the last session built it already."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is not installed; it compiles the kernels for the CPU")
+    text = f'#include "{HEADER}"\n{kernels.source()}'
+    key = hashlib.sha256(f"{text}{HEADER.read_text()}{OPTIONS}".encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"darkroom-emulation-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    library = folder / f"{key}.so"
+    if not library.exists():
+        made = folder / f"{key}.{os.getpid()}.so"
+        command = [compiler, *OPTIONS, "-fPIC", "-shared", "-x", "c++", "-", "-o", str(made)]
+        subprocess.run(command, input=text.encode(), check=True)
+        made.replace(library)
+    return Emulator(library)
+
+
+def _shape(pixels: Pixels) -> tuple[int, int, int]:
+    height, width, channels = pixels.shape
+    return height, width, channels

@@ -1,0 +1,87 @@
+"""One engine for all tests on a GPU, with random weights, and what they run on it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as PillowImage
+
+from models.codec import encoded
+from models.image import Jpeg, Pixels, Source
+from models.job import Job, Operation
+from models.settings import Precision
+from models.weights import BUNDLED
+from models.weights import RESNET18_PREPROCESSING as SPEC
+from tests.shared import PHOTOS
+from workers.engine import BatchResult
+from workers.engines.checkpoint import State, load_state
+from workers.engines.cuda.engine import CudaEngine
+from workers.engines.cuda.network import GraphedResNet18
+
+MAX_BATCH_SIZE = 64
+MAX_PIXELS = 16_000_000
+
+Run = Callable[[Operation, Sequence[Source]], BatchResult]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder needs a GPU."""
+    for item in items:
+        if "tests/gpu" in str(item.path):
+            item.add_marker(pytest.mark.gpu)
+
+
+@pytest.fixture(scope="session")
+def state() -> State:
+    return load_state(BUNDLED.path, 10)
+
+
+@pytest.fixture(scope="session")
+def engine(state: State) -> Iterator[CudaEngine]:
+    network = GraphedResNet18(state, Precision.AUTO, SPEC, MAX_BATCH_SIZE, "cuda:0")
+    made = CudaEngine(network, MAX_BATCH_SIZE, MAX_PIXELS, "cuda:0")
+    made.warm_up()
+    yield made
+    made.close()
+    torch.cuda.synchronize()
+
+
+@pytest.fixture(scope="session")
+def run(engine: CudaEngine) -> Run:
+    def ran(operation: Operation, sources: Sequence[Source]) -> BatchResult:
+        slot = engine.acquire()
+        assert slot is not None
+        try:
+            engine.launch(slot, [Job(operation, source) for source in sources])
+            return engine.collect(slot)
+        finally:
+            engine.release(slot)
+
+    return ran
+
+
+def jpeg(pixels: Pixels, **options: object) -> bytes:
+    """Encoded by Pillow."""
+    file = BytesIO()
+    shown = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+    PillowImage.fromarray(shown).save(file, "JPEG", **{"quality": 90, **options})
+    return file.getvalue()
+
+
+def as_jpeg(data: bytes) -> Jpeg:
+    """What a front end sends."""
+    found = encoded(data, max_pixels=MAX_PIXELS)
+    assert found is not None
+    assert isinstance(found.image, Jpeg)
+    return found.image
+
+
+def photos() -> list[bytes]:
+    """The photos in sRGB, where they are; else a drawing."""
+    files = [path.read_bytes() for path in sorted(PHOTOS.glob("*.JPEG"))]
+    if files:
+        return [data for data in files if encoded(data, max_pixels=MAX_PIXELS) is not None]
+    ramp = np.add.outer(np.arange(300), np.arange(400)).astype(np.uint8)
+    return [jpeg(np.stack([ramp, ramp.T[:300, :300].repeat(2, 1)[:, :400], 255 - ramp], -1))]

@@ -1,0 +1,89 @@
+"""Labels on the GPU: preprocessing bit-equal, scores those of the CPU in single precision."""
+
+import numpy as np
+import pytest
+import torch
+
+from models.codec import pixels_of
+from models.image import Image
+from models.job import Labels
+from models.settings import Precision
+from models.weights import RESNET18_PREPROCESSING as SPEC
+from tests.gpu.conftest import MAX_BATCH_SIZE, Run, as_jpeg, photos
+from workers.engines.checkpoint import State
+from workers.engines.cuda.engine import CudaEngine
+from workers.engines.resnet18 import ResNet18
+from workers.operations import Classify, FunctionToApply
+from workers.preprocess import crop
+
+LOGITS = Classify(top_k=10, function_to_apply=FunctionToApply.NONE)
+
+
+def by_class(labels: object) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    assert isinstance(labels, Labels)
+    logits = np.zeros(len(labels.class_ids))
+    logits[list(labels.class_ids)] = labels.scores
+    return logits
+
+
+def test_the_networks_input_is_bit_equal_to_the_cpus(run: Run, engine: CudaEngine) -> None:
+    sources = [as_jpeg(data) for data in photos()][:MAX_BATCH_SIZE]
+    random = np.random.default_rng(1)
+    images = [
+        Image(random.integers(0, 256, (h, w, c), np.uint8))
+        for h, w, c in [(1, 1, 3), (500, 333, 4), (224, 224, 1), (900, 70, 3), (257, 3001, 3)]
+    ]
+    network = engine._network
+    assert network is not None
+    for batch in (sources, images):
+        run(LOGITS, batch)
+        found = network.input[: len(batch)].permute(0, 2, 3, 1).cpu()
+        for made, source in zip(found, batch, strict=True):
+            levels = torch.from_numpy(crop(pixels_of(source), SPEC)).long()
+            channels = torch.arange(3).expand_as(levels)
+            assert torch.equal(made, network.table.cpu()[levels, channels])
+
+
+def test_logits_and_labels_are_those_of_the_cpu_in_fp32(run: Run, state: State) -> None:
+    sources = [as_jpeg(data) for data in photos()]
+    cpu = ResNet18(state, Precision.FP32, SPEC)
+    for start in range(0, len(sources), MAX_BATCH_SIZE):
+        batch = sources[start : start + MAX_BATCH_SIZE]
+        expected = cpu.logits(np.stack([crop(pixels_of(source), SPEC) for source in batch]))
+        for labels, logits in zip(run(LOGITS, batch).values, expected, strict=True):
+            assert np.abs(by_class(labels) - logits).max() < 0.05
+            second, first = np.sort(logits)[-2:]
+            if first - second >= 0.01:
+                assert by_class(labels).argmax() == logits.argmax()
+
+
+def test_a_mixed_batch_gives_each_image_what_it_gets_alone(run: Run) -> None:
+    sources = [as_jpeg(data) for data in photos()][:20]
+    pixels = [Image(pixels_of(source).pixels) for source in sources[:10]]
+    mixed = [each for pair in zip(sources[:10], pixels, strict=True) for each in pair]
+    together = run(LOGITS, mixed).values
+    for labels, source in zip(together, mixed, strict=True):
+        (alone,) = run(LOGITS, [source]).values
+        assert np.abs(by_class(labels) - by_class(alone)).max() < 0.05
+    for encoded, decoded in zip(together[::2], together[1::2], strict=True):
+        assert np.array_equal(by_class(encoded), by_class(decoded))
+
+
+@pytest.mark.parametrize("function", FunctionToApply)
+def test_scores_are_those_of_the_cpu(run: Run, state: State, function: FunctionToApply) -> None:
+    from workers.engines.cpu import CpuEngine
+
+    source = as_jpeg(photos()[0])
+    operation = Classify(top_k=3, function_to_apply=function)
+    (found,) = run(operation, [source]).values
+    assert isinstance(found, Labels)
+    cpu = CpuEngine(ResNet18(state, Precision.FP32, SPEC), 1, 2)
+    slot = cpu.acquire()
+    assert slot is not None
+    from models.job import Job
+
+    cpu.launch(slot, [Job(operation, source)])
+    (expected,) = cpu.collect(slot).values
+    assert isinstance(expected, Labels)
+    assert found.class_ids[0] == expected.class_ids[0]
+    assert found.scores == pytest.approx(expected.scores, abs=0.05)

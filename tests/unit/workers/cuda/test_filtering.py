@@ -1,0 +1,129 @@
+"""Chains of filters as the GPU's engine lays them out, on the CPU by emulation."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from models.codec.decode import upright as turned
+from models.image import Image, Jpeg, Source, Subsampling
+from models.job import Job
+from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, noise, staging_slot
+from workers.engines.cuda.filtering import Filtering
+from workers.engines.cuda.nvjpeg import DecodeState, NvJpegError
+from workers.engines.cuda.slot import SlotFull
+from workers.filters import parse_chain
+from workers.operations import FilterChain
+
+ROOM = 1 << 20
+SIZES = [(1, 1), (1, 30), (17, 5), (64, 64), (31, 77)]
+CHAIN = FilterChain(
+    parse_chain([{"name": "gaussian_blur", "sigma": 1}, {"name": "invert"}, {"name": "sobel"}])
+)
+
+
+def ran(operation: FilterChain, images: Sequence[Source], decoder: Any = None) -> list[Any]:
+    slot = staging_slot(ROOM, cast(DecodeState, decoder))
+    scratch = torch.full((4 * ROOM,), 0xCD, dtype=torch.uint8)
+    filtering = Filtering(EmulatedKernels(), NoStreams(), scratch)  # type: ignore[arg-type]
+    filtering.launch(slot, [Job(operation, image) for image in images])
+    return [image.pixels for image in filtering.results(slot)]
+
+
+def specified(operation: FilterChain, pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    for each in operation.filters:
+        pixels = each.apply(pixels)
+    return pixels
+
+
+def test_a_chain_over_mixed_sizes_and_channels_gives_the_bytes_of_the_specification() -> None:
+    images = [Image(noise(*size, channels)) for size in SIZES for channels in (1, 3, 4)]
+    for found, image in zip(ran(CHAIN, images), images, strict=True):
+        assert np.array_equal(found, specified(CHAIN, image.pixels)), image.pixels.shape
+
+
+def test_a_batch_too_large_for_a_slot_is_refused_before_anything_is_written_beyond_it() -> None:
+    images = [Image(np.zeros((512, 512, 3), np.uint8))] * 2
+    with pytest.raises(SlotFull):
+        ran(CHAIN, images)
+
+
+class Planes:
+    """A decoder that writes known planes, or fails as the real one does."""
+
+    def __init__(self, planes: Sequence[np.ndarray[Any, Any]], *, fails: bool = False) -> None:
+        self._planes = planes
+        self._fails = fails
+
+    def decode(self, data: Any, lengths: Any, destinations: Any, stream: int) -> None:
+        if self._fails:
+            raise NvJpegError("nvjpegDecodeBatched", 4)
+        for row in destinations:
+            for plane, address, pitch in zip(
+                self._planes, row["channel"], row["pitch"], strict=False
+            ):
+                for y, line in enumerate(plane):
+                    ctypes.memmove(int(address + y * pitch), line.tobytes(), len(line))
+
+
+@pytest.fixture(autouse=True)
+def no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stream:
+        cuda_stream = 0
+
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    assert CPU.type == "cpu"
+
+
+def upsampled(plane: np.ndarray[Any, Any], wide: int, high: int, shape: tuple[int, int]) -> Any:
+    """libjpeg-turbo's fancy upsampling (jdsample.c), written anew."""
+    p = plane.astype(np.int64)
+    if p.shape[1] <= 2:
+        return np.repeat(np.repeat(p, high, 0), wide, 1)[: shape[0], : shape[1]]
+    if high == 2:
+        above, below = np.vstack([p[:1], p[:-1]]), np.vstack([p[1:], p[-1:]])
+        p = np.stack([3 * p + above, 3 * p + below], 1).reshape(-1, p.shape[1])
+    left, right = np.hstack([p[:, :1], p[:, :-1]]), np.hstack([p[:, 1:], p[:, -1:]])
+    if wide == 2:
+        bits, first, second = (4, 8, 7) if high == 2 else (2, 1, 2)
+        p = np.stack([3 * p + left + first, 3 * p + right + second], 2).reshape(len(p), -1) >> bits
+    return p[: shape[0], : shape[1]]
+
+
+def converted(y: Any, cb: Any, cr: Any) -> np.ndarray[Any, Any]:
+    """JFIF's conversion as libjpeg-turbo rounds it (jdcolor.c), written anew."""
+    y, cb, cr = y.astype(np.int64), cb - 128, cr - 128
+    red = y + ((91881 * cr + 32768) >> 16)
+    green = y + ((-22554 * cb - 46802 * cr + 32768) >> 16)
+    blue = y + ((116130 * cb + 32768) >> 16)
+    return np.clip(np.stack([red, green, blue], -1), 0, 255).astype(np.uint8)
+
+
+FACTORS = {Subsampling.S444: (1, 1), Subsampling.S422: (2, 1), Subsampling.S420: (2, 2)}
+TWICE = FilterChain(parse_chain([{"name": "invert"}, {"name": "invert"}]))
+
+
+@pytest.mark.parametrize("subsampling", FACTORS)
+@pytest.mark.parametrize("size", [(1, 1), (3, 4), (4, 5), (16, 17), (33, 50)])
+def test_planes_become_the_pixels_libjpeg_would_make(
+    subsampling: Subsampling, size: tuple[int, int]
+) -> None:
+    (height, width), (wide, high) = size, FACTORS[subsampling]
+    chroma = (-(-height // high), -(-width // wide))
+    planes = [noise(*shape, 1, seed)[..., 0] for seed, shape in enumerate((size, chroma, chroma))]
+    jpeg = Jpeg(np.zeros(4, np.uint8), height, width, 1, subsampling)
+    (found,) = ran(TWICE, [jpeg], Planes(planes))
+    blue, red = (upsampled(plane, wide, high, size) for plane in planes[1:])
+    assert np.array_equal(found, converted(planes[0], blue, red))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_decoded_jpegs_are_turned_upright(orientation: int) -> None:
+    stored = noise(5, 3, 1)
+    upright = turned(stored, orientation)
+    jpeg = Jpeg(np.zeros(4, np.uint8), *upright.shape[:2], orientation, Subsampling.GREY)
+    (found,) = ran(TWICE, [jpeg], Planes([stored[..., 0]]))
+    assert np.array_equal(found, upright)

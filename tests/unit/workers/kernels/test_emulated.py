@@ -1,0 +1,107 @@
+"""Kernels give the specification's bytes: their own text, run on the CPU."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.image import Pixels
+from tests.emulation.emulator import Memory, emulator
+from workers.filters import FILTERS, Filter, describe, parse_one
+from workers.filters.gaussian_blur import GaussianBlur
+from workers.filters.median import Median
+
+SIZES = [(1, 1), (1, 7), (5, 1), (2, 3), (3, 2), (17, 13), (33, 40), (70, 65), (8, 131), (131, 9)]
+NAMES = [name for name, filter_ in FILTERS.items() if filter_.passes]
+
+
+def image(random: np.random.Generator, height: int, width: int, channels: int) -> Pixels:
+    """Noise, or noise on a slope, or two tones; alpha has both its ends."""
+    kind = random.integers(3)
+    pixels = random.integers(0, 256, (height, width, channels), np.uint8)
+    if kind == 1:
+        slope = np.add.outer(np.arange(height) * 3, np.arange(width) * 2)[..., None]
+        pixels = np.asarray((slope + pixels // 16) % 256, np.uint8)
+    elif kind == 2:
+        pixels = np.where(pixels < 128, 0, 255).astype(np.uint8)
+    if channels == 4:
+        ends = random.integers(0, 3, (height, width))
+        pixels[..., 3] = np.choose(ends, [0, pixels[..., 3], 255])
+    return pixels
+
+
+def parameters(random: np.random.Generator, name: str) -> Mapping[str, Any]:
+    """Each at one of its ends, at its default, or anywhere between."""
+    chosen: dict[str, Any] = {}
+    for key, schema in describe(FILTERS[name])["parameters"].items():
+        kind = schema.get("anyOf", [schema])[0]
+        if "enum" in kind:
+            chosen[key] = random.choice(kind["enum"])
+        elif random.integers(4):
+            low, high = kind["minimum"], kind["maximum"]
+            any_ = low + (high - low) * random.random() ** 3
+            value = random.choice([low, high, any_, any_])
+            whole = kind["type"] == "integer"
+            chosen[key] = (int(value) | ("not" in kind)) if whole else float(value)
+    if chosen.get("in_black", 0) >= chosen.get("in_white", 255):
+        return {}
+    return chosen
+
+
+def assert_equal(filters: Sequence[Filter], images: Sequence[Pixels]) -> None:
+    results = emulator().run(filters, images)
+    for filter_, pixels, result in zip(filters, images, results, strict=True):
+        different = np.argwhere(result != filter_.apply(pixels))
+        assert not len(different), f"{filter_!r} of {pixels.shape} differs at {different[:5]}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mixed_batch_has_the_bytes_of_the_specification(name: str, seed: int) -> None:
+    random = np.random.default_rng([seed, *name.encode()])
+    images = [image(random, *size, channels) for size in SIZES for channels in (1, 3, 4)]
+    filters = [parse_one(name, parameters(random, name)) for _ in images]
+    assert_equal(filters, images)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_images_of_many_blocks_have_the_bytes_of_the_specification(name: str) -> None:
+    random = np.random.default_rng(list(name.encode()))
+    shapes = [(150, 301, 3), (21, 1100, 4), (300, 180, 1), (16, 1024, 3)]
+    images = [image(random, *shape) for shape in shapes]
+    assert_equal([parse_one(name, {})] * len(images), images)
+
+
+@pytest.mark.parametrize("size", range(3, 102, 2))
+def test_medians_of_every_size_are_exact(size: int) -> None:
+    random = np.random.default_rng(size)
+    assert_equal([Median(size=size)] * 2, [image(random, 20, 37, 3), image(random, 9, 50, 1)])
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.13, 0.4, 0.9, 1.2, 2.0, 2.3, 3.0, 4.1, 25.0, 100.0])
+def test_gaussians_of_any_number_of_taps_are_exact(sigma: float) -> None:
+    random = np.random.default_rng(7)
+    images = [image(random, 40, 30, channels) for channels in (1, 3, 4)]
+    assert_equal([GaussianBlur(sigma=sigma, sigma_y=max(0.1, 100 - sigma))] * 3, images)
+
+
+def test_a_launch_of_more_images_than_threads_finds_each_one() -> None:
+    random = np.random.default_rng(1)
+    images = [image(random, 1 + n % 3, 1 + n % 5, 3) for n in range(600)]
+    assert_equal([parse_one("invert", {})] * len(images), images)
+
+
+def test_white_and_plain_images_do_not_overflow() -> None:
+    images = [np.full((90, 70, channels), 255, np.uint8) for channels in (1, 3, 4)]
+    for op in ({"name": "box_blur", "radius": 500}, {"name": "gaussian_blur", "sigma": 100}):
+        name, *rest = op.items()
+        assert_equal([parse_one(str(name[1]), dict(rest))] * 3, images)
+
+
+def test_the_emulation_sees_a_write_beyond_a_buffer() -> None:
+    memory = Memory(10)
+    memory.check()
+    memory._whole[memory._guards[0].size + 10] = 0
+    with pytest.raises(AssertionError, match="beyond"):
+        memory.check()

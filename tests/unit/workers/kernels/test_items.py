@@ -1,0 +1,50 @@
+"""How many blocks a batch needs, and what an item is."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers import kernels
+from workers.filters import FILTERS
+from workers.kernels.items import ITEM, Pass, starts
+
+SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1, 3, 4]))
+
+
+def test_an_item_is_48_bytes_as_in_the_text() -> None:
+    assert ITEM.itemsize == 48
+
+
+@pytest.mark.parametrize(
+    ("pass_", "shape", "blocks"),
+    [
+        (Pass("k", 16, 8), (8, 16, 3), 1),
+        (Pass("k", 16, 8), (9, 17, 3), 4),
+        (Pass("k", 16, 8), (1, 1, 1), 1),
+        (Pass("k", 12, flat=True), (2, 2, 3), 1),
+        (Pass("k", 12, flat=True), (2, 2, 4), 2),
+    ],
+)
+def test_an_image_needs_a_block_for_every_tile_or_piece_of_line(
+    pass_: Pass, shape: tuple[int, int, int], blocks: int
+) -> None:
+    assert pass_.blocks(shape) == blocks
+
+
+@given(st.lists(SHAPES, max_size=20), st.booleans())
+def test_starts_are_the_sums_of_the_blocks_before(
+    shapes: list[tuple[int, int, int]], flat: bool
+) -> None:
+    pass_ = Pass("k", 96, 63, flat=flat)
+    found = starts(pass_, shapes)
+    assert found.dtype == np.uint32
+    assert found.tolist() == [
+        sum(pass_.blocks(s) for s in shapes[:n]) for n in range(len(shapes) + 1)
+    ]
+
+
+def test_every_pass_of_a_filter_names_a_kernel_of_the_text() -> None:
+    named = {pass_.kernel for filter_ in FILTERS.values() for pass_ in filter_.passes}
+    assert named <= set(kernels.KERNELS)
+    assert len(kernels.KERNELS) == len(set(kernels.KERNELS))

@@ -1,0 +1,29 @@
+"""The text compiles for every GPU it is meant for, on a machine without one."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from workers import kernels
+
+nvrtc = pytest.importorskip("cupy", reason="CuPy is not installed").cuda.nvrtc
+
+ARCHITECTURES = (75, 80, 86, 89, 90, 100)
+
+
+def compiled(architecture: int) -> bytes:
+    """The cubin; raises with the compiler's words."""
+    program = nvrtc.createProgram(kernels.source(), "kernels.cu", (), ())
+    options = (*kernels.OPTIONS, f"-arch=sm_{architecture}", "-ftz=true")
+    try:
+        nvrtc.compileProgram(program, options)
+    except nvrtc.NVRTCError as error:
+        raise AssertionError(nvrtc.getProgramLog(program)) from error
+    return bytes(nvrtc.getCUBIN(program))
+
+
+def test_all_kernels_compile_for_every_architecture() -> None:
+    with ThreadPoolExecutor() as compilers:
+        cubins = list(compilers.map(compiled, ARCHITECTURES))
+    for cubin in cubins:
+        assert all(name.encode() in cubin for name in kernels.KERNELS)

@@ -1,0 +1,93 @@
+"""From sources on the device to the network's input: one launch for a batch of any sizes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.codec import pixels_of
+from models.image import Image, Source
+from models.weights import Preprocessing
+from workers.engines.cuda.launcher import Launcher
+from workers.engines.cuda.slot import Slot
+from workers.engines.cuda.sources import SOURCE, Sources, Table
+from workers.preprocess import crop, geometry
+
+CROP = np.dtype(
+    [
+        ("source", SOURCE),
+        ("resized", np.int32, 2),
+        ("corner", np.int32, 2),
+        ("weights", np.uint64),
+        ("taps", np.int32),
+        ("tile", np.int32),
+    ]
+)
+"""`struct Crop` of kernels/crop.cu."""
+
+THREADS = 512
+ROWS = 72
+"""Source rows that a block of `crop_normalise` has shared memory for."""
+
+TILE = 28
+"""Output rows of a block, where the image is not so large that fewer fit."""
+
+
+class Cropper:
+    """Writes crops, normalised as `table` (256, 3) says, into the network's input."""
+
+    def __init__(self, kernels: Launcher, spec: Preprocessing, table: Tensor) -> None:
+        self._kernels = kernels
+        self._spec = spec
+        self._table = table
+        self._normalise = f"crop_normalise_{8 * table.element_size()}"
+
+    def place(self, images: Sequence[Source], slot: Slot) -> tuple[Table, Table]:
+        """CROP rows, and where each image's blocks start; uploads on the current stream."""
+        rows = np.zeros(len(images), CROP)
+        rows["source"] = Sources(slot).place([self._shrunk(image) for image in images])
+        for index, image in enumerate(images):
+            rows[index] = (rows[index]["source"], *self._geometry(image, slot))
+        blocks = -(-self._spec.crop // rows["tile"])
+        starts = np.concatenate(([0], np.cumsum(blocks))).astype(np.uint32)
+        return rows, starts
+
+    def launch(self, rows: int, starts: int, n: int, n_blocks: int, target: Tensor) -> None:
+        """Weights, then crops, on the current stream; `rows` and `starts` are addresses."""
+        side = np.int32(self._spec.crop)
+        self._kernels.launch("crop_weights", 2 * n, 256, (rows, side))
+        arguments = (rows, starts, np.int32(n), side, self._table.data_ptr(), target.data_ptr())
+        self._kernels.launch(self._normalise, n_blocks, THREADS, arguments)
+
+    def _geometry(self, image: Source, slot: Slot) -> tuple[Any, ...]:
+        if _too_large(image, self._spec):
+            height = width = resized_height = resized_width = self._spec.crop
+            top = left = 0
+        else:
+            height, width = image.height, image.width
+            resized_height, resized_width, top, left = geometry(height, width, self._spec)
+        support = max(height / resized_height, width / resized_width, 1.0)
+        taps = 2 * int(np.ceil(support)) + 1
+        weights = slot.weights.take(2 * (2 + taps) * self._spec.crop * 4)
+        scale = height / resized_height
+        tile = min(TILE, 1 + int((ROWS - 2 - 2 * max(scale, 1.0)) / scale))
+        corner, resized = (left, top), (resized_width, resized_height)
+        return resized, corner, slot.weights.address(weights), taps, tile
+
+    def _shrunk(self, image: Source) -> Source:
+        """The image, or its crop by the CPU where no block could hold the rows it needs."""
+        if not _too_large(image, self._spec):
+            return image
+        return Image(crop(pixels_of(image), self._spec))
+
+
+def _too_large(image: Source, spec: Preprocessing) -> bool:
+    return 2 * min(image.height, image.width) / spec.resize + 2 > ROWS - 2
+
+
+def input_buffer(n: int, spec: Preprocessing, dtype: torch.dtype, device: str) -> Tensor:
+    """(n, 3, crop, crop), channels last."""
+    shape = (n, spec.crop, spec.crop, 3)
+    return torch.zeros(shape, dtype=dtype, device=device).permute(0, 3, 1, 2)

@@ -1,0 +1,125 @@
+"""A batch of images through a chain of filters, without leaving the device in between."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from models.image import Image
+from models.job import Job
+from workers.engines.cuda.launcher import Launcher
+from workers.engines.cuda.slot import Region, Slot
+from workers.engines.cuda.sources import SOURCE, Sources, Table
+from workers.engines.cuda.streams import Streams
+from workers.filters.base import Filter
+from workers.kernels import items
+from workers.kernels.items import ITEM, THREADS, Pass, Shape
+from workers.operations import FilterChain
+
+UNPACK = np.dtype([("source", SOURCE), ("target", np.uint64)])
+"""`struct Unpack` of kernels/crop.cu."""
+
+UNPACKING = Pass("unpack", 1024, 1, flat=True)
+
+
+class Launch(NamedTuple):
+    """A kernel, its blocks, the device addresses of its tables, and how many rows they have."""
+
+    kernel: str
+    blocks: int
+    rows: int
+    starts: int
+    n: int
+
+
+class Filtering:
+    """Launches on `streams`; `scratch` belongs to the compute stream."""
+
+    def __init__(self, kernels: Launcher, streams: Streams, scratch: Tensor) -> None:
+        self._kernels = kernels
+        self._streams = streams
+        self._scratch = scratch
+
+    def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
+        """Upload and decode, filter, download: each on its own stream."""
+        with self._streams.uploading(slot):
+            sources = Sources(slot)
+            rows = sources.place([job.image for job in jobs])
+            shapes = [_shape(index, job, slot) for index, job in enumerate(jobs)]
+            launches = self._unpacked(slot, rows, sources.planar, shapes)
+            result = self._filtered(slot, jobs, shapes, launches)
+            slot.tables.upload()
+        with self._streams.computing(slot):
+            for each in launches:
+                arguments = (each.rows, each.starts, np.int32(each.n))
+                self._kernels.launch(each.kernel, each.blocks, THREADS, arguments)
+        with self._streams.downloading(slot):
+            used = slot.first.used
+            slot.host[:used].copy_(result.memory[:used], non_blocking=True)
+
+    def results(self, slot: Slot) -> list[Image]:
+        """The images of a batch that is done, copied out of the slot."""
+        host = slot.host.numpy()
+        return [
+            Image(host[offset : offset + math.prod(shape)].reshape(shape).copy())
+            for offset, shape in slot.places
+        ]
+
+    def _unpacked(
+        self, slot: Slot, rows: Table, planar: Sequence[int], shapes: list[Shape]
+    ) -> list[Launch]:
+        """Give every image its place in `slot.first`; JPEGs are unpacked there."""
+        start = slot.first.address(0)
+        offsets = [int(address) - start for address in rows["plane"][:, 0]]
+        table = np.zeros(len(planar), UNPACK)
+        for row, index in enumerate(planar):
+            offsets[index] = slot.first.take(math.prod(shapes[index]))
+            table[row] = (rows[index], slot.first.address(offsets[index]))
+        slot.places = list(zip(offsets, shapes, strict=True))
+        if not planar:
+            return []
+        return [_launch(slot, UNPACKING, table, [(*shapes[n][:2], 1) for n in planar])]
+
+    def _filtered(
+        self, slot: Slot, jobs: Sequence[Job], shapes: list[Shape], launches: list[Launch]
+    ) -> Region:
+        """Add every filter's passes, source and target in turns; where the results end up."""
+        source, target = slot.first, slot.second
+        scratch = self._scratch.data_ptr()
+        for step in zip(*(_filters(job) for job in jobs), strict=True):
+            table = np.zeros(len(jobs), ITEM)
+            for row, (filter_, (offset, shape)) in enumerate(zip(step, slot.places, strict=True)):
+                height, width, channels = shape
+                data = slot.tables.add(filter_.device_data(shape))
+                places = (source.address(offset), target.address(offset), scratch + 4 * offset)
+                table[row] = (*places, data, width, height, channels, 0)
+            for each in step[0].passes:
+                launches.append(_launch(slot, each, table, shapes))
+            source, target = target, source
+        return source
+
+
+def supports(job: Job) -> bool:
+    """Whether every filter of the job's chain has kernels."""
+    return all(each.passes for each in _filters(job))
+
+
+def _launch(slot: Slot, each: Pass, table: Table, shapes: Sequence[Shape]) -> Launch:
+    starts = items.starts(each, shapes)
+    return Launch(
+        each.kernel, int(starts[-1]), slot.tables.add(table), slot.tables.add(starts), len(table)
+    )
+
+
+def _shape(index: int, job: Job, slot: Slot) -> Shape:
+    """Of the image's samples; one that could not be decoded has one."""
+    if index in slot.failed:
+        return 1, 1, 1
+    return job.image.height, job.image.width, job.image.channels
+
+
+def _filters(job: Job) -> Sequence[Filter]:
+    assert isinstance(job.operation, FilterChain)
+    return job.operation.filters

@@ -1,0 +1,118 @@
+"""A staging slot of the GPU: all the memory and events that one batch needs, taken once.
+
+Guarantee: whoever holds the slot is alone with its memory, on the host and on the device.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.errors import ServiceError
+from models.image import Pixels
+from models.job import Job
+from workers.engines.cuda.nvjpeg import DecodeState
+
+ALIGNMENT = 256
+TABLE_BYTES = 4 << 20
+"""Item tables, and the tables and weights of filters."""
+
+
+class SlotFull(Exception):
+    """The batch needs more memory than a slot has; half of it may fit."""
+
+
+class Region:
+    """Device memory given out piece by piece, all of it taken back at once."""
+
+    def __init__(self, n_bytes: int, device: torch.device) -> None:
+        self.memory = torch.empty(n_bytes, dtype=torch.uint8, device=device)
+        self.used = 0
+
+    def take(self, n_bytes: int) -> int:
+        """The offset of so many bytes; raises SlotFull."""
+        offset = self.used
+        self.used += -(-n_bytes // ALIGNMENT) * ALIGNMENT
+        if self.used > len(self.memory):
+            raise SlotFull(f"a batch needs more than the {len(self.memory):,} bytes of a slot")
+        return offset
+
+    def address(self, offset: int) -> int:
+        """Where the piece at `offset` lies on the device."""
+        return self.memory.data_ptr() + offset
+
+
+class Tables:
+    """Small arrays written on the host and uploaded in one copy."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._region = Region(TABLE_BYTES, device)
+        pinned = device.type == "cuda"
+        self._host = torch.empty(TABLE_BYTES, dtype=torch.uint8, pin_memory=pinned)
+        self._bytes: Pixels = self._host.numpy()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._region.used = 0
+
+    def add(self, content: "NDArray[np.generic] | bytes") -> int:
+        """The device address that the content will have once uploaded; raises SlotFull."""
+        raw = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
+        raw = raw.reshape(-1).view(np.uint8)
+        offset = self._region.take(len(raw))
+        self._bytes[offset : offset + len(raw)] = raw
+        return self._region.address(offset)
+
+    def upload(self) -> None:
+        """Copy what was added, on the current stream."""
+        used = self._region.used
+        self._region.memory[:used].copy_(self._host[:used], non_blocking=True)
+
+
+@dataclass(slots=True, eq=False)
+class Marks:
+    """The moments of a batch on the device."""
+
+    begun: torch.cuda.Event
+    copied: torch.cuda.Event
+    uploaded: torch.cuda.Event
+    computing: torch.cuda.Event
+    computed: torch.cuda.Event
+    done: torch.cuda.Event
+
+    @classmethod
+    def made(cls) -> "Marks":
+        """Events with times; `done` lets the host sleep while it waits."""
+        begun, copied, uploaded, computing, computed = (
+            torch.cuda.Event(enable_timing=True) for _ in range(5)
+        )
+        done = torch.cuda.Event(enable_timing=True, blocking=True)
+        return cls(begun, copied, uploaded, computing, computed, done)
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """`first` and `second` hold images, in turns source and target; `host` is pinned."""
+
+    first: Region
+    second: Region
+    weights: Region
+    tables: Tables
+    host: Tensor
+    scores: Tensor
+    scores_host: Tensor
+    marks: Marks
+    decoder: DecodeState | None
+    jobs: Sequence[Job] = ()
+    failed: dict[int, ServiceError] = field(default_factory=dict)
+    places: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
+    """Of a filter's results: offset in `host`, and shape."""
+
+    def clear(self) -> None:
+        """Let go of the batch."""
+        self.jobs, self.failed, self.places = (), {}, []
+        self.first.used = self.second.used = self.weights.used = 0
+        self.tables.clear()

@@ -1,0 +1,127 @@
+"""Where the images of a batch lie on the device, and how they get there."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from models.codec import pixels_of
+from models.errors import ServiceError
+from models.image import Image, Jpeg, Source, Subsampling
+from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
+from workers.engines.cuda.slot import Region, Slot
+
+log = logging.getLogger("darkroom.cuda")
+
+SOURCE = np.dtype(
+    [
+        ("plane", np.uint64, 3),
+        ("pitch", np.int32, 3),
+        ("width", np.int32),
+        ("height", np.int32),
+        ("kind", np.int32),
+        ("orientation", np.int32),
+        ("reserved", np.int32),
+    ]
+)
+"""`struct Source` of kernels/source.cuh."""
+
+Table = NDArray[Any]
+"""A structured array, one row an image."""
+
+KINDS = {
+    Subsampling.GREY: 1,
+    Subsampling.S444: 5,
+    Subsampling.S422: 6,
+    Subsampling.S420: 7,
+}
+"""`enum Kind`; of samples it is the number of channels."""
+
+PITCH = 32
+"""Bytes; a plane's rows begin at multiples of it."""
+
+
+class Sources:
+    """Puts the images of one batch into its slot: JPEGs by the decode engines, pixels by a copy.
+
+    `planar` are the images that lie as planes, the others lie as samples.
+    """
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self.planar: list[int] = []
+
+    def place(self, images: Sequence[Source]) -> Table:
+        """A SOURCE row for every image, and everything on its way on the current stream.
+
+        JPEGs that the engines refuse are decoded here; what cannot be decoded gets the row of an
+        image of one pixel, and its error in `slot.failed`.
+        """
+        slot = self._slot
+        rows = np.zeros(len(images), SOURCE)
+        encoded: dict[Subsampling, list[int]] = {}
+        for index, image in enumerate(images):
+            if isinstance(image, Image) or slot.decoder is None:
+                rows[index] = self._pixels(index, image)
+            else:
+                rows[index] = _planes(image, slot.second)
+                encoded.setdefault(image.subsampling, []).append(index)
+        slot.marks.copied.record()
+        for group in encoded.values():
+            self._decode(images, group, rows)
+        return rows
+
+    def _decode(self, images: Sequence[Source], group: list[int], rows: Table) -> None:
+        """One call for the JPEGs of one subsampling; a call that fails is made up for here."""
+        files = [image.data for index in group if isinstance(image := images[index], Jpeg)]
+        addresses = np.array([f.__array_interface__["data"][0] for f in files], np.uint64)
+        lengths = np.array([len(f) for f in files], np.uint64)
+        destinations = np.zeros(len(group), DESTINATION)
+        destinations["channel"][:, :3] = rows["plane"][group]
+        destinations["pitch"][:, :3] = rows["pitch"][group]
+        assert self._slot.decoder is not None
+        try:
+            stream = torch.cuda.current_stream().cuda_stream
+            self._slot.decoder.decode(addresses, lengths, destinations, stream)
+        except NvJpegError as error:
+            log.warning("%d JPEGs are decoded on the CPU: %s", len(group), error)
+            for index in group:
+                rows[index] = self._pixels(index, images[index])
+        else:
+            self.planar += group
+
+    def _pixels(self, index: int, image: Source) -> tuple[Any, ...]:
+        """Copy an image's samples, decoding them if need be."""
+        try:
+            pixels = pixels_of(image).pixels
+        except ServiceError as error:
+            self._slot.failed[index] = error
+            pixels = np.zeros((1, 1, 1), np.uint8)
+        slot = self._slot
+        offset = slot.first.take(pixels.size)
+        host = slot.host[offset : offset + pixels.size]
+        host.numpy()[:] = pixels.reshape(-1)
+        slot.first.memory[offset : offset + pixels.size].copy_(host, non_blocking=True)
+        height, width, channels = pixels.shape
+        address = slot.first.address(offset)
+        return ((address, 0, 0), (width * channels, 0, 0), width, height, channels, 1, 0)
+
+
+def _planes(jpeg: Jpeg, region: Region) -> tuple[Any, ...]:
+    """Room for the planes of a JPEG as it is stored."""
+    turned = jpeg.orientation >= 5
+    width, height = (jpeg.height, jpeg.width) if turned else (jpeg.width, jpeg.height)
+    half_wide = jpeg.subsampling in (Subsampling.S422, Subsampling.S420)
+    half_high = jpeg.subsampling is Subsampling.S420
+    pitch = -(-width // PITCH) * PITCH
+    luma = region.address(region.take(pitch * height))
+    row = (width, height, KINDS[jpeg.subsampling], jpeg.orientation, 0)
+    if jpeg.subsampling is Subsampling.GREY:
+        return ((luma, 0, 0), (pitch, 0, 0), *row)
+    columns, lines = (width + half_wide) >> half_wide, (height + half_high) >> half_high
+    narrow = -(-columns // PITCH) * PITCH
+    blue, red = (region.address(region.take(narrow * lines)) for _ in range(2))
+    return ((luma, blue, red), (pitch, narrow, narrow), *row)

@@ -1,0 +1,40 @@
+"""The CUDA text of the filters: one module of kernels, in .cu files by family.
+
+Knows no CuPy: an engine compiles `source()` once with `OPTIONS`, for its own GPU, and launches
+`KERNELS` by the words of `workers.kernels.items`. Nothing is ever compiled for a parameter.
+"""
+
+import functools
+import re
+from pathlib import Path
+
+FILES = (
+    "common.cuh",
+    "point.cu",
+    "contrast.cu",
+    "sobel.cu",
+    "median.cu",
+    "histogram.cu",
+    "gaussian.cu",
+    "columns.cu",
+    "box.cu",
+    "source.cuh",
+    "crop.cu",
+)
+"""The text, in the order in which it is read: each file may use what is in those before it."""
+
+OPTIONS = ("-std=c++17", "--fmad=false")
+"""For NVRTC, besides the architecture: products are rounded before they are added."""
+
+_KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(')
+
+
+@functools.cache
+def source() -> str:
+    """All text; `#line` lets a compiler's message name the file."""
+    folder = Path(__file__).parent
+    return "".join(f'#line 1 "{name}"\n{(folder / name).read_text("utf-8")}' for name in FILES)
+
+
+KERNELS: tuple[str, ...] = tuple(_KERNEL.findall(source()))
+"""The names of all kernels."""

@@ -1,0 +1,135 @@
+// The centre crop that a network sees: Pillow's bilinear resize of the shorter side, the crop and
+// the normalisation, in one launch over images of any size and kind. Bit-equal to Pillow's
+// Resample.c: a triangle filter in 22-bit fixed point, rows first, bytes in between.
+
+struct Crop {
+    Source source;
+    int resized_width, resized_height;
+    int left, top;   // of the crop in the resized image
+    u64 weights;     // int[2][2 + taps][side]: across, then down
+    int taps;        // room for each output's weights
+    int tile;        // output rows of a block
+};
+
+const int PRECISION_BITS = 22;
+const int ROWS = 72, SIDE = 224;  // the most that fits 48 KiB of shared memory
+
+__device__ inline int* line_of(const Crop& crop, int side, int axis) {
+    return (int*)crop.weights + axis * (2 + crop.taps) * side;
+}
+
+// One block an image and axis. Doubles in Pillow's own order of operations.
+extern "C" __global__ void crop_weights(const Crop* crops, int side) {
+    const Crop crop = crops[blockIdx.x >> 1];
+    int axis = blockIdx.x & 1;
+    bool turned = crop.source.orientation >= 5;
+    int n_in = (axis == 0) != turned ? crop.source.width : crop.source.height;
+    int n_out = axis == 0 ? crop.resized_width : crop.resized_height;
+    int start = axis == 0 ? crop.left : crop.top;
+    double scale = (double)n_in / n_out;
+    double support = scale < 1.0 ? 1.0 : scale;
+    double inverse = 1.0 / support;
+    int* line = line_of(crop, side, axis);
+    for (int i = threadIdx.x; i < side; i += blockDim.x) {
+        double centre = (start + i + 0.5) * scale;
+        int low = (int)(centre - support + 0.5), high = (int)(centre + support + 0.5);
+        if (low < 0) low = 0;
+        if (high > n_in) high = n_in;
+        double total = 0.0;
+        for (int x = 0; x < high - low; x++) {
+            double w = (x + low - centre + 0.5) * inverse;
+            total += w < 0.0 ? (w > -1.0 ? 1.0 + w : 0.0) : (w < 1.0 ? 1.0 - w : 0.0);
+        }
+        line[i] = low;
+        line[side + i] = high - low;
+        for (int x = 0; x < high - low; x++) {
+            double w = (x + low - centre + 0.5) * inverse;
+            w = w < 0.0 ? (w > -1.0 ? 1.0 + w : 0.0) : (w < 1.0 ? 1.0 - w : 0.0);
+            line[(2 + x) * side + i] = (int)(0.5 + w / total * (1 << PRECISION_BITS));
+        }
+    }
+}
+
+// A block makes `tile` rows of one crop: the rows it needs, resampled across, in shared memory;
+// then down. `table` is what each level of each channel becomes; (n, side, side, 3) of T.
+template <typename T>
+__device__ void crop_rows(const Crop& crop, int image, int tile, int side, const T* table, T* out) {
+    __shared__ u8 rows[ROWS * SIDE * 3];
+    const int* across = line_of(crop, side, 0);
+    const int* down = line_of(crop, side, 1);
+    int first = tile * crop.tile;
+    int last = first + crop.tile < side ? first + crop.tile : side;
+    int top = down[first], bottom = down[last - 1] + down[side + last - 1];
+    const int half = 1 << (PRECISION_BITS - 1);
+    for (int i = threadIdx.x; i < (bottom - top) * side; i += blockDim.x) {
+        int y = i / side, x = i - y * side;
+        int low = across[x], count = across[side + x];
+        int r = half, g = half, b = half;
+        for (int tap = 0; tap < count; tap++) {
+            int weight = across[(2 + tap) * side + x];
+            Colour c = upright_rgb(crop.source, low + tap, top + y);
+            r += c.r * weight;
+            g += c.g * weight;
+            b += c.b * weight;
+        }
+        rows[3 * i] = r >> PRECISION_BITS;
+        rows[3 * i + 1] = g >> PRECISION_BITS;
+        rows[3 * i + 2] = b >> PRECISION_BITS;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < (last - first) * side * 3; i += blockDim.x) {
+        int y = first + i / (side * 3), sample = i % (side * 3);
+        int low = down[y] - top, count = down[side + y];
+        int sum = half;
+        for (int tap = 0; tap < count; tap++)
+            sum += rows[(low + tap) * side * 3 + sample] * down[(2 + tap) * side + y];
+        int level = sum >> PRECISION_BITS;
+        out[((i64)image * side + y) * side * 3 + sample] = table[level * 3 + sample % 3];
+    }
+}
+
+template <typename T>
+__device__ void crop_normalise(
+    const Crop* crops, const u32* starts, int n, int side, const T* table, T* out) {
+    int image = item_of(starts, n);
+    crop_rows(crops[image], image, blockIdx.x - starts[image], side, table, out);
+}
+
+// The table and the result in 16 bits a sample, whatever those mean.
+extern "C" __global__ void crop_normalise_16(
+    const Crop* crops, const u32* starts, int n, int side, const u16* table, u16* out) {
+    crop_normalise<u16>(crops, starts, n, side, table, out);
+}
+
+extern "C" __global__ void crop_normalise_32(
+    const Crop* crops, const u32* starts, int n, int side, const u32* table, u32* out) {
+    crop_normalise<u32>(crops, starts, n, side, table, out);
+}
+
+struct Unpack {
+    Source source;
+    u64 target;  // (height, width, channels) of the upright image, 1 or 3 channels
+};
+
+// The pixels of decoded JPEGs, upright and interleaved: what the filters work on. A block for
+// every 1024 pixels.
+extern "C" __global__ void unpack(const Unpack* items, const u32* starts, int n) {
+    int image = item_of(starts, n);
+    const Unpack item = items[image];
+    bool turned = item.source.orientation >= 5;
+    int width = turned ? item.source.height : item.source.width;
+    int pixels = item.source.width * item.source.height;
+    int first = (blockIdx.x - starts[image]) * 1024;
+    int last = first + 1024 < pixels ? first + 1024 : pixels;
+    u8* target = (u8*)item.target;
+    for (int i = first + threadIdx.x; i < last; i += blockDim.x) {
+        Colour c = upright_rgb(item.source, i % width, i / width);
+        if (item.source.kind == GREY) {
+            target[i] = c.r;
+            continue;
+        }
+        target[3 * (i64)i] = c.r;
+        target[3 * (i64)i + 1] = c.g;
+        target[3 * (i64)i + 2] = c.b;
+    }
+}

@@ -1,0 +1,92 @@
+// Medians of squares from 9 up: every lane slides a histogram down a column of samples, and its
+// median moves a few levels a row. Three warps of a block work, for three times 16 KiB are 48.
+
+constexpr int SLIDE_WIDTH = 96, SLIDE_HEIGHT = 128, SLIDERS = 3;
+
+// 256 bins of 16 bits, two a word, the words of 32 lanes side by side: lanes never share a bank.
+struct Histogram {
+    u32* bins;
+    int median, below;  // a level, and how many samples are below it
+
+    __device__ __forceinline__ int count(int level) const
+    {
+        return bins[level / 2 * 32] >> (level % 2 * 16) & 0xFFFF;
+    }
+
+    __device__ __forceinline__ void add(int level)
+    {
+        bins[level / 2 * 32] += 1u << (level % 2 * 16);
+        below += level < median;
+    }
+
+    __device__ __forceinline__ void replace(int old, int fresh)
+    {
+        u32 *from = bins + old / 2 * 32, *to = bins + fresh / 2 * 32;
+        u32 less = *from - (1u << (old % 2 * 16)), more = from == to ? less : *to;
+        *from = less;
+        *to = more + (1u << (fresh % 2 * 16));
+        below += (fresh < median) - (old < median);
+    }
+
+    // Move to the level with at most `half` samples below it and more than `half` with its own.
+    __device__ __forceinline__ int settle(int half)
+    {
+        while (below > half) below -= count(--median);
+        for (int own = count(median); below + own <= half; own = count(median)) {
+            below += own;
+            ++median;
+        }
+        return median;
+    }
+};
+
+// The offset of the pixel after x in its row: the last one's, and any before the first, replicate.
+template <bool INSIDE>
+__device__ __forceinline__ int offset_after(int offset, int x, int width, int channels)
+{
+    return INSIDE || (x >= 0 && x < width - 1) ? offset + channels : offset;
+}
+
+// One column of samples; INSIDE says that no window leaves the image on the left or right.
+template <bool INSIDE>
+__device__ __forceinline__ void slide(const Item& item, const Tile& tile, int column, u32* bins, int size)
+{
+    int c = item.channels, x = tile.x + column / c, left = x - size / 2;
+    i64 stride = (i64)item.width * c;
+    const u8* src = global<const u8>(item.src) + column % c;
+    int start = clamped(left, item.width) * c;
+    Histogram histogram = {bins, 128, 0};
+    for (int i = 0; i < 128; ++i) bins[i * 32] = 0;
+    for (int row = -(size / 2); row <= size / 2; ++row) {
+        const u8* line = src + clamped(tile.y + row, item.height) * stride;
+        for (int i = 0, at = start; i < size; at = offset_after<INSIDE>(at, left + i++, item.width, c))
+            histogram.add(line[at]);
+    }
+    u8* dst = global<u8>(item.dst) + tile.y * stride + x * c + column % c;
+    for (int row = 0;; ++row, dst += stride) {
+        *dst = (u8)histogram.settle(size * size / 2);
+        if (row + 1 == tile.height) return;
+        const u8* old = src + clamped(tile.y + row - size / 2, item.height) * stride;
+        const u8* fresh = src + clamped(tile.y + row + 1 + size / 2, item.height) * stride;
+#pragma unroll 4
+        for (int i = 0, at = start; i < size; at = offset_after<INSIDE>(at, left + i++, item.width, c))
+            histogram.replace(old[at], fresh[at]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+median_slide(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 bins[SLIDERS * 128 * 32];
+    int block;
+    Item item = owner(items, starts, n, block);
+    int size = median_size(item), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (size < 9 || warp >= SLIDERS) return;
+    Tile tile = tile_of(item, block, SLIDE_WIDTH, SLIDE_HEIGHT);
+    bool inside = tile.x >= size / 2 && tile.x + tile.width + size / 2 <= item.width;
+    u32* own = bins + warp * 128 * 32 + lane;
+    for (int column = 32 * warp + lane; column < tile.width * item.channels; column += 32 * SLIDERS) {
+        if (inside) slide<true>(item, tile, column, own, size);
+        else slide<false>(item, tile, column, own, size);
+    }
+}

@@ -1,0 +1,115 @@
+// An image as it lies on the device, and its pixels as libjpeg-turbo and Pillow make them.
+//
+// A JPEG lies as the planes its decoder gave, chroma subsampled. `upright_rgb` upsamples it as
+// libjpeg-turbo's "fancy" upsampling does (jdsample.c: triangle filter in integers) and converts
+// it (jdcolor.c: 16-bit fixed point). An image of samples lies interleaved; alpha is composited
+// over white as Pillow's alpha_composite does.
+
+enum Kind { GREY = 1, RGB = 3, RGBA = 4, S444 = 5, S422 = 6, S420 = 7 };  // grey: also a JPEG's
+
+struct Source {
+    u64 plane[3];       // Y, Cb, Cr; of samples the first alone
+    int pitch[3];       // bytes from row to row
+    int width, height;  // as stored
+    int kind;
+    int orientation;    // EXIF's, 1 to 8
+    int reserved;
+};
+
+struct Colour {
+    int r, g, b;
+};
+
+__device__ inline int clamped(int value, int low, int high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+// Whose block this is; for blocks of any size.
+__device__ inline int item_of(const u32* starts, int n) {
+    int low = 0, high = n;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (starts[middle] <= blockIdx.x) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+__device__ inline int half_wide(const u8* row, int columns, int x) {
+    int near = x >> 1;
+    if (columns <= 2) return row[near];
+    int far = clamped(x & 1 ? near + 1 : near - 1, 0, columns - 1);
+    return (3 * row[near] + row[far] + 1 + (x & 1)) >> 2;
+}
+
+__device__ inline int half_wide_and_high(
+    const u8* plane, int pitch, int columns, int rows, int x, int y) {
+    int near = x >> 1, row = y >> 1;
+    const u8* here = plane + (i64)row * pitch;
+    if (columns <= 2) return here[near];
+    const u8* there = plane + (i64)clamped(y & 1 ? row + 1 : row - 1, 0, rows - 1) * pitch;
+    int far = clamped(x & 1 ? near + 1 : near - 1, 0, columns - 1);
+    int sum = 3 * (3 * here[near] + there[near]) + 3 * here[far] + there[far];
+    return (sum + 8 - (x & 1)) >> 4;
+}
+
+__device__ inline int chroma(const Source& s, int index, int x, int y) {
+    const u8* plane = (const u8*)s.plane[index];
+    int pitch = s.pitch[index], columns = (s.width + 1) >> 1;
+    if (s.kind == S444) return plane[(i64)y * pitch + x];
+    if (s.kind == S422) return half_wide(plane + (i64)y * pitch, columns, x);
+    return half_wide_and_high(plane, pitch, columns, (s.height + 1) >> 1, x, y);
+}
+
+__device__ inline Colour from_ycc(int y, int cb, int cr) {
+    cb -= 128;
+    cr -= 128;
+    Colour c;
+    c.r = clamped(y + ((91881 * cr + 32768) >> 16), 0, 255);
+    c.g = clamped(y + ((-22554 * cb - 46802 * cr + 32768) >> 16), 0, 255);
+    c.b = clamped(y + ((116130 * cb + 32768) >> 16), 0, 255);
+    return c;
+}
+
+// Pillow's AlphaComposite.c with an opaque white behind.
+__device__ inline int over_white(int sample, int alpha) {
+    int blend = (255 - alpha) * 255;
+    int out_alpha = alpha * 255 + blend;
+    int coef1 = alpha * 255 * 255 * (1 << 7) / out_alpha;
+    int coef2 = 255 * (1 << 7) - coef1;
+    int mixed = sample * coef1 + 255 * coef2 + (0x80 << 7);
+    return ((mixed >> 8) + mixed) >> 8 >> 7;
+}
+
+__device__ inline Colour stored_rgb(const Source& s, int x, int y) {
+    const u8* row = (const u8*)s.plane[0] + (i64)y * s.pitch[0];
+    Colour c;
+    if (s.kind >= S444) return from_ycc(row[x], chroma(s, 1, x, y), chroma(s, 2, x, y));
+    if (s.kind == GREY) {
+        c.r = c.g = c.b = row[x];
+        return c;
+    }
+    const u8* pixel = row + x * s.kind;
+    c.r = pixel[0];
+    c.g = pixel[1];
+    c.b = pixel[2];
+    if (s.kind == RGBA) {
+        int alpha = pixel[3];
+        c.r = over_white(c.r, alpha);
+        c.g = over_white(c.g, alpha);
+        c.b = over_white(c.b, alpha);
+    }
+    return c;
+}
+
+__device__ inline Colour upright_rgb(const Source& s, int x, int y) {
+    if (s.orientation >= 5) {
+        int swapped = x;
+        x = y;
+        y = swapped;
+    }
+    int o = s.orientation;
+    if (o == 2 || o == 3 || o == 7 || o == 8) x = s.width - 1 - x;
+    if (o == 3 || o == 4 || o == 6 || o == 7) y = s.height - 1 - y;
+    return stored_rgb(s, x, y);
+}

@@ -1,0 +1,65 @@
+"""How the words of `models` are said in frames, and heard: operations, sources, traces, errors."""
+
+from typing import Any
+
+from models import errors
+from models.errors import InternalError, ServiceError
+from models.image import Image, Jpeg, Pixels, Source, Subsampling
+from models.job import Operation, ReleaseReason, Trace
+from workers.filters import parse_chain
+from workers.operations import Classify, FilterChain, FunctionToApply
+from workers.wire import JpegSaid, Shape, Times
+
+_ERRORS = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, ServiceError) and "__init__" not in vars(kind)
+} | {ServiceError.code: InternalError}
+
+
+def operation_said(operation: Operation) -> object:
+    """An operation as MessagePack can carry it."""
+    if isinstance(operation, FilterChain):
+        return [each.model_dump() for each in operation.filters]
+    assert isinstance(operation, Classify)
+    return {"top_k": operation.top_k, "function": operation.function_to_apply.value}
+
+
+def operation_heard(said: Any) -> Operation:
+    """The reverse of `operation_said`."""
+    if isinstance(said, list):
+        return FilterChain(parse_chain(said))
+    return Classify(said["top_k"], FunctionToApply(said["function"]))
+
+
+def source_said(source: Source) -> tuple[Shape, JpegSaid | None]:
+    """What lies in a slot, as `Submit` says it."""
+    if isinstance(source, Image):
+        return (source.height, source.width, source.channels), None
+    said = (source.height, source.width, source.orientation, source.subsampling.value)
+    return (len(source.data), 1, 1), said
+
+
+def source_heard(lying: Pixels, jpeg: JpegSaid | None) -> Source:
+    """The reverse of `source_said`."""
+    if jpeg is None:
+        return Image(lying)
+    height, width, orientation, subsampling = jpeg
+    return Jpeg(lying.reshape(-1), height, width, orientation, Subsampling(subsampling))
+
+
+def trace_said(trace: Trace) -> Times:
+    """A trace in a fixed order."""
+    times = (trace.queue, trace.upload, trace.decode, trace.compute, trace.download)
+    return (*times, trace.batch_size, trace.max_batch_size, trace.reason.value)
+
+
+def trace_heard(said: Times) -> Trace:
+    """The reverse of `trace_said`."""
+    return Trace(*said[:-1], ReleaseReason(said[-1]))
+
+
+def error_heard(said: tuple[str, str]) -> ServiceError:
+    """The error of a code and a text; of a code that is not known here, a fault of ours."""
+    code, detail = said
+    return _ERRORS.get(code, InternalError)(detail)
