@@ -3,7 +3,7 @@
 import numpy as np
 
 from models.codec.colour import is_srgb
-from models.codec.decode import Decoded, check_scans
+from models.codec.decode import Decoded
 from models.codec.jpeg import inspect
 from models.codec.probe import read_header
 from models.image import Jpeg
@@ -18,7 +18,6 @@ def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     info = header.info
     if not info.fast_jpeg or not is_srgb(header.icc_profile, grey=info.mode == "L"):
         return None
-    check_scans(data)
     found = inspect(data)
     if found is None:
         return None

@@ -1,36 +1,61 @@
 """Which JPEGs are sent encoded."""
 
 from dataclasses import replace
+from pathlib import Path
 
-from app.silicon import TYPICAL, DecodeChoice
+import pytest
+
+from app.silicon import TYPICAL, DecodeChoice, IdleCores
 from models.backend import Load
+
+
+def choosing(idle: float = 0.9) -> DecodeChoice:
+    return DecodeChoice(4, lambda: idle)
+
 
 IDLE = Load("fake", 0, 0, 0, 10_000.0, alive=True, takes_jpegs=True)
 
 
 def test_a_device_that_decodes_nothing_is_sent_pixels() -> None:
-    assert not DecodeChoice(4).device_is_sooner(replace(IDLE, takes_jpegs=False))
+    assert not choosing().device_is_sooner(replace(IDLE, takes_jpegs=False))
 
 
 def test_an_idle_device_decodes_whatever_its_rate() -> None:
-    assert DecodeChoice(4).device_is_sooner(replace(IDLE, service_rate=0.001))
+    assert choosing().device_is_sooner(replace(IDLE, service_rate=0.001))
 
 
 def test_a_long_queue_at_the_device_leaves_images_to_the_threads() -> None:
-    choice = DecodeChoice(4)
+    choice = choosing()
     assert choice.device_is_sooner(replace(IDLE, queued_jobs=int(10_000 * TYPICAL)))
     assert not choice.device_is_sooner(replace(IDLE, queued_jobs=int(10_000 * TYPICAL) + 1))
 
 
 def test_a_long_queue_at_the_threads_sends_images_to_the_device() -> None:
-    choice = DecodeChoice(4)
+    choice = choosing()
     choice.waiting = 40
     assert choice.device_is_sooner(replace(IDLE, queued_jobs=int(10_000 * TYPICAL * 11)))
 
 
 def test_threads_that_are_slower_than_thought_get_fewer() -> None:
-    choice, load = DecodeChoice(4), replace(IDLE, queued_jobs=int(10_000 * TYPICAL * 5))
+    choice, load = choosing(), replace(IDLE, queued_jobs=int(10_000 * TYPICAL * 5))
     assert not choice.device_is_sooner(load)
     for _ in range(100):
         choice.measured(TYPICAL * 10)
     assert choice.device_is_sooner(load)
+
+
+def test_threads_do_not_help_while_the_machine_has_no_cores_to_spare() -> None:
+    load = replace(IDLE, queued_jobs=10_000)
+    assert not choosing(idle=0.5).device_is_sooner(load)
+    assert choosing(idle=0.1).device_is_sooner(load)
+
+
+def test_idle_time_is_what_passed_between_two_looks(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu 100 0 100 700 100 0 0 0 0 0\n")
+    cores = IdleCores(stat)
+    stat.write_text("cpu 150 0 100 740 110 0 0 0 0 0\n")
+    assert cores.share() == pytest.approx(0.5)
+    stat.write_text("cpu 999 0 100 740 110 0 0 0 0 0\n")
+    assert cores.share() == pytest.approx(0.5), "looked again too soon"
+    assert IdleCores(tmp_path / "none").share() == 0

@@ -31,18 +31,19 @@ class Region:
     def __init__(self, n_bytes: int, device: torch.device) -> None:
         self.memory = torch.empty(n_bytes, dtype=torch.uint8, device=device)
         self.used = 0
+        self._size, self._start = n_bytes, self.memory.data_ptr()
 
     def take(self, n_bytes: int) -> int:
         """The offset of so many bytes; raises SlotFull."""
         offset = self.used
         self.used += -(-n_bytes // ALIGNMENT) * ALIGNMENT
-        if self.used > len(self.memory):
-            raise SlotFull(f"a batch needs more than the {len(self.memory):,} bytes of a slot")
+        if self.used > self._size:
+            raise SlotFull(f"a batch needs more than the {self._size:,} bytes of a slot")
         return offset
 
     def address(self, offset: int) -> int:
         """Where the piece at `offset` lies on the device."""
-        return self.memory.data_ptr() + offset
+        return self._start + offset
 
 
 class Tables:

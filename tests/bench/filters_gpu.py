@@ -1,0 +1,140 @@
+"""Filters on a GPU: kernel rate as a share of what copying the same images on the device takes.
+
+Method. 32 random RGB images of 1920 × 1080 in one batch, as the engine lays it out; each filter's
+passes are launched one after the other on one stream, ten times between two events, after two
+rounds to warm up; the median of seven such runs counts. The copy is torch's, of the same bytes, by
+the same clock. Uploads, downloads and tables are not counted. Beside each result stands the rate of
+OpenCV on all cores where it has the filter, one thread an image.
+
+Run: python -m tests.bench.filters_gpu
+"""
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import cv2
+import numpy as np
+import torch
+
+from workers.engines.cuda.modules import Kernels
+from workers.filters import FILTERS, parse_one
+from workers.filters.base import Filter
+from workers.kernels.items import ITEM, THREADS, starts
+
+HEIGHT, WIDTH, CHANNELS, N = 1080, 1920, 3, 32
+SHAPE = (HEIGHT, WIDTH, CHANNELS)
+SIZE = HEIGHT * WIDTH * CHANNELS
+EXTRA = [
+    ("gaussian_blur", {"sigma": 10}),
+    ("box_blur", {"radius": 20}),
+    ("box_blur", {"radius": 200}),
+    ("median", {"size": 5}),
+    ("median", {"size": 7}),
+    ("median", {"size": 15}),
+    ("median", {"size": 31}),
+]
+OPENCV: dict[str, Callable[[np.ndarray, Filter], object]] = {
+    "gaussian_blur": lambda p, f: cv2.GaussianBlur(p, (0, 0), f.sigma),
+    "box_blur": lambda p, f: cv2.blur(p, (2 * f.radius + 1,) * 2),
+    "median": lambda p, f: cv2.medianBlur(p, f.size),
+    "sobel": lambda p, f: cv2.Sobel(cv2.cvtColor(p, cv2.COLOR_RGB2GRAY), cv2.CV_16S, 1, 0),
+    "invert": lambda p, f: cv2.bitwise_not(p),
+    "gamma": lambda p, f: cv2.LUT(p, np.arange(256, dtype=np.uint8)),
+}
+
+
+class Batch:
+    """The images, room for results and scratch, and a table of both."""
+
+    def __init__(self, filter_: Filter, images: torch.Tensor) -> None:
+        self._filter = filter_
+        self.result = torch.empty_like(images)
+        self._scratch = torch.empty(4 * images.numel(), dtype=torch.uint8, device="cuda")
+        data = np.frombuffer(filter_.device_data(SHAPE) or b"\0", np.uint8).copy()
+        self._data = torch.from_numpy(data).cuda()
+        table = np.zeros(N, ITEM)
+        for index, row in enumerate(table):
+            at = index * SIZE
+            row["src"], row["dst"] = images.data_ptr() + at, self.result.data_ptr() + at
+            row["scratch"], row["data"] = self._scratch.data_ptr() + 4 * at, self._data.data_ptr()
+            row["height"], row["width"], row["channels"] = SHAPE
+        self._table = torch.from_numpy(table.view(np.uint8)).cuda()
+        self._starts = [
+            (each, torch.from_numpy(starts(each, [SHAPE] * N).view(np.int32)).cuda())
+            for each in filter_.passes
+        ]
+
+    def launch(self, kernels: Kernels) -> None:
+        for each, first in self._starts:
+            arguments = (self._table.data_ptr(), first.data_ptr(), np.int32(N))
+            kernels.launch(each.kernel, each.blocks(SHAPE) * N, THREADS, arguments)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Of one call."""
+    begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    work()
+    work()
+    runs = []
+    for _ in range(7):
+        begun.record()
+        for _ in range(10):
+            work()
+        ended.record()
+        ended.synchronize()
+        runs.append(begun.elapsed_time(ended) / 1e4)
+    return statistics.median(runs)
+
+
+def by_opencv(filter_: Filter, images: np.ndarray) -> float | None:
+    """Images a second on all cores."""
+    if filter_.name not in OPENCV:
+        return None
+    cv2.setNumThreads(1)
+    call, n = OPENCV[filter_.name], os.cpu_count() or 1
+    with ThreadPoolExecutor(n) as pool:
+        begun = time.perf_counter()
+        done = list(pool.map(lambda k: call(images[k % len(images)], filter_), range(2 * n)))
+    return len(done) / (time.perf_counter() - begun)
+
+
+def main() -> None:
+    """Measure everything, print a table, and all of it as JSON on the last line."""
+    kernels = Kernels()
+    pixels = np.random.default_rng(0).integers(0, 256, (N, *SHAPE), np.uint8)
+    images = torch.from_numpy(pixels).cuda()
+    target = torch.empty_like(images)
+    copy = N / seconds(lambda: target.copy_(images))
+    plain = [(name, {}) for name, each in FILTERS.items() if each.passes]
+    rows = []
+    for name, parameters in plain + EXTRA:
+        filter_ = parse_one(
+            name, parameters or {k: v for k, v in FILTERS[name].example.items() if k != "name"}
+        )
+        batch = Batch(filter_, images)
+        rate = N / seconds(lambda batch=batch: batch.launch(kernels))
+        batch.launch(kernels)
+        exact = bool(np.array_equal(batch.result[0].cpu().numpy(), filter_.apply(pixels[0])))
+        opencv = by_opencv(filter_, pixels)
+        row = {"filter": name, "parameters": parameters, "images_per_second": int(rate)}
+        row |= {"share_of_copy": round(rate / copy, 3), "byte_equal": exact}
+        row["opencv_images_per_second"] = None if opencv is None else int(opencv)
+        rows.append(row)
+        print(f"{name:16} {parameters!s:18} {rate:10,.0f} img/s {rate / copy:6.3f} {exact}")
+    result = {
+        "benchmark": "filters_gpu",
+        "command": "python -m tests.bench.filters_gpu",
+        "gpu": torch.cuda.get_device_name(),
+        "cores": os.cpu_count(),
+        "copy_images_per_second": int(copy),
+        "filters": rows,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
