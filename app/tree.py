@@ -7,13 +7,13 @@ import asyncio
 import os
 import secrets
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import multiprocess
 
 from app.metrics import METRICS_FOLDER
+from app.metrics_folder import metrics_folder
 from models.settings import Settings
 from workers.devices import wanted_gpus
 from workers.start import cores
@@ -53,7 +53,7 @@ def run(settings: Settings, plan: Plan) -> int:
     shared = share(settings, plan.front_ends)
     with (
         _listening(settings) as listening,
-        tempfile.TemporaryDirectory(prefix="darkroom-metrics-") as folder,
+        metrics_folder() as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
         workers = [_worker(settings, address, gpu) for gpu, address in addresses.items()]

@@ -54,7 +54,7 @@ def start_worker(
         return _on_cpu(settings, on_batch, weights)
     try:
         return _on_gpu(settings, on_batch, weights, gpu)
-    except (ImportError, RuntimeError) as error:  # no driver, no memory, no such device
+    except (ImportError, RuntimeError, AssertionError) as error:  # as torch and CuPy say it
         log.exception("GPU %d cannot be used", gpu)
         degraded = f"GPU {gpu} cannot be used ({error}); this worker computes on the CPU"
         return _on_cpu(settings, on_batch, weights, degraded)
@@ -84,6 +84,7 @@ def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> 
     from workers.engines.cuda.network import GraphedResNet18
     from workers.engines.model import Loaded, State, load_model
 
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(settings.cache_folder / "inductor"))
     device = f"cuda:{gpu}"
     size = settings.max_batch_size or GPU_BATCH
 

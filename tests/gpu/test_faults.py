@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 import torch
 
 from models.errors import InternalError
@@ -95,17 +94,3 @@ def test_a_sticky_error_answers_everybody_and_ends_the_worker() -> None:
     command = [sys.executable, "-c", STICKY]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert "all were answered" in done.stdout, done.stderr[-2000:]
-
-
-@pytest.mark.parametrize("gpu", [9])
-def test_a_gpu_that_is_not_there_leaves_a_worker_on_the_cpu_that_says_so(gpu: int) -> None:
-    from models.settings import Settings
-    from workers.start import start_worker
-
-    started = start_worker(Settings(weights="bundled"), lambda batch, result: None, gpu=gpu)
-    try:
-        assert started.worker.load().device == "cpu"
-        assert started.degraded
-        assert str(gpu) in started.degraded
-    finally:
-        started.worker.stop()

@@ -2,19 +2,24 @@
 
 import ctypes
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image as PillowImage
 
+from models.codec import pixels_of
 from models.codec.decode import upright as turned
+from models.errors import Undecodable
 from models.image import Image, Jpeg, Source, Subsampling
 from models.job import Job
 from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, noise, staging_slot
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.nvjpeg import DecodeState, NvJpegError
 from workers.engines.cuda.slot import SlotFull
+from workers.engines.cuda.sources import Sources
 from workers.filters import parse_chain
 from workers.operations import FilterChain
 
@@ -127,3 +132,18 @@ def test_decoded_jpegs_are_turned_upright(orientation: int) -> None:
     jpeg = Jpeg(np.zeros(4, np.uint8), *upright.shape[:2], orientation, Subsampling.GREY)
     (found,) = ran(TWICE, [jpeg], Planes([stored[..., 0]]))
     assert np.array_equal(found, upright)
+
+
+def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() -> None:
+    file = BytesIO()
+    PillowImage.fromarray(noise(20, 30, 3)).save(file, "JPEG")
+    good = np.frombuffer(file.getvalue(), np.uint8)
+    jpegs = [Jpeg(data, 20, 30, 1, Subsampling.S420) for data in (good, good[:200], good)]
+    slot = staging_slot(ROOM, cast(DecodeState, Planes([], fails=True)))
+    rows = Sources(slot).place(jpegs)
+    assert list(slot.failed) == [1]
+    assert isinstance(slot.failed[1], Undecodable)
+    assert rows["width"].tolist() == [30, 1, 30]
+    first, _, last = ran(TWICE, jpegs, Planes([], fails=True))
+    assert np.array_equal(first, pixels_of(jpegs[0]).pixels)
+    assert np.array_equal(last, first)

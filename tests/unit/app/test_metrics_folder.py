@@ -1,0 +1,32 @@
+"""Where metrics are added up, and what becomes of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from app.metrics_folder import PREFIX, metrics_folder
+
+
+def test_the_folder_goes_with_the_block(tmp_path: Path) -> None:
+    with metrics_folder(tmp_path) as folder:
+        assert str(os.getpid()) in folder
+        assert Path(folder).is_dir()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_server_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (tmp_path / f"{PREFIX}-{gone.pid}-abc").mkdir()
+    (tmp_path / f"{PREFIX}-{gone.pid}-abc" / "counter.db").touch()
+    with metrics_folder(tmp_path) as folder:
+        assert [Path(folder)] == list(tmp_path.iterdir())
+
+
+def test_what_belongs_to_a_living_server_or_to_others_stays(tmp_path: Path) -> None:
+    kept = [tmp_path / f"{PREFIX}-{os.getppid()}-abc", tmp_path / f"{PREFIX}-x-y", tmp_path / "z"]
+    for folder in kept:
+        folder.mkdir()
+    with metrics_folder(tmp_path):
+        assert all(folder.exists() for folder in kept)
