@@ -65,12 +65,14 @@ class BaselineJpeg:
     """A JPEG of one plane, or of Y, Cb and Cr; width and height are those stored.
 
     `length` counts its bytes from SOI to EOI: what a file has behind them is no decoder's business.
+    `described`: it has segments that may hold EXIF or a colour profile.
     """
 
     width: int
     height: int
     subsampling: Subsampling
     length: int
+    described: bool
 
 
 class _Unfit(Exception):
@@ -86,6 +88,7 @@ class _Header:
     quantization: set[int] = field(default_factory=set)
     shortest: dict[int, int] = field(default_factory=dict)
     other_colours: bool = False
+    described: bool = False
 
 
 def inspect(data: bytes | memoryview) -> BaselineJpeg | None:
@@ -150,6 +153,8 @@ def _read_application(header: _Header, marker: int, head: bytes) -> None:
     """libjpeg looks at JFIF and Adobe alone, and only where they are of full length."""
     if marker == _APP0 and len(head) == 14 and head.startswith(b"JFIF\0"):
         _require(head[5] == 1)  # the major version, which libjpeg warns of
+    elif marker not in (_APP0, _APP14, _COM):
+        header.described = True
     elif marker == _APP14 and len(head) >= 12 and head.startswith(b"Adobe"):
         header.other_colours |= head[11] != 1
 
@@ -200,7 +205,7 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
     bits = sum(map(mul, blocks, (_least_bits(header, selector) for selector in scan[2:-3:2])))
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
     end = _end(stream, start, header.interval or mcus, mcus, bits)
-    return BaselineJpeg(width, height, subsampling, end)
+    return BaselineJpeg(width, height, subsampling, end, header.described)
 
 
 def _least_bits(header: _Header, selector: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from tests.emulation.emulator import emulator
-from workers.engines.cuda.nvjpeg import DecodeState
+from workers.engines.cuda.nvjpeg import Decoder
 from workers.engines.cuda.slot import Marks, Region, Slot, Tables
 
 CPU = torch.device("cpu")
@@ -40,7 +40,7 @@ class NoEvent:
         pass
 
 
-def staging_slot(room: int = 1 << 20, decoder: DecodeState | None = None) -> Slot:
+def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
     """A slot with `room` bytes for images, poisoned."""
 
     def region(n_bytes: int) -> Region:

@@ -15,7 +15,7 @@ from cuda.pathfinder import DynamicLibNotFoundError
 
 from models.codec import ImageFormat, encode, encoded
 from models.errors import ServiceError, WeightsMissing
-from models.image import Image, Source
+from models.image import Image
 from models.job import Job, Result
 from models.weights import RESNET18_PREPROCESSING
 from workers.engine import BatchResult
@@ -25,7 +25,7 @@ from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.modules import Kernels
 from workers.engines.cuda.network import GraphedResNet18
-from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError
+from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, filled_up
 from workers.engines.cuda.slot import ALIGNMENT, Marks, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
 from workers.filters import parse_one
@@ -37,6 +37,9 @@ SLOTS = 3
 BYTES_PER_PIXEL = 4
 SCRATCH_PER_BYTE = 4
 """Filters may keep 32 bits of every sample between two passes."""
+
+TYPICAL_SIDE = 512
+"""Pixels of the images of the warm-up: the decoder's own memory grows with what it meets."""
 
 SLACK = 1 << 16
 """Bytes an image may take up beyond its pixels: rows and planes are aligned."""
@@ -59,6 +62,8 @@ class CudaEngine:
         self.device = device
         self.collectors = SLOTS
         self._network = network
+        self._max_batch_size = max_batch_size
+        self._side = min(TYPICAL_SIDE, math.isqrt(max_pixels // max_batch_size))
         self._torch_device = torch.device(device)
         self._streams = Streams(self._torch_device)
         self._nvjpeg = _decoder()
@@ -116,22 +121,26 @@ class CudaEngine:
         self._free.put(slot)
 
     def warm_up(self) -> None:
-        """Capture the graphs, load the kernels, run a batch of every kind once."""
+        """Capture the graphs, load the kernels, run batches of every kind in every slot."""
         if self._network is not None:
             self._network.capture(self._streams.compute)
-        grey = Image(np.full((64, 64, 3), 128, np.uint8))
-        file = encode(grey, ImageFormat.JPEG, quality=90, copyright=None)
-        sources: list[Source] = [grey]
-        if (jpeg := encoded(file, max_pixels=grey.n_pixels)) is not None and self.takes_jpegs:
-            sources.append(jpeg.image)
-        for operation in (Classify(), FilterChain((parse_one("invert", {}),))):
-            for source in sources:
-                slot = self.acquire()
-                if slot is None:
-                    return
-                self.launch(slot, [Job(operation, source)])
-                self.collect(slot)
-                self.release(slot)
+        grey = Image(np.full((self._side, self._side, 3), 128, np.uint8))
+        file = encoded(encode(grey, ImageFormat.JPEG), max_pixels=grey.n_pixels)
+        filtering = FilterChain((parse_one("invert", {}),))
+        for _ in range(SLOTS):
+            self._try(Job(filtering, grey), 1)
+            self._try(Job(Classify(), grey), 1)
+            if file is not None and self.takes_jpegs:
+                for size in sorted({filled_up(n) for n in range(1, self._max_batch_size + 1)}):
+                    self._try(Job(filtering, file.image), min(size, self._max_batch_size))
+
+    def _try(self, job: Job, size: int) -> None:
+        """One batch of equal jobs, in the slot that is next."""
+        slot = self.acquire()
+        if slot is not None:
+            self.launch(slot, [job] * size)
+            self.collect(slot)
+            self.release(slot)
 
     def close(self) -> None:
         """Wake whoever waits for a slot."""
@@ -160,7 +169,7 @@ class CudaEngine:
             scores=torch.zeros(shape, device=device),
             scores_host=torch.zeros(shape, pin_memory=True),
             marks=Marks.made(),
-            decoder=None if self._nvjpeg is None else self._nvjpeg.state(),
+            decoder=None if self._nvjpeg is None else self._nvjpeg.decoder(),
         )
 
 

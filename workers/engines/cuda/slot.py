@@ -14,7 +14,7 @@ from torch import Tensor
 from models.errors import ServiceError
 from models.image import Pixels
 from models.job import Job
-from workers.engines.cuda.nvjpeg import DecodeState
+from workers.engines.cuda.nvjpeg import Decoder
 
 ALIGNMENT = 256
 TABLE_BYTES = 4 << 20
@@ -106,7 +106,7 @@ class Slot:
     scores: Tensor
     scores_host: Tensor
     marks: Marks
-    decoder: DecodeState | None
+    decoder: Decoder | None
     jobs: Sequence[Job] = ()
     failed: dict[int, ServiceError] = field(default_factory=dict)
     places: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)

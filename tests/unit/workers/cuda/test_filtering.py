@@ -17,7 +17,7 @@ from models.image import Image, Jpeg, Source, Subsampling
 from models.job import Job
 from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, noise, staging_slot
 from workers.engines.cuda.filtering import Filtering
-from workers.engines.cuda.nvjpeg import DecodeState, NvJpegError
+from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
 from workers.engines.cuda.slot import SlotFull
 from workers.engines.cuda.sources import Sources
 from workers.filters import parse_chain
@@ -31,7 +31,7 @@ CHAIN = FilterChain(
 
 
 def ran(operation: FilterChain, images: Sequence[Source], decoder: Any = None) -> list[Any]:
-    slot = staging_slot(ROOM, cast(DecodeState, decoder))
+    slot = staging_slot(ROOM, cast(Decoder, decoder))
     scratch = torch.full((4 * ROOM,), 0xCD, dtype=torch.uint8)
     filtering = Filtering(EmulatedKernels(), NoStreams(), scratch)  # type: ignore[arg-type]
     filtering.launch(slot, [Job(operation, image) for image in images])
@@ -139,7 +139,7 @@ def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() 
     PillowImage.fromarray(noise(20, 30, 3)).save(file, "JPEG")
     good = np.frombuffer(file.getvalue(), np.uint8)
     jpegs = [Jpeg(data, 20, 30, 1, Subsampling.S420) for data in (good, good[:200], good)]
-    slot = staging_slot(ROOM, cast(DecodeState, Planes([], fails=True)))
+    slot = staging_slot(ROOM, cast(Decoder, Planes([], fails=True)))
     rows = Sources(slot).place(jpegs)
     assert list(slot.failed) == [1]
     assert isinstance(slot.failed[1], Undecodable)

@@ -1,0 +1,85 @@
+"""Which files are left encoded, and that they are described as decoding would describe them."""
+
+import pytest
+from PIL import Image, ImageCms
+
+from models.codec import decode, encoded
+from models.errors import TooManyPixels
+from models.image import Jpeg
+from tests.pictures import drawing, png
+from tests.pictures import encoded as file_of
+from tests.shared import ODD, PHOTOS
+
+LIMIT = 10_000_000
+
+
+def exif(orientation: int, notice: str | None = None) -> Image.Exif:
+    made = Image.Exif()
+    made[0x0112] = orientation
+    if notice:
+        made[0x8298] = notice
+    return made
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        file_of(drawing(40, 30)),
+        file_of(drawing(40, 30), subsampling=0),
+        file_of(drawing(40, 30, mode="L")),
+        file_of(drawing(40, 30), exif=exif(6, "us")),
+        file_of(drawing(40, 30), comment=b"hello"),
+        file_of(
+            drawing(40, 30),
+            icc_profile=ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes(),
+        ),
+    ],
+    ids=["420", "444", "grey", "exif", "comment", "srgb"],
+)
+def test_a_baseline_jpeg_is_left_as_it_is_and_described_as_by_decoding(data: bytes) -> None:
+    found, decoded = encoded(data, max_pixels=LIMIT), decode(data, max_pixels=LIMIT)
+    assert found is not None
+    assert isinstance(found.image, Jpeg)
+    assert (found.info, found.copyright) == (decoded.info, decoded.copyright)
+    assert found.image.data.tobytes() == data
+    assert (found.image.height, found.image.width) == (decoded.image.height, decoded.image.width)
+
+
+def test_what_no_engine_takes_is_left_to_decoding() -> None:
+    for data in (png(), file_of(drawing(), progressive=True), b"", b"nothing"):
+        assert encoded(data, max_pixels=LIMIT) is None
+
+
+def test_what_follows_the_image_is_not_sent() -> None:
+    data = file_of(drawing(40, 30))
+    found = encoded(data + b"a phone's video", max_pixels=LIMIT)
+    assert found is not None
+    assert isinstance(found.image, Jpeg)
+    assert found.image.data.tobytes() == data
+
+
+def test_a_jpeg_in_another_colour_space_is_left_to_decoding() -> None:
+    data = file_of(drawing(40, 30), icc_profile=swapped_srgb())
+    assert encoded(data, max_pixels=LIMIT) is None
+
+
+def swapped_srgb() -> bytes:
+    """sRGB with red and blue exchanged: a valid profile of quite other colours."""
+    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    red, blue = profile.index(b"rXYZ"), profile.index(b"bXYZ")
+    profile[red : red + 4], profile[blue : blue + 4] = b"bXYZ", b"rXYZ"
+    return bytes(profile)
+
+
+def test_too_many_pixels_are_refused_as_by_decoding() -> None:
+    with pytest.raises(TooManyPixels):
+        encoded(file_of(drawing(40, 30)), max_pixels=1199)
+
+
+@pytest.mark.skipif(not PHOTOS.exists(), reason=f"{PHOTOS} is not there")
+def test_photos_and_odd_files_are_described_as_by_decoding() -> None:
+    for path in [*sorted(PHOTOS.iterdir())[:60], *sorted(ODD.glob("*.jp*g"))]:
+        data = path.read_bytes()
+        found = encoded(data, max_pixels=LIMIT)
+        if found is not None:
+            assert found.info == decode(data, max_pixels=LIMIT).info, path
