@@ -4,6 +4,7 @@ The supervisor starts it as `python -m app.member NAME`; the name is for who lis
 """
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -57,6 +58,7 @@ async def _worker(settings: Settings, address: str, gpu: int | None) -> int:
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     started = await asyncio.to_thread(start_worker, settings, host.on_batch, gpu=gpu)
+    gc.freeze()  # what has been loaded stays: no collection need walk through it
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker, labels = started.worker, started.labels
     welcome = Welcome(

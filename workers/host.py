@@ -125,7 +125,8 @@ class _Guest:
                 answers += self._submit(frame)
             elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
                 answers += self._dropped(frame)
-        self._say(answers)
+        if answers:
+            self._say(answers)
 
     def _submit(self, frame: Submit) -> list[Frame]:
         """Hand the job to the worker; what cannot be is answered at once."""
