@@ -1,5 +1,6 @@
 """How the words of `models` are said in frames, and heard: operations, sources, traces, errors."""
 
+import functools
 from typing import Any
 
 from models import errors
@@ -9,6 +10,8 @@ from models.job import Operation, ReleaseReason, Trace
 from workers.filters import parse_chain
 from workers.operations import Classify, FilterChain, FunctionToApply
 from workers.wire import JpegSaid, Shape, Times
+
+_SUBSAMPLINGS = {each.value: each for each in Subsampling}
 
 _ERRORS = {
     kind.code: kind
@@ -29,7 +32,13 @@ def operation_heard(said: Any) -> Operation:
     """The reverse of `operation_said`."""
     if isinstance(said, list):
         return FilterChain(parse_chain(said))
-    return Classify(said["top_k"], FunctionToApply(said["function"]))
+    return _classify(said["top_k"], said["function"])
+
+
+@functools.lru_cache(1024)
+def _classify(top_k: int, function: str) -> Classify:
+    """Made once: it is asked for with every image."""
+    return Classify(top_k, FunctionToApply(function))
 
 
 def source_said(source: Source) -> tuple[Shape, JpegSaid | None]:
@@ -45,7 +54,7 @@ def source_heard(lying: Pixels, jpeg: JpegSaid | None) -> Source:
     if jpeg is None:
         return Image(lying)
     height, width, orientation, subsampling = jpeg
-    return Jpeg(lying.reshape(-1), height, width, orientation, Subsampling(subsampling))
+    return Jpeg(lying.reshape(-1), height, width, orientation, _SUBSAMPLINGS[subsampling])
 
 
 def trace_said(trace: Trace) -> Times:

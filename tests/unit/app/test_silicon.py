@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.silicon import TYPICAL, DecodeChoice, IdleCores
+from app.silicon import AHEAD, TYPICAL, DecodeChoice, IdleCores
 from models.backend import Load
 
 
@@ -26,18 +26,18 @@ def test_an_idle_device_decodes_whatever_its_rate() -> None:
 
 def test_a_long_queue_at_the_device_leaves_images_to_the_threads() -> None:
     choice = choosing()
-    assert choice.device_is_sooner(replace(IDLE, queued_jobs=int(10_000 * TYPICAL)))
-    assert not choice.device_is_sooner(replace(IDLE, queued_jobs=int(10_000 * TYPICAL) + 1))
+    assert choice.device_is_sooner(replace(IDLE, queued_jobs=AHEAD + int(10_000 * TYPICAL)))
+    assert not choice.device_is_sooner(replace(IDLE, queued_jobs=AHEAD + int(10_000 * TYPICAL) + 1))
 
 
 def test_a_long_queue_at_the_threads_sends_images_to_the_device() -> None:
     choice = choosing()
     choice.waiting = 40
-    assert choice.device_is_sooner(replace(IDLE, queued_jobs=int(10_000 * TYPICAL * 11)))
+    assert choice.device_is_sooner(replace(IDLE, queued_jobs=AHEAD + int(10_000 * TYPICAL * 11)))
 
 
 def test_threads_that_are_slower_than_thought_get_fewer() -> None:
-    choice, load = choosing(), replace(IDLE, queued_jobs=int(10_000 * TYPICAL * 5))
+    choice, load = choosing(), replace(IDLE, queued_jobs=AHEAD + int(10_000 * TYPICAL * 5))
     assert not choice.device_is_sooner(load)
     for _ in range(100):
         choice.measured(TYPICAL * 10)
