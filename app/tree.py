@@ -21,8 +21,8 @@ from workers.supervisor import Member, Supervisor
 
 BACKLOG = 2048
 
-CORES_PER_GPU = 3
-"""A worker's event loop, launch and collect threads."""
+CORES_PER_WORKER = 2
+"""Of a GPU: its event loop, and the threads that launch and collect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +42,24 @@ class Plan:
         gpus = wanted_gpus(settings.gpus)
         if settings.front_ends != "auto":
             return cls(int(settings.front_ends), gpus)
-        return cls(max(1, cores(settings) - CORES_PER_GPU * gpus) if gpus else 0, gpus)
+        busy = CORES_PER_WORKER * settings.gpu_workers * gpus
+        return cls(max(2, cores(settings) - busy) if gpus else 0, gpus)
 
 
 def run(settings: Settings, plan: Plan) -> int:
     """Serve with front ends and workers in processes of their own; the exit code."""
     name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
-    gpus: list[int | None] = [*range(plan.gpus)] or [None]
-    addresses = {gpu: f"{name}-{gpu or 0}" for gpu in gpus}
+    gpus: list[int | None] = [*range(plan.gpus)] * settings.gpu_workers or [None]
+    addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
     shared = share(settings, plan.front_ends)
     with (
         _listening(settings) as listening,
         metrics_folder() as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
-        workers = [_worker(settings, address, gpu) for gpu, address in addresses.items()]
+        workers = [_worker(settings, *each) for each in addresses.items()]
         front_ends = [
-            _front_end(shared, [*addresses.values()], number, listening.fileno(), environment)
+            _front_end(shared, [*addresses], number, listening.fileno(), environment)
             for number in range(plan.front_ends)
         ]
         return asyncio.run(_supervised([workers, front_ends], folder, listening))
@@ -84,7 +85,8 @@ def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
         "address": address,
         "gpu": gpu,
     }
-    name = "worker" if gpu is None else f"worker of GPU {gpu}"
+    number = address.rsplit("-", 1)[1]
+    name = "worker" if gpu is None else f"worker {number} of GPU {gpu}"
     return Member(name, "app.member", orders, patience=settings.drain_timeout + 5)
 
 

@@ -63,6 +63,9 @@ class Settings(BaseSettings):
     gpus: Count = Field(
         "auto", description="NVIDIA GPUs to compute on; auto: all there are; 0: none"
     )
+    gpu_workers: int = Field(
+        2, ge=1, le=16, description="processes that feed one GPU; one cannot keep a fast one busy"
+    )
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"
     )
@@ -100,7 +103,9 @@ class Settings(BaseSettings):
         0.0, ge=0, le=1, description="seconds a job may wait for others while the device is idle"
     )
 
-    max_images_per_request: int = Field(64, ge=1, description="images in one request")
+    max_images_per_request: int = Field(
+        64, ge=1, description="images in one request; in /process, labels and versions of images"
+    )
     max_image_bytes: int = Field(32 << 20, ge=1, description="bytes of one image file")
     max_body_bytes: int = Field(256 << 20, ge=1, description="bytes of one request body")
     max_pixels: int = Field(

@@ -1,0 +1,51 @@
+"""How many processes of which kind a server is made of."""
+
+import os
+
+import pytest
+
+from app import tree
+from app.tree import CORES_PER_WORKER, Plan
+from models.settings import Settings
+from workers.supervisor import Member
+
+
+def planned(gpus_there: int, patch: pytest.MonkeyPatch, **settings: object) -> Plan:
+    patch.setattr(tree, "wanted_gpus", lambda gpus: gpus_there)
+    return Plan.of(Settings.model_validate(settings))
+
+
+def test_without_a_gpu_one_process_does_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planned(0, monkeypatch) == Plan(front_ends=0, gpus=0)
+
+
+def test_with_gpus_front_ends_take_the_cores_their_workers_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = planned(2, monkeypatch, threads=32, gpu_workers=3)
+    assert plan == Plan(front_ends=32 - 2 * 3 * CORES_PER_WORKER, gpus=2)
+    assert planned(2, monkeypatch, threads=4) == Plan(front_ends=2, gpus=2)
+
+
+def test_a_number_that_was_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planned(1, monkeypatch, front_ends=5).front_ends == 5
+
+
+@pytest.mark.parametrize(("gpus", "devices"), [(0, [None]), (1, [0, 0]), (2, [0, 1, 0, 1])])
+def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
+    gpus: int, devices: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[list[Member]] = []
+
+    async def supervised(made: list[list[Member]], *_: object) -> int:
+        groups.extend(made)
+        return 0
+
+    monkeypatch.setattr(tree, "_supervised", supervised)
+    tree.run(Settings(port=0, gpu_workers=2), Plan(front_ends=3, gpus=gpus))
+    workers, front_ends = groups
+    assert [each.orders["gpu"] for each in workers] == devices
+    addresses = [each.orders["address"] for each in workers]
+    assert len(set(addresses)) == len(devices)
+    assert [each.orders["addresses"] for each in front_ends] == [addresses] * 3
+    assert all(str(os.getpid()) in each for each in addresses)
