@@ -1,0 +1,50 @@
+"""What a trace of a loaded worker shows: the streams of neighbouring batches run side by side."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import numpy as np
+
+from app.offline import profile
+from models.image import Image
+from models.settings import Settings
+from workers.batcher import BatchLimits
+from workers.engines.cuda.engine import CudaEngine
+from workers.engines.tracing import traced
+from workers.filters import parse_chain
+from workers.local import LocalBackend
+from workers.operations import Classify, FilterChain
+from workers.profile import Utilisation, keep_busy, utilisation
+from workers.worker import Worker
+
+SLOW = FilterChain(parse_chain([{"name": "median", "size": 31}] * 4))
+"""Longer on the device than its images take to get there and back."""
+
+
+def under_load(engine: CudaEngine, path: Path) -> Utilisation:
+    images = [Image(np.full((1080, 1920, 3), level, np.uint8)) for level in range(4)]
+    worker = Worker(engine, BatchLimits(max_batch_size=2, max_batch_pixels=1 << 30))
+    worker.start()
+    with traced(path):
+        asyncio.run(keep_busy(LocalBackend(worker), SLOW, images, 0.5))
+    worker.stop()
+    found = utilisation(json.loads(path.read_text()))
+    assert found is not None
+    return found
+
+
+def test_uploads_and_downloads_happen_while_neighbours_are_computed(tmp_path: Path) -> None:
+    found = under_load(CudaEngine(None, 2, 8_000_000, "cuda:0"), tmp_path / "trace.json")
+    assert found.overlap["upload"] > 0.3, found
+    assert found.overlap["download"] > 0.3, found
+    assert found.busy > 0.5, found
+
+
+def test_the_command_writes_a_trace_that_names_the_stages(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    said = profile(Settings(weights="bundled"), Classify(), 0.3, path)
+    assert said["device"] == "cuda:0"
+    assert said["images_per_second"] > 0
+    names = {event.get("name") for event in json.loads(path.read_text())["traceEvents"]}
+    assert {"upload", "compute", "download", "crop_normalise_16"} <= names
