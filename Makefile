@@ -4,7 +4,7 @@ BIN := .venv/bin
 LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
-.PHONY: install serve test lint format bench test-gpu lock
+.PHONY: install serve test lint format bench test-gpu docs lock
 
 install: .venv/.installed
 
@@ -37,6 +37,9 @@ bench: install
 
 test-gpu: install
 	$(BIN)/pytest -m gpu tests/gpu tests/contract
+
+docs: install
+	$(BIN)/python -m tools.filters_page
 
 lock:
 	test -x $(BIN)/uv || $(PYTHON) -m venv .venv

@@ -17,6 +17,10 @@ class PixelBudget:
         self._held = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def fitting(self, pixels: int) -> int:
+        """How many images of so many pixels fit at a time; at least one."""
+        return max(1, self._limit // pixels)
+
     @asynccontextmanager
     async def hold(self, pixels: int) -> AsyncIterator[None]:
         """Wait for room, then hold it while the block runs."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from app import logs, main, offline, server, tree
 from app.admission import Permit
+from app.answers import Answer, EncodedImage, Output
 from app.intake import Item, Url
 from app.metrics import Metrics
-from app.pipeline import Answer, EncodedImage, Output
 from app.records import line, record
 from app.service import Service
 from app.spool import Blob

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from models.schemas import ClassifyOptions, FilterOptions, JsonImages
+from models.schemas import ClassifyOptions, FilterOptions, JsonImages, ProcessOptions
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
@@ -17,6 +17,11 @@ def classify_document() -> dict[str, Any]:
 def filter_document() -> dict[str, Any]:
     """The request of `POST /filter`."""
     return _document(FilterOptions)
+
+
+def process_document() -> dict[str, Any]:
+    """The request of `POST /process`."""
+    return _document(ProcessOptions)
 
 
 def _document(options: type[BaseModel]) -> dict[str, Any]:

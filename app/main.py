@@ -22,7 +22,7 @@ from app.fetch import Fetcher, FetchLimits
 from app.metrics import Metrics
 from app.observe import Observe
 from app.pipeline import Pipeline
-from app.routes import catalogue, classify, filter, health
+from app.routes import catalogue, classify, filter, health, process
 from app.service import Computing, Model, Service
 from models.backend import Backend
 from models.image import Image
@@ -163,8 +163,8 @@ def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
         max_body_size=settings.max_body_bytes,
         redoc_url=None,
     )
-    for router in (classify.router, filter.router, catalogue.router, health.router):
-        app.include_router(router)
+    for part in (classify, filter, process, catalogue, health):
+        app.include_router(part.router)
     problems.install(app)
     app.add_middleware(Observe, metrics=metrics, body_timeout=settings.body_timeout)
     return app

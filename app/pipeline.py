@@ -1,29 +1,37 @@
 """The path of one image: bytes, pixels, the backend, an answer. Knows no HTTP.
 
-Every image is an island: whatever happens to it becomes its own answer, never its neighbours'.
+Every image is an island: whatever happens to it becomes its own answer, never its neighbours'. So
+is every part of an image that is processed: its labels, and each of its versions.
 """
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from app.admission import Permit
+from app.answers import (
+    Answer,
+    EncodedImage,
+    Outcome,
+    Output,
+    Processed,
+    Version,
+    VersionAnswer,
+    Wanted,
+)
 from app.budget import PixelBudget
 from app.fetch import Fetcher
-from app.intake import Item, Url
+from app.intake import Item
 from app.metrics import Metrics
-from app.silicon import DecodeChoice
+from app.opening import Opener
 from app.spool import Blob
 from app.stages import Stages
 from models import codec
 from models.backend import Backend
-from models.codec import Decoded, ImageFormat, ImageInfo
-from models.deadline import Deadline
+from models.codec import Decoded
+from models.deadline import NEVER, Deadline
 from models.errors import DeadlineExceeded, InternalError, ServiceError
 from models.image import Image, Source
 from models.job import Job, Labels, Operation, Result
@@ -31,43 +39,10 @@ from workers.operations import Classify, FilterChain
 
 log = logging.getLogger("darkroom.pipeline")
 
-TYPICAL_PIXELS = 2_000_000
-"""Room held before the header is known, so that most images cost one hop to a thread, not two."""
-
-AT_ONCE = 1 << 19
-"""Bytes of a JPEG that is looked at on the event loop: 0.2 ms, about what a thread would cost."""
-
 T = TypeVar("T")
 
-Work = Callable[[Stages], Coroutine[Any, Any, "Labels | EncodedImage"]]
-"""What is to be done for one item; the stopwatch is handed in."""
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedImage:
-    """A filtered image as a file."""
-
-    data: bytes
-    format: ImageFormat
-    width: int
-    height: int
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What a filtered image is to be encoded as; `choose` gets the source's format."""
-
-    choose: Callable[[ImageFormat], ImageFormat]
-    quality: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What became of one item, and where its time went."""
-
-    item: Item
-    outcome: Labels | EncodedImage | ServiceError
-    stages: Stages
+Work = Callable[[Stages], Coroutine[Any, Any, T]]
+"""What is to be done for one item, or for one part of it; the stopwatch is handed in."""
 
 
 class Pipeline:
@@ -83,12 +58,8 @@ class Pipeline:
         threads: int,
     ) -> None:
         self._backend = backend
-        self._fetcher = fetcher
         self._metrics = metrics
-        self._budget = budget
-        self._max_pixels = max_pixels
-        self._pool = ThreadPoolExecutor(threads, "codec")
-        self._choice = DecodeChoice(threads)
+        self._opener = Opener(fetcher, budget, max_pixels, threads)
 
     async def classify(
         self, item: Item, operation: Classify, deadline: Deadline, permit: Permit
@@ -96,15 +67,12 @@ class Pipeline:
         """The labels of one item."""
 
         async def work(stages: Stages) -> Labels:
-            async with self._opened(item, deadline, permit, stages) as content:
-                jpeg = await self._encoded(content, stages)
+            async with self._opener.opened(item, deadline, permit, stages) as content:
+                jpeg = await self._opener.encoded(content, self._backend.load(), stages)
                 if jpeg is not None:
-                    result = await self._run(operation, jpeg.image, deadline, stages)
-                else:
-                    async with self._decoded(content, stages) as decoded:
-                        result = await self._run(operation, decoded.image, deadline, stages)
-            assert isinstance(result, Labels)
-            return result
+                    return await self._labels(jpeg, operation, deadline, stages)
+                async with self._opener.decoded(content, stages) as decoded:
+                    return await self._labels(decoded, operation, deadline, stages)
 
         return await self._answer("classify", item, deadline, work)
 
@@ -119,111 +87,108 @@ class Pipeline:
         """One item through a chain of filters, encoded again."""
 
         async def work(stages: Stages) -> EncodedImage:
-            async with self._opened(item, deadline, permit, stages) as content:
-                jpeg = await self._encoded(content, stages) if operation.has_kernels else None
-                source = self._held(jpeg) if jpeg else self._decoded(content, stages)
+            async with self._opener.opened(item, deadline, permit, stages) as content:
+                jpeg = None
+                if operation.has_kernels:
+                    jpeg = await self._opener.encoded(content, self._backend.load(), stages)
+                opener = self._opener
+                source = opener.held(jpeg) if jpeg else opener.decoded(content, stages)
                 async with source as decoded:
-                    result = await self._run(operation, decoded.image, deadline, stages)
-                    assert isinstance(result, Image)
-                    with stages.measure("encode"):
-                        return await self._in_thread(_encode, result, decoded, output)
+                    return await self._filtered(decoded, operation, output, deadline, stages)
 
         return await self._answer("filter", item, deadline, work)
 
+    async def process(
+        self, item: Item, wanted: Wanted, deadline: Deadline, permit: Permit
+    ) -> Answer:
+        """Labels and versions of one item, decoded once. It fails if no part of it succeeds."""
+
+        async def work(stages: Stages) -> Processed:
+            async with (
+                asyncio.timeout_at(deadline.alarm) as alarm,
+                self._opener.opened(item, deadline, permit, stages) as content,
+                self._opener.decoded(content, stages, wanted.n_parts) as decoded,
+            ):
+                alarm.reschedule(None)  # from here each part has its own, and some may be in time
+                found = await self._parts(item, decoded, wanted, deadline, stages)
+            if len(found.errors) == wanted.n_parts:
+                raise found.errors[0]
+            return found
+
+        return await self._answer("process", item, NEVER, work)
+
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
-        self._pool.shutdown()
+        self._opener.close()
 
-    async def _answer(self, operation: str, item: Item, deadline: Deadline, work: Work) -> Answer:
+    async def _parts(
+        self, item: Item, decoded: Decoded, wanted: Wanted, deadline: Deadline, stages: Stages
+    ) -> Processed:
+        """All parts side by side, as many as memory has room for."""
+        turns = asyncio.Semaphore(self._opener.at_once(decoded))
+
+        async def part(work: Work[T], stages: Stages) -> T | ServiceError:
+            async def in_turn(stages: Stages) -> T:
+                async with turns:
+                    return await work(stages)
+
+            return await _guarded(item, deadline, partial(in_turn, stages))
+
+        async def labels() -> Labels | ServiceError | None:
+            if not isinstance(wanted.labels, Classify):
+                return wanted.labels
+            return await part(partial(self._labels, decoded, wanted.labels, deadline), stages)
+
+        async def version(each: Version) -> VersionAnswer:
+            work = partial(self._filtered, decoded, each.operation, each.output, deadline)
+            own = Stages()
+            return VersionAnswer(each.id, await part(work, own), own)
+
+        versions = asyncio.gather(*(version(each) for each in wanted.versions))
+        found, filtered = await asyncio.gather(labels(), versions)
+        return Processed(found, tuple(filtered))
+
+    async def _answer(
+        self, operation: str, item: Item, deadline: Deadline, work: Work[Outcome]
+    ) -> Answer:
         stages = Stages()
-        outcome: Labels | EncodedImage | ServiceError
         try:
-            async with asyncio.timeout_at(deadline.alarm):
-                outcome = await work(stages)
-        except ServiceError as error:
-            outcome = error
-        except TimeoutError:
-            outcome = DeadlineExceeded("the request's deadline passed")
-        except Exception:  # the item's neighbours are protected from a fault of ours
-            log.exception("image failed", extra={"source": item.source})
-            outcome = InternalError("an unexpected error; it has been logged")
+            outcome = await _guarded(item, deadline, partial(work, stages))
         finally:
             if isinstance(item.content, Blob):
                 item.content.close()
-        self._observe(operation, outcome, stages)
-        return Answer(item, outcome, stages)
+        answer = Answer(item, outcome, stages)
+        self._observe(operation, answer)
+        return answer
 
-    def _observe(
-        self, operation: str, outcome: Labels | EncodedImage | ServiceError, stages: Stages
-    ) -> None:
-        word = outcome.code if isinstance(outcome, ServiceError) else "ok"
-        self._metrics.images.labels(operation, word).inc()
-        for stage, seconds in stages.seconds.items():
-            self._metrics.stages.labels(stage).observe(seconds)
+    def _observe(self, operation: str, answer: Answer) -> None:
+        outcome = answer.outcome
+        errors = outcome.errors if isinstance(outcome, Processed) else [outcome]
+        words = (each.code for each in errors if isinstance(each, ServiceError))
+        self._metrics.images.labels(operation, next(words, "ok")).inc()
+        for stages in answer.all_stages:
+            for stage, seconds in stages.seconds.items():
+                self._metrics.stages.labels(stage).observe(seconds)
 
-    @asynccontextmanager
-    async def _opened(
-        self, item: Item, deadline: Deadline, permit: Permit, stages: Stages
-    ) -> AsyncIterator[Blob]:
-        """The item's bytes, fetched if need be; closed after the block at the latest."""
-        content = item.content
-        if isinstance(content, ServiceError):
-            raise content
-        if isinstance(content, Url):
-            with stages.measure("fetch"):
-                content = await self._fetcher.fetch(content.url, deadline)
-        try:
-            if isinstance(item.content, Url):
-                permit.grow(0, content.size)
-            yield content
-        finally:
-            content.close()
+    async def _labels(
+        self, decoded: Decoded, operation: Classify, deadline: Deadline, stages: Stages
+    ) -> Labels:
+        result = await self._run(operation, decoded.image, deadline, stages)
+        assert isinstance(result, Labels)
+        return result
 
-    async def _encoded(self, content: Blob, stages: Stages) -> Decoded | None:
-        """A JPEG that the device had better decode; None for what is to be decoded here."""
-        if not self._choice.device_is_sooner(self._backend.load()):
-            return None
-        with stages.measure("decode"):
-            if content.size > AT_ONCE or content.on_disk:
-                return await self._in_thread(self._look, content)
-            return self._look(content)
-
-    def _look(self, blob: Blob) -> Decoded | None:
-        return codec.encoded(blob.read(), max_pixels=self._max_pixels)
-
-    @asynccontextmanager
-    async def _held(self, jpeg: Decoded) -> AsyncIterator[Decoded]:
-        """Room for the pixels that will come back."""
-        async with self._budget.hold(jpeg.info.n_pixels):
-            yield jpeg
-
-    @asynccontextmanager
-    async def _decoded(self, content: Blob, stages: Stages) -> AsyncIterator[Decoded]:
-        """The pixels, counted in the budget as long as the block runs."""
-        async with self._budget.hold(TYPICAL_PIXELS):
-            with stages.measure("decode"):
-                found = await self._in_thread(self._decode_if_typical, content)
-            if isinstance(found, Decoded):
-                content.close()
-                yield found
-                return
-        async with self._budget.hold(found.n_pixels):
-            with stages.measure("decode"):
-                decoded = await self._in_thread(self._decode, content)
-            content.close()
-            yield decoded
-
-    def _decode_if_typical(self, blob: Blob) -> Decoded | ImageInfo:
-        """The pixels, or the header alone of an image that needs more room than was held for it."""
-        info = codec.probe(blob.read(), max_pixels=self._max_pixels)
-        return self._decode(blob) if info.n_pixels <= TYPICAL_PIXELS else info
-
-    def _decode(self, blob: Blob) -> Decoded:
-        started = time.monotonic()
-        decoded = codec.decode(blob.read(), max_pixels=self._max_pixels)
-        if decoded.info.fast_jpeg:
-            self._choice.measured(time.monotonic() - started)
-        return decoded
+    async def _filtered(
+        self,
+        decoded: Decoded,
+        operation: FilterChain,
+        output: Output,
+        deadline: Deadline,
+        stages: Stages,
+    ) -> EncodedImage:
+        result = await self._run(operation, decoded.image, deadline, stages)
+        assert isinstance(result, Image)
+        with stages.measure("encode"):
+            return await self._opener.in_thread(_encode, result, decoded, output)
 
     async def _run(
         self, operation: Operation, image: Source, deadline: Deadline, stages: Stages
@@ -232,12 +197,21 @@ class Pipeline:
         stages.add(completed.trace)
         return completed.result
 
-    async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
-        self._choice.waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
-        finally:
-            self._choice.waiting -= 1
+
+async def _guarded(
+    item: Item, deadline: Deadline, work: Callable[[], Coroutine[Any, Any, T]]
+) -> T | ServiceError:
+    """What the work gave, or its error as a value, at the deadline at the latest."""
+    try:
+        async with asyncio.timeout_at(deadline.alarm):
+            return await work()
+    except ServiceError as error:
+        return error.with_traceback(None)  # its frames hold the pixels
+    except TimeoutError:
+        return DeadlineExceeded("the request's deadline passed")
+    except Exception:  # the item's neighbours are protected from a fault of ours
+        log.exception("image failed", extra={"source": item.source})
+        return InternalError("an unexpected error; it has been logged")
 
 
 def _encode(image: Image, decoded: Decoded, output: Output) -> EncodedImage:

@@ -1,15 +1,17 @@
 """Per-item records: the same in a reply, a stream, a ZIP and on the command line."""
 
 import base64
+from collections.abc import Callable
+from functools import partial
 
 from fastapi import Request
 
-from app.pipeline import Answer, EncodedImage
+from app.answers import Answer, EncodedImage, Processed, VersionAnswer
 from app.problems import problem
 from models.errors import ServiceError
 from models.job import Labels
 from models.labels import LabelSet
-from models.schemas import FilteredImage, Prediction, Record, Summary
+from models.schemas import FilteredImage, Prediction, Record, Summary, VersionRecord
 
 
 def record(
@@ -17,33 +19,37 @@ def record(
     labels: LabelSet | None = None,
     request: Request | None = None,
     *,
-    member: str | None = None,
+    named: bool = False,
     inline: bool = False,
 ) -> Record:
-    """An answer as a record. A filtered image is named `member`, or carried `inline` as base64."""
+    """An answer as a record. Its images are `named` by their members, or `inline` as base64."""
     item, outcome = answer.item, answer.outcome
     made = Record(
         index=item.index,
         id=item.id,
         source=item.source,
-        status="error" if isinstance(outcome, ServiceError) else "ok",
+        status="ok",
         timing=answer.stages.milliseconds(),
     )
-    if isinstance(outcome, ServiceError):
-        made.error = problem(outcome, request, item.index)
-    elif isinstance(outcome, EncodedImage):
-        made.image = FilteredImage(
-            media_type=outcome.format.media_type,
-            width=outcome.width,
-            height=outcome.height,
-            bytes=len(outcome.data),
-            name=member,
-            data=base64.b64encode(outcome.data).decode() if inline else None,
-        )
+    shown = partial(_shown, item.index, named=named, inline=inline)
+    if isinstance(outcome, EncodedImage):
+        made.image = shown(outcome)
+    elif isinstance(outcome, Processed):
+        made.versions = [
+            _version(number, version, request, item.index, shown)
+            for number, version in enumerate(outcome.versions)
+        ]
+        _add_labels(made, outcome.labels, labels, request)
+        made.status = "partial" if outcome.errors else "ok"
     else:
-        assert labels is not None
-        made.predictions = predictions(outcome, labels)
+        _add_labels(made, outcome, labels, request)
     return made
+
+
+def member(index: int, image: EncodedImage, version: int | None = None) -> str:
+    """A safe, unique name in an archive: by numbers, never the client's path."""
+    stem = f"{index:04d}" if version is None else f"{index:04d}-{version}"
+    return stem + image.format.extension
 
 
 def predictions(found: Labels, labels: LabelSet) -> list[Prediction]:
@@ -63,3 +69,49 @@ def summary(records: list[Record]) -> Summary:
 def line(made: Record) -> bytes:
     """A record as one JSON line."""
     return made.model_dump_json(exclude_none=True).encode() + b"\n"
+
+
+def _add_labels(
+    made: Record,
+    found: Labels | ServiceError | None,
+    labels: LabelSet | None,
+    request: Request | None,
+) -> None:
+    """The predictions, or the error there is instead."""
+    if isinstance(found, ServiceError):
+        made.status = "error"
+        made.error = problem(found, request, made.index)
+    elif found is not None:
+        assert labels is not None
+        made.predictions = predictions(found, labels)
+
+
+def _version(
+    number: int,
+    version: VersionAnswer,
+    request: Request | None,
+    index: int,
+    shown: Callable[[EncodedImage, int], FilteredImage],
+) -> VersionRecord:
+    made = VersionRecord(
+        index=number, id=version.id, status="ok", timing=version.stages.milliseconds()
+    )
+    if isinstance(version.outcome, ServiceError):
+        made.status = "error"
+        made.error = problem(version.outcome, request, index)
+    else:
+        made.image = shown(version.outcome, number)
+    return made
+
+
+def _shown(
+    index: int, image: EncodedImage, version: int | None = None, *, named: bool, inline: bool
+) -> FilteredImage:
+    return FilteredImage(
+        media_type=image.format.media_type,
+        width=image.width,
+        height=image.height,
+        bytes=len(image.data),
+        name=member(index, image, version) if named else None,
+        data=base64.b64encode(image.data).decode() if inline else None,
+    )

@@ -5,29 +5,34 @@ import io
 import secrets
 import zipfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
 
-from app.pipeline import Answer, EncodedImage
+from app.answers import Answer, EncodedImage
 from app.problems import answer as problem_response
-from app.records import line, record, summary
+from app.records import line, member, summary
 from app.scope import disconnected, until_disconnect
 from app.stages import Stages, server_timing
 from models.errors import ServiceError
-from models.labels import LabelSet
-from models.schemas import ClassifyReply, ModelRecord, Record
+from models.schemas import ModelRecord, Record, Reply
 from workers.filters import SPEC_VERSION
 
 Work = Callable[[], Coroutine[Any, Any, Answer]]
 """Starts the work on one item; called only once somebody listens."""
 
+Present = Callable[[Answer], Record]
+"""An answer as the record that is sent."""
+
+JSON = "application/json"
 JSON_LINES = ("application/x-ndjson", "application/jsonl")
 EVENTS = "text/event-stream"
 ZIP = "application/zip"
 MULTIPART = "multipart/mixed"
+STREAMS = (*JSON_LINES, EVENTS, ZIP, MULTIPART)
 
 
 async def all_answers(request: Request, works: Sequence[Work]) -> list[Answer]:
@@ -56,19 +61,25 @@ async def as_finished(request: Request, works: Sequence[Work]) -> AsyncIterator[
         await asyncio.gather(watch, *pending, return_exceptions=True)
 
 
-async def labels_json(
-    request: Request, works: Sequence[Work], intake: Stages, model: ModelRecord, labels: LabelSet
+async def whole(
+    request: Request,
+    works: Sequence[Work],
+    intake: Stages,
+    present: Present,
+    headers: dict[str, str],
+    model: ModelRecord | None,
 ) -> Response:
-    """The whole reply; one image that fails answers with its own status."""
+    """The whole reply as JSON; one image that fails answers with its own status."""
     answers = await all_answers(request, works)
     if len(answers) == 1 and isinstance(answers[0].outcome, ServiceError):
         return problem_response(answers[0].outcome, request)
-    records = [record(a, labels, request) for a in answers]
-    reply = ClassifyReply(model=model, results=records, summary=summary(records))
+    records = [present(a) for a in answers]
+    reply = Reply(model=model, results=records, summary=summary(records))
+    timing = server_timing([intake, *(stages for a in answers for stages in a.all_stages)])
     return Response(
         reply.model_dump_json(exclude_none=True),
-        headers={"Server-Timing": server_timing([intake, *(a.stages for a in answers)])},
-        media_type="application/json",
+        headers=headers | {"Server-Timing": timing},
+        media_type=JSON,
     )
 
 
@@ -76,7 +87,7 @@ def json_lines(
     request: Request,
     works: Sequence[Work],
     media_type: str,
-    present: Callable[[Answer], Record],
+    present: Present,
     headers: dict[str, str],
 ) -> Response:
     """One record a line, each as it finishes."""
@@ -91,7 +102,7 @@ def json_lines(
 def events(
     request: Request,
     works: Sequence[Work],
-    present: Callable[[Answer], Record],
+    present: Present,
     headers: dict[str, str],
     model: ModelRecord | None = None,
 ) -> Response:
@@ -113,6 +124,24 @@ def events(
     )
 
 
+def streamed(
+    request: Request,
+    works: Sequence[Work],
+    kind: str,
+    present: Callable[..., Record],
+    headers: dict[str, str],
+    model: ModelRecord | None = None,
+) -> Response:
+    """One of STREAMS; images are inside the records as base64 where there is no better place."""
+    if kind in (ZIP, MULTIPART):
+        form = zipped if kind == ZIP else multipart
+        return form(request, works, partial(present, named=True), headers)
+    inline = partial(present, inline=True)
+    if kind == EVENTS:
+        return events(request, works, inline, headers, model)
+    return json_lines(request, works, kind, inline, headers)
+
+
 async def image(request: Request, work: Work, intake: Stages) -> Response:
     """One image in, one image out, as bytes."""
     (each,) = await all_answers(request, [work])
@@ -123,55 +152,62 @@ async def image(request: Request, work: Work, intake: Stages) -> Response:
     return Response(each.outcome.data, headers=headers, media_type=each.outcome.format.media_type)
 
 
-def zipped(request: Request, works: Sequence[Work]) -> Response:
+def zipped(
+    request: Request, works: Sequence[Work], present: Present, headers: dict[str, str]
+) -> Response:
     """A ZIP of the images as they finish, `results.jsonl` with every record last."""
-    headers = filter_headers() | {"Content-Disposition": 'attachment; filename="darkroom.zip"'}
-    return StreamingResponse(_zip(request, works), headers=headers, media_type=ZIP)
+    name = {"Content-Disposition": 'attachment; filename="darkroom.zip"'}
+    archive = _zip(request, works, present)
+    return StreamingResponse(archive, headers=headers | name, media_type=ZIP)
 
 
-async def _zip(request: Request, works: Sequence[Work]) -> AsyncIterator[bytes]:
+async def _zip(request: Request, works: Sequence[Work], present: Present) -> AsyncIterator[bytes]:
     sink = _Sink()
     lines: dict[int, bytes] = {}
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
         async for each in as_finished(request, works):
-            name = _member(each)
-            lines[each.item.index] = line(record(each, request=request, member=name))
-            if name is not None and isinstance(each.outcome, EncodedImage):
-                archive.writestr(name, each.outcome.data)
+            lines[each.item.index] = line(present(each))
+            for version, file in each.images:
+                archive.writestr(member(each.item.index, file, version), file.data)
                 yield sink.drain()
         archive.writestr("results.jsonl", b"".join(lines[n] for n in sorted(lines)))
     yield sink.drain()
 
 
-def multipart(request: Request, works: Sequence[Work]) -> Response:
-    """RFC 2046 multipart/mixed: each image, or its record as JSON where it failed."""
+def multipart(
+    request: Request, works: Sequence[Work], present: Present, headers: dict[str, str]
+) -> Response:
+    """RFC 2046 multipart/mixed: records that are more than an image as JSON, and every image."""
     boundary = secrets.token_hex(16)
+
+    def part(id_: str, kind: str, body: bytes, more: str = "") -> bytes:
+        head = f"--{boundary}\r\nContent-ID: <{id_}>\r\nContent-Type: {kind}\r\n{more}\r\n"
+        return head.encode() + body + b"\r\n"
 
     async def parts() -> AsyncIterator[bytes]:
         async for each in as_finished(request, works):
-            outcome = each.outcome
-            head = f"--{boundary}\r\nContent-ID: <{each.item.index}>\r\n"
-            if isinstance(outcome, EncodedImage):
-                kind, body = outcome.format.media_type, outcome.data
-            else:
-                kind, body = "application/json", line(record(each, request=request))
-            yield f"{head}Content-Type: {kind}\r\n\r\n".encode() + body + b"\r\n"
+            index = each.item.index
+            if not isinstance(each.outcome, EncodedImage):
+                yield part(f"{index}", JSON, line(present(each)))
+            for version, file in each.images:
+                id_ = f"{index}" if version is None else f"{index}.{version}"
+                name = member(index, file, version)
+                named = f'Content-Disposition: attachment; filename="{name}"\r\n'
+                yield part(id_, file.format.media_type, file.data, named)
         yield f"--{boundary}--\r\n".encode()
 
     kind = f"{MULTIPART}; boundary={boundary}"
-    return StreamingResponse(parts(), headers=filter_headers(), media_type=kind)
+    return StreamingResponse(parts(), headers=headers, media_type=kind)
 
 
 def filter_headers() -> dict[str, str]:
-    """What every answer of /filter says: its definition, and that Accept was heard."""
+    """What every answer with filtered images says: its definition, and that Accept was heard."""
     return {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
 
 
-def _member(each: Answer) -> str | None:
-    """A safe, unique name in the archive: the index, never the client's path."""
-    if not isinstance(each.outcome, EncodedImage):
-        return None
-    return f"{each.item.index:04d}{each.outcome.format.extension}"
+def model_headers(model: ModelRecord) -> dict[str, str]:
+    """What every answer with labels says: which weights gave them."""
+    return {"X-Model": f"{model.name}; sha256={model.sha256}; labels={model.label_set}"}
 
 
 class _Sink(io.RawIOBase):

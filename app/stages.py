@@ -27,7 +27,8 @@ class Stages:
 
     def add(self, trace: Trace) -> None:
         """What the worker measured; it may have decoded what was not decoded here."""
-        self.seconds["decode"] = self.seconds.get("decode", 0.0) + trace.decode
+        if trace.decode:
+            self.seconds["decode"] = self.seconds.get("decode", 0.0) + trace.decode
         self.seconds |= {
             "queue": trace.queue,
             "upload": trace.upload,

@@ -1,6 +1,6 @@
 """The HTTP bodies, the same in a reply, a stream, a ZIP and on the command line."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -41,17 +41,35 @@ class FilteredImage(BaseModel):
     data: str | None = None
 
 
+class VersionRecord(BaseModel):
+    """One filtered version of one image."""
+
+    index: int = Field(description="position of the version in the request, from 0")
+    id: str | None = Field(None, description="the client's own id of the version")
+    status: Literal["ok", "error"]
+    image: FilteredImage | None = None
+    error: Problem | None = None
+    timing: dict[str, float] | None = Field(None, description="milliseconds by stage")
+
+
 class Record(BaseModel):
-    """The answer for one image."""
+    """The answer for one image; what it has depends on what was asked for."""
 
     index: int = Field(description="position of the image in the request, from 0")
     id: str | None = Field(None, description="the client's own id")
     source: str | None = Field(None, description="file name or URL")
-    status: Literal["ok", "error"]
+    status: Literal["ok", "partial", "error"] = Field(
+        description="partial: the labels or some of the versions failed, not all"
+    )
     predictions: list[Prediction] | None = None
     image: FilteredImage | None = None
-    error: Problem | None = None
-    timing: dict[str, float] | None = Field(None, description="milliseconds by stage")
+    versions: list[VersionRecord] | None = Field(default=None, description="in the order asked for")
+    error: Problem | None = Field(
+        default=None, description="of the image; when it is partial, of its labels"
+    )
+    timing: dict[str, float] | None = Field(
+        default=None, description="milliseconds by stage; versions have their own"
+    )
 
 
 class ModelRecord(BaseModel):
@@ -71,17 +89,17 @@ class ModelRecord(BaseModel):
 
 
 class Summary(BaseModel):
-    """How many images of the request were answered, and how."""
+    """How many images of the request were answered, and how; partial ones failed."""
 
     total: int
     succeeded: int
     failed: int
 
 
-class ClassifyReply(BaseModel):
-    """The whole reply of `POST /classify`, results in input order."""
+class Reply(BaseModel):
+    """The whole reply of `POST /classify` and `POST /process`, results in input order."""
 
-    model: ModelRecord
+    model: ModelRecord | None = Field(None, description="which gave the labels, if there are any")
     results: list[Record]
     summary: Summary
 
@@ -105,15 +123,24 @@ class JsonImages(BaseModel):
     urls: list[str] = []
 
 
+TopK = Annotated[int, Field(ge=1, le=1000, description="classes to return, best first")]
+ScoreFunction = Annotated[
+    Literal["softmax", "sigmoid", "none"], Field(description="what turns logits into scores")
+]
+OutputFormat = Annotated[
+    Literal["jpeg", "jpg", "png", "webp", "avif"] | None,
+    Field(description="format of the answer; else the Accept header, else the source's"),
+]
+Quality = Annotated[int | None, Field(ge=1, le=100, description="of JPEG, WebP and AVIF")]
+
+
 class ClassifyOptions(BaseModel):
     """Options of `POST /classify`, as query, form fields or JSON keys."""
 
     model_config = ConfigDict(extra="forbid")
 
-    top_k: int = Field(5, ge=1, le=1000, description="classes to return, best first")
-    function_to_apply: Literal["softmax", "sigmoid", "none"] = Field(
-        "softmax", description="what turns logits into scores"
-    )
+    top_k: TopK = 5
+    function_to_apply: ScoreFunction = "softmax"
 
 
 class FilterOptions(BaseModel):
@@ -125,7 +152,22 @@ class FilterOptions(BaseModel):
         None, description='chain of filters: [{"name": "gaussian_blur", "sigma": 2}, …]'
     )
     name: str | None = Field(None, description="one filter; its parameters stand beside it")
-    format: Literal["jpeg", "jpg", "png", "webp", "avif"] | None = Field(
-        None, description="format of the answer; else the Accept header, else the source's"
+    format: OutputFormat = None
+    quality: Quality = None
+
+
+class ProcessOptions(BaseModel):
+    """Options of `POST /process`; versions may have a format and quality of their own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    labels: bool = Field(True, description="false: filtered versions only")
+    top_k: TopK = 5
+    function_to_apply: ScoreFunction = "softmax"
+    versions: str | list[Any] = Field(
+        [],
+        description="each what POST /filter takes, and an id if you like: "
+        '[{"id": "small", "ops": [{"name": "grayscale"}], "format": "webp"}, …]',
     )
-    quality: int | None = Field(None, ge=1, le=100, description="of JPEG, WebP and AVIF")
+    format: OutputFormat = None
+    quality: Quality = None

@@ -20,7 +20,7 @@ from workers.operations import Classify, FunctionToApply
 
 router = APIRouter(tags=["images"])
 
-_OFFERS = ("application/json", *replies.JSON_LINES, replies.EVENTS)
+_OFFERS = (replies.JSON, *replies.JSON_LINES, replies.EVENTS)
 
 
 @router.post("/classify", openapi_extra=classify_document())
@@ -39,15 +39,13 @@ async def classify(request: Request, permit: Admitted, service: ServiceOf) -> Re
     ]
     model, labels = service.model.record, service.model.labels
     chosen = accept.best(request.headers.get("accept"), _OFFERS)
-    headers = {"X-Model": f"{model.name}; sha256={model.sha256}; labels={model.label_set}"}
-    present = partial(record, labels=labels, request=request)
     if chosen is None:
         raise NotAcceptable(f"/classify answers {', '.join(_OFFERS)}")
-    if chosen in replies.JSON_LINES:
-        return replies.json_lines(request, works, chosen, present, headers)
-    if chosen == replies.EVENTS:
-        return replies.events(request, works, present, headers, model)
-    return await replies.labels_json(request, works, reading, model, labels)
+    headers = replies.model_headers(model)
+    present = partial(record, labels=labels, request=request)
+    if chosen == replies.JSON:
+        return await replies.whole(request, works, reading, present, headers, model)
+    return replies.streamed(request, works, chosen, present, headers, model)
 
 
 def _operation(options: dict[str, object]) -> Classify:

@@ -68,3 +68,8 @@ def test_cancelling_who_waits_or_was_just_let_in_leaves_no_hole(late: bool) -> N
             pass
 
     asyncio.run(scenario())
+
+
+def test_it_tells_how_many_images_fit_at_a_time_and_one_always_does() -> None:
+    budget = PixelBudget(10)
+    assert [budget.fitting(pixels) for pixels in (1, 3, 10, 99)] == [10, 3, 1, 1]

@@ -1,0 +1,108 @@
+"""What a request wants of filters: chains of them, versions, and the format of what comes back."""
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+
+from app import accept
+from app.answers import Output, Version
+from app.problems import invalid
+from models.codec import ENCODABLE, ImageFormat
+from models.errors import FieldError, InvalidParameter
+from models.schemas import FilterOptions, ProcessOptions
+from workers.filters import parse_chain, parse_one
+from workers.operations import FilterChain
+
+MAX_VERSIONS = 64
+"""Filtered versions of one image."""
+
+MAX_ID = 256
+"""Characters of a version's id."""
+
+_PREFERRED = (ImageFormat.AVIF, ImageFormat.WEBP, ImageFormat.PNG, ImageFormat.JPEG)
+
+
+def filter_options(given: Mapping[str, Any]) -> FilterOptions:
+    """The options of `POST /filter`, or of one version; raises InvalidParameter."""
+    try:
+        return FilterOptions.model_validate(given)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def chain_of(options: FilterOptions) -> FilterChain:
+    """The filters that `ops`, or `name` and what stands beside it, ask for."""
+    parameters = options.model_extra or {}
+    if (options.ops is None) == (options.name is None):
+        wrong = FieldError("ops", "exactly one of `ops` and `name` is needed; GET /filters lists")
+        raise InvalidParameter(wrong.message, [wrong])
+    if options.name is not None:
+        return FilterChain((parse_one(options.name, parameters),))
+    if parameters:
+        unknown = [
+            FieldError(name, "unknown parameter", given) for name, given in parameters.items()
+        ]
+        raise InvalidParameter(f"unknown parameter {unknown[0].path!r} beside `ops`", unknown)
+    return FilterChain(parse_chain(_decoded("ops", options.ops)))
+
+
+def versions_of(options: ProcessOptions, header: str | None) -> tuple[Version, ...]:
+    """The versions of `POST /process`; `header` is Accept. Raises with the paths of all errors."""
+    given = _decoded("versions", options.versions)
+    if not isinstance(given, list) or len(given) > MAX_VERSIONS:
+        message = f'a list of at most {MAX_VERSIONS} is needed: [{{"ops": [{{"name": …}}]}}, …]'
+        raise InvalidParameter(f"versions: {message}", [FieldError("versions", message)])
+    versions: list[Version] = []
+    errors: list[FieldError] = []
+    for number, each in enumerate(given):
+        try:
+            versions.append(_version(each, options, header))
+        except InvalidParameter as error:
+            errors.extend(
+                FieldError(f"versions[{number}].{e.path}".rstrip("."), e.message, e.given)
+                for e in error.errors
+            )
+    if errors:
+        raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
+    return tuple(versions)
+
+
+def format_for(asked: str | None, header: str | None, source: ImageFormat) -> ImageFormat:
+    """`asked` wins; else what Accept names, by its q-values; else the source's format."""
+    if asked is not None:
+        return ImageFormat("jpeg" if asked == "jpg" else asked)
+    fallback = source if source in ENCODABLE else ImageFormat.PNG
+    named = [f for f in _PREFERRED if accept.names(header, f.media_type)]
+    if not named:
+        return fallback
+    offers = [f.media_type for f in dict.fromkeys((*named, fallback))]
+    chosen = accept.best(header, offers)
+    return next(f for f in ENCODABLE if f.media_type == chosen)
+
+
+def _version(given: object, options: ProcessOptions, header: str | None) -> Version:
+    """One version; the paths of its errors start at the version."""
+    if not isinstance(given, Mapping):
+        message = 'an object is needed: {"ops": [{"name": …}]}'
+        raise InvalidParameter(message, [FieldError("", message, given)])
+    id_ = given.get("id")
+    if id_ is not None and not (isinstance(id_, str) and len(id_) <= MAX_ID):
+        message = f"a text of at most {MAX_ID} characters is needed"
+        raise InvalidParameter(message, [FieldError("id", message, id_)])
+    own = filter_options({name: value for name, value in given.items() if name != "id"})
+    choose = partial(format_for, own.format or options.format, header)
+    return Version(chain_of(own), Output(choose, own.quality or options.quality), id_)
+
+
+def _decoded(name: str, given: object) -> object:
+    """An option as JSON gives it: a list already, or text in a query or a form."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given)
+    except ValueError as error:
+        wrong = FieldError(name, str(error), given)
+        raise InvalidParameter(f"{name}: not JSON", [wrong]) from None

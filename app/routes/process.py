@@ -1,0 +1,94 @@
+"""`POST /process`: labels and filtered versions of one or many images, each decoded once."""
+
+from functools import partial
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import ValidationError
+
+from app import accept, replies
+from app.answers import Wanted
+from app.chains import versions_of
+from app.documents import process_document
+from app.intake import collect
+from app.problems import invalid
+from app.records import record
+from app.scope import before, deadline_of
+from app.service import Admitted, Service, ServiceOf
+from app.stages import Stages
+from models.errors import FieldError, InvalidParameter, NotAcceptable, TooLarge, WeightsMissing
+from models.schemas import ProcessOptions
+from models.settings import Settings
+from workers.operations import Classify, FunctionToApply
+
+router = APIRouter(tags=["images"])
+
+_OFFERS = (replies.JSON, *replies.STREAMS)
+
+
+@router.post("/process", openapi_extra=process_document())
+async def process(request: Request, permit: Admitted, service: ServiceOf) -> Response:
+    """Labels and any number of filtered versions of 1…N images, each decoded once.
+
+    Each of `versions` is what POST /filter takes. Labels and versions fail alone: a record is then
+    "partial". At the door and in the limit of a request each of them counts as one image.
+    """
+    deadline = deadline_of(request, service.settings)
+    reading = Stages()
+    with reading.measure("intake"):
+        intake = await before(deadline, collect(request, permit, service.settings))
+    options = _options(intake.options)
+    header = request.headers.get("accept")
+    wanted = _wanted(options, header, service)
+    permit.grow(_count(len(intake.items), wanted, service.settings) - len(intake.items), 0)
+    chosen = accept.best(header, _OFFERS)
+    if chosen is None:
+        raise NotAcceptable(f"/process answers {', '.join(_OFFERS)}")
+    works = [
+        partial(service.pipeline.process, item, wanted, deadline, permit) for item in intake.items
+    ]
+    headers = replies.filter_headers()
+    model = service.model if isinstance(wanted.labels, Classify) else None
+    labels, made_by = (model.labels, model.record) if model else (None, None)
+    present = partial(record, labels=labels, request=request)
+    if made_by:
+        headers |= replies.model_headers(made_by)
+    if chosen == replies.JSON:
+        inline = partial(present, inline=True)
+        return await replies.whole(request, works, reading, inline, headers, made_by)
+    return replies.streamed(request, works, chosen, present, headers, made_by)
+
+
+def _options(given: dict[str, object]) -> ProcessOptions:
+    try:
+        return ProcessOptions.model_validate(given)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def _wanted(options: ProcessOptions, header: str | None, service: Service) -> Wanted:
+    """Without weights the labels fail alone, unless nothing else is wanted."""
+    labels: Classify | WeightsMissing | None = None
+    if options.labels:
+        labels = Classify(options.top_k, FunctionToApply(options.function_to_apply))
+        if service.model is None:
+            problem = service.computing().weights_problem
+            labels = WeightsMissing(problem or "no weights are loaded")
+    wanted = Wanted(labels, versions_of(options, header))
+    if not wanted.n_parts:
+        wrong = FieldError("versions", "without labels at least one version is needed")
+        raise InvalidParameter(wrong.message, [wrong])
+    if isinstance(labels, WeightsMissing) and not wanted.versions:
+        raise labels
+    return wanted
+
+
+def _count(n_items: int, wanted: Wanted, settings: Settings) -> int:
+    """What the request counts as, in images; raises TooLarge."""
+    count, most = n_items * wanted.n_parts, settings.max_images_per_request
+    if count > most:
+        raise TooLarge(
+            f"{n_items} images with {wanted.n_parts} labels or versions each count as {count}; "
+            f"one request takes {most}, send several"
+        )
+    return count

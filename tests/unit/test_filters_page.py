@@ -1,0 +1,45 @@
+"""docs/filters.md says what the filters say; `make docs` makes it."""
+
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from app.thumbnails import example, scene
+from tools.filters_page import BEFORE, PAGE, PICTURES, page
+from workers.filters import FILTERS
+
+CHEAP = ("grayscale", "invert", "posterize", "box_blur", "sobel", "flip")
+
+
+def picture(name: str) -> np.ndarray:
+    with Image.open(PICTURES / f"{name}.webp") as file:
+        return np.asarray(file.convert("RGB"))
+
+
+def test_the_page_is_what_the_filters_say() -> None:
+    assert PAGE.read_text() == page(), "run `make docs`"
+
+
+def test_every_filter_has_its_picture_and_there_are_no_others() -> None:
+    found = {path.name for path in PICTURES.iterdir()}
+    assert found == {f"{name}.webp" for name in (BEFORE, *FILTERS)}, "run `make docs`"
+
+
+def test_the_page_shows_pictures_that_are_there() -> None:
+    shown = set(re.findall(r"\]\((filters/[^)]+)\)", page()))
+    assert shown == {f"filters/{path.name}" for path in PICTURES.iterdir()}
+
+
+def test_the_pictures_are_small() -> None:
+    assert sum(path.stat().st_size for path in PICTURES.iterdir()) < 1_500_000
+
+
+def test_before_is_the_scene() -> None:
+    assert np.array_equal(picture(BEFORE), scene().pixels)
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_picture_is_what_the_filter_makes_of_the_scene(name: str) -> None:
+    assert np.array_equal(picture(name), example(name).pixels), "run `make docs`"
