@@ -64,7 +64,7 @@ class Settings(BaseSettings):
         "auto", description="NVIDIA GPUs to compute on; auto: all there are; 0: none"
     )
     gpu_workers: int = Field(
-        2, ge=1, le=16, description="processes that feed one GPU; one cannot keep a fast one busy"
+        1, ge=1, le=16, description="processes that feed one GPU, where cores are left over"
     )
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"

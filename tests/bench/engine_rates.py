@@ -62,7 +62,7 @@ def model_rate(optimize: str = "default") -> float:
     """The network alone: replays of the graph of the largest batch size."""
     network = _network(MODEL_BATCH, Optimize(optimize))
     stream = torch.cuda.Stream()
-    network.capture(stream)
+    network.capture(stream, [MODEL_BATCH])
 
     def replay() -> int:
         with torch.cuda.stream(stream):

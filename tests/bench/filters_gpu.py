@@ -54,23 +54,26 @@ class Batch:
         self._filter = filter_
         self.result = torch.empty_like(images)
         self._scratch = torch.empty(4 * images.numel(), dtype=torch.uint8, device="cuda")
-        data = np.frombuffer(filter_.device_data(SHAPE) or b"\0", np.uint8).copy()
-        self._data = torch.from_numpy(data).cuda()
+        data = np.frombuffer(filter_.device_data(SHAPE), np.uint8)
+        room = -(-len(data) // 256) * 256
+        self._data = torch.zeros((N, room), dtype=torch.uint8, device="cuda")
+        self._data[:, : len(data)] = torch.from_numpy(data.copy()).cuda()
         table = np.zeros(N, ITEM)
         for index, row in enumerate(table):
             at = index * SIZE
             row["src"], row["dst"] = images.data_ptr() + at, self.result.data_ptr() + at
-            row["scratch"], row["data"] = self._scratch.data_ptr() + 4 * at, self._data.data_ptr()
+            row["scratch"] = self._scratch.data_ptr() + 4 * at
+            row["data"] = self._data.data_ptr() + index * room
             row["height"], row["width"], row["channels"] = SHAPE
-        self._table = torch.from_numpy(table.view(np.uint8)).cuda()
-        self._starts = [
-            (each, torch.from_numpy(starts(each, [SHAPE] * N).view(np.int32)).cuda())
-            for each in filter_.passes
-        ]
+        self._passes = []
+        for step, each in enumerate(filter_.device_passes):
+            table["step"] = step
+            first = torch.from_numpy(starts(each, [SHAPE] * N).view(np.int32)).cuda()
+            self._passes.append((each, torch.from_numpy(table.view(np.uint8)).cuda(), first))
 
     def launch(self, kernels: Kernels) -> None:
-        for each, first in self._starts:
-            arguments = (self._table.data_ptr(), first.data_ptr(), np.int32(N))
+        for each, table, first in self._passes:
+            arguments = (table.data_ptr(), first.data_ptr(), np.int32(N))
             kernels.launch(each.kernel, each.blocks(SHAPE) * N, THREADS, arguments)
 
 

@@ -5,7 +5,6 @@ early has said what it knew.
 """
 
 import http.client
-import inspect
 import json
 import sys
 import time
@@ -69,15 +68,15 @@ def engines(plan: Plan, notes: Notes) -> None:
     """What the device does alone, in images a second."""
     from tests.bench.engine_rates import hardware_rate, model_rate, preprocess_rate
 
-    for name, rate, images in (
-        ("model", model_rate, "subsampled"),
-        ("preprocess", preprocess_rate, "subsampled"),
-        ("hardware_subsampled", hardware_rate, "subsampled"),
-        ("hardware_mixed", hardware_rate, "mixed"),
-    ):
+    rates = {
+        "model": model_rate,
+        "preprocess": lambda: preprocess_rate(plan.jpegs("subsampled")),
+        "hardware_subsampled": lambda: hardware_rate(plan.jpegs("subsampled")),
+        "hardware_mixed": lambda: hardware_rate(plan.jpegs("mixed")),
+    }
+    for name, rate in rates.items():
         try:
-            given = [plan.jpegs(images)] if inspect.signature(rate).parameters else []
-            notes.add(**{name: round(float(rate(*given)), 1)})
+            notes.add(**{name: round(rate(), 1)})
         except Exception as error:  # the other rates are still worth having
             notes.add(**{f"{name}_error": f"{type(error).__name__}: {error}"[:300]})
 

@@ -5,7 +5,7 @@ Knows no jobs and no labels.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torchvision
@@ -20,6 +20,9 @@ log = logging.getLogger("darkroom.network")
 
 LOGITS, CLASSES, SOFTMAX = 0, 1, 2
 """What `GraphedResNet18.scores` holds of every image, best class first; classes as float32."""
+
+MAX_AUTOTUNE = "max-autotune-no-cudagraphs"
+"""Kernels are timed for every batch size, which must not become a variable; graphs are ours."""
 
 ROUNDS = 3
 """Runs before a capture: algorithms are chosen, memory is taken."""
@@ -53,19 +56,23 @@ class GraphedResNet18:
         )
         self._optimize = optimize
         if optimize is Optimize.MAX:
-            self._features = torch.compile(network, mode="max-autotune-no-cudagraphs")
+            torch._dynamo.config.recompile_limit = 64
+            self._features = torch.compile(network, mode=MAX_AUTOTUNE, dynamic=False)
         self.n_classes = self._head.out_features
         self.input = input_buffer(max_batch_size, spec, dtype, device)
         self.scores = torch.zeros((max_batch_size, 3, self.n_classes), device=device)
         self.table = torch.from_numpy(table(spec)[0]).to(device, dtype).contiguous()
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
-    def capture(self, stream: torch.cuda.Stream) -> None:
-        """Make all graphs, for `stream`; before serving, because a capture stands no neighbour."""
+    def capture(self, stream: torch.cuda.Stream, batch_sizes: Sequence[int] = ()) -> None:
+        """Make a graph for each batch size, by default `sizes`, to be run on `stream`.
+
+        Before serving, because a capture stands no neighbour.
+        """
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = False
         started, pool = time.monotonic(), None
-        for size in sizes(len(self.input)):
+        for size in batch_sizes or sizes(len(self.input)):
             with torch.inference_mode(), torch.cuda.stream(stream):
                 for _ in range(ROUNDS):
                     self._run(size)
@@ -76,7 +83,8 @@ class GraphedResNet18:
             pool = pool or graph.pool()
             self._graphs[size] = graph
         seconds = time.monotonic() - started
-        log.info("captured %d batch sizes in %.1f s", len(self._graphs), seconds)
+        said = "captured %d batch sizes in %.1f s (optimize: %s)"
+        log.info(said, len(self._graphs), seconds, self._optimize.value)
 
     def run(self, n: int) -> None:
         """Scores of the first `n` inputs, on the current stream."""
