@@ -12,6 +12,7 @@ from workers.engines.cpu import CpuEngine
 from workers.operations import FilterChain
 
 JPEG = {"content-type": "image/jpeg"}
+CANARY = (64, 64)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,8 @@ def encoded(start: Start) -> Iterator[tuple[Running, list[str]]]:
     launch = CpuEngine.launch
 
     def noting(self: CpuEngine, slot: object, jobs: object) -> None:
-        seen.extend(type(job.image).__name__ for job in jobs)  # type: ignore[attr-defined]
+        images = [job.image for job in jobs]  # type: ignore[attr-defined]
+        seen.extend(type(i).__name__ for i in images if (i.height, i.width) != CANARY)
         launch(self, slot, jobs)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
