@@ -110,6 +110,8 @@ async def origin(tls: ssl.SSLContext | None = None) -> AsyncIterator[Origin]:
         yield started
     finally:
         server.close()
+        for _ in range(5):  # what was accepted in this turn of the loop is made known in the next
+            await asyncio.sleep(0)
         await started.stop()
         await server.wait_closed()
 
