@@ -23,11 +23,14 @@ from models.codec import Decoded, ImageInfo
 from models.deadline import Deadline
 from models.errors import ServiceError
 
-TYPICAL_PIXELS = 2_000_000
-"""Room held before the header is known, so that most images cost one hop to a thread, not two."""
+TYPICAL = (1250, 1600)
+"""Height and width before the header is known, so that most images cost one hop to a thread."""
 
 AT_ONCE = 1 << 19
 """Bytes of a JPEG that is looked at on the event loop: 0.2 ms, about what a thread would cost."""
+
+Room = Callable[[int, int], int]
+"""From an image's height and width to the pixels that count in the budget while it is held."""
 
 T = TypeVar("T")
 
@@ -72,30 +75,30 @@ class Opener:
             return self._look(content)
 
     @asynccontextmanager
-    async def held(self, jpeg: Decoded) -> AsyncIterator[Decoded]:
+    async def held(self, jpeg: Decoded, room: Room) -> AsyncIterator[Decoded]:
         """Room for the pixels that will come back."""
-        async with self._budget.hold(jpeg.info.n_pixels):
+        async with self._budget.hold(room(jpeg.info.height, jpeg.info.width)):
             yield jpeg
 
     @asynccontextmanager
-    async def decoded(self, content: Blob, stages: Stages, jobs: int = 1) -> AsyncIterator[Decoded]:
-        """The pixels, counted in the budget once for each of so many jobs while the block runs."""
-        async with self._budget.hold(jobs * TYPICAL_PIXELS):
+    async def decoded(self, content: Blob, stages: Stages, room: Room) -> AsyncIterator[Decoded]:
+        """The pixels, and their room in the budget while the block runs."""
+        async with self._budget.hold(typical := room(*TYPICAL)):
             with stages.measure("decode"):
-                found = await self.in_thread(self._decode_if_typical, content)
+                found = await self.in_thread(self._decode_if_within, content, room, typical)
             if isinstance(found, Decoded):
                 content.close()
                 yield found
                 return
-        async with self._budget.hold(jobs * found.n_pixels):
+        async with self._budget.hold(room(found.height, found.width)):
             with stages.measure("decode"):
                 decoded = await self.in_thread(self._decode, content)
             content.close()
             yield decoded
 
-    def at_once(self, decoded: Decoded) -> int:
-        """How many jobs on these pixels fit into memory at a time; at least one."""
-        return self._budget.fitting(decoded.info.n_pixels)
+    def at_once(self, pixels: int) -> int:
+        """How many jobs of so many pixels fit into memory at a time; at least one."""
+        return self._budget.fitting(pixels)
 
     async def in_thread(self, function: Callable[..., T], *args: object) -> T:
         """Run on a codec thread."""
@@ -112,10 +115,10 @@ class Opener:
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
 
-    def _decode_if_typical(self, blob: Blob) -> Decoded | ImageInfo:
+    def _decode_if_within(self, blob: Blob, room: Room, held: int) -> Decoded | ImageInfo:
         """The pixels, or the header alone of an image that needs more room than was held for it."""
         info = codec.probe(blob.read(), max_pixels=self._max_pixels)
-        return self._decode(blob) if info.n_pixels <= TYPICAL_PIXELS else info
+        return self._decode(blob) if room(info.height, info.width) <= held else info
 
     def _decode(self, blob: Blob) -> Decoded:
         started = time.monotonic()

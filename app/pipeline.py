@@ -6,6 +6,7 @@ is every part of an image that is processed: its labels, and each of its version
 
 import asyncio
 import logging
+import operator
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from app.fetch import Fetcher
 from app.intake import Item
 from app.metrics import Metrics
 from app.opening import Opener
+from app.room import check, room, rooms
 from app.spool import Blob
 from app.stages import Stages
 from models import codec
@@ -59,6 +61,7 @@ class Pipeline:
     ) -> None:
         self._backend = backend
         self._metrics = metrics
+        self._max_pixels = max_pixels
         self._opener = Opener(fetcher, budget, max_pixels, threads)
 
     async def classify(
@@ -71,7 +74,7 @@ class Pipeline:
                 jpeg = await self._opener.encoded(content, self._backend.load(), stages)
                 if jpeg is not None:
                     return await self._labels(jpeg, operation, deadline, stages)
-                async with self._opener.decoded(content, stages) as decoded:
+                async with self._opener.decoded(content, stages, operator.mul) as decoded:
                     return await self._labels(decoded, operation, deadline, stages)
 
         return await self._answer("classify", item, deadline, work)
@@ -91,8 +94,10 @@ class Pipeline:
                 jpeg = None
                 if operation.has_kernels:
                     jpeg = await self._opener.encoded(content, self._backend.load(), stages)
-                opener = self._opener
-                source = opener.held(jpeg) if jpeg else opener.decoded(content, stages)
+                opener, needed = self._opener, partial(room, operation, self._max_pixels)
+                source = (
+                    opener.held(jpeg, needed) if jpeg else opener.decoded(content, stages, needed)
+                )
                 async with source as decoded:
                     return await self._filtered(decoded, operation, output, deadline, stages)
 
@@ -103,11 +108,14 @@ class Pipeline:
     ) -> Answer:
         """Labels and versions of one item, decoded once. It fails if no part of it succeeds."""
 
+        def needed(height: int, width: int) -> int:
+            return sum(rooms(wanted, self._max_pixels, height, width))
+
         async def work(stages: Stages) -> Processed:
             async with (
                 asyncio.timeout_at(deadline.alarm) as alarm,
                 self._opener.opened(item, deadline, permit, stages) as content,
-                self._opener.decoded(content, stages, wanted.n_parts) as decoded,
+                self._opener.decoded(content, stages, needed) as decoded,
             ):
                 alarm.reschedule(None)  # from here each part has its own, and some may be in time
                 found = await self._parts(item, decoded, wanted, deadline, stages)
@@ -125,7 +133,9 @@ class Pipeline:
         self, item: Item, decoded: Decoded, wanted: Wanted, deadline: Deadline, stages: Stages
     ) -> Processed:
         """All parts side by side, as many as memory has room for."""
-        turns = asyncio.Semaphore(self._opener.at_once(decoded))
+        info = decoded.info
+        largest = max(rooms(wanted, self._max_pixels, info.height, info.width))
+        turns = asyncio.Semaphore(self._opener.at_once(largest))
 
         async def part(work: Work[T], stages: Stages) -> T | ServiceError:
             async def in_turn(stages: Stages) -> T:
@@ -185,6 +195,7 @@ class Pipeline:
         deadline: Deadline,
         stages: Stages,
     ) -> EncodedImage:
+        check(operation, self._max_pixels, decoded.image.height, decoded.image.width)
         result = await self._run(operation, decoded.image, deadline, stages)
         assert isinstance(result, Image)
         with stages.measure("encode"):

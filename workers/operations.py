@@ -1,9 +1,11 @@
 """The operations as declarations: classify, and a chain of filters. No torch, no CuPy."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from models.errors import InvalidParameter
+from models.job import Job
 from workers.filters import AnyFilter
 
 
@@ -36,10 +38,36 @@ class FilterChain:
 
     @property
     def batch_key(self) -> Hashable:
-        """The names in order; parameters may differ within a batch."""
-        return ("filter", *(f.name for f in self.filters))
+        """The names and passes in order; parameters may differ within a batch."""
+        return ("filter", *((f.name, f.device_passes) for f in self.filters))
 
     @property
     def has_kernels(self) -> bool:
         """Whether a GPU can run all of them."""
-        return all(f.passes for f in self.filters)
+        return all(f.device_passes for f in self.filters)
+
+    def sizes(self, height: int, width: int) -> Iterator[tuple[int, int]]:
+        """Height and width after each filter; raises InvalidParameter where one cannot be."""
+        for each in self.filters:
+            height, width = each.size_after(height, width)
+            yield height, width
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width of the result."""
+        *_, size = self.sizes(height, width)
+        return size
+
+    def most_pixels(self, height: int, width: int) -> int:
+        """Of the image, of what it becomes on the way and of the result: the largest."""
+        return max(height * width, *(h * w for h, w in self.sizes(height, width)))
+
+
+def pixels_of(job: Job) -> int:
+    """Pixels of the largest image that a job makes; its own if it is going to fail."""
+    image = job.image
+    if not isinstance(job.operation, FilterChain):
+        return image.n_pixels
+    try:
+        return job.operation.most_pixels(image.height, image.width)
+    except InvalidParameter:
+        return image.n_pixels

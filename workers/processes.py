@@ -32,7 +32,7 @@ log = logging.getLogger("darkroom.processes")
 
 MAX_LOSSES = 2
 MAX_CHANNELS = 4
-"""A filter's answer is written over its image, and may have more channels."""
+"""A filter's answer is written over its image, and may be larger and have more channels."""
 
 
 class ProcessBackend:
@@ -237,8 +237,10 @@ class ProcessBackend:
 def _room_for(job: Job) -> int:
     """Bytes for the job's image or file, and for a filter's answer in its place."""
     shape, _ = translation.source_said(job.image)
-    answer = job.image.n_pixels * MAX_CHANNELS if isinstance(job.operation, FilterChain) else 0
-    return max(math.prod(shape), answer)
+    size = (0, 0)
+    if isinstance(job.operation, FilterChain):
+        size = job.operation.size_after(job.image.height, job.image.width)
+    return max(math.prod(shape), math.prod(size) * MAX_CHANNELS)
 
 
 def _resolve(pending: Pending, failed: Failed) -> None:

@@ -17,6 +17,7 @@
 #define __global__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
@@ -218,6 +219,8 @@ static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 static inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 static inline long long min(long long a, long long b) { return a < b ? a : b; }
 static inline long long max(long long a, long long b) { return a > b ? a : b; }
+static inline double min(double a, double b) { return a < b ? a : b; }
+static inline double max(double a, double b) { return a > b ? a : b; }
 
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 {
@@ -251,6 +254,18 @@ static inline unsigned __vmaxu2(unsigned a, unsigned b)
 {
     return max(a & 0xFFFF, b & 0xFFFF) | max(a & 0xFFFF0000, b & 0xFFFF0000);
 }
+static inline unsigned __vminu4(unsigned a, unsigned b)
+{
+    unsigned made = 0;
+    for (int i = 0; i < 32; i += 8) made |= min(a >> i & 255, b >> i & 255) << i;
+    return made;
+}
+static inline unsigned __vsubus4(unsigned a, unsigned b)
+{
+    unsigned made = 0;
+    for (int i = 0; i < 32; i += 8) made |= ((a >> i & 255) - min(a >> i & 255, b >> i & 255)) << i;
+    return made;
+}
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a * b >> 32; }
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {
@@ -270,6 +285,7 @@ static inline float __uint_as_float(unsigned a) { return emulated_bits<float>(a)
 static inline unsigned __float_as_uint(float a) { return emulated_bits<unsigned>(a); }
 static inline float __int_as_float(int a) { return emulated_bits<float>(a); }
 static inline int __float_as_int(float a) { return emulated_bits<int>(a); }
+static inline long long __double_as_longlong(double a) { return emulated_bits<long long>(a); }
 
 // Compiled without contraction, the operators of C round as these do.
 static inline float __fadd_rn(float a, float b) { return a + b; }
@@ -285,6 +301,7 @@ static inline float __ull2float_rn(unsigned long long a) { return (float)a; }
 static inline float __int2float_rn(int a) { return (float)a; }
 static inline float __uint2float_rn(unsigned a) { return (float)a; }
 static inline int __float2int_rn(float a) { return (int)nearbyintf(a); }
+static inline int __float2int_rd(float a) { return (int)floorf(a); }
 static inline int __float2int_rz(float a) { return (int)a; }
 static inline unsigned __float2uint_rz(float a) { return (unsigned)a; }
 // Towards zero: the sum of two floats as far apart as those of the kernels is exact as a double.

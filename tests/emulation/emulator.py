@@ -7,6 +7,7 @@ or writes where it may not, is seen.
 import ctypes
 import functools
 import hashlib
+import math
 import os
 import shutil
 import subprocess
@@ -65,8 +66,10 @@ class Emulator:
 
     def run(self, filters: Sequence[Filter], images: Sequence[Pixels]) -> list[Pixels]:
         """All passes of filters of one class, one filter an image, as one batch."""
+        assert len({f.device_passes for f in filters}) == 1, "no batch of the engine"
         sources = [Memory(p.size, p.tobytes()) for p in images]
-        results = [Memory(p.size) for p in images]
+        shapes = [f.shape_after(_shape(p)) for f, p in zip(filters, images, strict=True)]
+        results = [Memory(math.prod(shape)) for shape in shapes]
         scratches = [Memory(4 * p.size) for p in images]
         blobs = [f.device_data(_shape(p)) for f, p in zip(filters, images, strict=True)]
         data = [Memory(len(blob), blob, 16) for blob in blobs]
@@ -74,13 +77,14 @@ class Emulator:
         for i, memory in enumerate(zip(sources, results, scratches, data, strict=True)):
             height, width, channels = images[i].shape
             items[i] = (*(m.address for m in memory), width, height, channels, 0)
-        for pass_ in filters[0].passes:
+        for step, pass_ in enumerate(filters[0].device_passes):
+            items["step"] = step
             self.run_pass(pass_, items)
         for used in (*sources, *results, *scratches, *data):
             used.check()
         for source, pixels in zip(sources, images, strict=True):
             assert source.bytes.tobytes() == pixels.tobytes(), "a kernel wrote to its source"
-        return [r.bytes.reshape(p.shape).copy() for r, p in zip(results, images, strict=True)]
+        return [r.bytes.reshape(shape).copy() for r, shape in zip(results, shapes, strict=True)]
 
 
 @functools.cache

@@ -16,19 +16,27 @@ from workers.filters.box_blur import BoxBlur
 from workers.filters.brightness import Brightness
 from workers.filters.canny import Canny
 from workers.filters.clahe import Clahe
+from workers.filters.color_matrix import ColorMatrix
+from workers.filters.colorize import Colorize
+from workers.filters.composite import Composite
 from workers.filters.contrast import Contrast
+from workers.filters.crop import Crop
 from workers.filters.equalize import Equalize
 from workers.filters.flip import Flip
 from workers.filters.gamma import Gamma
 from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.grayscale import Grayscale
+from workers.filters.hue import Hue
 from workers.filters.invert import Invert
 from workers.filters.levels import Levels
 from workers.filters.median import Median
 from workers.filters.morphology import Morphology
+from workers.filters.noise import Noise
 from workers.filters.otsu import Otsu
+from workers.filters.pad import Pad
 from workers.filters.pixelate import Pixelate
 from workers.filters.posterize import Posterize
+from workers.filters.resize import Resize
 from workers.filters.rotate90 import Rotate90
 from workers.filters.saturation import Saturation
 from workers.filters.sepia import Sepia
@@ -37,6 +45,7 @@ from workers.filters.sobel import Sobel
 from workers.filters.solarize import Solarize
 from workers.filters.threshold import Threshold
 from workers.filters.unsharp_mask import UnsharpMask
+from workers.filters.vignette import Vignette
 from workers.filters.wording import is_number, wrong_name, wrong_parameter
 
 __all__ = ["FILTERS", "SPEC_VERSION", "AnyFilter", "describe", "parse_chain", "parse_one"]
@@ -47,6 +56,7 @@ AnyFilter = Annotated[
     | Brightness
     | Contrast
     | Saturation
+    | Hue
     | Gamma
     | Levels
     | Posterize
@@ -54,6 +64,8 @@ AnyFilter = Annotated[
     | Threshold
     | Otsu
     | Sepia
+    | ColorMatrix
+    | Colorize
     | Autocontrast
     | Equalize
     | Clahe
@@ -68,8 +80,14 @@ AnyFilter = Annotated[
     | Morphology
     | AdaptiveThreshold
     | Pixelate
+    | Vignette
+    | Noise
     | Flip
-    | Rotate90,
+    | Rotate90
+    | Resize
+    | Crop
+    | Pad
+    | Composite,
     Field(discriminator="name"),
 ]
 
@@ -136,7 +154,7 @@ def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
         raise _invalid([FieldError(f"{prefix}name", wrong_name(name, FILTERS), name)])
     parameters = _parameters(FILTERS[name])
     no_number = (bool, bytes) if text else (bool, bytes, str)
-    wrong = {
+    wrong: dict[str, object] = {
         key: value
         for key, value in op.items()
         if key in parameters and is_number(parameters[key]) and isinstance(value, no_number)
@@ -144,7 +162,8 @@ def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
     try:
         parsed = _ADAPTER.validate_python(op)
     except ValidationError as error:
-        wrong |= {str(e["loc"][-1]): e["input"] for e in error.errors(include_url=False)}
+        keys = (str(e["loc"][1]) for e in error.errors(include_url=False))  # [0] is the filter
+        wrong |= {key: op.get(key) for key in keys}
     if wrong:
         raise _invalid(
             [

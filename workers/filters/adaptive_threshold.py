@@ -1,17 +1,24 @@
 """The adaptive_threshold filter."""
 
+import math
+import struct
 from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
+from workers.filters.bands import BAND_SAMPLES
 from workers.filters.base import Filter, Odd
+from workers.filters.box_blur import device_box
 from workers.filters.colour import repeated
+from workers.filters.gaussian import device_weights, quantised
 from workers.filters.luma import luma
+from workers.kernels.items import LINE, Pass, Shape
 
-_METHODS = {"mean": cv2.ADAPTIVE_THRESH_MEAN_C, "gaussian": cv2.ADAPTIVE_THRESH_GAUSSIAN_C}
+_BITS = 16
 
 
 class AdaptiveThreshold(Filter):
@@ -38,10 +45,49 @@ class AdaptiveThreshold(Filter):
     alpha_rule: ClassVar = "drop"
     border: ClassVar = "replicate"
     result_shape: ClassVar = "no alpha"
+    passes: ClassVar = (
+        Pass("grey_plane", LINE, flat=True),
+        Pass("adaptive_rows", 256, 16),
+        Pass("adaptive_columns", 64, 32),
+    )
+    tolerance: ClassVar = "exact; gaussian: another tone on at most 0.01 % of pixels"
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.adaptiveThreshold` with THRESH_BINARY on the luma; the result has no alpha."""
         grey = np.ascontiguousarray(luma(pixels))
-        method, binary = _METHODS[self.method], cv2.THRESH_BINARY
-        parted = cv2.adaptiveThreshold(grey, 255, method, binary, self.block, self.c)
+        if self.method == "mean":
+            mean, binary = cv2.ADAPTIVE_THRESH_MEAN_C, cv2.THRESH_BINARY
+            parted = cv2.adaptiveThreshold(grey, 255, mean, binary, self.block, self.c)
+        else:
+            parted = self._by_gaussian(grey)
         return repeated(np.asarray(parted, np.uint8), min(pixels.shape[2], 3))
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Adaptive`; the weights of a plain mean are ones."""
+        gaussian = self.method == "gaussian"
+        weights = self._weights() if gaussian else np.ones(self.block, np.int64)
+        header = struct.pack("<2i8x", gaussian, math.ceil(self.c))
+        return device_box(self.block // 2) + header + device_weights(weights, weights)
+
+    def _by_gaussian(self, grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """OpenCV's weights in 16-bit fixed point: exact in any order of summation.
+
+        OpenCV's own floats depend on the machine; its sums are as near to a half as ours. The
+        mean is rounded half to even, as there.
+        """
+        weights, reach, height = self._weights().astype(np.float64), self.block // 2, len(grey)
+        step = max(4 * self.block, BAND_SAMPLES // grey.shape[1])
+        result = np.empty(grey.shape, np.uint8)
+        for top in range(0, height, step):
+            end = min(top + step, height)
+            above, below = max(0, top - reach), min(height, end + reach)
+            sums = cv2.sepFilter2D(
+                grey[above:below], cv2.CV_64F, weights, weights, borderType=cv2.BORDER_REPLICATE
+            )
+            mean = np.rint(np.asarray(sums)[top - above : end - above] * 2.0 ** (-2 * _BITS))
+            result[top:end] = np.where(grey[top:end] - mean > -math.ceil(self.c), 255, 0)
+        return result
+
+    def _weights(self) -> NDArray[np.int64]:
+        kernel = cv2.getGaussianKernel(self.block, -1, cv2.CV_64F)
+        return quantised(np.asarray(kernel, np.float64)[:, 0], _BITS)

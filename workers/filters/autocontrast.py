@@ -7,7 +7,8 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import by_pillow
+from workers.filters.colour import COUNTS, THROUGH_TABLES, by_pillow, counted
+from workers.kernels.items import Pass, Shape
 
 
 class Autocontrast(Filter):
@@ -27,6 +28,7 @@ class Autocontrast(Filter):
 
     example: ClassVar = {"name": "autocontrast", "cutoff": 1}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = (*COUNTS, Pass("autocontrast_tables", each=1), THROUGH_TABLES)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageOps.autocontrast`."""
@@ -36,3 +38,13 @@ class Autocontrast(Filter):
                 image, self.cutoff, preserve_tone=self.preserve_tone
             ),
         )
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """One of the counts, and the others."""
+        return (COUNTS[self.preserve_tone], *self.passes[2:])
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The samples that may be lost at either end, as Pillow has them, and whether by luma."""
+        cut = int(shape[0] * shape[1] * self.cutoff // 100)
+        return counted(cut, self.preserve_tone)

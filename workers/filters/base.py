@@ -31,8 +31,9 @@ class Filter(BaseModel):
 
     `alpha_rule` is point (colour only), premul (colour times alpha is filtered), plane (alpha is
     one more plane), keep (alpha is copied) or drop; `result_shape` is same, colour (grey becomes
-    RGB), no alpha, or turned; `tolerance` is the distance held to the reference;
-    `passes` are its launches on a GPU, in order, none as long as it runs on the CPU alone.
+    RGB), no alpha, turned, or resized; `tolerance` is the distance held to the reference;
+    `passes` are its launches on a GPU, in order, none as long as it runs on the CPU alone;
+    `device_passes` are those of its parameters, where they decide.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -41,7 +42,7 @@ class Filter(BaseModel):
     example: ClassVar[dict[str, Any]]
     alpha_rule: ClassVar[str]
     border: ClassVar[str | None] = None
-    result_shape: ClassVar[Literal["same", "colour", "no alpha", "turned"]] = "same"
+    result_shape: ClassVar[Literal["same", "colour", "no alpha", "turned", "resized"]] = "same"
     tolerance: ClassVar[str] = "exact"
     passes: ClassVar[tuple[Pass, ...]] = ()
 
@@ -49,6 +50,24 @@ class Filter(BaseModel):
     def apply(self, pixels: Pixels) -> Pixels:
         """The specification: uint8 (H, W, C) to uint8 (H, W, C)."""
 
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """The launches that these parameters need; jobs share a batch if theirs are equal."""
+        return self.passes
+
     def device_data(self, shape: Shape) -> bytes:
         """What the kernels of `passes` read as an item's `data`, for an image of this shape."""
         return b""
+
+    def shape_after(self, shape: Shape) -> Shape:
+        """The result's shape, for an image of this one; raises what `size_after` raises."""
+        height, width, channels = shape
+        if self.result_shape == "colour":
+            channels = max(channels, 3)
+        elif self.result_shape == "no alpha":
+            channels = min(channels, 3)
+        return (*self.size_after(height, width), channels)
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """The result's height and width; raises InvalidParameter for an image it cannot take."""
+        return height, width

@@ -49,9 +49,14 @@ class BoxBlur(Filter):
         return filtered(pixels, sums, rounded)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The radius, the square's area, and what a multiplication divides by twice the area."""
-        area = (2 * self.radius + 1) ** 2
-        return struct.pack("<2iQ", self.radius, area, (1 << 64) // (2 * area) + 1)
+        """`struct Box`."""
+        return device_box(self.radius)
+
+
+def device_box(radius: int) -> bytes:
+    """The radius, the square's area, and what a multiplication divides by twice the area."""
+    area = (2 * radius + 1) ** 2
+    return struct.pack("<2iQ", radius, area, (1 << 64) // (2 * area) + 1)
 
 
 def _sums(band: Band, box: tuple[int, int]) -> Sums:

@@ -1,5 +1,7 @@
 """The canny filter."""
 
+import math
+import struct
 from typing import ClassVar, Literal
 
 import cv2
@@ -9,8 +11,10 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import repeated
+from workers.filters.gaussian import device_taps
 from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.luma import luma
+from workers.kernels.items import LINE, Pass, Shape
 
 _SMALLEST_SIGMA = 0.1
 
@@ -45,11 +49,35 @@ class Canny(Filter):
     alpha_rule: ClassVar = "drop"
     border: ClassVar = "replicate"
     result_shape: ClassVar = "no alpha"
+    passes: ClassVar = (
+        Pass("grey_plane", LINE, flat=True),
+        Pass("canny_rows", 256, 16),
+        Pass("canny_columns", 64, 32),
+        Pass("canny_edges", 64, 16),
+        Pass("canny_link", 64, 16),
+        Pass("canny_paint", LINE, flat=True),
+    )
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.Canny`, aperture 3, L1 gradient, on the luma (J. Canny, 1986); no alpha."""
         grey = luma(pixels)[..., None]
-        if self.sigma >= _SMALLEST_SIGMA:
+        if self._blurs:
             grey = GaussianBlur(sigma=self.sigma, sigma_y=None).apply(grey)
         edges = cv2.Canny(np.ascontiguousarray(grey[..., 0]), self.low, self.high)
         return repeated(np.asarray(edges, np.uint8), min(pixels.shape[2], 3))
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """All of them, or those without the blur."""
+        return self.passes if self._blurs else (self.passes[0], *self.passes[3:])
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Canny`."""
+        low, high = sorted((math.floor(self.low), math.floor(self.high)))
+        sigma = self.sigma if self._blurs else 1
+        header = struct.pack("<3i20x", low, high, self._blurs)
+        return header + device_taps(sigma, sigma, premultiplied=False)
+
+    @property
+    def _blurs(self) -> bool:
+        return self.sigma >= _SMALLEST_SIGMA

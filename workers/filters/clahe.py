@@ -1,5 +1,7 @@
 """The clahe filter."""
 
+import math
+import struct
 from typing import ClassVar, Literal
 
 import cv2
@@ -9,6 +11,7 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
+from workers.kernels.items import Pass, Shape
 
 
 class Clahe(Filter):
@@ -29,6 +32,7 @@ class Clahe(Filter):
     example: ClassVar = {"name": "clahe"}
     alpha_rule: ClassVar = "point"
     border: ClassVar = "mirror"
+    passes: ClassVar = (Pass("clahe_tables", each=64), Pass("clahe", 128, 16))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.createCLAHE` on a grey image, or on Y of YCrCb (K. Zuiderveld, 1994)."""
@@ -40,3 +44,24 @@ class Clahe(Filter):
         luminance[:, :, 0] = equalizer.apply(np.ascontiguousarray(luminance[:, :, 0]))
         back = np.asarray(cv2.cvtColor(luminance, cv2.COLOR_YCrCb2RGB), np.uint8)
         return join_alpha(back, alpha)
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """A block for every tile, and then all pixels."""
+        return (Pass("clahe_tables", each=self.tiles**2), self.passes[1])
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Clahe`, with room for the tables of an image whose scratch is too small.
+
+        OpenCV makes both sides longer, by a tile even, when one of them is no multiple.
+        """
+        sides, tables = list(shape[:2]), self.tiles**2 * 256
+        if any(side % self.tiles for side in sides):
+            sides = [side + self.tiles - side % self.tiles for side in sides]
+        height, width = (side // self.tiles for side in sides)
+        clip = max(int(self.clip_limit * (width * height) / 256), 1)
+        parts = np.array([width * height, width, height], np.float32)
+        scales = np.array([255, 1, 1], np.float32) / parts
+        in_scratch = tables <= 4 * math.prod(shape)
+        header = struct.pack("<4i3fi", self.tiles, width, height, clip, *scales, in_scratch)
+        return header + bytes(0 if in_scratch else tables)

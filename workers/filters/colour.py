@@ -1,5 +1,6 @@
 """The common rules of filters on colour: alpha stays, blending truncates as Pillow's does."""
 
+import struct
 from collections.abc import Callable
 
 import cv2
@@ -67,6 +68,18 @@ def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:
         mixed += base
         result[rows] = np.clip(mixed, 0, 255, out=mixed)
     return result
+
+
+COUNTS = tuple(Pass(f"count_{what}", 8 * LINE, flat=True) for what in ("levels", "lumas"))
+"""Count every colour's levels, or the lumas', on a GPU; their data are `counted`."""
+
+THROUGH_TABLES = Pass("through_tables", LINE, flat=True)
+"""Every colour through its own table, after one of those that count."""
+
+
+def counted(*parameters: int) -> bytes:
+    """`struct Counted` of counts.cu: up to four parameters, and room for counts and tables."""
+    return struct.pack("<4I", *parameters, *[0] * (4 - len(parameters))) + bytes(3 * 256 * 5)
 
 
 TABLE_PASSES = (Pass("through_table", LINE, flat=True),)

@@ -6,7 +6,8 @@ from PIL import ImageOps
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import by_pillow
+from workers.filters.colour import COUNTS, THROUGH_TABLES, by_pillow, counted
+from workers.kernels.items import Pass, Shape
 
 
 class Equalize(Filter):
@@ -16,7 +17,12 @@ class Equalize(Filter):
 
     example: ClassVar = {"name": "equalize"}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = (COUNTS[0], Pass("equalize_tables", each=1), THROUGH_TABLES)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageOps.equalize`, channel by channel; OpenCV's differs by up to 27."""
         return by_pillow(pixels, ImageOps.equalize)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Room for counts and tables."""
+        return counted()

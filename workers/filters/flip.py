@@ -1,5 +1,6 @@
 """The flip filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -7,6 +8,7 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
+from workers.kernels.items import Pass, Shape
 
 
 class Flip(Filter):
@@ -19,7 +21,13 @@ class Flip(Filter):
 
     example: ClassVar = {"name": "flip"}
     alpha_rule: ClassVar = "plane"
+    passes: ClassVar = (Pass("flip", 128, 32),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageOps.mirror` and `ImageOps.flip`."""
         return np.ascontiguousarray(np.flip(pixels, 1 if self.direction == "horizontal" else 0))
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Whether columns, and whether rows, change places."""
+        across = self.direction == "horizontal"
+        return struct.pack("<2i", across, not across)

@@ -30,7 +30,13 @@ def taps(sigma: float, bits: int) -> NDArray[np.int64]:
     radius = int(4 * sigma + 0.5)
     offsets = np.arange(-radius, radius + 1)
     exact: NDArray[np.float64] = np.exp(-0.5 * (offsets / sigma) ** 2)
-    exact *= (1 << bits) / exact.sum()
+    return quantised(exact, bits)
+
+
+def quantised(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
+    """Symmetric weights, odd in number, as integers that sum to 2**bits."""
+    radius = len(exact) // 2
+    exact = exact * ((1 << bits) / exact.sum())
     half = np.diff(np.floor(np.cumsum(exact[:radius]) + 0.5), prepend=0).astype(np.int64)
     weights: NDArray[np.int64] = np.concatenate((half, [0], half[::-1]))
     weights[radius] = (1 << bits) - weights.sum()
@@ -61,6 +67,20 @@ def device_taps(
     `amount` in Q16 and `threshold` are the unsharp mask's.
     """
     across, down = taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS)
+    return device_weights(
+        across, down, premultiplied=premultiplied, amount=amount, threshold=threshold
+    )
+
+
+def device_weights(
+    across: NDArray[np.int64],
+    down: NDArray[np.int64],
+    *,
+    premultiplied: bool = False,
+    amount: int = 0,
+    threshold: int = 0,
+) -> bytes:
+    """`struct Gaussian` of any symmetric weights."""
     outwards = [np.append(w[len(w) // 2 + 1 :], [0] * (-(len(w) // 2) % 4)) for w in (across, down)]
     centres = (int(w[len(w) // 2]) for w in (across, down))
     sizes = (len(w) for w in outwards)

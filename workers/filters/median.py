@@ -38,6 +38,12 @@ class Median(Filter):
         source = np.ascontiguousarray(pixels)
         return np.ascontiguousarray(cv2.medianBlur(source, self.size).reshape(pixels.shape))
 
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """One of the passes: for a size of 3, up to 7, and above."""
+        kernel = 0 if self.size == 3 else 1 if self.size <= 7 else 2
+        return (self.passes[kernel],)
+
     def device_data(self, shape: Shape) -> bytes:
-        """The size; every kernel leaves the sizes of the others alone."""
+        """The size."""
         return struct.pack("<i", self.size)

@@ -1,14 +1,18 @@
 """The morphology filter."""
 
-from typing import ClassVar, Literal
+import struct
+from collections.abc import Iterator
+from typing import ClassVar, Literal, NamedTuple
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
+from workers.kernels.items import LINE, Pass, Shape
 
 _OPERATIONS = {
     "erode": cv2.MORPH_ERODE,
@@ -20,6 +24,29 @@ _OPERATIONS = {
     "blackhat": cv2.MORPH_BLACKHAT,
 }
 _SHAPES = {"rect": cv2.MORPH_RECT, "cross": cv2.MORPH_CROSS, "ellipse": cv2.MORPH_ELLIPSE}
+
+ROWS, COLUMNS = Pass("morphology_rows", 256, 32), Pass("morphology_columns", 128, 64)
+RUNS, DIFFERENCE = Pass("morphology_runs", 128, 32), Pass("morphology_difference", LINE, flat=True)
+
+SOURCE, RESULT, SCRATCH, SPARE = range(4)
+"""Where images lie, as morphology.cu has it."""
+
+LONGEST = 256
+"""Samples that a window of one ROWS may reach from its first to its last."""
+
+STEPS = 34
+"""The most there are: 16 erosions, 16 dilations, a difference."""
+
+
+class Step(NamedTuple):
+    """A pass, and its row in `struct Morphology`."""
+
+    each: Pass
+    source: int
+    target: int
+    dilates: bool = False
+    before: int = 0
+    length: int = 0
 
 
 class Morphology(Filter):
@@ -40,16 +67,81 @@ class Morphology(Filter):
     example: ClassVar = {"name": "morphology", "op": "open", "size": 5}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "outside ignored"
+    passes: ClassVar = (ROWS, COLUMNS, RUNS, DIFFERENCE)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.morphologyEx`, channel by channel."""
         differs = self.op in ("gradient", "tophat", "blackhat")
         source, alpha = split_alpha(pixels) if differs else (pixels, None)
-        kernel = cv2.getStructuringElement(_SHAPES[self.shape], (self.size, self.size))
         found = cv2.morphologyEx(
             np.ascontiguousarray(source),
             _OPERATIONS[self.op],
-            kernel,
+            self._kernel(),
             iterations=self.iterations,
         )
         return join_alpha(np.asarray(found, np.uint8).reshape(source.shape), alpha)
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """A pass or more for every erosion and dilation, and one for a difference."""
+        return tuple(step.each for step in self._steps())
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Morphology`: the steps, and the rows of the neighbourhood as runs."""
+        rows = [np.flatnonzero(row) - self.size // 2 for row in self._kernel()]
+        left, right = -min(int(row[0]) for row in rows), max(int(row[-1]) for row in rows)
+        levels = max(len(row) for row in rows).bit_length()
+        steps = np.zeros((STEPS, 5), "<i4")
+        for index, step in enumerate(self._steps()):
+            steps[index] = step[1:]
+        header = struct.pack("<16x5i12x", self.size, self.size // 2, left, right, levels)
+        return header + steps.tobytes() + b"".join(_run(row, left) for row in rows)
+
+    def _kernel(self) -> NDArray[np.uint8]:
+        kernel = cv2.getStructuringElement(_SHAPES[self.shape], (self.size, self.size))
+        return np.asarray(kernel, np.uint8)
+
+    def _steps(self) -> list[Step]:
+        """From the source to the result."""
+        if self.op == "gradient":
+            steps = [*self._chain([True], RESULT), *self._chain([False], SPARE)]
+            return [*steps, Step(DIFFERENCE, RESULT, SPARE)]
+        dilations = {"erode": [False], "dilate": [True], "open": [False, True]}
+        dilations |= {"close": [True, False], "tophat": [False, True], "blackhat": [True, False]}
+        steps = list(self._chain(dilations[self.op], RESULT))
+        if self.op == "tophat":
+            steps.append(Step(DIFFERENCE, SOURCE, RESULT))
+        elif self.op == "blackhat":
+            steps.append(Step(DIFFERENCE, RESULT, SOURCE))
+        return steps
+
+    def _chain(self, dilations: list[bool], target: int) -> Iterator[Step]:
+        """Erosions and dilations, one after the other; the last one's result is in `target`."""
+        source = SOURCE
+        if self.shape == "rect":
+            for dilates in dilations:
+                yield from self._rectangle(source, target, dilates)
+                source = target
+            return
+        each = [dilates for dilates in dilations for _ in range(self.iterations)]
+        for left, dilates in zip(range(len(each))[::-1], each, strict=True):
+            place = SCRATCH if left % 2 else target
+            yield Step(RUNS, source, place, dilates)
+            source = place
+
+    def _rectangle(self, source: int, target: int, dilates: bool) -> Iterator[Step]:
+        """All iterations are one larger rectangle, as in OpenCV."""
+        before, reach = self.size // 2 * self.iterations, (self.size - 1) * self.iterations
+        pieces = [min(LONGEST, reach - start) for start in range(0, reach, LONGEST)]
+        rest = before
+        for left, piece in zip(range(len(pieces))[::-1], pieces, strict=True):
+            place = SPARE if left % 2 else SCRATCH
+            yield Step(ROWS, source, place, dilates, min(rest, piece), piece + 1)
+            source, rest = place, max(0, rest - piece)
+        yield Step(COLUMNS, SCRATCH, target, dilates, before, reach + 1)
+
+
+def _run(row: NDArray[np.intp], left: int) -> bytes:
+    """`struct Run`: a row of the neighbourhood as two windows of a power of two."""
+    level = len(row).bit_length() - 1
+    return struct.pack("<3h2x", level, row[0] + left, row[-1] + 1 - (1 << level) + left)

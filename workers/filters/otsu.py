@@ -7,8 +7,9 @@ import numpy as np
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import as_grey
+from workers.filters.colour import COUNTS, as_grey, counted
 from workers.filters.luma import luma
+from workers.kernels.items import LINE, Pass, Shape
 
 
 class Otsu(Filter):
@@ -18,9 +19,14 @@ class Otsu(Filter):
 
     example: ClassVar = {"name": "otsu"}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = (COUNTS[1], Pass("otsu_value", each=1), Pass("two_tones", LINE, flat=True))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.threshold` with THRESH_OTSU on the luma (N. Otsu, 1979)."""
         grey = np.ascontiguousarray(luma(pixels))
         _, parted = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
         return as_grey(np.asarray(parted, np.uint8), pixels)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Room for the counts; the value and the light tone come from them."""
+        return counted()

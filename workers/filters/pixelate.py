@@ -1,5 +1,6 @@
 """The pixelate filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -7,6 +8,7 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
+from workers.kernels.items import Pass, Shape
 
 
 class Pixelate(Filter):
@@ -19,6 +21,7 @@ class Pixelate(Filter):
 
     example: ClassVar = {"name": "pixelate", "size": 12}
     alpha_rule: ClassVar = "premul"
+    passes: ClassVar = (Pass("pixelate", 64, 64),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Means in integers, half-up; colours are weighed by their alpha. The last may be cut."""
@@ -27,6 +30,10 @@ class Pixelate(Filter):
             rows = slice(top, top + self.size)
             result[rows] = np.repeat(self._means(pixels[rows]), self.size, 0)[: pixels.shape[1]]
         return result
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The size."""
+        return struct.pack("<i", self.size)
 
     def _means(self, rows: Pixels) -> Pixels:
         """One colour for each square of a row of them: (squares, channels)."""

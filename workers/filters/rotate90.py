@@ -1,5 +1,6 @@
 """The rotate90 filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -7,6 +8,7 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
+from workers.kernels.items import Pass, Shape
 
 
 class Rotate90(Filter):
@@ -20,7 +22,23 @@ class Rotate90(Filter):
     example: ClassVar = {"name": "rotate90", "turns": 1}
     alpha_rule: ClassVar = "plane"
     result_shape: ClassVar = "turned"
+    passes: ClassVar = (Pass("flip", 128, 32), Pass("turn", 64, 64))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `Image.transpose`; samples only move."""
         return np.ascontiguousarray(np.rot90(pixels, -self.turns))
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """The second for odd numbers of turns; even ones mirror both ways, or copy."""
+        return (self.passes[self.turns % 2],)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """Whether to turn clockwise; or whether columns and rows are mirrored."""
+        if self.turns % 2:
+            return struct.pack("<i", self.turns == 1)
+        return struct.pack("<2i", self.turns == 2, self.turns == 2)
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """The sides change places with every quarter turn."""
+        return (width, height) if self.turns % 2 else (height, width)

@@ -3,12 +3,14 @@
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.bands import bands
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, repeated, split_alpha
+from workers.kernels.items import LINE, Pass, Shape
 
 TONES = ((0.393, 0.769, 0.189), (0.349, 0.686, 0.168), (0.272, 0.534, 0.131))
 """Red, green and blue of the result as sums of those of the image."""
@@ -31,16 +33,24 @@ class Sepia(Filter):
     example: ClassVar = {"name": "sepia"}
     alpha_rule: ClassVar = "point"
     result_shape: ClassVar = "colour"
+    passes: ClassVar = (Pass("sepia", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """A 3 × 3 matrix in 16-bit fixed point, rounded half-up: integers on any device."""
         colour, alpha = split_alpha(pixels)
         if colour.shape[2] == 1:
             colour = repeated(colour[:, :, 0], 3)
-        matrix = (1 - self.amount) * np.eye(3) + self.amount * np.array(TONES)
-        weights = np.floor(matrix * (1 << BITS) + 0.5).astype(np.int64)
+        weights = self._weights()
         result = np.empty(colour.shape, np.uint8)
         for rows in bands(len(colour), colour[0].size):
             sums = colour[rows].astype(np.int64) @ weights.T + (1 << (BITS - 1))
             result[rows] = np.minimum(sums >> BITS, 255)
         return join_alpha(result, alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The matrix."""
+        return self._weights().astype("<u4").tobytes()
+
+    def _weights(self) -> NDArray[np.int64]:
+        matrix = (1 - self.amount) * np.eye(3) + self.amount * np.array(TONES)
+        return np.floor(matrix * (1 << BITS) + 0.5).astype(np.int64)

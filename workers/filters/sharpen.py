@@ -1,5 +1,6 @@
 """The sharpen filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 from PIL import ImageEnhance
@@ -8,6 +9,7 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import by_pillow
+from workers.kernels.items import Pass, Shape
 
 
 class Sharpen(Filter):
@@ -25,7 +27,12 @@ class Sharpen(Filter):
     example: ClassVar = {"name": "sharpen", "factor": 2}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "copied"
+    passes: ClassVar = (Pass("sharpen", 128, 32),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageEnhance.Sharpness`."""
         return by_pillow(pixels, lambda image: ImageEnhance.Sharpness(image).enhance(self.factor))
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The factor in float32, as Pillow has it."""
+        return struct.pack("<f", self.factor)

@@ -1,5 +1,6 @@
 """The threshold filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -8,6 +9,7 @@ from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import as_grey
 from workers.filters.luma import luma
+from workers.kernels.items import LINE, Pass, Shape
 
 
 class Threshold(Filter):
@@ -27,8 +29,13 @@ class Threshold(Filter):
 
     example: ClassVar = {"name": "threshold", "value": 100}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = (Pass("two_tones", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.threshold` with THRESH_BINARY on the luma: strictly above."""
         light = (luma(pixels) > self.value).astype("uint8")
         return as_grey(light * self.max, pixels)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The value and the light tone."""
+        return struct.pack("<2I", self.value, self.max)

@@ -33,7 +33,12 @@ def wrong_parameter(
 
 
 def allowed(schema: Schema) -> str:
-    """`a number from 0.1 to 100 px`, `an odd whole number from 3 to 101 px`, `one of x, y, mag`."""
+    """`a number from 0.1 to 100 px`, `an odd whole number from 3 to 101 px`, `one of x, y, mag`.
+
+    What is neither a number nor a choice says itself what it `takes`.
+    """
+    if "takes" in schema:
+        return str(schema["takes"])
     kind = _variants(schema)[0]
     if "enum" in kind:
         return f"one of {', '.join(kind['enum'])}"

@@ -17,15 +17,6 @@ __device__ __forceinline__ u32 mean_of(const Box& box, u32 sum)
     return (u32)(((u64)n * (u32)(box.inverse >> 32) + __umulhi(n, (u32)box.inverse)) >> 32);
 }
 
-template <class T> __device__ __forceinline__ T scan_warp(T value)
-{
-    for (int step = 1; step < 32; step *= 2) {
-        T before = __shfl_up_sync(~0u, value, step);
-        if (threadIdx.x % 32 >= step) value += before;
-    }
-    return value;
-}
-
 // Four pixels of a row, added to the sums of their columns or taken away.
 template <int C, bool ADD>
 __device__ __forceinline__ void move_sums(const Item& item, int x, int y, u32 (*sums)[4])
@@ -90,14 +81,6 @@ template <int C, int G> struct Columns {
             }
     }
 };
-
-// The sum of all warps before this one and of the lanes before this one.
-template <class T> __device__ __forceinline__ T before_thread(T own, T upto, const T* totals)
-{
-    T before = upto - own;
-    for (int warp = 0; warp < (int)threadIdx.x / 32; ++warp) before += totals[warp];
-    return before;
-}
 
 __device__ __forceinline__ void store_row(const Item& item, const Tile& tile, int row, const u8* from)
 {

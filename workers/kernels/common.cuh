@@ -13,7 +13,7 @@ constexpr int THREADS = 256;
 // One image of a launch; workers/kernels/items.py has the same. `data` is the filter's own.
 struct Item {
     u64 src, dst, scratch, data;
-    int width, height, channels, reserved;
+    int width, height, channels, step;
 };
 
 // The part of an image that one block makes, in pixels.
@@ -82,18 +82,25 @@ __device__ __forceinline__ u32 word_at(const u8* bytes)
     return over ? __funnelshift_r(words[0], words[1], 8 * over) : words[0];
 }
 
+// Four samples of a row, sample `at` to at + 3, beyond one of its ends. A function of its own, for
+// it is rare and in many places: that halves the time the compiler takes.
+static __device__ __noinline__ u32 replicated4(const u8* row, int bytes, int channels, int at)
+{
+    u32 word = 0;
+    for (int k = 0; k < 4; ++k) {
+        int s = at + k, channel = s % channels;
+        if (s >= bytes) s = bytes - channels + channel;
+        else if (s < 0) s = channel < 0 ? channel + channels : channel;
+        word |= (u32)row[s] << (8 * k);
+    }
+    return word;
+}
+
 // Four samples of a row of `bytes` samples, from sample `at` on; pixels beyond its ends replicate.
 __device__ __forceinline__ u32 samples4(const u8* row, int bytes, int channels, int at)
 {
     if (at >= 0 && at + 4 <= bytes) return word_at(row + at);
-    u32 word = 0;
-    for (int k = 0; k < 4; ++k) {
-        int s = at + k;
-        while (s < 0) s += channels;
-        while (s >= bytes) s -= channels;
-        word |= (u32)row[s] << (8 * k);
-    }
-    return word;
+    return replicated4(row, bytes, channels, at);
 }
 
 // The same for sixteen samples, at once where the row is aligned there.
@@ -128,6 +135,14 @@ template <int C> __device__ __forceinline__ void deinterleave(const u32* in, u32
     }
 }
 
+// A channel of the pixels x … x+3 of a row, beyond one of its ends; apart as `replicated4` is.
+static __device__ __noinline__ u32 replicated_plane4(const u8* row, int width, int channels, int x)
+{
+    u32 word = 0;
+    for (int k = 0; k < 4; ++k) word |= (u32)row[clamped(x + k, width) * channels] << (8 * k);
+    return word;
+}
+
 // Pixels x … x+3 of a row as a word for each channel; pixels beyond the row's ends replicate.
 template <int C> __device__ __forceinline__ void pixels4(const u8* row, int width, int x, u32* plane)
 {
@@ -137,10 +152,7 @@ template <int C> __device__ __forceinline__ void pixels4(const u8* row, int widt
         deinterleave<C>(words, plane);
         return;
     }
-    for (int c = 0; c < C; ++c) plane[c] = 0;
-    for (int k = 0; k < 4; ++k)
-        for (int c = 0; c < C; ++c)
-            plane[c] |= (u32)row[clamped(x + k, width) * C + c] << (8 * k);
+    for (int c = 0; c < C; ++c) plane[c] = replicated_plane4(row + c, width, C, x);
 }
 
 // Bytes at … at+3 of a line in memory, those of them below `bytes`, from shared memory.
@@ -209,4 +221,22 @@ __device__ __forceinline__ u32 quotient(u64 n, u64 d)
     u32 q = (u32)__fdiv_rn(__ull2float_rn(n), __ull2float_rn(d));
     if (q * d > n) return q - 1;
     return n - q * d >= d ? q + 1 : q;
+}
+
+// The sum of the lanes of a warp up to this one.
+template <class T> __device__ __forceinline__ T scan_warp(T value)
+{
+    for (int step = 1; step < 32; step *= 2) {
+        T before = __shfl_up_sync(~0u, value, step);
+        if (threadIdx.x % 32 >= step) value += before;
+    }
+    return value;
+}
+
+// The sum of all warps before this one and of the lanes before this one.
+template <class T> __device__ __forceinline__ T before_thread(T own, T upto, const T* totals)
+{
+    T before = upto - own;
+    for (int warp = 0; warp < (int)threadIdx.x / 32; ++warp) before += totals[warp];
+    return before;
 }

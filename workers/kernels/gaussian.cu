@@ -101,8 +101,8 @@ __device__ __forceinline__ void store_middle4(u32* to, const u32* middle)
     __stcg((uint4*)to, make_uint4(middle[0], middle[1], middle[2], middle[3]));
 }
 
-// R sums of row `row` of all planes to scratch, from x on in the tile.
-template <int R, class Middle, class Sum>
+// R sums of row `row` of all planes to scratch, from x on in the tile, SHIFT bits less of them.
+template <int R, class Middle, int SHIFT, class Sum>
 __device__ __forceinline__ void store_middles(
     const Item& item, const Tile& tile, int row, int x, const Sum* sums)
 {
@@ -111,7 +111,7 @@ __device__ __forceinline__ void store_middles(
 #pragma unroll
     for (int o = 0; o < R; o += 4) {
         u32 middle[4];
-        for (int k = 0; k < 4; ++k) middle[k] = (u32)((sums[o + k] + (1 << 13)) >> 14);
+        for (int k = 0; k < 4; ++k) middle[k] = (u32)((sums[o + k] + (1 << SHIFT >> 1)) >> SHIFT);
         if (pitch % 4 == 0 && x + o < tile.width) store_middle4(to + o, middle);
         else
             for (int k = 0; k < min(4, tile.width - x - o); ++k) to[o + k] = (Middle)middle[k];
@@ -134,7 +134,7 @@ template <class Sample> struct Along {
     }
 };
 
-template <int C, int PLANES, class Sample, class Sum, class Middle>
+template <int C, int PLANES, class Sample, class Sum, class Middle, int SHIFT = 14>
 __device__ __forceinline__ void blur_rows(
     const Item& item, const Tile& tile, Sample* planes, const u32* weights)
 {
@@ -152,7 +152,7 @@ __device__ __forceinline__ void blur_rows(
             Sum sums[R];
             weighted<R>(gaussian_of(item).row_centre, weights, halo, sums,
                         Along<Sample>{planes + line * pitch + halo + x});
-            store_middles<R, Middle>(item, tile, (tile.y + first) * PLANES + line, x, sums);
+            store_middles<R, Middle, SHIFT>(item, tile, (tile.y + first) * PLANES + line, x, sums);
         }
     }
 }

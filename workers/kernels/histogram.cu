@@ -81,7 +81,7 @@ median_slide(const Item* items, const u32* starts, int n)
     int block;
     Item item = owner(items, starts, n, block);
     int size = median_size(item), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (size < 9 || warp >= SLIDERS) return;
+    if (warp >= SLIDERS) return;
     Tile tile = tile_of(item, block, SLIDE_WIDTH, SLIDE_HEIGHT);
     bool inside = tile.x >= size / 2 && tile.x + tile.width + size / 2 <= item.width;
     u32* own = bins + warp * 128 * 32 + lane;

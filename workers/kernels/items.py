@@ -25,14 +25,14 @@ ITEM = np.dtype(
         ("width", "<i4"),
         ("height", "<i4"),
         ("channels", "<i4"),
-        ("reserved", "<i4"),
+        ("step", "<i4"),
     ]
 )
 """One image of a launch: addresses on the device and the shape of the source.
 
 src, dst and scratch are aligned to 256 bytes, data to 16. Images are C-contiguous; src is not dst;
 scratch has 4 bytes for each sample of the source; data is writable, and what the filter's
-`device_data` gave before its first pass.
+`device_data` gave before its first pass. `step` says which of the filter's passes the launch is.
 """
 
 Shape = tuple[int, int, int]
@@ -43,13 +43,15 @@ Shape = tuple[int, int, int]
 class Pass:
     """One launch of a filter: a block for every tile of `width` by `height` pixels.
 
-    Flat: a block for every `width` samples of the image taken as one line.
+    Flat: a block for every `width` samples of the image taken as one line. With `each`: so many
+    blocks for an image of any size.
     """
 
     kernel: str
-    width: int
+    width: int = 0
     height: int = 1
     flat: bool = False
+    each: int = 0
 
     def blocks(self, shape: Shape) -> int:
         """How many blocks an image of this shape needs."""
@@ -59,7 +61,9 @@ class Pass:
 def starts(pass_: Pass, shapes: Sequence[Shape]) -> NDArray[np.uint32]:
     """The first block of every image, and at last how many there are: n + 1 prefix sums."""
     height, width, channels = np.array(shapes, np.int64).reshape(-1, 3).T
-    if pass_.flat:
+    if pass_.each:
+        blocks = np.full(len(shapes), pass_.each, np.int64)
+    elif pass_.flat:
         blocks = -(-height * width * channels // pass_.width)
     else:
         blocks = -(-width // pass_.width) * -(-height // pass_.height)

@@ -1,5 +1,5 @@
 // Medians of small squares, plane by plane: 3 by exchanges of pairs of samples, 5 and 7 by counting
-// bits of 32 samples at once. Each kernel leaves images of other sizes to the others.
+// bits of 32 samples at once. The engine launches the kernel of an image's size.
 
 constexpr int EXCHANGE_WIDTH = 128, EXCHANGE_HEIGHT = 32, EXCHANGE_ROWS = 4;
 
@@ -36,10 +36,11 @@ __device__ __forceinline__ void sort_row(const u32* w, int shift, Sorted* row)
     row[1] = sorted(left << 8, w[0] << 8, right << 8);
 }
 
+// The samples of a tile with a row more on top and bottom and 16 bytes more on either side.
 template <int C>
-__device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile, u32* words, u32* out)
+__device__ __forceinline__ void stage_around(const Item& item, const Tile& tile, u32* words)
 {
-    constexpr int ACROSS = EXCHANGE_WIDTH / 4 * C, PITCH = ACROSS + 8;
+    constexpr int PITCH = EXCHANGE_WIDTH / 4 * C + 8;
     int across = (tile.width * C + 3) / 4;
     for (int i = threadIdx.x; i < (tile.height + 2) * (PITCH / 4); i += THREADS) {
         int row = i / (PITCH / 4), at = i % (PITCH / 4) * 4;
@@ -48,6 +49,14 @@ __device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile
         samples16(source_row(item, tile.y + row - 1), item.width * C, C, tile.x * C + 4 * at - 16, four);
         store16((u8*)(words + row * PITCH + at), four);
     }
+}
+
+template <int C>
+__device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile, u32* words, u32* out)
+{
+    constexpr int ACROSS = EXCHANGE_WIDTH / 4 * C, PITCH = ACROSS + 8;
+    int across = (tile.width * C + 3) / 4;
+    stage_around<C>(item, tile, words);
     __syncthreads();
     for (int i = threadIdx.x; i < EXCHANGE_HEIGHT / EXCHANGE_ROWS * ACROSS; i += THREADS) {
         int at = i % ACROSS, first = i / ACROSS * EXCHANGE_ROWS;
@@ -74,7 +83,6 @@ median_exchange(const Item* items, const u32* starts, int n)
     __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];
     int block;
     Item item = owner(items, starts, n, block);
-    if (median_size(item) != 3) return;
     Tile tile = tile_of(item, block, EXCHANGE_WIDTH, EXCHANGE_HEIGHT);
     if (item.channels == 1) exchange_tile<1>(item, tile, (u32*)words, (u32*)out);
     else if (item.channels == 3) exchange_tile<3>(item, tile, (u32*)words, (u32*)out);
@@ -219,7 +227,6 @@ median_bits(const Item* items, const u32* starts, int n)
     int block;
     Item item = owner(items, starts, n, block);
     int size = median_size(item), c = item.channels;
-    if (size != 5 && size != 7) return;
     Tile tile = tile_of(item, block, BITS_WIDTH, BITS_HEIGHT);
     int most = c == 1 ? 63 : c == 3 ? 21 : 16;
     for (int first = 0; first < tile.height; first += most) {

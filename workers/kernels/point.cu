@@ -48,33 +48,24 @@ through_table(const Item* items, const u32* starts, int n)
     map_samples(item, block, table);
 }
 
-// The colours of a pixel and its luma, blended; `from_grey` says which of the two is the base.
-__device__ __forceinline__ void fade(const u32* colour, u32* made, float factor, bool from_grey)
+// Four pixels, C words: `map` makes a colour of a colour, alpha stays.
+template <int C, class Map> __device__ __forceinline__ void map4(const u32* in, u32* out, const Map& map)
 {
-    float grey = as_float(luma(colour[0], colour[1], colour[2]));
-    for (int c = 0; c < 3; ++c) {
-        float level = as_float(colour[c]);
-        made[c] = blend(from_grey ? grey : level, from_grey ? level : grey, factor);
-    }
-}
-
-// Four pixels of 3 or 4 channels, C words.
-template <int C>
-__device__ __forceinline__ void fade4(const u32* in, u32* out, float factor, bool from_grey)
-{
-    u32 made[4 * C];
-    for (int k = 0; k < 4; ++k) {
-        u32 colour[C];
-        for (int c = 0; c < C; ++c) colour[c] = byte_of(in[(C * k + c) / 4], (C * k + c) % 4);
-        fade(colour, made + C * k, factor, from_grey);
-        if constexpr (C == 4) made[C * k + 3] = colour[3];
+    u32 bytes[4 * C];
+#pragma unroll
+    for (int p = 0; p < 4 * C; p += C) {
+        u32 colour[3], made[3];
+        for (int c = 0; c < min(C, 3); ++c) colour[c] = byte_of(in[(p + c) / 4], (p + c) % 4);
+        map(colour, made);
+        for (int c = 0; c < min(C, 3); ++c) bytes[p + c] = made[c];
+        if constexpr (C == 4) bytes[p + 3] = in[p / 4] >> 24;
     }
     for (int i = 0; i < C; ++i)
-        out[i] = packed(made[4 * i], made[4 * i + 1], made[4 * i + 2], made[4 * i + 3]);
+        out[i] = packed(bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]);
 }
 
-template <int C>
-__device__ __forceinline__ void fade_line(const Item& item, int block, float factor, bool from_grey)
+template <int C, class Map>
+__device__ __forceinline__ void map_pixels(const Item& item, int block, const Map& map)
 {
     u32 total = samples_of(item), at = block * LINE + 48 * threadIdx.x;
     const u8* src = global<const u8>(item.src) + at;
@@ -82,16 +73,15 @@ __device__ __forceinline__ void fade_line(const Item& item, int block, float fac
     if (at + 48 <= total) {
         u32 in[12], out[12];
         for (int i = 0; i < 3; ++i) load16(src + 16 * i, in + 4 * i);
-        for (int i = 0; i < 12; i += C) fade4<C>(in + i, out + i, factor, from_grey);
+        for (int i = 0; i < 12; i += C) map4<C>(in + i, out + i, map);
         for (int i = 0; i < 3; ++i) store16(dst + 16 * i, out + 4 * i);
         return;
     }
     for (; at < total; at += C, src += C, dst += C) {
-        u32 colour[C], made[C];
-        for (int c = 0; c < C; ++c) colour[c] = src[c];
-        fade(colour, made, factor, from_grey);
-        if constexpr (C == 4) made[3] = colour[3];
-        for (int c = 0; c < C; ++c) dst[c] = (u8)made[c];
+        u32 colour[3], made[3];
+        for (int c = 0; c < min(C, 3); ++c) colour[c] = src[c];
+        map(colour, made);
+        for (int c = 0; c < C; ++c) dst[c] = c < 3 ? (u8)made[c] : src[c];
     }
 }
 
@@ -106,11 +96,26 @@ __device__ __forceinline__ void copy_line(const Item& item, int block)
     }
 }
 
+// The colours of a pixel and its luma, blended; `from_grey` says which of the two is the base.
+struct Fade {
+    float factor;
+    bool from_grey;
+
+    __device__ __forceinline__ void operator()(const u32* colour, u32* made) const
+    {
+        float grey = as_float(luma(colour[0], colour[1], colour[2]));
+        for (int c = 0; c < 3; ++c) {
+            float level = as_float(colour[c]);
+            made[c] = blend(from_grey ? grey : level, from_grey ? level : grey, factor);
+        }
+    }
+};
+
 __device__ __forceinline__ void fade_image(const Item& item, int block, bool from_grey)
 {
-    float factor = *global<const float>(item.data);
-    if (item.channels == 3) fade_line<3>(item, block, factor, from_grey);
-    else if (item.channels == 4) fade_line<4>(item, block, factor, from_grey);
+    Fade fade = {*global<const float>(item.data), from_grey};
+    if (item.channels == 3) map_pixels<3>(item, block, fade);
+    else if (item.channels == 4) map_pixels<4>(item, block, fade);
     else copy_line(item, block);  // grey is its own luma
 }
 

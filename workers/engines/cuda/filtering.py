@@ -49,14 +49,14 @@ class Filtering:
             rows = sources.place([job.image for job in jobs])
             shapes = [_shape(index, job, slot) for index, job in enumerate(jobs)]
             launches = self._unpacked(slot, rows, sources.planar, shapes)
-            result = self._filtered(slot, jobs, shapes, launches)
+            result = self._filtered(slot, jobs, launches)
             slot.tables.upload()
         with self._streams.computing(slot):
             for each in launches:
                 arguments = (each.rows, each.starts, np.int32(each.n))
                 self._kernels.launch(each.kernel, each.blocks, THREADS, arguments)
         with self._streams.downloading(slot):
-            used = slot.first.used
+            used = result.used
             slot.host[:used].copy_(result.memory[:used], non_blocking=True)
 
     def results(self, slot: Slot) -> list[Image]:
@@ -82,28 +82,34 @@ class Filtering:
             return []
         return [_launch(slot, UNPACKING, table, [(*shapes[n][:2], 1) for n in planar])]
 
-    def _filtered(
-        self, slot: Slot, jobs: Sequence[Job], shapes: list[Shape], launches: list[Launch]
-    ) -> Region:
+    def _filtered(self, slot: Slot, jobs: Sequence[Job], launches: list[Launch]) -> Region:
         """Add every filter's passes, source and target in turns; where the results end up."""
         source, target = slot.first, slot.second
-        scratch = self._scratch.data_ptr()
-        for step in zip(*(_filters(job) for job in jobs), strict=True):
-            table = np.zeros(len(jobs), ITEM)
-            for row, (filter_, (offset, shape)) in enumerate(zip(step, slot.places, strict=True)):
-                height, width, channels = shape
-                data = slot.tables.add(filter_.device_data(shape))
-                places = (source.address(offset), target.address(offset), scratch + 4 * offset)
-                table[row] = (*places, data, width, height, channels, 0)
-            for each in step[0].passes:
+        for filters in zip(*(_filters(job) for job in jobs), strict=True):
+            target.used = 0
+            table, places = self._items(slot, filters, source, target)
+            shapes = [shape for _, shape in slot.places]
+            for step, each in enumerate(filters[0].device_passes):
+                table["step"] = step
                 launches.append(_launch(slot, each, table, shapes))
+            slot.places = places
             source, target = target, source
         return source
 
-
-def supports(job: Job) -> bool:
-    """Whether every filter of the job's chain has kernels."""
-    return all(each.passes for each in _filters(job))
+    def _items(
+        self, slot: Slot, filters: Sequence[Filter], source: Region, target: Region
+    ) -> tuple[Table, list[tuple[int, Shape]]]:
+        """A filter's items, and the places of its results in `target`."""
+        table, places = np.zeros(len(filters), ITEM), []
+        scratch = self._scratch.data_ptr()
+        for row, (filter_, (offset, shape)) in enumerate(zip(filters, slot.places, strict=True)):
+            height, width, channels = shape
+            after = filter_.shape_after(shape)
+            places.append((target.take(math.prod(after)), after))
+            data = slot.tables.add(filter_.device_data(shape))
+            addresses = (source.address(offset), target.address(places[row][0]))
+            table[row] = (*addresses, scratch + 4 * offset, data, width, height, channels, 0)
+        return table, places
 
 
 def _launch(slot: Slot, each: Pass, table: Table, shapes: Sequence[Shape]) -> Launch:

@@ -9,26 +9,30 @@ from models.errors import InvalidParameter
 from models.image import Pixels
 from tests.unit.workers.filters.images import images
 from workers.filters import FILTERS, describe, parse_chain, parse_one
+from workers.filters.base import Filter
+
+LARGEST = 500_000
+"""Pixels of a result that a test waits for."""
 
 
-def shape_after(name: str, pixels: Pixels) -> tuple[int, ...]:
-    """The shape of a filter's result, by its own word."""
+def shape_after(filter_: Filter, pixels: Pixels) -> tuple[int, ...]:
+    """The shape of a filter's result, by its own words."""
     height, width, channels = pixels.shape
-    return {
-        "same": pixels.shape,
-        "colour": (height, width, max(3, channels)),
-        "no alpha": (height, width, min(3, channels)),
-        "turned": (width, height, channels),
-    }[FILTERS[name].result_shape]
+    channels = {"colour": max(3, channels), "no alpha": min(3, channels)}.get(
+        filter_.result_shape, channels
+    )
+    return (*filter_.size_after(height, width), channels)
 
 
 @pytest.mark.parametrize("name", FILTERS)
 @given(pixels=images())
 def test_every_filter_keeps_shape_type_and_its_input(name: str, pixels: Pixels) -> None:
     before = pixels.copy()
-    result = parse_one(name, {}).apply(pixels)
+    filter_ = parse_one(name, {})
+    result = filter_.apply(pixels)
     assert np.array_equal(pixels, before)
-    assert (result.shape, result.dtype) == (shape_after(name, pixels), np.uint8)
+    assert (result.shape, result.dtype) == (shape_after(filter_, pixels), np.uint8)
+    assert result.shape == filter_.shape_after(pixels.shape)
     assert result.flags.c_contiguous
 
 
@@ -50,8 +54,8 @@ def test_every_filter_describes_itself_and_its_parameters(name: str) -> None:
         assert parameter["description"]
         assert "default" in parameter
         number = parameter.get("anyOf", [parameter])[0].get("type") in ("number", "integer")
-        yes_or_no = parameter.get("type") == "boolean"
-        assert "unit" in parameter if number else yes_or_no or parameter["enum"]
+        other = parameter.get("type") == "boolean" or "takes" in parameter
+        assert "unit" in parameter if number else other or parameter["enum"]
     assert parse_chain([shown["example"]])[0].name == name
 
 
@@ -182,6 +186,20 @@ def test_parameters_at_both_ends_of_their_range_work(name: str, data: st.DataObj
     if parameters.get("in_black", 0) >= parameters.get("in_white", 255):
         with pytest.raises(InvalidParameter, match="above in_black"):
             parse_one(name, parameters)
-    elif parameters.get("turns") != 0:
-        found = parse_one(name, parameters).apply(pixels)
-        assert found.shape == shape_after(name, pixels)
+        return
+    filter_ = parse_one(name, parameters)
+    try:
+        height, width, _ = shape_after(filter_, pixels)
+    except InvalidParameter:
+        assert name == "crop"
+    else:
+        if height * width <= LARGEST:
+            assert filter_.apply(pixels).shape == shape_after(filter_, pixels)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@given(pixels=images())
+def test_the_size_of_an_example_s_result_is_known_before(name: str, pixels: Pixels) -> None:
+    (filter_,) = parse_chain([FILTERS[name].example])
+    if name != "crop":
+        assert filter_.apply(pixels).shape == filter_.shape_after(pixels.shape)

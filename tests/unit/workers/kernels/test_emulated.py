@@ -1,34 +1,19 @@
 """Kernels give the specification's bytes: their own text, run on the CPU."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from models.image import Pixels
-from tests.emulation.emulator import Memory, emulator
-from workers.filters import FILTERS, Filter, describe, parse_one
+from tests.emulation.emulator import Memory
+from tests.unit.workers.kernels.specified import assert_equal, image
+from workers.filters import FILTERS, describe, parse_one
 from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.median import Median
 
 SIZES = [(1, 1), (1, 7), (5, 1), (2, 3), (3, 2), (17, 13), (33, 40), (70, 65), (8, 131), (131, 9)]
 NAMES = [name for name, filter_ in FILTERS.items() if filter_.passes]
-
-
-def image(random: np.random.Generator, height: int, width: int, channels: int) -> Pixels:
-    """Noise, or noise on a slope, or two tones; alpha has both its ends."""
-    kind = random.integers(3)
-    pixels = random.integers(0, 256, (height, width, channels), np.uint8)
-    if kind == 1:
-        slope = np.add.outer(np.arange(height) * 3, np.arange(width) * 2)[..., None]
-        pixels = np.asarray((slope + pixels // 16) % 256, np.uint8)
-    elif kind == 2:
-        pixels = np.where(pixels < 128, 0, 255).astype(np.uint8)
-    if channels == 4:
-        ends = random.integers(0, 3, (height, width))
-        pixels[..., 3] = np.choose(ends, [0, pixels[..., 3], 255])
-    return pixels
 
 
 def parameters(random: np.random.Generator, name: str) -> Mapping[str, Any]:
@@ -38,6 +23,8 @@ def parameters(random: np.random.Generator, name: str) -> Mapping[str, Any]:
         kind = schema.get("anyOf", [schema])[0]
         if "enum" in kind:
             chosen[key] = random.choice(kind["enum"])
+        elif kind["type"] == "boolean":
+            chosen[key] = bool(random.integers(2))
         elif random.integers(4):
             low, high = kind["minimum"], kind["maximum"]
             any_ = low + (high - low) * random.random() ** 3
@@ -47,13 +34,6 @@ def parameters(random: np.random.Generator, name: str) -> Mapping[str, Any]:
     if chosen.get("in_black", 0) >= chosen.get("in_white", 255):
         return {}
     return chosen
-
-
-def assert_equal(filters: Sequence[Filter], images: Sequence[Pixels]) -> None:
-    results = emulator().run(filters, images)
-    for filter_, pixels, result in zip(filters, images, results, strict=True):
-        different = np.argwhere(result != filter_.apply(pixels))
-        assert not len(different), f"{filter_!r} of {pixels.shape} differs at {different[:5]}"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -24,6 +24,7 @@ def test_an_item_is_48_bytes_as_in_the_text() -> None:
         (Pass("k", 16, 8), (1, 1, 1), 1),
         (Pass("k", 12, flat=True), (2, 2, 3), 1),
         (Pass("k", 12, flat=True), (2, 2, 4), 2),
+        (Pass("k", each=7), (900, 2, 4), 7),
     ],
 )
 def test_an_image_needs_a_block_for_every_tile_or_piece_of_line(

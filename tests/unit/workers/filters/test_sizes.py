@@ -1,0 +1,166 @@
+"""Filters that change the size, against Pillow and numpy."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from models.errors import InvalidParameter
+from models.image import Pixels
+from tests.unit.workers.filters.images import image, images
+from workers.filters import parse_chain, parse_one
+from workers.operations import FilterChain
+
+METHODS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+NUMPY = {"replicate": "edge", "reflect": "symmetric", "mirror": "reflect", "wrap": "wrap"}
+SIDES = st.integers(1, 60)
+
+
+def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:
+    return parse_one(name, parameters).apply(pixels)
+
+
+def pillow(pixels: Pixels) -> Image.Image:
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+def chain(*ops: dict[str, object]) -> FilterChain:
+    return FilterChain(parse_chain(ops))
+
+
+@given(images(), SIDES, SIDES, st.sampled_from(list(METHODS)))
+def test_resize_to_fill_is_pillow_s(pixels: Pixels, width: int, height: int, method: str) -> None:
+    expected = np.asarray(pillow(pixels).resize((width, height), METHODS[method]))
+    found = run("resize", pixels, width=width, height=height, fit="fill", method=method)
+    assert np.array_equal(found, expected.reshape(height, width, -1))
+
+
+@given(images(), SIDES, SIDES)
+def test_resize_to_cover_is_pillow_s_fit(pixels: Pixels, width: int, height: int) -> None:
+    expected = ImageOps.fit(pillow(pixels), (width, height), Image.Resampling.BILINEAR)
+    found = run("resize", pixels, width=width, height=height, fit="cover")
+    assert np.array_equal(found, np.asarray(expected).reshape(height, width, -1))
+
+
+@given(images(), SIDES, SIDES)
+def test_resize_to_contain_is_pillow_s(pixels: Pixels, width: int, height: int) -> None:
+    found = run("resize", pixels, width=width, height=height)
+    assert found.shape[0] == height or found.shape[1] == width
+    assert found.shape[0] <= height
+    assert found.shape[1] <= width
+    expected = ImageOps.contain(pillow(pixels), (width, height), Image.Resampling.BILINEAR)
+    assume(min(expected.size) > 0)
+    assert np.array_equal(found, np.asarray(expected).reshape(found.shape))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "size"),
+    [
+        ({}, (300, 400)),
+        ({"width": 200}, (150, 200)),
+        ({"height": 100}, (100, 133)),
+        ({"width": 1}, (1, 1)),
+        ({"width": 200, "height": 200}, (150, 200)),
+        ({"width": 800, "height": 60, "fit": "contain"}, (60, 80)),
+        ({"width": 200, "height": 200, "fit": "cover"}, (200, 200)),
+        ({"width": 7, "height": 900, "fit": "fill"}, (900, 7)),
+        ({"width": 200, "fit": "cover"}, (150, 200)),
+    ],
+)
+def test_a_side_that_is_left_out_follows_from_the_other(
+    parameters: dict[str, object], size: tuple[int, int]
+) -> None:
+    filter_ = parse_one("resize", parameters)
+    assert filter_.size_after(300, 400) == size
+    assert filter_.apply(image(300, 400, 1, 0)).shape == (*size, 1)
+
+
+def test_transparent_colours_do_not_leak_when_an_image_gets_smaller() -> None:
+    pixels = np.zeros((8, 8, 4), np.uint8)
+    pixels[:, ::2] = (0, 255, 0, 0)
+    pixels[:, 1::2] = (200, 0, 0, 255)
+    found = run("resize", pixels, width=2)
+    assert found[..., 1].max() == 0
+    assert found[..., 3].max() < 255
+
+
+@given(images(), st.data())
+def test_crop_is_a_slice(pixels: Pixels, data: st.DataObject) -> None:
+    height, width = pixels.shape[:2]
+    left, top = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
+    columns = data.draw(st.none() | st.integers(1, width - left))
+    rows = data.draw(st.none() | st.integers(1, height - top))
+    found = run("crop", pixels, left=left, top=top, width=columns, height=rows)
+    expected = pixels[top:, left:][:rows, :columns]
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"left": 20},
+        {"top": 10},
+        {"width": 21},
+        {"height": 11},
+        {"left": 19, "width": 2},
+        {"top": 1_000_000, "height": 1},
+    ],
+)
+def test_a_crop_outside_the_image_is_an_error_that_says_so(parameters: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameter, match="an image of 20 × 10 pixels"):
+        run("crop", image(10, 20, 3, 0), **parameters)
+
+
+@given(images(), st.tuples(*[st.integers(0, 40)] * 4), st.sampled_from(list(NUMPY)))
+def test_pad_is_numpy_s_by_the_names_of_here(
+    pixels: Pixels, sides: tuple[int, int, int, int], mode: str
+) -> None:
+    left, top, right, bottom = sides
+    found = run("pad", pixels, left=left, top=top, right=right, bottom=bottom, border_mode=mode)
+    expected = np.pad(pixels, ((top, bottom), (left, right), (0, 0)), mode=NUMPY[mode])
+    assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("channels", "background", "expected"),
+    [
+        (1, "#00000000", [0]),
+        (3, "#00000000", [0, 0, 0]),
+        (4, "#00000000", [0, 0, 0, 0]),
+        (1, "#0000ff", [29]),
+        (3, "#f80", [255, 136, 0]),
+        (4, "ff8800", [255, 136, 0, 255]),
+        (4, "#ff880040", [255, 136, 0, 64]),
+    ],
+)
+def test_a_constant_border_shows_the_background(
+    channels: int, background: str, expected: list[int]
+) -> None:
+    pixels = image(3, 4, channels, 0)
+    found = run("pad", pixels, left=2, bottom=1, background=background)
+    assert found.shape == (4, 6, channels)
+    assert np.array_equal(found[:3, 2:], pixels)
+    assert (found[3] == expected).all()
+    assert (found[:, :2] == expected).all()
+
+
+def test_a_chain_knows_the_sizes_on_its_way() -> None:
+    ops = chain(
+        {"name": "crop", "left": 100, "width": 200},
+        {"name": "resize", "width": 1000},
+        {"name": "rotate90"},
+        {"name": "pad", "left": 5, "top": 7},
+        {"name": "resize", "height": 10, "width": 10, "fit": "fill"},
+        {"name": "invert"},
+    )
+    sizes = [(300, 200), (1500, 1000), (1000, 1500), (1007, 1505), (10, 10), (10, 10)]
+    assert list(ops.sizes(300, 400)) == sizes
+    assert ops.size_after(300, 400) == (10, 10)
+    assert ops.most_pixels(300, 400) == 1007 * 1505
+    assert chain({"name": "crop", "width": 1}).most_pixels(300, 400) == 300 * 400

@@ -1,0 +1,38 @@
+"""Images of every kind, and the comparison of kernels with the specification."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from models.image import Pixels
+from tests.emulation.emulator import emulator
+from workers.filters import Filter
+
+
+def image(random: np.random.Generator, height: int, width: int, channels: int) -> Pixels:
+    """Noise, or noise on a slope, or two tones; alpha has both its ends."""
+    kind = random.integers(3)
+    pixels = random.integers(0, 256, (height, width, channels), np.uint8)
+    if kind == 1:
+        slope = np.add.outer(np.arange(height) * 3, np.arange(width) * 2)[..., None]
+        pixels = np.asarray((slope + pixels // 16) % 256, np.uint8)
+    elif kind == 2:
+        pixels = np.where(pixels < 128, 0, 255).astype(np.uint8)
+    if channels == 4:
+        ends = random.integers(0, 3, (height, width))
+        pixels[..., 3] = np.choose(ends, [0, pixels[..., 3], 255])
+    return pixels
+
+
+def assert_equal(filters: Sequence[Filter], images: Sequence[Pixels]) -> None:
+    """Of what the engine runs as one batch, or as several: those with equal passes share one."""
+    groups: dict[Hashable, list[int]] = {}
+    for index, filter_ in enumerate(filters):
+        groups.setdefault(filter_.device_passes, []).append(index)
+    for passes, group in groups.items():
+        results = emulator().run([filters[i] for i in group], [images[i] for i in group])
+        for i, result in zip(group, results, strict=True):
+            expected = filters[i].apply(images[i])
+            assert result.shape == expected.shape
+            different = np.argwhere(result != expected)
+            assert not len(different), f"{filters[i]!r} {images[i].shape} {different[:5]} {passes}"

@@ -1,0 +1,105 @@
+"""Kernels at the ends of their parameters' ranges: sizes, repetitions, plain and odd images."""
+
+import numpy as np
+import pytest
+
+from tests.unit.workers.kernels.specified import assert_equal, image
+from workers.filters import parse_one
+
+OPERATIONS = ["erode", "dilate", "open", "close", "gradient", "tophat", "blackhat"]
+
+
+@pytest.mark.parametrize("size", [2, 3, 33, 63, 64, 65, 130, 1000])
+def test_squares_of_every_size_are_exact(size: int) -> None:
+    random = np.random.default_rng(size)
+    images = [image(random, *shape) for shape in [(131, 150, 3), (70, 200, 4), (97, 65, 1)]]
+    assert_equal([parse_one("pixelate", {"size": size})] * 3, images)
+
+
+@pytest.mark.parametrize("shape", ["rect", "cross", "ellipse"])
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_every_operation_and_shape_is_exact(op: str, shape: str) -> None:
+    random = np.random.default_rng(len(op))
+    images = [image(random, 37, 150, channels) for channels in (1, 3, 4)]
+    images += [image(random, 1, n, 1) for n in (1, 2, 7, 9)]
+    for size, iterations in ((3, 1), (4, 2), (15, 1)):
+        chosen = {"op": op, "shape": shape, "size": size, "iterations": iterations}
+        assert_equal([parse_one("morphology", chosen)] * len(images), images)
+
+
+@pytest.mark.parametrize("shape", ["rect", "cross", "ellipse"])
+def test_the_largest_neighbourhoods_are_exact(shape: str) -> None:
+    random = np.random.default_rng(3)
+    images = [image(random, 60, 45, 3), image(random, 9, 300, 4), image(random, 230, 5, 1)]
+    for size, iterations in ((201, 1), (64, 3), (200, 5 if shape == "rect" else 2)):
+        chosen = {"shape": shape, "size": size, "iterations": iterations}
+        assert_equal([parse_one("morphology", chosen)] * 3, images)
+
+
+@pytest.mark.parametrize("name", ["otsu", "equalize", "autocontrast"])
+def test_counts_of_plain_and_two_toned_images_are_exact(name: str) -> None:
+    random = np.random.default_rng(5)
+    shapes = [(40, 70, channels) for channels in (1, 3, 4)]
+    images = [np.full(shape, level, np.uint8) for shape in shapes for level in (0, 1, 128, 255)]
+    images += [random.choice(np.array([3, 200], np.uint8), shape) for shape in shapes]
+    images += [random.integers(90, 140, shape, np.uint8) for shape in shapes]
+    assert_equal([parse_one(name, {})] * len(images), images)
+
+
+@pytest.mark.parametrize("cutoff", [0, 0.013, 1, 3.7, 25, 49.9])
+@pytest.mark.parametrize("preserve_tone", [False, True])
+def test_every_cutoff_is_exact(cutoff: float, preserve_tone: bool) -> None:
+    random = np.random.default_rng(int(cutoff))
+    images = [
+        image(random, *size, channels) for size in [(7, 3), (60, 41)] for channels in (1, 3, 4)
+    ]
+    images += [random.integers(90, 140, (33, 20, 3), np.uint8)]
+    chosen = {"cutoff": cutoff, "preserve_tone": preserve_tone}
+    assert_equal([parse_one("autocontrast", chosen)] * len(images), images)
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_turned_images_of_many_blocks_are_exact(turns: int) -> None:
+    random = np.random.default_rng(turns)
+    shapes = [(64, 128, 3), (65, 200, 4), (130, 64, 1), (112, 80, 3)]
+    images = [image(random, *shape) for shape in shapes]
+    assert_equal([parse_one("rotate90", {"turns": turns})] * len(images), images)
+
+
+@pytest.mark.parametrize("method", ["mean", "gaussian"])
+@pytest.mark.parametrize("block", [3, 5, 7, 9, 11, 101, 255])
+def test_neighbourhoods_of_every_size_are_exact(method: str, block: int) -> None:
+    random = np.random.default_rng(block)
+    images = [image(random, *shape) for shape in [(40, 70, 1), (33, 19, 3), (20, 65, 4), (1, 1, 3)]]
+    chosen = {"method": method, "block": block, "c": -1.5}
+    assert_equal([parse_one("adaptive_threshold", chosen)] * 4, images)
+
+
+@pytest.mark.parametrize("sigma", [0, 0.8, 1.4, 30])
+def test_edges_after_any_blur_are_exact(sigma: float) -> None:
+    random = np.random.default_rng(2)
+    images = [image(random, 50, 90, channels) for channels in (1, 3, 4) for _ in range(3)]
+    filters = [parse_one("canny", {"sigma": sigma, "low": low}) for low in (10, 90, 400)]
+    assert_equal(filters * 3, images)
+
+
+def test_an_edge_that_is_weak_but_for_its_end_is_found_whole() -> None:
+    grey = np.zeros((90, 90, 1), np.uint8)
+    for ring in range(2, 40, 6):
+        grey[ring : 90 - ring, ring] = grey[ring, ring : 90 - ring] = 40
+        grey[90 - ring, ring : 90 - ring] = grey[ring + 6 : 90 - ring, 90 - ring] = 40
+    faint = np.repeat(grey, 3, 2)
+    strong = faint.copy()
+    strong[2, 84:] = 255
+    filters = [parse_one("canny", {"low": 60, "high": 600})] * 2
+    assert filters[0].apply(strong).sum() > 255 * 1000 > filters[0].apply(faint).sum()
+    assert_equal(filters, [faint, strong])
+
+
+@pytest.mark.parametrize("tiles", [1, 2, 3, 32])
+def test_tables_of_any_number_of_tiles_are_exact(tiles: int) -> None:
+    random = np.random.default_rng(tiles)
+    shapes = [(30, 47, 1), (64, 96, 3), (9, 33, 4), (1, 1, 3)]
+    images = [image(random, *shape) for shape in shapes]
+    filters = [parse_one("clahe", {"tiles": tiles, "clip_limit": limit}) for limit in (0.1, 40)]
+    assert_equal(filters * 2, images)

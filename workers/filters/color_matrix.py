@@ -1,0 +1,64 @@
+"""The color_matrix filter."""
+
+from typing import Annotated, ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from models.image import Pixels
+from workers.filters.bands import bands
+from workers.filters.base import Filter
+from workers.filters.colour import join_alpha, repeated, split_alpha
+
+BITS = 16
+
+Entry = Annotated[float, Field(ge=-8, le=8, strict=True)]
+
+
+def _entries(given: object) -> object:
+    """As text, the numbers stand between commas."""
+    return [float(each) for each in given.split(",")] if isinstance(given, str) else given
+
+
+class ColorMatrix(Filter):
+    """Mix red, green and blue anew; a grey image becomes a colour one."""
+
+    name: Literal["color_matrix"] = "color_matrix"
+    matrix: Annotated[
+        tuple[Entry, ...], BeforeValidator(_entries), Field(min_length=12, max_length=12)
+    ] = Field(
+        (1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0),
+        description="rows of new red, green, blue: shares of red, green, blue, and an offset, "
+        "of which 1 is the whole range",
+        json_schema_extra={"takes": "a list of 12 numbers from -8 to 8"},
+    )
+
+    example: ClassVar = {
+        "name": "color_matrix",
+        "matrix": [0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0],
+    }
+    alpha_rule: ClassVar = "point"
+    result_shape: ClassVar = "colour"
+    tolerance: ClassVar = "exact in 16-bit fixed point, within 1 of floating point"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """A 3 × 4 matrix in 16-bit fixed point, half-up: exact, as float64 holds the integers."""
+        colour, alpha = split_alpha(pixels)
+        if colour.shape[2] == 1:
+            colour = repeated(np.ascontiguousarray(colour[:, :, 0]), 3)
+        matrix = self._fixed().astype(np.float64)
+        matrix[:, 3] += 1 << (BITS - 1)
+        matrix *= 2.0**-BITS
+        result = np.empty(colour.shape, np.uint8)
+        for rows in bands(len(colour), colour[0].size):
+            mixed = np.asarray(cv2.transform(colour[rows].astype(np.float64), matrix))
+            np.clip(mixed, 0, 255, out=mixed)
+            result[rows] = mixed
+        return join_alpha(result, alpha)
+
+    def _fixed(self) -> NDArray[np.int64]:
+        """The matrix in units of 2**-16, offsets in levels."""
+        exact: NDArray[np.float64] = np.array(self.matrix).reshape(3, 4) * [1.0, 1.0, 1.0, 255.0]
+        return np.floor(exact * (1 << BITS) + 0.5).astype(np.int64)

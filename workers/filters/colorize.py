@@ -1,0 +1,56 @@
+"""The colorize filter."""
+
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from PIL import Image, ImageOps
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import LEVELS, blend, join_alpha, repeated, split_alpha
+from workers.filters.hex_colour import COLOUR, HexColour, rgba
+from workers.filters.luma import luma
+
+
+class Colorize(Filter):
+    """Tones in two or three colours, a duotone; a grey image becomes a colour one."""
+
+    name: Literal["colorize"] = "colorize"
+    black: HexColour = Field("000000", description="for shadows", json_schema_extra=COLOUR)
+    white: HexColour = Field("ffffff", description="for lights", json_schema_extra=COLOUR)
+    mid: HexColour | None = Field(
+        None, description="for the middle, else between both", json_schema_extra=COLOUR
+    )
+    intensity: float = Field(
+        1,
+        ge=0,
+        le=1,
+        description="0 keeps the colours, 1 replaces them",
+        json_schema_extra={"unit": "ratio"},
+    )
+
+    example: ClassVar = {"name": "colorize", "black": "221c4a", "white": "ffd9a0"}
+    alpha_rule: ClassVar = "point"
+    result_shape: ClassVar = "colour"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Pillow's `ImageOps.colorize` of the luma, blended with the original."""
+        colour, alpha = split_alpha(pixels)
+        grey = luma(pixels)
+        if colour.shape[2] == 1:
+            colour = repeated(grey, 3)
+        toned = np.asarray(cv2.LUT(repeated(grey, 3), self._table()), np.uint8)
+        toned = toned.reshape(colour.shape)
+        return join_alpha(toned if self.intensity == 1 else self._faded(colour, toned), alpha)
+
+    def _faded(self, colour: Pixels, toned: Pixels) -> Pixels:
+        return blend(colour, toned, self.intensity)
+
+    def _table(self) -> Pixels:
+        """The colour of every level: (1, 256, 3)."""
+        levels = Image.fromarray(LEVELS.reshape(1, 256))
+        black, white = rgba(self.black)[:3], rgba(self.white)[:3]
+        mid = None if self.mid is None else rgba(self.mid)[:3]
+        return np.asarray(ImageOps.colorize(levels, black, white, mid))

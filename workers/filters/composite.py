@@ -1,0 +1,31 @@
+"""The composite filter."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from models.codec.flatten import flatten
+from models.image import Image, Pixels
+from workers.filters.base import Filter
+from workers.filters.hex_colour import COLOUR, HexColour, rgba
+
+
+class Composite(Filter):
+    """Lay the image over a colour, which shows where it is transparent; the result is opaque."""
+
+    name: Literal["composite"] = "composite"
+    background: HexColour = Field(
+        "ffffff", description="what lies behind", json_schema_extra=COLOUR
+    )
+
+    example: ClassVar = {"name": "composite", "background": "ff8800"}
+    alpha_rule: ClassVar = "drop"
+    result_shape: ClassVar = "no alpha"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """(c·a + b·(255 - a)) / 255 to the nearest, as Pillow's `alpha_composite`."""
+        if pixels.shape[2] < 4:
+            return np.array(pixels, order="C")
+        behind = rgba(self.background)[:3]
+        return np.ascontiguousarray(flatten(Image(np.ascontiguousarray(pixels)), behind).pixels)

@@ -1,0 +1,55 @@
+"""The crop filter."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from models.errors import InvalidParameter
+from models.image import Pixels
+from workers.filters.base import Filter
+
+
+class Crop(Filter):
+    """Cut out a rectangle."""
+
+    name: Literal["crop"] = "crop"
+    left: int = Field(
+        0, ge=0, le=1_000_000, description="columns cut off", json_schema_extra={"unit": "px"}
+    )
+    top: int = Field(
+        0, ge=0, le=1_000_000, description="rows cut off", json_schema_extra={"unit": "px"}
+    )
+    width: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="columns kept, else all there are",
+        json_schema_extra={"unit": "px"},
+    )
+    height: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="rows kept, else all there are",
+        json_schema_extra={"unit": "px"},
+    )
+
+    example: ClassVar = {"name": "crop", "left": 8, "top": 4, "width": 54, "height": 40}
+    alpha_rule: ClassVar = "plane"
+    result_shape: ClassVar = "resized"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Samples stay what they are; the rectangle has to lie inside the image."""
+        height, width = self.size_after(*pixels.shape[:2])
+        kept = pixels[self.top : self.top + height, self.left : self.left + width]
+        return np.array(kept, order="C")
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """The rectangle; raises InvalidParameter where it leaves the image."""
+        rows = height - self.top if self.height is None else self.height
+        columns = width - self.left if self.width is None else self.width
+        if min(rows, columns) < 1 or self.top + rows > height or self.left + columns > width:
+            asked = f"{max(columns, 1)} × {max(rows, 1)} pixels from ({self.left}, {self.top}) on"
+            raise InvalidParameter(f"crop: {asked} leave an image of {width} × {height} pixels")
+        return rows, columns

@@ -1,0 +1,67 @@
+"""The noise filter."""
+
+import functools
+from statistics import NormalDist
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import join_alpha, split_alpha
+from workers.filters.philox import halves
+
+PIECE = 1 << 16
+"""Samples at a time."""
+
+
+class Noise(Filter):
+    """Add grain: normally distributed, the same for the same seed on every device."""
+
+    name: Literal["noise"] = "noise"
+    amount: float = Field(
+        10,
+        ge=0,
+        le=128,
+        description="standard deviation of what is added",
+        json_schema_extra={"unit": "level"},
+    )
+    seed: int = Field(
+        0,
+        ge=0,
+        le=2**53 - 1,
+        description="another seed gives other grain",
+        json_schema_extra={"unit": "count"},
+    )
+
+    example: ClassVar = {"name": "noise", "amount": 20, "seed": 7}
+    alpha_rule: ClassVar = "point"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """clip(c + q[u]): u is number n of Philox's 16-bit numbers for colour sample n.
+
+        q holds the normal distribution's 65,536 quantiles times amount, rounded half-up.
+        """
+        colour, alpha = split_alpha(pixels)
+        line = np.ascontiguousarray(colour).reshape(-1)
+        result, grain = np.empty_like(line), self._grain()
+        for start in range(0, line.size, PIECE):
+            piece = line[start : start + PIECE]
+            noisy = np.take(grain, halves(start, piece.size, self.seed))
+            noisy += piece
+            result[start : start + PIECE] = np.clip(noisy, 0, 255, out=noisy)
+        return join_alpha(result.reshape(colour.shape), alpha)
+
+    def _grain(self) -> NDArray[np.int16]:
+        """What is added, for every 16-bit number."""
+        return np.floor(_quantiles() * self.amount + 0.5).astype(np.int16)
+
+
+@functools.cache
+def _quantiles() -> NDArray[np.float64]:
+    """Of the standard normal distribution, at (n + 0.5) / 65,536."""
+    inverse = NormalDist().inv_cdf
+    lower = np.array([inverse((n + 0.5) / 65536) for n in range(32768)])
+    return np.concatenate((lower, -lower[::-1]))

@@ -1,0 +1,57 @@
+"""The pad filter."""
+
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.borders import OPENCV, Border
+from workers.filters.hex_colour import COLOUR_ALPHA, HexColourAlpha, rgba
+from workers.filters.luma import luma
+
+
+class Pad(Filter):
+    """Add rows and columns around the image."""
+
+    name: Literal["pad"] = "pad"
+    left: int = Field(0, ge=0, le=10_000, description="columns", json_schema_extra={"unit": "px"})
+    top: int = Field(0, ge=0, le=10_000, description="rows", json_schema_extra={"unit": "px"})
+    right: int = Field(0, ge=0, le=10_000, description="columns", json_schema_extra={"unit": "px"})
+    bottom: int = Field(0, ge=0, le=10_000, description="rows", json_schema_extra={"unit": "px"})
+    border_mode: Border = Field(
+        "constant", description="what they show: constant is the background, others the image"
+    )
+    background: HexColourAlpha = Field(
+        "00000000",
+        description="of a constant border; its opacity counts where the image has alpha",
+        json_schema_extra=COLOUR_ALPHA,
+    )
+
+    example: ClassVar = {"name": "pad", "left": 20, "right": 20, "border_mode": "mirror"}
+    alpha_rule: ClassVar = "plane"
+    border: ClassVar = "border_mode"
+    result_shape: ClassVar = "resized"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """`cv2.copyMakeBorder`, `numpy.pad`; a grey image gets the background's luma."""
+        colour = np.array(rgba(self.background), np.uint8).reshape(1, 1, 4)
+        if pixels.shape[2] == 1:
+            colour = luma(colour)[..., None]
+        padded = cv2.copyMakeBorder(
+            np.ascontiguousarray(pixels),
+            self.top,
+            self.bottom,
+            self.left,
+            self.right,
+            OPENCV[self.border_mode],
+            value=colour.ravel().tolist(),
+        )
+        shape = (*self.size_after(*pixels.shape[:2]), pixels.shape[2])
+        return np.asarray(padded, np.uint8).reshape(shape)
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """The rows and columns there are, and the new ones."""
+        return self.top + height + self.bottom, self.left + width + self.right

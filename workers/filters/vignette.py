@@ -1,0 +1,71 @@
+"""The vignette filter."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.bands import bands
+from workers.filters.base import Filter
+from workers.filters.colour import join_alpha, split_alpha
+
+BITS = 16
+"""Of brightness; and the squared distance from the centre has as many levels."""
+
+DISTANCE_BITS = 30
+
+
+class Vignette(Filter):
+    """Darken the corners, as a simple lens does."""
+
+    name: Literal["vignette"] = "vignette"
+    amount: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="how much light the corners lose",
+        json_schema_extra={"unit": "ratio"},
+    )
+    radius: float = Field(
+        0.4,
+        ge=0,
+        le=0.99,
+        description="where it begins, from the centre 0 to the corners 1",
+        json_schema_extra={"unit": "ratio"},
+    )
+
+    example: ClassVar = {"name": "vignette", "amount": 0.8}
+    alpha_rule: ClassVar = "point"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """(c · light + 2**15) >> 16, light looked up by the squared distance in 16 bits.
+
+        Light is 1 - amount · s(t), s(t) = 3t² - 2t³ and t from 0 at the radius to 1 at a corner.
+        """
+        colour, alpha = split_alpha(pixels)
+        height, width = colour.shape[:2]
+        down, across = _squares(height), _squares(width)
+        light, result = self._light(), np.empty(colour.shape, np.uint8)
+        for rows in bands(height, colour[0].size):
+            distance = (down[rows, None] + across) >> (DISTANCE_BITS - BITS)
+            lit = colour[rows] * np.take(light, distance)[..., None]
+            lit += 1 << (BITS - 1)
+            lit >>= BITS
+            result[rows] = lit
+        return join_alpha(result, alpha)
+
+    def _light(self) -> NDArray[np.uint32]:
+        """For every squared distance in units of 2**-16, from 0 to 1."""
+        distance = np.sqrt(np.arange((1 << BITS) + 1) / (1 << BITS))
+        t = np.clip((distance - self.radius) / (1 - self.radius), 0, 1)
+        light = 1 - self.amount * t * t * (3 - 2 * t)
+        return np.floor(light * (1 << BITS) + 0.5).astype(np.uint32)
+
+
+def _squares(length: int) -> NDArray[np.uint32]:
+    """A coordinate's part of the squared distance, in units of 2**-30: half in the middle of an
+    outermost row or column."""
+    offset = (2 * np.arange(length) + 1 - length) / max(length - 1, 1)
+    return np.floor(offset * offset * (1 << (DISTANCE_BITS - 1)) + 0.5).astype(np.uint32)

@@ -1,0 +1,110 @@
+// One plane of lumas, and the threshold that judges each of them by the mean around it. Of a grey
+// image the plane is the image; of others it lies in scratch, which has room for three times as much.
+
+__device__ __forceinline__ u32 pixels_of(const Item& item) { return (u32)item.width * item.height; }
+
+// The lumas as an image of one channel, with scratch of its own.
+__device__ __forceinline__ Item grey_of(const Item& item)
+{
+    Item grey = item;
+    grey.channels = 1;
+    if (item.channels > 1) grey.src = item.scratch, grey.scratch = item.scratch + 8ull * pixels_of(item);
+    return grey;
+}
+
+template <int C> __device__ __forceinline__ void grey_line(const Item& item, int block)
+{
+    u32 total = pixels_of(item), end = min(total, (block + 1) * (LINE / C));
+    const u8* src = global<const u8>(item.src);
+    u8* grey = global<u8>(item.scratch);
+    for (u32 at = block * (LINE / C) + 4 * threadIdx.x; at < end; at += 4 * THREADS) {
+        u32 words[C], plane[C];
+        for (int i = 0; i < C; ++i) words[i] = *(const u32*)(src + (u64)at * C + 4 * i);
+        deinterleave<C>(words, plane);
+        *(u32*)(grey + at) = luma4<C>(plane);  // beyond the last pixel there is room
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+grey_plane(const Item* items, const u32* starts, int n)
+{
+    int block;
+    Item item = owner(items, starts, n, block);
+    if (item.channels == 3) grey_line<3>(item, block);
+    else if (item.channels == 4) grey_line<4>(item, block);
+}
+
+struct Adaptive {
+    Box box;       // of the plain mean
+    int gaussian;  // whether the mean is weighed, in Q16 both ways
+    int ceiling;   // by how much the mean is lowered, rounded up
+    int reserved[2];
+    Gaussian weights;
+};
+
+// An item whose data are the weights.
+__device__ __forceinline__ Item weighed(Item item)
+{
+    item.data += 32;
+    return item;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+adaptive_rows(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 planes[ROWS_SHARED / 16];
+    __shared__ u32 weights[400];
+    int block;
+    Item item = weighed(grey_of(owner(items, starts, n, block)));
+    Tile tile = tile_of(item, block, ROWS_WIDTH, ROWS_HEIGHT);
+    const Gaussian& of = gaussian_of(item);
+    for (int i = threadIdx.x; i < of.across; i += THREADS) weights[i] = of.weights[i];
+    blur_rows<1, 1, u8, u32, u32, 0>(item, tile, (u8*)planes, weights);
+}
+
+__device__ __forceinline__ u32 mean_around(const Adaptive& of, u64 sum)
+{
+    if (!of.gaussian) return mean_of(of.box, (u32)sum);
+    return (u32)((sum + 0x7FFFFFFF + (sum >> 32 & 1)) >> 32);  // halves to even
+}
+
+template <bool INSIDE>
+__device__ __forceinline__ void adaptive_tile(
+    const Item& item, const Tile& tile, const u32* weights, u8* out)
+{
+    constexpr int R = 4;
+    const Adaptive& of = *global<const Adaptive>(item.data);
+    Item grey = weighed(grey_of(item));
+    int channels = min(item.channels, 3);
+    for (int i = threadIdx.x; i < COLUMNS_WIDTH * (COLUMNS_HEIGHT / R); i += THREADS) {
+        int x = i % COLUMNS_WIDTH, row = i / COLUMNS_WIDTH * R;
+        if (x >= tile.width || row >= tile.height) continue;
+        u64 sums[R];
+        blur_column<R, INSIDE, u64, u32>(grey, 1, 0, tile.x + x, tile.y + row, weights, sums);
+#pragma unroll
+        for (int o = 0; o < R; ++o) {
+            int level = source_row(grey, tile.y + row + o)[tile.x + x];
+            u8 tone = level - (int)mean_around(of, sums[o]) + of.ceiling > 0 ? 255 : 0;
+            for (int c = 0; c < channels; ++c) out[((row + o) * COLUMNS_WIDTH + x) * channels + c] = tone;
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3)
+adaptive_columns(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 weights[400];
+    __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 4 + 1];
+    int block;
+    Item item = owner(items, starts, n, block);
+    Tile tile = tile_of(item, block, COLUMNS_WIDTH, COLUMNS_HEIGHT);
+    const Gaussian& of = global<const Adaptive>(item.data)->weights;
+    for (int i = threadIdx.x; i < of.down; i += THREADS) weights[i] = of.weights[of.across + i];
+    __syncthreads();
+    bool inside = tile.y >= of.down && tile.y + COLUMNS_HEIGHT + of.down <= item.height;
+    if (inside) adaptive_tile<true>(item, tile, weights, (u8*)out);
+    else adaptive_tile<false>(item, tile, weights, (u8*)out);
+    __syncthreads();
+    item.channels = min(item.channels, 3);
+    store_tile_of<COLUMNS_WIDTH>(item, tile, (const u8*)out);
+}

@@ -1,0 +1,185 @@
+// Canny's edges as OpenCV finds them: integer gradients, maxima across the edge, and of those the
+// connected ones that hold a strong one, by union and find: what is joined does not depend on order.
+
+struct Canny {
+    int low, high;  // gradients above them belong to an edge, and begin one
+    int blurred;    // whether the lumas are blurred first
+    int reserved[5];
+    Gaussian weights;
+};
+
+constexpr int CANNY_WIDTH = 64, CANNY_HEIGHT = 16, CANNY_PITCH = CANNY_WIDTH + 8;
+constexpr u32 NO_EDGE = ~0u;
+
+__device__ __forceinline__ const Canny& canny_of(const Item& item) { return *global<const Canny>(item.data); }
+
+__device__ __forceinline__ u64 blurred_of(const Item& item)
+{
+    return item.channels == 1 ? item.dst : item.scratch + ((pixels_of(item) + 3) & ~3u);
+}
+
+// What each pixel is linked to: 0 says an edge, NO_EDGE none, n pixel n - 1, maybe itself.
+__device__ __forceinline__ u32* links_of(const Item& item)
+{
+    return global<u32>(item.channels == 1 ? item.scratch : item.scratch + 4ull * pixels_of(item));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+canny_rows(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 planes[ROWS_SHARED / 16];
+    __shared__ u32 weights[400];
+    int block;
+    Item item = weighed(grey_of(owner(items, starts, n, block)));
+    Tile tile = tile_of(item, block, ROWS_WIDTH, ROWS_HEIGHT);
+    const Gaussian& of = gaussian_of(item);
+    for (int i = threadIdx.x; i < of.across; i += THREADS) weights[i] = of.weights[i];
+    blur_rows<1, 1, u8, u32, u16>(item, tile, (u8*)planes, weights);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3)
+canny_columns(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 weights[400];
+    __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 16 + 1];
+    int block;
+    Item whole = owner(items, starts, n, block), item = weighed(grey_of(whole));
+    item.dst = blurred_of(whole);
+    Tile tile = tile_of(item, block, COLUMNS_WIDTH, COLUMNS_HEIGHT);
+    const Gaussian& of = gaussian_of(item);
+    for (int i = threadIdx.x; i < of.down; i += THREADS) weights[i] = of.weights[of.across + i];
+    __syncthreads();
+    blur_columns<false, false>(item, tile, weights, (u8*)out);
+}
+
+struct Gradient {
+    int x, y;
+
+    __device__ __forceinline__ int length() const { return abs(x) + abs(y); }
+};
+
+// At a place of the staged lumas.
+__device__ __forceinline__ Gradient gradient_at(const u8* grey)
+{
+    const u8 *up = grey - CANNY_PITCH, *down = grey + CANNY_PITCH;
+    return {up[1] + 2 * grey[1] + down[1] - up[-1] - 2 * grey[-1] - down[-1],
+            down[-1] + 2 * down[0] + down[1] - up[-1] - 2 * up[0] - up[1]};
+}
+
+// Whether a gradient is the largest across its edge; `lengths` are those around it.
+__device__ __forceinline__ bool largest(const Gradient& gradient, const u16* lengths)
+{
+    int own = lengths[0], x = abs(gradient.x), y = abs(gradient.y) << 15, slope = x * 13573;
+    if (y < slope) return own > lengths[-1] && own >= lengths[1];
+    if (y > slope + (x << 16)) return own > lengths[-CANNY_PITCH] && own >= lengths[CANNY_PITCH];
+    int side = (gradient.x ^ gradient.y) < 0 ? -1 : 1;
+    return own > lengths[-CANNY_PITCH - side] && own > lengths[CANNY_PITCH + side];
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+canny_edges(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 words[(CANNY_HEIGHT + 4) * CANNY_PITCH / 4];
+    __shared__ u16 lengths[(CANNY_HEIGHT + 4) * CANNY_PITCH];
+    int block;
+    Item item = owner(items, starts, n, block), grey = grey_of(item);
+    const Canny& of = canny_of(item);
+    if (of.blurred) grey.src = blurred_of(item);
+    Tile tile = tile_of(item, block, CANNY_WIDTH, CANNY_HEIGHT);
+    const u8* lumas = (const u8*)words;
+    for (int i = threadIdx.x; i < (CANNY_HEIGHT + 4) * (CANNY_PITCH / 4); i += THREADS) {
+        int x = tile.x + i % (CANNY_PITCH / 4) * 4 - 4, y = tile.y + i / (CANNY_PITCH / 4) - 2;
+        pixels4<1>(source_row(grey, y), item.width, x, words + i);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < (CANNY_HEIGHT + 2) * (CANNY_WIDTH + 2); i += THREADS) {
+        int x = i % (CANNY_WIDTH + 2) - 1, y = i / (CANNY_WIDTH + 2) - 1;
+        int at = (y + 2) * CANNY_PITCH + x + 4;
+        bool inside = (u32)(tile.x + x) < (u32)item.width && (u32)(tile.y + y) < (u32)item.height;
+        lengths[at] = (u16)(inside ? gradient_at(lumas + at).length() : 0);
+    }
+    __syncthreads();
+    u32* links = links_of(item);
+    for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
+        int x = i % CANNY_WIDTH, y = i / CANNY_WIDTH, at = (y + 2) * CANNY_PITCH + x + 4;
+        if (x >= tile.width || y >= tile.height) continue;
+        u32 pixel = (u32)(tile.y + y) * item.width + tile.x + x, link = NO_EDGE;
+        if (lengths[at] > of.low && largest(gradient_at(lumas + at), lengths + at))
+            link = lengths[at] > of.high ? 0 : pixel + 1;
+        links[pixel] = link;
+    }
+}
+
+// The first of a pixel's edge that is known so far; the way there is made shorter.
+__device__ __forceinline__ u32 first_of(volatile u32* links, u32 link)
+{
+    while (link) {
+        u32 next = links[link - 1];
+        if (next == link) break;
+        u32 after = next ? links[next - 1] : 0;
+        if (after != next) links[link - 1] = after;
+        link = after;
+    }
+    return link;
+}
+
+// Make one edge of two. It ends: every turn the larger one gets smaller.
+__device__ __forceinline__ void join_edges(u32* links, u32 a, u32 b)
+{
+    for (;;) {
+        a = first_of(links, a), b = first_of(links, b);
+        if (a == b) return;
+        u32 larger = max(a, b), smaller = min(a, b), before = atomicMin(&links[larger - 1], smaller);
+        if (before == larger) return;
+        a = before, b = smaller;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+canny_link(const Item* items, const u32* starts, int n)
+{
+    int block;
+    Item item = owner(items, starts, n, block);
+    Tile tile = tile_of(item, block, CANNY_WIDTH, CANNY_HEIGHT);
+    u32* links = links_of(item);
+    for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
+        int x = tile.x + i % CANNY_WIDTH, y = tile.y + i / CANNY_WIDTH;
+        if (x >= item.width || y >= item.height) continue;
+        u32* here = links + (u32)y * item.width + x;
+        u32 own = *here;
+        if (own == NO_EDGE) continue;
+        // To the left and above: the others come here themselves.
+        if (x > 0 && here[-1] != NO_EDGE) join_edges(links, own, here[-1]);
+        if (y == 0) continue;
+        for (int side = max(-1, -x); side <= min(1, item.width - 1 - x); ++side)
+            if (here[side - item.width] != NO_EDGE) join_edges(links, own, here[side - item.width]);
+    }
+}
+
+template <int C> __device__ __forceinline__ void paint_edges(const Item& item, int block, u32 pixels)
+{
+    u32 total = pixels_of(item), end = min(total, (block + 1) * pixels);
+    u32* links = links_of(item);
+    u8* dst = global<u8>(item.dst);
+    for (u32 at = block * pixels + 4 * threadIdx.x; at < end; at += 4 * THREADS) {
+        u32 tones = 0, words[C];
+        for (u32 k = 0; k < min(4u, total - at); ++k)
+            if (links[at + k] != NO_EDGE && first_of(links, links[at + k]) == 0) tones |= 255u << 8 * k;
+        spread4<C>(item, 0, 0, tones, words);
+        for (int i = 0; i < C; ++i) {
+            u8* to = dst + (u64)at * C + 4 * i;
+            if (at + 4 <= total) *(u32*)to = words[i];
+            else
+                for (u32 k = 0; k < 4 && 4 * i + k < (total - at) * C; ++k) to[k] = (u8)byte_of(words[i], k);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+canny_paint(const Item* items, const u32* starts, int n)
+{
+    int block;
+    Item item = owner(items, starts, n, block);
+    if (item.channels == 1) paint_edges<1>(item, block, LINE);
+    else paint_edges<3>(item, block, LINE / item.channels);
+}

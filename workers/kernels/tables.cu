@@ -1,0 +1,119 @@
+// What counts of levels decide: Otsu's value, and the tables of autocontrast and equalize. One
+// block an image, one thread a level; arithmetic and order are the specification's.
+
+// The counts up to each level, its own included, in every thread.
+__device__ __forceinline__ u32 counted_upto(u32 own, u32* totals)
+{
+    u32 upto = scan_warp(own);
+    if (threadIdx.x % 32 == 31) totals[threadIdx.x / 32] = upto;
+    __syncthreads();
+    upto = before_thread(own, upto, totals) + own;
+    __syncthreads();
+    return upto;
+}
+
+// ImageOps.autocontrast: as many samples as `cut` may be lost at either end.
+extern "C" __global__ void __launch_bounds__(256)
+autocontrast_tables(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 totals[8];
+    int block, level = threadIdx.x;
+    Item item = owner(items, starts, n, block);
+    Counted& of = *global<Counted>(item.data);
+    u32 cut = of.parameters[0], by_luma = of.parameters[1], pixels = item.width * item.height;
+    for (int c = 0; c < min(item.channels, 3); ++c) {
+        u32 own = of.counts[by_luma ? 0 : c][level], upto = counted_upto(own, totals);
+        int low = __syncthreads_count(upto <= cut);
+        int high = __syncthreads_count(upto - own < pixels - cut) - 1;
+        double scale = __ddiv_rn(255.0, high - low);
+        int tone = (int)__dadd_rn(__dmul_rn(level, scale), __dmul_rn(-low, scale));
+        of.tables[c][level] = (u8)(high <= low ? level : min(max(tone, 0), 255));
+    }
+}
+
+// ImageOps.equalize.
+extern "C" __global__ void __launch_bounds__(256)
+equalize_tables(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 totals[8];
+    int block, level = threadIdx.x;
+    Item item = owner(items, starts, n, block);
+    Counted& of = *global<Counted>(item.data);
+    u32 pixels = item.width * item.height;
+    for (int c = 0; c < min(item.channels, 3); ++c) {
+        u32 own = of.counts[c][level], upto = counted_upto(own, totals);
+        int lightest = __syncthreads_count(upto - own < pixels) - 1;
+        u32 step = (pixels - of.counts[c][lightest]) / 255;
+        of.tables[c][level] = (u8)(step ? min((step / 2 + upto - own) / step, 255u) : level);
+    }
+}
+
+struct Tables {
+    const u8* tables;
+
+    __device__ __forceinline__ void operator()(const u32* colour, u32* made) const
+    {
+        for (int c = 0; c < 3; ++c) made[c] = tables[256 * c + colour[c]];
+    }
+};
+
+// Every colour through its own table.
+extern "C" __global__ void __launch_bounds__(256)
+through_tables(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 tables[192];
+    int block;
+    Item item = owner(items, starts, n, block);
+    const u32* from = (const u32*)global<const Counted>(item.data)->tables;
+    if (threadIdx.x < 192) tables[threadIdx.x] = from[threadIdx.x];
+    __syncthreads();
+    Tables map = {(const u8*)tables};
+    if (item.channels == 1) map_samples(item, block, map.tables);
+    else if (item.channels == 3) map_pixels<3>(item, block, map);
+    else map_pixels<4>(item, block, map);
+}
+
+constexpr double EPSILON = 1.1920928955078125e-07;  // FLT_EPSILON
+
+// The level that parts the lumas best, cv2's THRESH_OTSU. One thread makes the running means, for
+// their roundings are those of this order; all weigh the groups.
+extern "C" __global__ void __launch_bounds__(256)
+otsu_value(const Item* items, const u32* starts, int n)
+{
+    __shared__ double share[256], first_share[256], first_mean[256];
+    __shared__ u64 sum, best;
+    __shared__ u32 value;
+    int block, level = threadIdx.x;
+    Item item = owner(items, starts, n, block);
+    Counted& of = *global<Counted>(item.data);
+    u32 own = of.counts[0][level];
+    double scale = __ddiv_rn(1.0, (double)item.width * item.height);
+    share[level] = __dmul_rn(own, scale);
+    if (level == 0) sum = best = value = 0;
+    __syncthreads();
+    atomicAdd(&sum, (u64)own * level);
+    if (level == 0) {
+        double mean = 0, all = 0;
+        for (int i = 0; i < 256; ++i) {
+            mean = __dmul_rn(mean, all);
+            all = __dadd_rn(all, share[i]);
+            if (min(all, 1 - all) >= EPSILON && max(all, 1 - all) <= 1 - EPSILON)
+                mean = __ddiv_rn(__dadd_rn(mean, __dmul_rn(i, share[i])), all);
+            first_share[i] = all, first_mean[i] = mean;
+        }
+        value = 256;
+    }
+    __syncthreads();
+    double q = first_share[level], rest = 1 - q, mean = first_mean[level], between = 0;
+    if (min(q, rest) >= EPSILON && max(q, rest) <= 1 - EPSILON) {
+        double whole = __dmul_rn((double)sum, scale);
+        double apart = mean - __ddiv_rn(whole - __dmul_rn(q, mean), rest);
+        between = __dmul_rn(__dmul_rn(__dmul_rn(q, rest), apart), apart);
+    }
+    u64 bits = __double_as_longlong(between);  // of positive doubles in the same order
+    atomicMax(&best, bits);
+    __syncthreads();
+    if (bits == best) atomicMin(&value, (u32)level);
+    __syncthreads();
+    if (level == 0) of.parameters[0] = best ? value : 0, of.parameters[1] = 255;
+}
