@@ -92,6 +92,8 @@ class Permit:
 
     def grow(self, n_images: int, n_bytes: int) -> None:
         """Hold more: the images found in the body, the bytes downloaded."""
+        if not (n_images or n_bytes):
+            return
         more = Amount(n_images, n_bytes)
         self._admission.fits(self._held + more)
         self._admission.take(more)

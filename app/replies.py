@@ -39,6 +39,8 @@ async def all_answers(request: Request, works: Sequence[Work]) -> list[Answer]:
     """Every answer, in input order; the work ends early when the client leaves."""
 
     async def together() -> list[Answer]:
+        if len(works) == 1:
+            return [await works[0]()]
         return await asyncio.gather(*(work() for work in works))
 
     return await until_disconnect(request, together())

@@ -33,17 +33,24 @@ async def until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
     A sibling task awaits the disconnect message; polling `is_disconnected` costs more and notices
     later.
     """
-    task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(disconnected(request))
-    try:
-        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise Cancelled("the client left")
-    finally:
-        watch.cancel()
+    task, left = asyncio.current_task(), False
+    assert task is not None
+
+    async def watch() -> None:
+        nonlocal left
+        await disconnected(request)
+        left = True
         task.cancel()
-        await asyncio.gather(task, watch, return_exceptions=True)
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if left and not task.uncancel():
+            raise Cancelled("the client left") from None
+        raise
+    finally:
+        watching.cancel()
 
 
 async def disconnected(request: Request) -> None:

@@ -1,19 +1,18 @@
 """Everything one running server consists of, and how a route gets hold of it."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from app.admission import Admission, Permit
+from app.admission import Admission
 from app.canary import Canary
 from app.fetch import Fetcher
 from app.metrics import Metrics
 from app.pipeline import Pipeline
 from models.backend import Backend
-from models.errors import Overloaded, Unavailable
 from models.labels import LabelSet
 from models.schemas import ModelRecord
 from models.settings import Settings
@@ -69,26 +68,15 @@ class Service:
         return self.computing().model
 
 
-async def _service(request: Request) -> Service:
+def service_of(request: Request) -> Service:
+    """The server's parts."""
     service = request.app.state.service
     assert isinstance(service, Service)
     return service
 
 
+async def _service(request: Request) -> Service:
+    return service_of(request)
+
+
 ServiceOf = Annotated[Service, Depends(_service)]
-
-
-async def _admitted(request: Request, service: ServiceOf) -> AsyncIterator[Permit]:
-    """One image and the declared bytes; grows as more is found; held until the answer is sent."""
-    declared = request.headers.get("content-length", "")
-    try:
-        permit = service.admission.admit(1, int(declared) if declared.isdigit() else 0)
-    except Unavailable as error:
-        reason = "overloaded" if isinstance(error, Overloaded) else "draining"
-        service.metrics.rejections.labels(reason).inc()
-        raise
-    with permit:
-        yield permit
-
-
-Admitted = Annotated[Permit, Depends(_admitted)]

@@ -8,24 +8,26 @@ from pydantic import ValidationError
 
 from app import accept, replies
 from app.documents import classify_document
+from app.image_route import ImageRoute, permit_of
 from app.intake import collect
 from app.problems import invalid
 from app.records import record
 from app.scope import before, deadline_of
-from app.service import Admitted, ServiceOf
+from app.service import service_of
 from app.stages import Stages
 from models.errors import NotAcceptable, WeightsMissing
 from models.schemas import ClassifyOptions
 from workers.operations import Classify, FunctionToApply
 
-router = APIRouter(tags=["images"])
+router = APIRouter(tags=["images"], route_class=ImageRoute)
 
 _OFFERS = (replies.JSON, *replies.JSON_LINES, replies.EVENTS)
 
 
 @router.post("/classify", openapi_extra=classify_document())
-async def classify(request: Request, permit: Admitted, service: ServiceOf) -> Response:
+async def classify(request: Request) -> Response:
     """Labels for 1…N images: raw body, multipart/form-data or JSON; uploads, data URIs, URLs."""
+    service, permit = service_of(request), permit_of(request)
     deadline = deadline_of(request, service.settings)
     reading = Stages()
     with reading.measure("intake"):

@@ -9,22 +9,24 @@ from app import accept, replies
 from app.answers import Output
 from app.chains import chain_of, filter_options, format_for
 from app.documents import filter_document
+from app.image_route import ImageRoute, permit_of
 from app.intake import collect
 from app.records import record
 from app.scope import before, deadline_of
-from app.service import Admitted, ServiceOf
+from app.service import service_of
 from app.stages import Stages
 from models.codec import ENCODABLE, ImageFormat
 from models.errors import NotAcceptable
 
-router = APIRouter(tags=["images"])
+router = APIRouter(tags=["images"], route_class=ImageRoute)
 
 _SEVERAL = (replies.ZIP, replies.MULTIPART, *replies.JSON_LINES, replies.EVENTS)
 
 
 @router.post("/filter", openapi_extra=filter_document())
-async def filter_images(request: Request, permit: Admitted, service: ServiceOf) -> Response:
+async def filter_images(request: Request) -> Response:
     """1…N images through a chain of filters: one image back as bytes, several as a ZIP."""
+    service, permit = service_of(request), permit_of(request)
     deadline = deadline_of(request, service.settings)
     reading = Stages()
     with reading.measure("intake"):

@@ -10,29 +10,31 @@ from app import accept, replies
 from app.answers import Wanted
 from app.chains import versions_of
 from app.documents import process_document
+from app.image_route import ImageRoute, permit_of
 from app.intake import collect
 from app.problems import invalid
 from app.records import record
 from app.scope import before, deadline_of
-from app.service import Admitted, Service, ServiceOf
+from app.service import Service, service_of
 from app.stages import Stages
 from models.errors import FieldError, InvalidParameter, NotAcceptable, TooLarge, WeightsMissing
 from models.schemas import ProcessOptions
 from models.settings import Settings
 from workers.operations import Classify, FunctionToApply
 
-router = APIRouter(tags=["images"])
+router = APIRouter(tags=["images"], route_class=ImageRoute)
 
 _OFFERS = (replies.JSON, *replies.STREAMS)
 
 
 @router.post("/process", openapi_extra=process_document())
-async def process(request: Request, permit: Admitted, service: ServiceOf) -> Response:
+async def process(request: Request) -> Response:
     """Labels and any number of filtered versions of 1…N images, each decoded once.
 
     Each of `versions` is what POST /filter takes. Labels and versions fail alone: a record is then
     "partial". At the door and in the limit of a request each of them counts as one image.
     """
+    service, permit = service_of(request), permit_of(request)
     deadline = deadline_of(request, service.settings)
     reading = Stages()
     with reading.measure("intake"):
