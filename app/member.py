@@ -15,6 +15,7 @@ import threading
 from typing import Any
 
 from app import logs, main, server
+from app.acceptor import Shared, Tally
 from models.settings import Settings
 from workers.host import Host
 from workers.pair import AnyWorker
@@ -43,9 +44,10 @@ def run() -> int:
         except ValueError as error:  # of the settings: it would be the same the next time
             log.error("%s", error)
             return WRONG_USAGE
-    listening = socket.socket(fileno=orders["descriptor"])
+    tally = Tally(orders["tally"], orders["front_ends"])
+    shared = Shared(socket.socket(fileno=orders["socket"]), tally, orders["number"])
     app = main.create_app(settings, orders["addresses"])
-    server.Server(app, settings).run([listening])
+    server.Server(app, settings, shared).run()
     return 0
 
 

@@ -4,11 +4,14 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 from types import FrameType
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
 
+from app.acceptor import Acceptor, Shared
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
@@ -20,11 +23,13 @@ WORKER_DIED = 72
 class Server(uvicorn.Server):
     """SIGTERM starts the drain; SIGINT, or a second SIGTERM, skips the grace time.
 
-    Either ends a server that is still starting at once.
+    Either ends a server that is still starting at once. With `shared` it is one of several front
+    ends at one socket.
     """
 
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
+    def __init__(self, app: FastAPI, settings: Settings, shared: Shared | None = None) -> None:
         self._app = app
+        self._shared = shared
         self._grace = settings.grace
         self.exit_code = 0
         super().__init__(
@@ -38,6 +43,23 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=int(settings.drain_timeout),
             )
         )
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn: the application, then the doors."""
+        if self._shared is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        connections = self.server_state.connections
+        acceptor = Acceptor(self._shared, self._protocol, lambda: len(connections))
+        self.servers = [cast(asyncio.Server, acceptor)]
+
+    def _protocol(self) -> asyncio.Protocol:
+        made = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        assert isinstance(made, asyncio.Protocol)
+        return made
 
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second; True ends the serving."""

@@ -1,4 +1,4 @@
-"""A server of several processes: front ends that share one port, and workers that compute.
+"""A server of several processes: front ends that share one socket, and workers that compute.
 
 Builds their orders and hands them to the supervisor; what each process does is in `app.member`.
 """
@@ -7,12 +7,14 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import multiprocess
 
+from app.acceptor import Tally
 from app.metrics import METRICS_FOLDER
 from app.metrics_folder import metrics_folder
 from models.settings import Settings
@@ -54,52 +56,38 @@ def run(settings: Settings, plan: Plan) -> int:
     addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
     shared = share(settings, plan.front_ends)
     with (
-        sockets(settings, plan.front_ends) as listening,
+        _listening(settings) as listening,
+        closing(Tally.create(plan.front_ends)) as tally,
         metrics_folder() as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
         workers = [_worker(settings, *each) for each in addresses.items()]
+        orders = {
+            "role": "front-end",
+            "settings": shared.model_dump(mode="json"),
+            "addresses": [*addresses],
+            "socket": listening.fileno(),
+            "tally": tally.fd,
+            "front_ends": plan.front_ends,
+        }
         front_ends = [
-            _front_end(shared, [*addresses], number, each.fileno(), environment)
-            for number, each in enumerate(listening)
+            _front_end(shared, {**orders, "number": number}, environment)
+            for number in range(plan.front_ends)
         ]
         return asyncio.run(_supervised([workers, front_ends], folder, listening))
 
 
 async def _supervised(
-    groups: Sequence[Sequence[Member]], folder: str, listening: Sequence[socket.socket]
+    groups: Sequence[Sequence[Member]], folder: str, listening: socket.socket
 ) -> int:
-    """Our own hold on the sockets ends with the serving, or clients would wait for nobody."""
-
-    def close() -> None:
-        for each in listening:
-            each.close()
-
-    return await Supervisor(groups, lambda pid: _forget(pid, folder), close).run()
+    """Our own hold on the socket ends with the serving, or clients would wait for nobody."""
+    supervisor = Supervisor(groups, lambda pid: _forget(pid, folder), listening.close)
+    return await supervisor.run()
 
 
-@contextmanager
-def sockets(settings: Settings, n: int) -> Iterator[list[socket.socket]]:
-    """A socket for each of `n` front ends, on one port, among which the kernel deals connections.
-
-    Of one socket for all, the process that the kernel wakes first takes nearly all connections:
-    119 of 128 in a row, with four front ends. Only the first is bound exclusively, so that a port
-    that is taken is an error. What waits in the socket of a process that died, its successor finds.
-    """
+def _listening(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    host, port = settings.host, settings.port
-    with ExitStack() as stack:
-        first = stack.enter_context(
-            socket.create_server((host, port), family=family, backlog=BACKLOG)
-        )
-        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        port = first.getsockname()[1]
-        yield [first] + [
-            stack.enter_context(
-                socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=True)
-            )
-            for _ in range(n - 1)
-        ]
+    return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
 
 
 def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
@@ -115,20 +103,11 @@ def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
 
 
 def _front_end(
-    settings: Settings,
-    addresses: Sequence[str],
-    number: int,
-    descriptor: int,
-    environment: Mapping[str, str],
+    settings: Settings, orders: dict[str, Any], environment: Mapping[str, str]
 ) -> Member:
-    orders = {
-        "role": "front-end",
-        "settings": settings.model_dump(mode="json"),
-        "addresses": addresses,
-        "descriptor": descriptor,
-    }
+    name, descriptors = f"front end {orders['number']}", (orders["socket"], orders["tally"])
     patience = settings.grace + settings.drain_timeout + 5
-    return Member(f"front end {number}", "app.member", orders, (descriptor,), environment, patience)
+    return Member(name, "app.member", orders, descriptors, environment, patience)
 
 
 def share(settings: Settings, n: int) -> Settings:

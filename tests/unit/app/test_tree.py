@@ -1,8 +1,6 @@
 """How many processes of which kind a server is made of."""
 
 import os
-import socket
-from contextlib import ExitStack
 
 import pytest
 
@@ -51,20 +49,3 @@ def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
     assert len(set(addresses)) == len(devices)
     assert [each.orders["addresses"] for each in front_ends] == [addresses] * 3
     assert all(str(os.getpid()) in each for each in addresses)
-
-
-def test_connections_are_dealt_among_the_front_ends() -> None:
-    with tree.sockets(Settings(port=0), 4) as listening, ExitStack() as stack:
-        for _ in range(64):
-            stack.enter_context(socket.create_connection(listening[0].getsockname()))
-        for each in listening:
-            each.setblocking(False)
-            for _ in range(4):
-                stack.enter_context(each.accept()[0])
-
-
-def test_a_port_that_another_server_shares_among_its_own_is_taken() -> None:
-    with tree.sockets(Settings(port=0), 2) as listening:
-        port = listening[0].getsockname()[1]
-        with pytest.raises(OSError, match="in use"), tree.sockets(Settings(port=port), 2):
-            pass

@@ -1,0 +1,113 @@
+"""How front ends share the connections of one socket."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pytest
+
+from app import acceptor
+from app.acceptor import Acceptor, Shared, Tally
+
+HURRY = 5.0
+
+
+@dataclass
+class FrontEnd(asyncio.Protocol):
+    """Counts its connections, which last."""
+
+    connections: list[asyncio.BaseTransport] = field(default_factory=list)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.connections.append(transport)
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+async def connected(front_ends: list[FrontEnd], n: int) -> None:
+    async with asyncio.timeout(HURRY):
+        while sum(len(each.connections) for each in front_ends) < n:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+def opened(listening: socket.socket, tally: Tally, number: int, front_end: FrontEnd) -> Acceptor:
+    shared = Shared(listening.dup(), tally, number)
+    return Acceptor(shared, lambda: front_end, lambda: len(front_end.connections))
+
+
+def test_every_front_end_gets_as_many_connections(listening: socket.socket) -> None:
+    async def scenario() -> None:
+        tally, front_ends = Tally.create(4), [FrontEnd() for _ in range(4)]
+        acceptors = [opened(listening, tally, n, each) for n, each in enumerate(front_ends)]
+        with ExitStack() as stack:
+            for n in range(32):
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+                await connected(front_ends, n + 1)
+        assert [len(each.connections) for each in front_ends] == [8] * 4
+        for each in acceptors:
+            each.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
+    listening: socket.socket,
+) -> None:
+    async def scenario() -> None:
+        tally, front_end = Tally.create(2), FrontEnd()
+        alive = opened(listening, tally, 0, front_end)
+        with ExitStack() as stack:
+            for _ in range(8):
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+            await connected([front_end], 8)
+        alive.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_could_not_accept_tries_again(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor, "NO_ROOM", 0.0)
+
+    class Crowded(socket.socket):
+        """Fails once, as with too many open files."""
+
+        failures = 1
+
+        def accept(self) -> tuple[socket.socket, object]:
+            if self.failures:
+                self.failures -= 1
+                raise OSError(errno.EMFILE, "too many open files")
+            return super().accept()
+
+    async def scenario() -> None:
+        front_end, crowded = FrontEnd(), Crowded(fileno=listening.dup().detach())
+        made = Acceptor(
+            Shared(crowded, Tally.create(1), 0),
+            lambda: front_end,
+            lambda: len(front_end.connections),
+        )
+        with socket.create_connection(listening.getsockname()):
+            await connected([front_end], 1)
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_accepted_after_the_end(listening: socket.socket) -> None:
+    async def scenario() -> None:
+        front_end = FrontEnd()
+        opened(listening, Tally.create(1), 0, front_end).close()
+        with socket.create_connection(listening.getsockname()):
+            await asyncio.sleep(2 * acceptor.PAUSE)
+        assert not front_end.connections
+
+    asyncio.run(scenario())
