@@ -12,9 +12,8 @@ from typing import Any
 
 from fastapi import Request
 from pydantic import ValidationError
-from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException
 
+from app import form
 from app.admission import Permit
 from app.problems import invalid
 from app.spool import Blob, Spool
@@ -105,34 +104,19 @@ async def _raw(request: Request, settings: Settings) -> Blob:
 
 
 async def _multipart(request: Request, settings: Settings) -> tuple[list[Found], dict[str, Any]]:
-    most = settings.max_images_per_request
-    form = request.form(max_files=most, max_fields=most + 100, max_part_size=1 << 20)
-    try:
-        async with form as parts:
-            options = {k: v for k, v in parts.multi_items() if isinstance(v, str) and k != "urls"}
-            return [found async for found in _parts(parts, settings)], options
-    except HTTPException as error:
-        raise MalformedRequest(f"multipart body: {error.detail}") from None
-
-
-async def _parts(form: FormData, settings: Settings) -> Any:
-    for name, value in form.multi_items():
-        if isinstance(value, UploadFile):
-            if name not in ("files", "file"):
-                wrong = FieldError(name, "files are sent as `files` or `file`")
-                raise InvalidParameter(f"unknown file field {name!r}", [wrong])
-            yield await _upload(value, settings), value.filename or None, None
-        elif name == "urls":
-            yield Url(value), value, None
-
-
-async def _upload(upload: UploadFile, settings: Settings) -> Blob | ServiceError:
-    if (upload.size or 0) > settings.max_image_bytes:
-        return _file_too_large(upload.size or 0, settings)
-    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
-        while chunk := await upload.read(settings.spool_bytes or -1):
-            await spool.write(chunk)
-        return await spool.finish()
+    found: list[Found] = []
+    options: dict[str, Any] = {}
+    async for part in form.parts(request, settings):
+        if isinstance(part, form.File):
+            if part.name not in ("files", "file"):
+                wrong = FieldError(part.name, "files are sent as `files` or `file`")
+                raise InvalidParameter(f"unknown file field {part.name!r}", [wrong])
+            found.append((part.content, part.filename, None))
+        elif part.name == "urls":
+            found.append((Url(part.text), part.text, None))
+        else:
+            options[part.name] = part.text
+    return found, options
 
 
 def _file_too_large(size: int, settings: Settings) -> TooLarge:

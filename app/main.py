@@ -4,7 +4,6 @@ The only file of `app` that picks a backend and reaches into `workers` beyond de
 """
 
 import asyncio
-import gc
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from app.admission import Admission
 from app.budget import PixelBudget
 from app.canary import Canary
 from app.fetch import Fetcher, FetchLimits
+from app.garbage import settle
 from app.metrics import Metrics
 from app.observe import Observe
 from app.pipeline import Pipeline
@@ -149,7 +149,7 @@ def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = app.state.service = await start_service(settings, metrics, addresses=addresses)
         await service.canary.sing()
-        gc.freeze()  # what has been loaded stays: no collection need walk through it
+        settle()
         singing = asyncio.create_task(service.canary.keep_singing())
         yield
         singing.cancel()

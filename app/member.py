@@ -4,7 +4,6 @@ The supervisor starts it as `python -m app.member NAME`; the name is for who lis
 """
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -16,6 +15,7 @@ from typing import Any
 
 from app import logs, main, server
 from app.acceptor import Shared, Tally
+from app.garbage import settle
 from models.settings import Settings
 from workers.host import Host
 from workers.pair import AnyWorker
@@ -60,7 +60,7 @@ async def _worker(settings: Settings, address: str, gpu: int | None) -> int:
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     started = await asyncio.to_thread(start_worker, settings, host.on_batch, gpu=gpu)
-    gc.freeze()  # what has been loaded stays: no collection need walk through it
+    settle()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker, labels = started.worker, started.labels
     welcome = Welcome(

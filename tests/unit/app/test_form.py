@@ -1,0 +1,109 @@
+"""Multipart bodies, however they are cut on their way."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.types import Message
+
+from app.form import Field, File, parts
+from app.spool import Blob
+from models.errors import MalformedRequest, ServiceError, TooLarge
+from models.settings import Settings
+
+BOUNDARY = b"--a b"
+KIND = f'multipart/form-data; boundary="{BOUNDARY.decode()}"'
+
+
+def file(content: bytes, filename: str = "a.jpg", name: str = "files") -> bytes:
+    head = f'Content-Disposition: form-data; name="{name}"; filename="{filename}"\r\n'
+    return head.encode() + b"Content-Type: image/jpeg\r\n\r\n" + content
+
+
+def field(name: str, content: bytes) -> bytes:
+    return f'Content-Disposition: form-data; name="{name}"\r\n\r\n'.encode() + content
+
+
+def body(*made: bytes, end: bytes = b"--\r\n") -> bytes:
+    return b"".join(b"--%s\r\n%s\r\n" % (BOUNDARY, each) for each in made) + b"--" + BOUNDARY + end
+
+
+def read(
+    content: bytes, step: int = 1 << 16, kind: str = KIND, settings: Settings | None = None
+) -> list[Field | File]:
+    pieces = [content[n : n + step] for n in range(0, len(content), step)] or [b""]
+
+    async def receive() -> Message:
+        piece = pieces.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+    async def scenario() -> list[Field | File]:
+        request = Request({"type": "http", "headers": [(b"content-type", kind.encode())]}, receive)
+        return [part async for part in parts(request, settings or Settings())]
+
+    return asyncio.run(scenario())
+
+
+def content_of(part: Field | File) -> bytes | ServiceError:
+    assert isinstance(part, File)
+    return part.content.read() if isinstance(part.content, Blob) else part.content
+
+
+@given(st.integers(1, 200), st.lists(st.binary(max_size=80), max_size=4))
+def test_files_and_fields_come_in_order_however_the_body_is_cut(
+    step: int, contents: list[bytes]
+) -> None:
+    contents = [*contents, b"\r\n--", BOUNDARY]
+    found = read(body(field("top_k", b"3"), *map(file, contents), field("urls", b"x")), step)
+    assert found[0] == Field("top_k", "3")
+    assert found[-1] == Field("urls", "x")
+    assert [content_of(part) for part in found[1:-1]] == contents
+
+
+def test_a_file_keeps_its_name() -> None:
+    (found,) = read(body(file(b"x", "päckchen 1.jpg")))
+    assert isinstance(found, File)
+    assert (found.name, found.filename) == ("files", "päckchen 1.jpg")
+
+
+def test_a_part_of_an_image_s_type_is_a_file_without_a_filename() -> None:
+    head = b'Content-Disposition: form-data; name="files"\r\nContent-Type: image/png\r\n\r\n'
+    (found,) = read(body(head + b"png"))
+    assert content_of(found) == b"png"
+
+
+def test_a_file_that_is_too_large_is_its_own_error() -> None:
+    settings = Settings(max_image_bytes=1024)
+    found = read(body(file(b"a"), file(bytes(5000)), file(b"b")), 100, settings=settings)
+    first, large, last = map(content_of, found)
+    assert (first, last) == (b"a", b"b")
+    assert isinstance(large, TooLarge)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no boundary in it",
+        body(file(b"x"))[:-6],
+        body(b"No-Disposition: x\r\n\r\nx"),
+        body(field("top_k", b"\xff")),
+    ],
+)
+def test_what_is_no_form_is_malformed(content: bytes) -> None:
+    with pytest.raises(MalformedRequest):
+        read(content)
+
+
+def test_a_content_type_without_a_boundary_is_malformed() -> None:
+    with pytest.raises(MalformedRequest, match="boundary"):
+        read(body(file(b"x")), kind="multipart/form-data")
+
+
+def test_too_many_parts_and_too_long_fields_are_too_large() -> None:
+    with pytest.raises(TooLarge):
+        read(body(*[field("urls", b"x")] * 200), settings=Settings(max_images_per_request=16))
+    with pytest.raises(TooLarge, match="top_k"):
+        read(body(field("top_k", bytes(2 << 20))))
