@@ -34,6 +34,7 @@ bench: install
 	$(BIN)/python -m tests.bench.processes
 	$(BIN)/python -m tests.bench.serve_cpu
 	$(BIN)/python -m tests.bench.memory
+	$(BIN)/python -m tests.bench.encode
 
 test-gpu: install
 	$(BIN)/pytest -m gpu tests/gpu tests/contract

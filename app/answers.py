@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.intake import Item
 from app.stages import Stages
-from models.codec import ImageFormat
+from models.codec import Encoding, ImageFormat
 from models.errors import ServiceError
 from models.job import Labels
 from workers.operations import Classify, FilterChain
@@ -16,7 +16,13 @@ class Output:
     """What a filtered image is to be encoded as; `choose` gets the source's format."""
 
     choose: Callable[[ImageFormat], ImageFormat]
-    quality: int | None
+    encoding: Encoding
+
+    def format_for(self, source: ImageFormat) -> ImageFormat:
+        """The format of the answer; raises where that one cannot be what is asked for."""
+        chosen = self.choose(source)
+        self.encoding.check(chosen)
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)

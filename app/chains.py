@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from app import accept
 from app.answers import Output, Version
 from app.problems import invalid
-from models.codec import ENCODABLE, ImageFormat
+from models.codec import ENCODABLE, Encoding, ImageFormat
 from models.errors import FieldError, InvalidParameter
 from models.schemas import FilterOptions, ProcessOptions
 from workers.filters import parse_chain, parse_one
@@ -23,6 +24,9 @@ MAX_ID = 256
 """Characters of a version's id."""
 
 _PREFERRED = (ImageFormat.AVIF, ImageFormat.WEBP, ImageFormat.PNG, ImageFormat.JPEG)
+
+_OF_ANY_FORMAT = ("quality", "metadata")
+"""Options of encoding that a version with a format of its own still takes from the request."""
 
 
 def filter_options(given: Mapping[str, Any]) -> FilterOptions:
@@ -70,12 +74,31 @@ def versions_of(options: ProcessOptions, header: str | None) -> tuple[Version, .
     return tuple(versions)
 
 
+def encoding_of(own: FilterOptions, shared: ProcessOptions | None = None) -> Encoding:
+    """What is asked of the encoder; raises InvalidParameter if the format asked for has it not.
+
+    Where no format is asked for, `Output.format_for` judges the one that is chosen.
+    """
+    names = [each.name for each in fields(Encoding)]
+    given = {name: getattr(own, name) for name in names}
+    if shared is not None:
+        inherited = _OF_ANY_FORMAT if own.format else names
+        for name in inherited:
+            if given[name] is None:
+                given[name] = getattr(shared, name)
+    encoding = Encoding(**{name: value for name, value in given.items() if value is not None})
+    asked = own.format or (shared.format if shared else None)
+    if asked:
+        encoding.check(_named(asked))
+    return encoding
+
+
 def format_for(asked: str | None, header: str | None, source: ImageFormat) -> ImageFormat:
     """`asked` wins; else what Accept names, by its q-values; else the source's format."""
     if asked is not None:
-        return ImageFormat("jpeg" if asked == "jpg" else asked)
+        return _named(asked)
     fallback = source if source in ENCODABLE else ImageFormat.PNG
-    named = [f for f in _PREFERRED if accept.names(header, f.media_type)]
+    named = [f for f in _PREFERRED if f in ENCODABLE and accept.names(header, f.media_type)]
     if not named:
         return fallback
     offers = [f.media_type for f in dict.fromkeys((*named, fallback))]
@@ -94,7 +117,11 @@ def _version(given: object, options: ProcessOptions, header: str | None) -> Vers
         raise InvalidParameter(message, [FieldError("id", message, id_)])
     own = filter_options({name: value for name, value in given.items() if name != "id"})
     choose = partial(format_for, own.format or options.format, header)
-    return Version(chain_of(own), Output(choose, own.quality or options.quality), id_)
+    return Version(chain_of(own), Output(choose, encoding_of(own, options)), id_)
+
+
+def _named(format_: str) -> ImageFormat:
+    return ImageFormat("jpeg" if format_ == "jpg" else format_)
 
 
 def _decoded(name: str, given: object) -> object:

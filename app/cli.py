@@ -3,12 +3,15 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from importlib.metadata import version
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
 from app import commands
+from models.codec import Encoding
+from models.schemas import FilterOptions
 from models.settings import PREFIX, Settings, load_settings
 from models.weights import resolve
 
@@ -81,7 +84,10 @@ def _add_filter(actions: Actions) -> None:
         "-o", "--output", required=True, help="a file, a folder (for several files), or - (stdout)"
     )
     parser.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
-    parser.add_argument("--quality", type=int, help="1 to 100, of JPEG, WebP and AVIF")
+    for field in fields(Encoding):
+        text = str(FilterOptions.model_fields[field.name].description)
+        switch: dict[str, Any] = {"action": "store_true"} if field.default is False else {}
+        parser.add_argument("--" + field.name.replace("_", "-"), help=text, **switch)
 
 
 def _add_profile(actions: Actions) -> None:

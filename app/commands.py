@@ -12,6 +12,7 @@ from typing import Any
 from app import logs, main, offline, server, tree
 from app.admission import Permit
 from app.answers import Answer, EncodedImage, Output
+from app.chains import encoding_of, filter_options, format_for
 from app.intake import Item, Url
 from app.metrics import Metrics
 from app.records import line, record
@@ -19,7 +20,7 @@ from app.service import Service
 from app.spool import Blob
 from models.codec import ENCODABLE, ImageFormat
 from models.deadline import NEVER
-from models.errors import MalformedRequest, ServiceError
+from models.errors import InvalidParameter, MalformedRequest, ServiceError
 from models.settings import Settings
 from workers.filters import FILTERS, describe, parse_chain
 from workers.operations import Classify, FilterChain
@@ -69,10 +70,12 @@ def filter_files(
     files: Sequence[str],
     ops: str,
     output: str,
-    format: str | None,
-    quality: int | None,
+    **encoding: Any,
 ) -> int:
-    """Filtered files to `output`, one JSON line each to stderr; exit code 1 when any failed."""
+    """Filtered files to `output`, one JSON line each to stderr; exit code 1 when any failed.
+
+    `encoding`: the format and all else that `POST /filter` takes of encoding.
+    """
     try:
         chain = FilterChain(parse_chain(json.loads(ops)))
     except ValueError as error:
@@ -82,8 +85,13 @@ def filter_files(
     target = Path(output)
     if len(files) > 1 and not target.is_dir():
         return _wrong(f"--output: {output} is not a folder, and there are {len(files)} files")
-    wanted = ImageFormat(format) if format else _format_of(target)
-    how = Output(lambda source: wanted or _encodable(source), quality)
+    wanted = encoding.pop("format") or _format_of(target)
+    try:
+        asked = encoding_of(filter_options({**encoding, "format": wanted}))
+    except InvalidParameter as error:
+        wrong = error.errors[0]
+        return _wrong(f"--{wrong.path.replace('_', '-')}: {wrong.message}")
+    how = Output(lambda source: format_for(wanted, None, source), asked)
 
     async def work(service: Service, item: Item, permit: Permit) -> Answer:
         return await service.pipeline.filter(item, chain, how, NEVER, permit)
@@ -170,10 +178,6 @@ def _content(name: str) -> Blob | Url | ServiceError:
 
 def _format_of(target: Path) -> ImageFormat | None:
     return next((f for f in ENCODABLE if target.suffix.lower() in (f.extension, "." + f)), None)
-
-
-def _encodable(source: ImageFormat) -> ImageFormat:
-    return source if source in ENCODABLE else ImageFormat.PNG
 
 
 def _write(image: EncodedImage, output: str, source: str) -> None:

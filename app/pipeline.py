@@ -32,7 +32,7 @@ from app.spool import Blob
 from app.stages import Stages
 from models import codec
 from models.backend import Backend
-from models.codec import Decoded
+from models.codec import Decoded, ImageFormat
 from models.deadline import NEVER, Deadline
 from models.errors import DeadlineExceeded, InternalError, ServiceError
 from models.image import Image, Source
@@ -196,10 +196,11 @@ class Pipeline:
         stages: Stages,
     ) -> EncodedImage:
         check(operation, self._max_pixels, decoded.image.height, decoded.image.width)
+        format_ = output.format_for(decoded.info.format)
         result = await self._run(operation, decoded.image, deadline, stages)
         assert isinstance(result, Image)
         with stages.measure("encode"):
-            return await self._opener.in_thread(_encode, result, decoded, output)
+            return await self._opener.in_thread(_encode, result, decoded, format_, output)
 
     async def _run(
         self, operation: Operation, image: Source, deadline: Deadline, stages: Stages
@@ -225,7 +226,7 @@ async def _guarded(
         return InternalError("an unexpected error; it has been logged")
 
 
-def _encode(image: Image, decoded: Decoded, output: Output) -> EncodedImage:
-    format_ = output.choose(decoded.info.format)
-    data = codec.encode(image, format_, quality=output.quality, copyright=decoded.copyright)
+def _encode(image: Image, decoded: Decoded, format_: ImageFormat, output: Output) -> EncodedImage:
+    encoding, notice = output.encoding, decoded.copyright
+    data = codec.encode(image, format_, encoding, copyright=notice, exif=decoded.exif)
     return EncodedImage(data, format_, image.width, image.height)

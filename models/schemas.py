@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Prediction(BaseModel):
@@ -131,7 +131,39 @@ OutputFormat = Annotated[
     Literal["jpeg", "jpg", "png", "webp", "avif"] | None,
     Field(description="format of the answer; else the Accept header, else the source's"),
 ]
-Quality = Annotated[int | None, Field(ge=1, le=100, description="of JPEG, WebP and AVIF")]
+Quality = Annotated[
+    int | None,
+    Field(ge=1, le=100, description="of JPEG, WebP and AVIF: 90, 80 and 75 if not given"),
+]
+Progressive = Annotated[
+    bool | None, Field(description="of JPEG: shown coarse first, a tenth smaller, slower to make")
+]
+Chroma = Annotated[
+    Literal["420", "422", "444"] | None,
+    BeforeValidator(lambda given: str(given) if type(given) is int else given),
+    Field(description="of JPEG and AVIF: chroma subsampling; 420 if not given"),
+]
+Lossless = Annotated[bool | None, Field(description="of WebP: every pixel as it is")]
+PngLevel = Annotated[
+    int | None,
+    Field(
+        ge=0,
+        le=9,
+        description="of PNG: zlib's level, 0 stored, 9 smallest; if not given, run lengths, which "
+        "are faster than level 1",
+    ),
+]
+AvifSpeed = Annotated[
+    int | None, Field(ge=0, le=10, description="of AVIF: 0 smallest, 10 fastest; 9 if not given")
+]
+Metadata = Annotated[
+    Literal["strip", "keep"] | None,
+    Field(
+        description="strip, the default, leaves the copyright alone; keep leaves of the source's "
+        "EXIF all that still holds: not thumbnail, maker's notes, XMP, nor the profile, since "
+        "pixels are sRGB and upright"
+    ),
+]
 
 
 class ClassifyOptions(BaseModel):
@@ -154,10 +186,16 @@ class FilterOptions(BaseModel):
     name: str | None = Field(None, description="one filter; its parameters stand beside it")
     format: OutputFormat = None
     quality: Quality = None
+    progressive: Progressive = None
+    chroma: Chroma = None
+    lossless: Lossless = None
+    png_level: PngLevel = None
+    avif_speed: AvifSpeed = None
+    metadata: Metadata = None
 
 
 class ProcessOptions(BaseModel):
-    """Options of `POST /process`; versions may have a format and quality of their own."""
+    """Options of `POST /process`; what they say of encoding, versions may say for themselves."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -171,3 +209,9 @@ class ProcessOptions(BaseModel):
     )
     format: OutputFormat = None
     quality: Quality = None
+    progressive: Progressive = None
+    chroma: Chroma = None
+    lossless: Lossless = None
+    png_level: PngLevel = None
+    avif_speed: AvifSpeed = None
+    metadata: Metadata = None

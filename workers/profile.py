@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from models.backend import Backend
-from models.codec import ImageFormat, encode
+from models.codec import Encoding, ImageFormat, encode
 from models.image import Image, Source
 from models.job import Job, Operation
 
@@ -38,7 +38,7 @@ def drawing(seed: int) -> bytes:
     small = random.integers(0, 256, (75, 100, 3), np.uint8)
     pixels = cv2.resize(small, (500, 375), interpolation=cv2.INTER_LINEAR)
     noisy = np.clip(pixels + random.normal(0, 6, pixels.shape), 0, 255).astype(np.uint8)
-    return encode(Image(noisy), ImageFormat.JPEG, quality=90)
+    return encode(Image(noisy), ImageFormat.JPEG, Encoding(quality=90))
 
 
 async def keep_busy(

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from app import accept, replies
 from app.answers import Output
-from app.chains import chain_of, filter_options, format_for
+from app.chains import chain_of, encoding_of, filter_options, format_for
 from app.documents import filter_document
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
@@ -34,7 +34,7 @@ async def filter_images(request: Request) -> Response:
     options = filter_options(intake.options)
     operation = chain_of(options)
     header = request.headers.get("accept")
-    output = Output(partial(_format, options.format, header), options.quality)
+    output = Output(partial(_format, options.format, header), encoding_of(options))
     works = [
         partial(service.pipeline.filter, item, operation, output, deadline, permit)
         for item in intake.items

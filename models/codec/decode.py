@@ -14,7 +14,7 @@ from models.codec.channels import is_grey, scale_transparency, simplified
 from models.codec.colour import is_srgb, to_srgb
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import inspect
-from models.codec.metadata import read_metadata
+from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
 from models.codec.probe import Header, ImageInfo, read_header
 from models.errors import Undecodable
@@ -35,12 +35,13 @@ _PNG_DEPTH = 24
 class Decoded:
     """The first frame of a file; `info` is what the file really held, size and orientation too.
 
-    `image` is an Image, or a Jpeg where the caller asked for one.
+    `image` is an Image, or a Jpeg where the caller asked for one; `exif` is as in the file.
     """
 
     image: Source
     info: ImageInfo
     copyright: str | None
+    exif: bytes | None = None
 
 
 def decode(data: bytes, *, max_pixels: int) -> Decoded:
@@ -56,7 +57,7 @@ def decode(data: bytes, *, max_pixels: int) -> Decoded:
         with reading(ImageFormat.JPEG):
             pixels = _by_simplejpeg(data, header)
         if pixels is not None:
-            return Decoded(Image(pixels), header.info, header.copyright)
+            return Decoded(Image(pixels), header.info, header.copyright, header.exif)
     return _by_pillow(data, header)
 
 
@@ -98,20 +99,20 @@ def _by_simplejpeg(data: bytes, header: Header) -> Pixels | None:
 
 def _by_pillow(data: bytes, header: Header) -> Decoded:
     format_ = header.info.format
-    orientation, notice = header.info.orientation, header.copyright
+    metadata = Metadata(header.info.orientation, header.copyright, header.exif)
     with reading(format_):
         image = open_image(data, format_)
         image.load()
         if format_ is ImageFormat.PNG:
-            orientation, notice = read_metadata(image)  # it may stand behind the pixels
+            metadata = read_metadata(image)  # it may stand behind the pixels
             scale_transparency(image, depth=data[_PNG_DEPTH])
         grey = is_grey(image.mode)
         pixels = _pixels(to_srgb(simplified(image), header.icc_profile, grey=grey))
     if format_ is not ImageFormat.TIFF:  # Pillow turns those while loading
-        pixels = upright(pixels, orientation)
+        pixels = upright(pixels, metadata.orientation)
     height, width = pixels.shape[:2]
-    info = replace(header.info, width=width, height=height, orientation=orientation)
-    return Decoded(Image(pixels), info, notice)
+    info = replace(header.info, width=width, height=height, orientation=metadata.orientation)
+    return Decoded(Image(pixels), info, metadata.copyright, metadata.exif)
 
 
 def _pixels(image: PillowImage.Image) -> Pixels:

@@ -1,4 +1,4 @@
-"""From pixels to an image file. Knows nothing of HTTP; of metadata it writes the copyright only."""
+"""From pixels to an image file. Knows nothing of HTTP; what is asked of it is in `encoding`."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -8,17 +8,22 @@ import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
+from models.codec.encoding import PLAIN, Encoding
+from models.codec.exif import kept
 from models.codec.flatten import flatten
-from models.codec.formats import ENCODABLE, ImageFormat
+from models.codec.formats import ImageFormat
 from models.codec.metadata import copyright_exif
-from models.errors import FieldError, InvalidParameter, Unprocessable
-from models.image import Image
+from models.codec.pillow import writing_at_once
+from models.errors import Unprocessable
+from models.image import Image, Pixels
 
 DEFAULT_QUALITY: Mapping[ImageFormat, int] = {
     ImageFormat.JPEG: 90,
     ImageFormat.WEBP: 80,
     ImageFormat.AVIF: 75,
 }
+
+DEFAULT_CHROMA = "420"
 
 MAX_SIDE: Mapping[ImageFormat, int] = {
     ImageFormat.JPEG: 65_500,  # libjpeg's limit; the format's is 65,535
@@ -28,55 +33,43 @@ MAX_SIDE: Mapping[ImageFormat, int] = {
 }
 """Pixels of the longer side that a file of the format can hold and be read again."""
 
-# Measured on a photo of 1024 × 768, one thread: PNG level 1 takes 45 ms, level 6 200 ms for 13 %
-# fewer bytes. WebP method 2 takes 21 ms, method 4 52 ms for 3 % fewer; method 0 22 ms for 19 %
-# more. AVIF speed 9 takes 37 ms, speed 8 97 ms for 5 % fewer.
-# AVIF gets one thread because the threads of the caller's pool share the cores already.
-_OPTIONS: Mapping[ImageFormat, Mapping[str, Any]] = {
-    ImageFormat.PNG: {"compress_level": 1},
-    ImageFormat.WEBP: {"method": 2},
-    ImageFormat.AVIF: {"speed": 9, "max_threads": 1},
-}
+# Chosen by tests/bench/encode.py.
+_RUN_LENGTH = {"compress_level": 1, "compress_type": 3}  # zlib's Z_RLE, which knows no levels
+_AVIF_SPEED = 9
+_WEBP_METHOD = 2
+_LOSSLESS = {"lossless": True, "method": 0, "quality": 0, "exact": True}
+
+_MOST_BYTES_A_PIXEL = 6
+"""Of a JPEG in full chroma, as TurboJPEG's tj3JPEGBufSize counts."""
 
 
 def encode(
     image: Image,
     format: ImageFormat,
+    encoding: Encoding = PLAIN,
     *,
-    quality: int | None = None,
     copyright: str | None = None,
+    exif: bytes | None = None,
 ) -> bytes:
-    """`image` as a file of `format`, with the `copyright` as EXIF and no other metadata.
+    """`image` as a file of `format`, as `encoding` asks; sRGB, without a profile.
 
-    JPEG is baseline 4:2:0, grey stays grey, alpha is flattened on white. `quality` is 1..100
-    (90 for JPEG, 80 for WebP, 75 for AVIF when None) and means nothing to PNG, which is lossless.
+    Where nothing is asked, JPEG is baseline 4:2:0, quality 90 (80 for WebP, 75 for AVIF). Grey
+    stays grey in all but WebP; a JPEG has alpha flattened on white. Of metadata the `copyright`
+    is written; where it is to be kept, what `models.codec.exif` keeps of the source's `exif`.
 
-    Raises InvalidParameter for a format not in ENCODABLE or a quality out of range, and
-    Unprocessable for an image with a side too long for the format.
+    Raises InvalidParameter for what the format has not, and Unprocessable for an image with a
+    side too long for the format.
     """
-    _check(image, format, quality)
-    exif = copyright_exif(copyright) if copyright else b""
+    encoding.check(format)
+    _check_sides(image, format)
+    block = _metadata(image, encoding, copyright, exif)
     if format is ImageFormat.JPEG:
-        return _with_exif(_jpeg(image, quality or DEFAULT_QUALITY[format]), exif)
-    options = dict(_OPTIONS[format])
-    if format in DEFAULT_QUALITY:
-        options["quality"] = quality or DEFAULT_QUALITY[format]
-    if exif:
-        options["exif"] = exif
-    pixels = image.pixels[..., 0] if image.channels == 1 else image.pixels
-    file = BytesIO()
-    PillowImage.fromarray(pixels).save(file, format.name, **options)
-    return file.getvalue()
+        return _with_exif(_jpeg(image, encoding), block)
+    options = _options(image, format, encoding)
+    return _by_pillow(image.pixels, format, {**options, **({"exif": block} if block else {})})
 
 
-def _check(image: Image, format_: ImageFormat, quality: int | None) -> None:
-    if format_ not in ENCODABLE:
-        known = ", ".join(ENCODABLE)
-        problem = f"{format_} is read but not written; ask for one of {known}"
-        raise InvalidParameter(problem, [FieldError("format", problem, str(format_))])
-    if quality is not None and not 1 <= quality <= 100:
-        problem = f"quality is 1 to 100, not {quality}"
-        raise InvalidParameter(problem, [FieldError("quality", problem, quality)])
+def _check_sides(image: Image, format_: ImageFormat) -> None:
     if max(image.width, image.height) > MAX_SIDE[format_]:
         raise Unprocessable(
             f"the image has {image.width} × {image.height} pixels and a {format_.name} at most "
@@ -84,11 +77,67 @@ def _check(image: Image, format_: ImageFormat, quality: int | None) -> None:
         )
 
 
-def _jpeg(image: Image, quality: int) -> bytes:
+def _metadata(
+    image: Image, encoding: Encoding, copyright_: str | None, exif: bytes | None
+) -> bytes:
+    """An EXIF block; empty where there is nothing to say."""
+    block = None
+    if exif and encoding.metadata == "keep":
+        block = kept(exif, image.width, image.height)
+    return block or (copyright_exif(copyright_) if copyright_ else b"")
+
+
+def _jpeg(image: Image, encoding: Encoding) -> bytes:
+    """By simplejpeg, the same bytes on every machine, but where it cannot do what is asked."""
     grey = image.channels == 1
     pixels = np.ascontiguousarray(image.pixels if grey else flatten(image).pixels)
-    space, chroma = ("GRAY", "Gray") if grey else ("RGB", "420")
-    return bytes(simplejpeg.encode_jpeg(pixels, quality, space, chroma))
+    quality = encoding.quality or DEFAULT_QUALITY[ImageFormat.JPEG]
+    chroma = encoding.chroma or DEFAULT_CHROMA
+    if encoding.progressive:
+        options = {
+            "quality": quality,
+            "progressive": True,
+            **({} if grey else _subsampling(chroma)),
+        }
+        return _progressive(pixels, options)
+    space, stored = ("GRAY", "Gray") if grey else ("RGB", chroma)
+    return bytes(simplejpeg.encode_jpeg(pixels, quality, space, stored))
+
+
+def _progressive(pixels: Pixels, options: Mapping[str, Any]) -> bytes:
+    try:
+        return _by_pillow(pixels, ImageFormat.JPEG, options)
+    except OSError:
+        # Pillow needs room for the whole file, and noise does not fit into what it sets aside.
+        with writing_at_once(_MOST_BYTES_A_PIXEL * pixels.shape[0] * pixels.shape[1] + 2048):
+            return _by_pillow(pixels, ImageFormat.JPEG, options)
+
+
+def _options(image: Image, format_: ImageFormat, encoding: Encoding) -> Mapping[str, Any]:
+    """What Pillow is to be told of a format that is not JPEG."""
+    level, quality = encoding.png_level, encoding.quality or DEFAULT_QUALITY.get(format_)
+    if format_ is ImageFormat.PNG:
+        return _RUN_LENGTH if level is None else {"compress_level": level}
+    if format_ is ImageFormat.WEBP:
+        return _LOSSLESS if encoding.lossless else {"quality": quality, "method": _WEBP_METHOD}
+    coloured = image.channels > 1
+    return {
+        **(_subsampling(encoding.chroma or DEFAULT_CHROMA) if coloured else {}),
+        "quality": quality,
+        "speed": _AVIF_SPEED if encoding.avif_speed is None else encoding.avif_speed,
+        "max_threads": 1,  # the threads of the caller's pool share the cores already
+    }
+
+
+def _subsampling(chroma: str) -> dict[str, str]:
+    return {"subsampling": ":".join(chroma)}
+
+
+def _by_pillow(pixels: Pixels, format_: ImageFormat, options: Mapping[str, Any]) -> bytes:
+    file = BytesIO()
+    shown = pixels[..., 0] if pixels.shape[2] == 1 else pixels
+    PillowImage.fromarray(shown).save(file, format_.name, **options)
+    return file.getvalue()
 
 
 def _with_exif(jpeg: bytes, exif: bytes) -> bytes:

@@ -6,6 +6,8 @@ Knows nothing of file names and content types: both lie.
 import re
 from enum import StrEnum
 
+from PIL import features
+
 
 class ImageFormat(StrEnum):
     """A format we read; the member names are Pillow's."""
@@ -29,8 +31,13 @@ class ImageFormat(StrEnum):
         return ".jpg" if self is ImageFormat.JPEG else f".{self.value}"
 
 
-ENCODABLE = (ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF)
-"""The formats we also write."""
+ENCODABLE: tuple[ImageFormat, ...] = (
+    ImageFormat.JPEG,
+    ImageFormat.PNG,
+    ImageFormat.WEBP,
+    *((ImageFormat.AVIF,) if features.check("avif") else ()),
+)
+"""The formats we also write; AVIF as far as Pillow was built with it."""
 
 # AVIF is an ISO base media file that lists "avif" or "avis" among its brands; HEIC starts the same.
 _MAGIC = re.compile(

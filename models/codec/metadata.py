@@ -1,4 +1,4 @@
-"""The two things kept of a file's metadata: which way is up, and whose it is.
+"""What is read of a file's metadata: which way is up, whose it is, and its EXIF unread.
 
 EXIF is read through Pillow, which also looks into XMP; whatever is broken in it counts as absent.
 """
@@ -16,10 +16,14 @@ _COPYRIGHT = 0x8298
 
 
 class Metadata(NamedTuple):
-    """Orientation as in EXIF (1 is upright, 5 to 8 swap width and height), and the copyright."""
+    """Orientation as in EXIF (1 is upright, 5 to 8 swap width and height), and the copyright.
+
+    `exif` is the block as it is in the file, unchecked; None in formats that have no such block.
+    """
 
     orientation: int = 1
     copyright: str | None = None
+    exif: bytes | None = None
 
 
 def read_metadata(image: PillowImage.Image) -> Metadata:
@@ -31,7 +35,12 @@ def read_metadata(image: PillowImage.Image) -> Metadata:
     except Exception:  # the image: its pixels are good whatever its metadata holds
         return Metadata()
     upright = orientation not in range(1, 9)
-    return Metadata(1 if upright else int(orientation), _notice(notice))
+    block = image.info.get("exif")
+    return Metadata(
+        1 if upright else int(orientation),
+        _notice(notice),
+        block if isinstance(block, bytes) else None,
+    )
 
 
 def copyright_exif(notice: str) -> bytes:

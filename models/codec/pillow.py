@@ -1,4 +1,4 @@
-"""The only door to Pillow's parsers: what they raise and warn about a bad file ends here.
+"""The only door to Pillow's parsers and globals: what they raise and warn of a file ends here.
 
 Pillow's own pixel ceiling (`Image.MAX_IMAGE_PIXELS`, errors above twice that: 178,956,970 pixels)
 stays in force for the whole process and is answered as TooManyPixels, so the effective limit is
@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
+from threading import Lock
 from typing import cast
 
 # Imported so that they are registered: Pillow would otherwise import all its plugins on first use.
@@ -17,18 +18,20 @@ from PIL import (  # noqa: F401
     AvifImagePlugin,
     BmpImagePlugin,
     GifImagePlugin,
+    ImageFile,
     JpegImagePlugin,
     PngImagePlugin,
     TiffImagePlugin,
     WebPImagePlugin,
 )
 from PIL import Image as PillowImage
-from PIL.ImageFile import ImageFile
 
 from models.codec.formats import ImageFormat
 from models.errors import ServiceError, TooManyPixels, Undecodable
 
 _Filter = tuple[str, None, type[Warning], re.Pattern[str], int]
+
+_BUFFERS = Lock()
 
 _IGNORE: _Filter = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
@@ -52,9 +55,24 @@ def reading(format: ImageFormat) -> Iterator[None]:
         ) from error
 
 
-def open_image(data: bytes, format: ImageFormat) -> ImageFile:
+def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
     """Pillow's view of the header of `data`, which must be of that very format; no pixels yet."""
     return PillowImage.open(BytesIO(data), formats=[format.name])
+
+
+@contextmanager
+def writing_at_once(n_bytes: int) -> Iterator[None]:
+    """Inside, Pillow's buffers have room for a file of so many bytes.
+
+    Their size is a global of Pillow's: one thread at a time, and the chunks of a PNG that another
+    thread writes meanwhile are larger, of the same pixels.
+    """
+    with _BUFFERS:
+        usual, ImageFile.MAXBLOCK = ImageFile.MAXBLOCK, n_bytes
+        try:
+            yield
+        finally:
+            ImageFile.MAXBLOCK = usual
 
 
 @contextmanager

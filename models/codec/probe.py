@@ -41,11 +41,12 @@ class ImageInfo:
 
 
 class Header(NamedTuple):
-    """All that decoding needs of a header; `icc_profile` is as embedded, unchecked."""
+    """All that decoding needs of a header; `icc_profile` and `exif` are as embedded, unchecked."""
 
     info: ImageInfo
     icc_profile: bytes | None
     copyright: str | None
+    exif: bytes | None
 
 
 def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
@@ -79,7 +80,7 @@ def read_header(data: bytes, max_pixels: int) -> Header:
 
 
 def _describe(image: ImageFile, format_: ImageFormat) -> Header:
-    orientation, copyright_ = read_metadata(image)
+    orientation, copyright_, exif = read_metadata(image)
     width, height = image.size
     # A TIFF's size is upright already where its own tag, and not XMP, gives the orientation.
     upright = getattr(image, "tag_v2", {}).get(0x0112) in _SWAPPED
@@ -89,7 +90,7 @@ def _describe(image: ImageFile, format_: ImageFormat) -> Header:
     frames = _frames(image, format_)
     info = ImageInfo(format_, width, height, orientation, frames, image.mode, fast)
     profile = image.info.get("icc_profile")
-    return Header(info, profile if isinstance(profile, bytes) else None, copyright_)
+    return Header(info, profile if isinstance(profile, bytes) else None, copyright_, exif)
 
 
 def _frames(image: ImageFile, format_: ImageFormat) -> int:

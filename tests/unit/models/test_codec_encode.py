@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from models.codec import ENCODABLE, ImageFormat, decode, encode, flatten, probe
+from models.codec import ENCODABLE, Encoding, ImageFormat, decode, encode, flatten, probe
 from models.errors import InvalidParameter, Unprocessable
 from models.image import Image, Pixels
 
@@ -70,20 +70,20 @@ def test_a_jpeg_is_baseline_with_halved_chroma() -> None:
 @pytest.mark.parametrize("format", LOSSY)
 def test_a_lower_quality_gives_a_smaller_file(format: ImageFormat) -> None:
     noise = Image(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
-    low, default, high = (len(encode(noise, format, quality=q)) for q in (5, None, 100))
+    low, default, high = (len(encode(noise, format, Encoding(quality=q))) for q in (5, None, 100))
     assert low < default < high
 
 
 def test_png_takes_a_quality_and_stays_lossless() -> None:
     image = smooth(3)
-    assert encode(image, ImageFormat.PNG, quality=1) == encode(image, ImageFormat.PNG)
+    assert encode(image, ImageFormat.PNG, Encoding(quality=1)) == encode(image, ImageFormat.PNG)
 
 
 @pytest.mark.parametrize("format", ENCODABLE)
 @pytest.mark.parametrize("quality", [0, -1, 101])
 def test_a_quality_out_of_range_is_an_invalid_parameter(format: ImageFormat, quality: int) -> None:
     with pytest.raises(InvalidParameter, match="1 to 100") as caught:
-        encode(smooth(3), format, quality=quality)
+        encode(smooth(3), format, Encoding(quality=quality))
     assert [(e.path, e.given) for e in caught.value.errors] == [("quality", quality)]
 
 

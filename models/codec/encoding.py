@@ -1,0 +1,67 @@
+"""How an image is to be written: the options, and which formats have them. Knows no encoder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from models.codec.formats import ENCODABLE, ImageFormat
+from models.errors import FieldError, InvalidParameter
+
+Chroma = Literal["420", "422", "444"]
+"""Chroma halved in both directions, in width alone, or in full."""
+
+OPTIONS_OF: Mapping[str, tuple[ImageFormat, ...]] = {
+    "progressive": (ImageFormat.JPEG,),
+    "chroma": (ImageFormat.JPEG, ImageFormat.AVIF),
+    "lossless": (ImageFormat.WEBP,),
+    "png_level": (ImageFormat.PNG,),
+    "avif_speed": (ImageFormat.AVIF,),
+}
+"""The options that only some formats have."""
+
+_RANGES = {"quality": (1, 100), "png_level": (0, 9), "avif_speed": (0, 10)}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What is asked of an encoder; None leaves a value to `models.codec.encode`.
+
+    `quality` (1..100) means nothing where no pixel is lost: to PNG, and to WebP that is `lossless`.
+    `png_level` is zlib's, 0 (stored) to 9 (smallest); `avif_speed` 0 (smallest) to 10 (fastest).
+    `metadata` says whether the source's EXIF is kept, as far as it still holds.
+    """
+
+    quality: int | None = None
+    progressive: bool = False
+    chroma: Chroma | None = None
+    lossless: bool = False
+    png_level: int | None = None
+    avif_speed: int | None = None
+    metadata: Literal["strip", "keep"] = "strip"
+
+    def check(self, format: ImageFormat) -> None:
+        """Raise InvalidParameter, with the paths of all that `format` has not, or no format has."""
+        errors = []
+        if format not in ENCODABLE:
+            problem = f"{format} is read but not written; ask for one of {', '.join(ENCODABLE)}"
+            errors.append(FieldError("format", problem, str(format)))
+        for name, (low, high) in _RANGES.items():
+            given = getattr(self, name)
+            if given is not None and not low <= given <= high:
+                problem = f"{name} is {low} to {high}, not {given}"
+                errors.append(FieldError(name, problem, given))
+        for name, formats in OPTIONS_OF.items():
+            given = getattr(self, name)
+            if format not in formats and given is not None and given is not False:
+                errors.append(FieldError(name, _of_another(name, formats, format), given))
+        if errors:
+            raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
+
+
+PLAIN = Encoding()
+"""Nothing is asked."""
+
+
+def _of_another(name: str, formats: tuple[ImageFormat, ...], chosen: ImageFormat) -> str:
+    having = " and ".join(each.name for each in formats)
+    return f"an option of {having}, and the answer is to be {chosen.name}; give a format or omit it"
