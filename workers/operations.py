@@ -1,12 +1,13 @@
 """The operations as declarations: classify, and a chain of filters. No torch, no CuPy."""
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from models.errors import InvalidParameter
 from models.job import Job
 from workers.filters import AnyFilter
+from workers.filters.tables import Step, steps
 
 
 class FunctionToApply(StrEnum):
@@ -32,19 +33,26 @@ class Classify:
 
 @dataclass(frozen=True, slots=True)
 class FilterChain:
-    """Filters applied in order, each to what the one before gave."""
+    """Filters applied in order, each to what the one before gave.
+
+    `steps` are what engines run: the filters, where neighbours that are tables are one table.
+    """
 
     filters: tuple[AnyFilter, ...]
+    steps: tuple[Step, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", steps(self.filters))
 
     @property
     def batch_key(self) -> Hashable:
-        """The names and passes in order; parameters may differ within a batch."""
-        return ("filter", *((f.name, f.device_passes) for f in self.filters))
+        """The steps' names and passes in order; parameters may differ within a batch."""
+        return ("filter", *((step.name, step.device_passes) for step in self.steps))
 
     @property
     def has_kernels(self) -> bool:
         """Whether a GPU can run all of them."""
-        return all(f.device_passes for f in self.filters)
+        return all(step.device_passes for step in self.steps)
 
     def sizes(self, height: int, width: int) -> Iterator[tuple[int, int]]:
         """Height and width after each filter; raises InvalidParameter where one cannot be."""

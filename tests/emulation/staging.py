@@ -16,9 +16,13 @@ POISON = 0xCD
 
 
 class EmulatedKernels:
-    """What `workers.engines.cuda.modules.Kernels` does, at once."""
+    """What `workers.engines.cuda.modules.Kernels` does, at once; `launched` are their names."""
+
+    def __init__(self) -> None:
+        self.launched: list[str] = []
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
+        self.launched.append(name)
         if blocks:
             emulator().call(name, blocks, threads, *(int(each) for each in arguments))
 

@@ -67,6 +67,21 @@ def test_one_batch_takes_different_parameters(run: Run) -> None:
         assert np.array_equal(found.pixels, chain.filters[0].apply(image.pixels))
 
 
+def test_runs_of_tables_give_the_bytes_of_their_filters_one_by_one(run: Run) -> None:
+    names = [["invert", "gamma", "posterize"], ["solarize"], ["levels", "brightness"]]
+    chains = [
+        FilterChain((*(parse_one(n, {}) for n in run_), parse_one("sobel", {}))) for run_ in names
+    ]
+    for chain in chains:
+        for image in (Image(noise(60, 80, channels)) for channels in (1, 3, 4)):
+            (found,) = run(chain, [image]).values
+            pixels = image.pixels
+            for each in chain.filters:
+                pixels = each.apply(pixels)
+            assert isinstance(found, Image)
+            assert np.array_equal(found.pixels, pixels)
+
+
 def test_a_chain_from_jpeg_to_pixels_never_leaves_the_device(run: Run) -> None:
     from models.codec import pixels_of
 

@@ -133,7 +133,7 @@ class CpuEngine:
 def _filtered(job: Job) -> Image:
     assert isinstance(job.operation, FilterChain)
     pixels = pixels_of(job.image).pixels
-    for each in job.operation.filters:
+    for each in job.operation.steps:
         pixels = each.apply(pixels)
     return Image(pixels)
 

@@ -7,6 +7,8 @@ result has the input's shape unless a filter says otherwise; nothing is changed 
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from models.image import Pixels
@@ -58,6 +60,13 @@ class Filter(BaseModel):
     def device_data(self, shape: Shape) -> bytes:
         """What the kernels of `passes` read as an item's `data`, for an image of this shape."""
         return b""
+
+    def table(self) -> NDArray[np.uint8] | None:
+        """256 × uint8: what each level of a colour becomes, where nothing else has a say in it.
+
+        None where more than the level matters. In a chain, neighbours with tables run as one.
+        """
+        return None
 
     def shape_after(self, shape: Shape) -> Shape:
         """The result's shape, for an image of this one; raises what `size_after` raises."""

@@ -30,11 +30,12 @@ class Brightness(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageEnhance.Brightness`."""
-        return through_table(pixels, self._table())
+        return through_table(pixels, self.table())
 
     def device_data(self, shape: Shape) -> bytes:
         """The table."""
-        return self._table().tobytes()
+        return self.table().tobytes()
 
-    def _table(self) -> NDArray[np.uint8]:
+    def table(self) -> NDArray[np.uint8]:
+        """What each level becomes."""
         return blend(0, LEVELS, self.factor)

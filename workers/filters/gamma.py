@@ -29,12 +29,13 @@ class Gamma(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """floor(255 · gain · (x / 255)^gamma + 0.5) in float64, `skimage.exposure.adjust_gamma`."""
-        return through_table(pixels, self._table())
+        return through_table(pixels, self.table())
 
     def device_data(self, shape: Shape) -> bytes:
         """The table."""
-        return self._table().tobytes()
+        return self.table().tobytes()
 
-    def _table(self) -> NDArray[np.uint8]:
+    def table(self) -> NDArray[np.uint8]:
+        """What each level becomes."""
         tones = np.arange(256) / 255
         return rounded_table(255 * self.gain * tones**self.gamma)

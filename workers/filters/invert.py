@@ -22,11 +22,12 @@ class Invert(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """255 - x, Pillow's `ImageOps.invert`."""
-        return through_table(pixels, self._table())
+        return through_table(pixels, self.table())
 
     def device_data(self, shape: Shape) -> bytes:
         """The table."""
-        return self._table().tobytes()
+        return self.table().tobytes()
 
-    def _table(self) -> NDArray[np.uint8]:
+    def table(self) -> NDArray[np.uint8]:
+        """What each level becomes."""
         return 255 - LEVELS

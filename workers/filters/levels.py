@@ -53,13 +53,14 @@ class Levels(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """out_black + (out_white - out_black) · t^(1 / gamma), half-up, t in 0…1."""
-        return through_table(pixels, self._table())
+        return through_table(pixels, self.table())
 
     def device_data(self, shape: Shape) -> bytes:
         """The table."""
-        return self._table().tobytes()
+        return self.table().tobytes()
 
-    def _table(self) -> NDArray[np.uint8]:
+    def table(self) -> NDArray[np.uint8]:
+        """What each level becomes."""
         share = (np.arange(256) - self.in_black) / (self.in_white - self.in_black)
         bent = np.clip(share, 0, 1) ** (1 / self.gamma)
         return rounded_table(self.out_black + (self.out_white - self.out_black) * bent)

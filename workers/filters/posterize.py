@@ -26,12 +26,13 @@ class Posterize(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageOps.posterize`."""
-        return through_table(pixels, self._table())
+        return through_table(pixels, self.table())
 
     def device_data(self, shape: Shape) -> bytes:
         """The table."""
-        return self._table().tobytes()
+        return self.table().tobytes()
 
-    def _table(self) -> NDArray[np.uint8]:
+    def table(self) -> NDArray[np.uint8]:
+        """What each level becomes."""
         dropped = 8 - self.bits
         return np.asarray(LEVELS >> dropped << dropped, np.uint8)

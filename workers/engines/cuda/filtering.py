@@ -13,7 +13,7 @@ from workers.engines.cuda.launcher import Launcher
 from workers.engines.cuda.slot import Region, Slot
 from workers.engines.cuda.sources import SOURCE, Sources, Table
 from workers.engines.cuda.streams import Streams
-from workers.filters.base import Filter
+from workers.filters.tables import Step
 from workers.kernels import items
 from workers.kernels.items import ITEM, THREADS, Pass, Shape
 from workers.operations import FilterChain
@@ -83,13 +83,13 @@ class Filtering:
         return [_launch(slot, UNPACKING, table, [(*shapes[n][:2], 1) for n in planar])]
 
     def _filtered(self, slot: Slot, jobs: Sequence[Job], launches: list[Launch]) -> Region:
-        """Add every filter's passes, source and target in turns; where the results end up."""
+        """Add every step's passes, source and target in turns; where the results end up."""
         source, target = slot.first, slot.second
-        for filters in zip(*(_filters(job) for job in jobs), strict=True):
+        for steps in zip(*(_steps(job) for job in jobs), strict=True):
             target.used = 0
-            table, places = self._items(slot, filters, source, target)
+            table, places = self._items(slot, steps, source, target)
             shapes = [shape for _, shape in slot.places]
-            for step, each in enumerate(filters[0].device_passes):
+            for step, each in enumerate(steps[0].device_passes):
                 table["step"] = step
                 launches.append(_launch(slot, each, table, shapes))
             slot.places = places
@@ -97,16 +97,16 @@ class Filtering:
         return source
 
     def _items(
-        self, slot: Slot, filters: Sequence[Filter], source: Region, target: Region
+        self, slot: Slot, steps: Sequence[Step], source: Region, target: Region
     ) -> tuple[Table, list[tuple[int, Shape]]]:
-        """A filter's items, and the places of its results in `target`."""
-        table, places = np.zeros(len(filters), ITEM), []
+        """A step's items, and the places of its results in `target`."""
+        table, places = np.zeros(len(steps), ITEM), []
         scratch = self._scratch.data_ptr()
-        for row, (filter_, (offset, shape)) in enumerate(zip(filters, slot.places, strict=True)):
+        for row, (each, (offset, shape)) in enumerate(zip(steps, slot.places, strict=True)):
             height, width, channels = shape
-            after = filter_.shape_after(shape)
+            after = each.shape_after(shape)
             places.append((target.take(math.prod(after)), after))
-            data = slot.tables.add(filter_.device_data(shape))
+            data = slot.tables.add(each.device_data(shape))
             addresses = (source.address(offset), target.address(places[row][0]))
             table[row] = (*addresses, scratch + 4 * offset, data, width, height, channels, 0)
         return table, places
@@ -126,6 +126,6 @@ def _shape(index: int, job: Job, slot: Slot) -> Shape:
     return job.image.height, job.image.width, job.image.channels
 
 
-def _filters(job: Job) -> Sequence[Filter]:
+def _steps(job: Job) -> Sequence[Step]:
     assert isinstance(job.operation, FilterChain)
-    return job.operation.filters
+    return job.operation.steps

@@ -20,11 +20,12 @@ from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
 from workers.engines.cuda.slot import SlotFull
 from workers.engines.cuda.sources import Sources
-from workers.filters import parse_chain
+from workers.filters import parse_chain, parse_one
 from workers.operations import FilterChain
 
 ROOM = 1 << 20
 SIZES = [(1, 1), (1, 30), (17, 5), (64, 64), (31, 77)]
+SOBEL = parse_one("sobel", {})
 CHAIN = FilterChain(
     parse_chain([{"name": "gaussian_blur", "sigma": 1}, {"name": "invert"}, {"name": "sobel"}])
 )
@@ -48,6 +49,23 @@ def test_a_chain_over_mixed_sizes_and_channels_gives_the_bytes_of_the_specificat
     images = [Image(noise(*size, channels)) for size in SIZES for channels in (1, 3, 4)]
     for found, image in zip(ran(CHAIN, images), images, strict=True):
         assert np.array_equal(found, specified(CHAIN, image.pixels)), image.pixels.shape
+
+
+def test_runs_of_tables_take_one_launch_and_mix_with_others_in_a_batch() -> None:
+    kernels = EmulatedKernels()
+    chains = [
+        FilterChain(parse_chain([*({"name": name} for name in names), {"name": "sobel"}]))
+        for names in (["invert", "gamma", "posterize"], ["solarize"], ["levels", "brightness"])
+    ]
+    images = [Image(noise(33, 40, channels)) for channels in (1, 3, 4)]
+    jobs = [Job(chain, image) for chain, image in zip(chains, images, strict=True)]
+    assert len({job.operation.batch_key for job in jobs}) == 1
+    slot, scratch = staging_slot(ROOM), torch.zeros(4 * ROOM, dtype=torch.uint8)
+    filtering = Filtering(kernels, NoStreams(), scratch)  # type: ignore[arg-type]
+    filtering.launch(slot, jobs)
+    assert kernels.launched == ["through_table", *(each.kernel for each in SOBEL.device_passes)]
+    for found, chain, image in zip(filtering.results(slot), chains, images, strict=True):
+        assert np.array_equal(found.pixels, specified(chain, image.pixels))
 
 
 def test_a_batch_too_large_for_a_slot_is_refused_before_anything_is_written_beyond_it() -> None:

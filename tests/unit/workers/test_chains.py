@@ -1,0 +1,130 @@
+"""Runs of filters that are tables: one pass, and the bytes of one filter after the other."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.deadline import NEVER
+from models.image import Image, Pixels
+from models.job import Job
+from tests.unit.workers.filters.images import images
+from tests.unit.workers.kernels.specified import image
+from workers.engines.cpu import _filtered
+from workers.filters import FILTERS, parse_chain, parse_one
+from workers.filters.base import Filter
+from workers.filters.colour import through_table
+from workers.filters.tables import Tables
+from workers.operations import FilterChain
+
+TABLES = [
+    st.builds(lambda: {"name": "invert"}),
+    st.builds(lambda f: {"name": "brightness", "factor": f}, st.floats(0, 8)),
+    st.builds(lambda g: {"name": "gamma", "gamma": g}, st.floats(0.05, 20)),
+    st.builds(lambda b: {"name": "levels", "in_black": b, "out_white": 250}, st.integers(0, 254)),
+    st.builds(lambda b: {"name": "posterize", "bits": b}, st.integers(1, 8)),
+    st.builds(lambda t: {"name": "solarize", "threshold": t}, st.integers(0, 256)),
+]
+OTHERS = ["grayscale", "saturation", "sepia", "contrast", "flip", "sobel", "colorize", "equalize"]
+OPS = st.lists(
+    st.one_of(*TABLES, st.sampled_from(OTHERS).map(lambda name: {"name": name})),
+    min_size=1,
+    max_size=8,
+)
+
+
+def chain(*ops: Any) -> FilterChain:
+    return FilterChain(parse_chain([{"name": op} if isinstance(op, str) else op for op in ops]))
+
+
+def one_by_one(operation: FilterChain, pixels: Pixels) -> Pixels:
+    for each in operation.filters:
+        pixels = each.apply(pixels)
+    return pixels
+
+
+def names(operation: FilterChain) -> list[str]:
+    return [step.name for step in operation.steps]
+
+
+@settings(max_examples=300)
+@given(ops=OPS, pixels=images())
+def test_any_chain_gives_the_bytes_of_its_filters_one_by_one(
+    ops: list[dict[str, object]], pixels: Pixels
+) -> None:
+    operation = chain(*ops)
+    found = _filtered(Job(operation, Image(pixels), NEVER)).pixels
+    assert np.array_equal(found, one_by_one(operation, pixels))
+
+
+@given(ops=OPS)
+def test_neighbours_that_are_tables_are_one_step_and_all_others_stay(
+    ops: list[dict[str, object]],
+) -> None:
+    operation = chain(*ops)
+    expected: list[str] = []
+    for each in operation.filters:
+        name = each.name if each.table() is None else "tables"
+        if name != "tables" or expected[-1:] != ["tables"]:
+            expected.append(name)
+    assert names(operation) == expected
+
+
+def test_the_filters_that_are_tables_are_those_that_look_at_one_level_alone() -> None:
+    found = {name for name in FILTERS if parse_one(name, {}).table() is not None}
+    assert found >= {"invert", "brightness", "gamma", "levels", "posterize", "solarize"}
+    assert not found & {*OTHERS, "color_matrix", "hue", "threshold", "noise", "vignette"}
+
+
+@pytest.mark.parametrize("name", [n for n in FILTERS if parse_one(n, {}).table() is not None])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_a_table_is_all_that_its_filter_does(name: str, channels: int) -> None:
+    (filter_,) = parse_chain([FILTERS[name].example])
+    pixels, table = image(np.random.default_rng(channels), 40, 50, channels), filter_.table()
+    assert table is not None
+    assert (table.size, table.dtype) == (256, np.uint8)
+    assert np.array_equal(filter_.apply(pixels), through_table(pixels, table))
+    assert filter_.device_data(pixels.shape) == table.tobytes()
+
+
+def test_a_run_is_one_pass_on_a_gpu_however_long() -> None:
+    long = chain("invert", "gamma", "levels", "gaussian_blur", "posterize", "solarize")
+    passes = [len(step.device_passes) for step in long.steps]
+    assert sum(passes) == sum(len(f.device_passes) for f in long.filters) - 3
+    assert names(long) == ["tables", "gaussian_blur", "tables"]
+
+
+def test_chains_of_different_tables_share_a_batch_and_the_names_of_filters_stay() -> None:
+    first, second = chain("invert", "gamma", "sobel"), chain("posterize", "sobel")
+    assert first.batch_key == second.batch_key
+    assert first.batch_key != chain("sobel").batch_key
+    assert [each.name for each in first.filters] == ["invert", "gamma", "sobel"]
+    assert first == chain("invert", "gamma", "sobel")
+    assert first != second
+
+
+class Half(Filter):
+    """A table, and no kernel of its own."""
+
+    name: Literal["half"] = "half"
+
+    example: ClassVar = {"name": "half"}
+    alpha_rule: ClassVar = "point"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        return through_table(pixels, self.table())
+
+    def table(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        return np.arange(256, dtype=np.uint8) // 2
+
+
+def test_a_filter_that_is_a_table_has_kernels_without_one_of_its_own() -> None:
+    operation = FilterChain((Half(), parse_one("invert", {})))  # type: ignore[arg-type]
+    assert not operation.filters[0].device_passes
+    assert operation.has_kernels
+    assert isinstance(operation.steps[0], Tables)
+    (step,) = operation.steps
+    pixels = image(np.random.default_rng(0), 9, 11, 4)
+    assert np.array_equal(step.apply(pixels), one_by_one(operation, pixels))
