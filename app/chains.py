@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
@@ -11,11 +11,12 @@ from pydantic import ValidationError
 from app import accept
 from app.answers import Output, Version
 from app.problems import invalid
-from models.codec import ENCODABLE, Encoding, ImageFormat
+from models.codec import DEFAULT_CHROMA, DEFAULT_QUALITY, ENCODABLE, Encoding, ImageFormat
 from models.errors import FieldError, InvalidParameter
+from models.image import Subsampling
 from models.schemas import FilterOptions, ProcessOptions
 from workers.filters import parse_chain, parse_one
-from workers.operations import FilterChain
+from workers.operations import DeviceJpeg, FilterChain
 
 MAX_VERSIONS = 64
 """Filtered versions of one image."""
@@ -93,6 +94,21 @@ def encoding_of(own: FilterOptions, shared: ProcessOptions | None = None) -> Enc
     return encoding
 
 
+def encoded_there(chain: FilterChain, encoding: Encoding, format_: str | None) -> FilterChain:
+    """The chain with its results encoded by the GPU, if that is asked for; `format_` as given."""
+    if encoding.encoder == "cpu":
+        return chain
+    reason = None if chain.has_kernels else "a filter of the chain has no kernel for GPUs"
+    if format_ is None:
+        reason = "gpu makes JPEGs alone; give format=jpeg"
+    if reason is not None:
+        wrong = FieldError("encoder", reason, encoding.encoder)
+        raise InvalidParameter(f"encoder: {reason}", [wrong])
+    quality = encoding.quality or DEFAULT_QUALITY[ImageFormat.JPEG]
+    chroma = Subsampling(":".join(encoding.chroma or DEFAULT_CHROMA))
+    return replace(chain, jpeg=DeviceJpeg(quality, chroma))
+
+
 def format_for(asked: str | None, header: str | None, source: ImageFormat) -> ImageFormat:
     """`asked` wins; else what Accept names, by its q-values; else the source's format."""
     if asked is not None:
@@ -117,7 +133,9 @@ def _version(given: object, options: ProcessOptions, header: str | None) -> Vers
         raise InvalidParameter(message, [FieldError("id", message, id_)])
     own = filter_options({name: value for name, value in given.items() if name != "id"})
     choose = partial(format_for, own.format or options.format, header)
-    return Version(chain_of(own), Output(choose, encoding_of(own, options)), id_)
+    encoding = encoding_of(own, options)
+    chain = encoded_there(chain_of(own), encoding, own.format or options.format)
+    return Version(chain, Output(choose, encoding), id_)
 
 
 def _named(format_: str) -> ImageFormat:

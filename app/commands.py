@@ -12,7 +12,7 @@ from typing import Any
 from app import logs, main, offline, server, tree
 from app.admission import Permit
 from app.answers import Answer, EncodedImage, Output
-from app.chains import encoding_of, filter_options, format_for
+from app.chains import encoded_there, encoding_of, filter_options, format_for
 from app.intake import Item, Url
 from app.metrics import Metrics
 from app.records import line, record
@@ -88,6 +88,7 @@ def filter_files(
     wanted = encoding.pop("format") or _format_of(target)
     try:
         asked = encoding_of(filter_options({**encoding, "format": wanted}))
+        chain = encoded_there(chain, asked, wanted)
     except InvalidParameter as error:
         wrong = error.errors[0]
         return _wrong(f"--{wrong.path.replace('_', '-')}: {wrong.message}")

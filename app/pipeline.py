@@ -198,7 +198,7 @@ class Pipeline:
         check(operation, self._max_pixels, decoded.image.height, decoded.image.width)
         format_ = output.format_for(decoded.info.format)
         result = await self._run(operation, decoded.image, deadline, stages)
-        assert isinstance(result, Image)
+        assert not isinstance(result, Labels)
         with stages.measure("encode"):
             return await self._opener.in_thread(_encode, result, decoded, format_, output)
 
@@ -226,7 +226,10 @@ async def _guarded(
         return InternalError("an unexpected error; it has been logged")
 
 
-def _encode(image: Image, decoded: Decoded, format_: ImageFormat, output: Output) -> EncodedImage:
-    encoding, notice = output.encoding, decoded.copyright
-    data = codec.encode(image, format_, encoding, copyright=notice, exif=decoded.exif)
+def _encode(image: Source, decoded: Decoded, format_: ImageFormat, output: Output) -> EncodedImage:
+    encoding, notice, exif = output.encoding, decoded.copyright, decoded.exif
+    if isinstance(image, Image):
+        data = codec.encode(image, format_, encoding, copyright=notice, exif=exif)
+    else:
+        data = codec.finished(image, encoding, copyright=notice, exif=exif)
     return EncodedImage(data, format_, image.width, image.height)

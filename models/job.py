@@ -7,7 +7,7 @@ from typing import Protocol
 
 from models.deadline import NEVER, Deadline
 from models.errors import ServiceError
-from models.image import Image, Source
+from models.image import Image, Jpeg, Source
 
 
 class Lane(Enum):
@@ -43,7 +43,8 @@ class Labels:
     scores: tuple[float, ...]
 
 
-Result = Labels | Image
+Result = Labels | Image | Jpeg
+"""Of a chain of filters an image, encoded where the device was asked to do that and could."""
 
 
 class ReleaseReason(Enum):

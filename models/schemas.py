@@ -164,6 +164,13 @@ Metadata = Annotated[
         "pixels are sRGB and upright"
     ),
 ]
+Encoder = Annotated[
+    Literal["cpu", "gpu"] | None,
+    Field(
+        description="of JPEG: gpu makes RGB results there, other bytes than the CPU's; an error "
+        "where there is none or a filter has no kernel, and only with format=jpeg; cpu if not given"
+    ),
+]
 
 
 class ClassifyOptions(BaseModel):
@@ -192,6 +199,7 @@ class FilterOptions(BaseModel):
     png_level: PngLevel = None
     avif_speed: AvifSpeed = None
     metadata: Metadata = None
+    encoder: Encoder = None
 
 
 class ProcessOptions(BaseModel):
@@ -215,3 +223,4 @@ class ProcessOptions(BaseModel):
     png_level: PngLevel = None
     avif_speed: AvifSpeed = None
     metadata: Metadata = None
+    encoder: Encoder = None

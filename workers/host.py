@@ -15,6 +15,7 @@ import numpy as np
 
 from models.deadline import Deadline
 from models.errors import InternalError, ServiceError
+from models.image import Image
 from models.job import Completed, Job, Labels, Lane, Operation, Outcome
 from workers import translation, wire
 from workers.arena import Arena, Slot
@@ -155,13 +156,14 @@ class _Guest:
         trace, result = translation.trace_said(outcome.trace), outcome.result
         if isinstance(result, Labels):
             return Done(asked.number, trace, result.class_ids, result.scores)
-        shape = (result.height, result.width, result.channels)
+        shape, jpeg = translation.source_said(result)
+        content = result.pixels if isinstance(result, Image) else result.data.reshape(shape)
         try:
-            np.copyto(self._arena.pixels(Slot(asked.offset, asked.size), shape), result.pixels)
+            np.copyto(self._arena.pixels(Slot(asked.offset, asked.size), shape), content)
         except ValueError:  # the other jobs of the batch are protected
             log.exception("an answer does not fit where its image was")
             return Done(asked.number, error=(InternalError.code, "the answer is too large"))
-        return Done(asked.number, trace, shape=shape)
+        return Done(asked.number, trace, shape=shape, jpeg=jpeg)
 
     def _answer(self, frames: list[Done]) -> None:
         for frame in frames:

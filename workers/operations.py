@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from models.errors import InvalidParameter
+from models.image import Subsampling
 from models.job import Job
 from workers.filters import AnyFilter
 from workers.filters.tables import Step, steps
@@ -32,13 +33,25 @@ class Classify:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceJpeg:
+    """Results are to be encoded on the GPU: baseline JPEGs of `quality` 1..100.
+
+    Only RGB is: grey, alpha and what the device refuses come back as pixels.
+    """
+
+    quality: int
+    subsampling: Subsampling
+
+
+@dataclass(frozen=True, slots=True)
 class FilterChain:
-    """Filters applied in order, each to what the one before gave.
+    """Filters applied in order, each to what the one before gave; `jpeg`: then encoded there.
 
     `steps` are what engines run: the filters, where neighbours that are tables are one table.
     """
 
     filters: tuple[AnyFilter, ...]
+    jpeg: DeviceJpeg | None = None
     steps: tuple[Step, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -47,7 +60,7 @@ class FilterChain:
     @property
     def batch_key(self) -> Hashable:
         """The steps' names and passes in order; parameters may differ within a batch."""
-        return ("filter", *((step.name, step.device_passes) for step in self.steps))
+        return ("filter", self.jpeg, *((step.name, step.device_passes) for step in self.steps))
 
     @property
     def has_kernels(self) -> bool:

@@ -19,8 +19,7 @@ from models.errors import (
     ServiceError,
     WorkerLost,
 )
-from models.image import Image
-from models.job import Completed, Failed, Job, Labels, Lane, Operation, Outcome
+from models.job import Completed, Failed, Job, Labels, Lane, Operation, Outcome, Result
 from workers import translation
 from workers.arena import Arena, Slot
 from workers.link import Link, Pending
@@ -204,9 +203,10 @@ class ProcessBackend:
         if done.error is not None:
             return Failed(translation.error_heard(done.error))
         assert done.trace is not None
-        result: Labels | Image = Labels(done.class_ids, done.scores)
+        result: Result = Labels(done.class_ids, done.scores)
         if done.shape is not None:
-            result = self._slots.read(pending, done.shape)
+            lying = self._slots.read(pending, done.shape)
+            result = translation.source_heard(lying, done.jpeg)
         return Completed(result, translation.trace_heard(done.trace))
 
     def _on_welcome(self, welcome: Welcome) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from models.deadline import Deadline
 from models.errors import DeadlineExceeded, ServiceError, TooManyPixels
-from models.image import Image
+from models.image import Image, Pixels
 from workers.arena import LARGE, Arena, Room, Slot
 from workers.link import Pending
 from workers.translation import source_said
@@ -90,10 +90,10 @@ class Slots:
         content = source.pixels if isinstance(source, Image) else source.data.reshape(shape)
         np.copyto(self._arena.pixels(pending.slot, shape), content)
 
-    def read(self, pending: Pending, shape: Shape) -> Image:
-        """A copy of the image in the job's slot."""
+    def read(self, pending: Pending, shape: Shape) -> Pixels:
+        """A copy of the pixels, or of the file, in the job's slot."""
         assert pending.slot is not None
-        return Image(self._arena.pixels(pending.slot, shape).copy())
+        return self._arena.pixels(pending.slot, shape).copy()
 
     def refuse(self, error: ServiceError) -> None:
         """Whoever still waits gets an error instead."""

@@ -8,7 +8,7 @@ from models.errors import InternalError, ServiceError
 from models.image import Image, Jpeg, Pixels, Source, Subsampling
 from models.job import Operation, ReleaseReason, Trace
 from workers.filters import parse_chain
-from workers.operations import Classify, FilterChain, FunctionToApply
+from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply
 from workers.wire import JpegSaid, Shape, Times
 
 _SUBSAMPLINGS = {each.value: each for each in Subsampling}
@@ -23,7 +23,9 @@ _ERRORS = {
 def operation_said(operation: Operation) -> object:
     """An operation as MessagePack can carry it."""
     if isinstance(operation, FilterChain):
-        return [each.model_dump() for each in operation.filters]
+        jpeg = operation.jpeg
+        said = None if jpeg is None else (jpeg.quality, jpeg.subsampling.value)
+        return [said, *(each.model_dump() for each in operation.filters)]
     assert isinstance(operation, Classify)
     return {"top_k": operation.top_k, "function": operation.function_to_apply.value}
 
@@ -31,7 +33,8 @@ def operation_said(operation: Operation) -> object:
 def operation_heard(said: Any) -> Operation:
     """The reverse of `operation_said`."""
     if isinstance(said, list):
-        return FilterChain(parse_chain(said))
+        jpeg = None if said[0] is None else DeviceJpeg(said[0][0], _SUBSAMPLINGS[said[0][1]])
+        return FilterChain(parse_chain(said[1:]), jpeg)
     return _classify(said["top_k"], said["function"])
 
 
@@ -42,7 +45,7 @@ def _classify(top_k: int, function: str) -> Classify:
 
 
 def source_said(source: Source) -> tuple[Shape, JpegSaid | None]:
-    """What lies in a slot, as `Submit` says it."""
+    """What lies in a slot, as `Submit` and `Done` say it."""
     if isinstance(source, Image):
         return (source.height, source.width, source.channels), None
     said = (source.height, source.width, source.orientation, source.subsampling.value)

@@ -75,7 +75,7 @@ class Welcome(Frame, frozen=True):
 class Done(Frame, frozen=True):
     """A worker hands a job's slot back, with the outcome; of a cancelled job, nothing else.
 
-    An image's pixels lie in the slot.
+    An image's pixels lie in the slot; with `jpeg` it is a file, (bytes, 1, 1).
     """
 
     number: int
@@ -84,6 +84,7 @@ class Done(Frame, frozen=True):
     scores: tuple[float, ...] = ()
     shape: Shape | None = None
     error: tuple[str, str] | None = None
+    jpeg: JpegSaid | None = None
 
 
 class LoadReport(Frame, frozen=True):

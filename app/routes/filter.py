@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from app import accept, replies
 from app.answers import Output
-from app.chains import chain_of, encoding_of, filter_options, format_for
+from app.chains import chain_of, encoded_there, encoding_of, filter_options, format_for
 from app.documents import filter_document
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
@@ -32,9 +32,10 @@ async def filter_images(request: Request) -> Response:
     with reading.measure("intake"):
         intake = await before(deadline, collect(request, permit, service.settings))
     options = filter_options(intake.options)
-    operation = chain_of(options)
+    encoding = encoding_of(options)
+    operation = encoded_there(chain_of(options), encoding, options.format)
     header = request.headers.get("accept")
-    output = Output(partial(_format, options.format, header), encoding_of(options))
+    output = Output(partial(_format, options.format, header), encoding)
     works = [
         partial(service.pipeline.filter, item, operation, output, deadline, permit)
         for item in intake.items

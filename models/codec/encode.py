@@ -8,22 +8,14 @@ import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
-from models.codec.encoding import PLAIN, Encoding
+from models.codec.encoding import DEFAULT_CHROMA, DEFAULT_QUALITY, PLAIN, Encoding
 from models.codec.exif import kept
 from models.codec.flatten import flatten
 from models.codec.formats import ImageFormat
 from models.codec.metadata import copyright_exif
 from models.codec.pillow import writing_at_once
 from models.errors import Unprocessable
-from models.image import Image, Pixels
-
-DEFAULT_QUALITY: Mapping[ImageFormat, int] = {
-    ImageFormat.JPEG: 90,
-    ImageFormat.WEBP: 80,
-    ImageFormat.AVIF: 75,
-}
-
-DEFAULT_CHROMA = "420"
+from models.image import Image, Jpeg, Pixels
 
 MAX_SIDE: Mapping[ImageFormat, int] = {
     ImageFormat.JPEG: 65_500,  # libjpeg's limit; the format's is 65,535
@@ -62,11 +54,23 @@ def encode(
     """
     encoding.check(format)
     _check_sides(image, format)
-    block = _metadata(image, encoding, copyright, exif)
+    block = _metadata(image.width, image.height, encoding, copyright, exif)
     if format is ImageFormat.JPEG:
         return _with_exif(_jpeg(image, encoding), block)
     options = _options(image, format, encoding)
     return _by_pillow(image.pixels, format, {**options, **({"exif": block} if block else {})})
+
+
+def finished(
+    jpeg: Jpeg,
+    encoding: Encoding = PLAIN,
+    *,
+    copyright: str | None = None,
+    exif: bytes | None = None,
+) -> bytes:
+    """The file of a JPEG that was encoded elsewhere, with the metadata `encode` would write."""
+    block = _metadata(jpeg.width, jpeg.height, encoding, copyright, exif)
+    return _with_exif(jpeg.data.tobytes(), block)
 
 
 def _check_sides(image: Image, format_: ImageFormat) -> None:
@@ -78,12 +82,12 @@ def _check_sides(image: Image, format_: ImageFormat) -> None:
 
 
 def _metadata(
-    image: Image, encoding: Encoding, copyright_: str | None, exif: bytes | None
+    width: int, height: int, encoding: Encoding, copyright_: str | None, exif: bytes | None
 ) -> bytes:
     """An EXIF block; empty where there is nothing to say."""
     block = None
     if exif and encoding.metadata == "keep":
-        block = kept(exif, image.width, image.height)
+        block = kept(exif, width, height)
     return block or (copyright_exif(copyright_) if copyright_ else b"")
 
 

@@ -10,12 +10,21 @@ from models.errors import FieldError, InvalidParameter
 Chroma = Literal["420", "422", "444"]
 """Chroma halved in both directions, in width alone, or in full."""
 
+DEFAULT_QUALITY: Mapping[ImageFormat, int] = {
+    ImageFormat.JPEG: 90,
+    ImageFormat.WEBP: 80,
+    ImageFormat.AVIF: 75,
+}
+
+DEFAULT_CHROMA: Chroma = "420"
+
 OPTIONS_OF: Mapping[str, tuple[ImageFormat, ...]] = {
     "progressive": (ImageFormat.JPEG,),
     "chroma": (ImageFormat.JPEG, ImageFormat.AVIF),
     "lossless": (ImageFormat.WEBP,),
     "png_level": (ImageFormat.PNG,),
     "avif_speed": (ImageFormat.AVIF,),
+    "encoder": (ImageFormat.JPEG,),
 }
 """The options that only some formats have."""
 
@@ -28,7 +37,8 @@ class Encoding:
 
     `quality` (1..100) means nothing where no pixel is lost: to PNG, and to WebP that is `lossless`.
     `png_level` is zlib's, 0 (stored) to 9 (smallest); `avif_speed` 0 (smallest) to 10 (fastest).
-    `metadata` says whether the source's EXIF is kept, as far as it still holds.
+    `metadata` says whether the source's EXIF is kept, as far as it still holds. `encoder` is what
+    the request asks of the worker; `models.codec.encode` is the CPU's.
     """
 
     quality: int | None = None
@@ -38,6 +48,7 @@ class Encoding:
     png_level: int | None = None
     avif_speed: int | None = None
     metadata: Literal["strip", "keep"] = "strip"
+    encoder: Literal["cpu", "gpu"] = "cpu"
 
     def check(self, format: ImageFormat) -> None:
         """Raise InvalidParameter, with the paths of all that `format` has not, or no format has."""
@@ -52,8 +63,10 @@ class Encoding:
                 errors.append(FieldError(name, problem, given))
         for name, formats in OPTIONS_OF.items():
             given = getattr(self, name)
-            if format not in formats and given is not None and given is not False:
+            if format not in formats and given != getattr(PLAIN, name):
                 errors.append(FieldError(name, _of_another(name, formats, format), given))
+        if self.progressive and self.encoder == "gpu":
+            errors.append(FieldError("encoder", "GPUs make baseline JPEGs alone", self.encoder))
         if errors:
             raise InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
 

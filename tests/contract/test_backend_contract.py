@@ -10,12 +10,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
 import pytest
 
 from models.backend import Backend
 from models.deadline import Deadline
 from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, Undecodable
-from models.image import Jpeg, Source
+from models.image import Image, Jpeg, Source, Subsampling
 from models.job import Completed, Job, Labels, Result
 from tests.fakes import FakeEngine, Gate, fake_job, fake_jpeg, first_sample, number_of
 from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
@@ -27,6 +28,8 @@ from workers.worker import Worker
 POISON = 255
 BAD_IMAGE = 254
 PLUG = 253
+FILE = 252
+"""Whose answer is a JPEG, made of its image's samples."""
 
 
 class Rig(Protocol):
@@ -63,6 +66,9 @@ def answer(job: Job) -> Result | ServiceError:
     """The job's number; a poison job breaks its whole batch."""
     if isinstance(job.image, Jpeg):
         return told(job.image)
+    if number_of(job) == FILE:
+        assert isinstance(job.image, Image)
+        return Jpeg(job.image.pixels.reshape(-1)[1:], 30, 20, 1, Subsampling.S422)
     if number_of(job) == POISON:
         raise RuntimeError("secret internal text")
     return Undecodable("no image") if number_of(job) == BAD_IMAGE else first_sample(job)
@@ -181,6 +187,20 @@ def test_a_jpeg_arrives_encoded_and_whole(rigging: Rigging) -> None:
         jobs = [fake_jpeg(n, 1 + 997 * n) for n in range(1, 9)]
         answers = await asyncio.gather(*(rig.backend.run(job) for job in jobs))
         assert [each.result for each in answers] == [told(job.image) for job in jobs]
+
+    within(rigging, test)
+
+
+def test_an_answer_may_be_a_jpeg_and_arrives_whole(rigging: Rigging) -> None:
+    async def test(rig: Rig) -> None:
+        samples = np.arange(5000).astype(np.uint8).reshape(10, 500, 1)
+        samples[0, 0] = FILE
+        job = Job(fake_job().operation, Image(samples))
+        result = (await rig.backend.run(job)).result
+        assert isinstance(result, Jpeg)
+        assert result.data.tobytes() == samples.tobytes()[1:]
+        found = (result.height, result.width, result.orientation, result.subsampling)
+        assert found == (30, 20, 1, Subsampling.S422)
 
     within(rigging, test)
 

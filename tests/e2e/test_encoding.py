@@ -79,6 +79,10 @@ def test_metadata_is_kept_where_asked_and_the_image_upright_anyway(client: httpx
         ("format=jpeg&chroma=411", "chroma", "411"),
         ("format=jpeg&metadata=some", "metadata", "some"),
         ("format=gif", "format", "gif"),
+        ("format=png&encoder=gpu", "encoder", "gpu"),
+        ("format=jpeg&encoder=gpu&progressive=true", "encoder", "gpu"),
+        ("encoder=gpu", "encoder", "gpu"),
+        ("format=jpeg&encoder=gpu", "encoder", "gpu"),  # there is none
         ("progressive=true", "progressive", True),  # the source is a PNG
         ("lossless=perhaps", "lossless", "perhaps"),
     ],
@@ -92,6 +96,24 @@ def test_what_a_format_has_not_is_422_with_path_reason_and_what_was_given(
     assert (error["path"], error["given"]) == (path, given)
     assert path in reply.json()["detail"]
     assert len(error["message"]) > 10
+
+
+def test_a_gpu_does_not_encode_what_it_does_not_filter(client: httpx.Client) -> None:
+    assert not FILTERS["hue"].passes
+    kind = {"Content-Type": "image/png"}
+    query = "/filter?name=hue&degrees=20&format=jpeg&encoder=gpu"
+    reply = client.post(query, content=png(), headers=kind)
+    assert reply.status_code == 422
+    assert reply.json()["detail"] == "encoder: a filter of the chain has no kernel for GPUs"
+
+
+def test_a_version_for_a_gpu_that_is_not_there_fails_alone(client: httpx.Client) -> None:
+    versions = [INVERT, INVERT | {"encoder": "gpu"}]
+    first, second = process(client, versions=versions, format="jpeg").json()["results"][0][
+        "versions"
+    ]
+    assert (first["status"], second["status"]) == ("ok", "error")
+    assert "there is no GPU" in second["error"]["detail"]
 
 
 def test_an_option_of_the_format_that_accept_chose_is_taken(client: httpx.Client) -> None:

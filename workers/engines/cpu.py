@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.codec import pixels_of
-from models.errors import WeightsMissing
+from models.errors import FieldError, InvalidParameter, WeightsMissing
 from models.image import Image, Pixels
 from models.job import Job, Labels
 from models.weights import RESNET18_PREPROCESSING
@@ -132,6 +132,9 @@ class CpuEngine:
 
 def _filtered(job: Job) -> Image:
     assert isinstance(job.operation, FilterChain)
+    if job.operation.jpeg is not None:
+        wrong = FieldError("encoder", "there is no GPU to encode with; leave it out", "gpu")
+        raise InvalidParameter(f"encoder: {wrong.message}", [wrong])
     pixels = pixels_of(job.image).pixels
     for each in job.operation.steps:
         pixels = each.apply(pixels)

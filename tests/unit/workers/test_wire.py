@@ -4,10 +4,11 @@ import msgspec
 import pytest
 
 from models.errors import InternalError, ServiceError, WeightsMissing, WorkerLost
+from models.image import Subsampling
 from models.job import Operation, ReleaseReason, Trace
 from workers import translation, wire
 from workers.filters import parse_chain
-from workers.operations import Classify, FilterChain, FunctionToApply
+from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply
 from workers.wire import Cancel, Done, Submit
 
 CHAIN = parse_chain([{"name": "gaussian_blur", "sigma": 2.5}, {"name": "sobel", "axis": "x"}])
@@ -15,7 +16,13 @@ SUBMIT = Submit(7, 4096, 8192, (3, 2, 3), {"top_k": 1, "function": "none"}, 12.5
 
 
 @pytest.mark.parametrize(
-    "operation", [Classify(3, FunctionToApply.SIGMOID), Classify(), FilterChain(CHAIN)]
+    "operation",
+    [
+        Classify(3, FunctionToApply.SIGMOID),
+        Classify(),
+        FilterChain(CHAIN),
+        FilterChain(CHAIN, DeviceJpeg(77, Subsampling.S422)),
+    ],
 )
 def test_an_operation_arrives_as_it_left(operation: Operation) -> None:
     packed = msgspec.msgpack.encode(translation.operation_said(operation))

@@ -7,6 +7,7 @@ uploaded and decoded, and the one before is downloaded. Nothing is allocated whi
 import logging
 import math
 import queue
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ from models.weights import RESNET18_PREPROCESSING
 from workers.engine import BatchResult
 from workers.engines.cuda.classifying import Classifying
 from workers.engines.cuda.crops import Cropper
+from workers.engines.cuda.encoding import as_jpegs
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.modules import Kernels
@@ -111,9 +113,14 @@ class CudaEngine:
         try:
             slot.marks.done.synchronize()
             upload, decode, compute, download = times(slot.marks)
+            values, started = self._values(slot), time.monotonic()
+            if isinstance(chain := slot.jobs[0].operation, FilterChain) and chain.jpeg is not None:
+                with torch.cuda.device(self._torch_device):
+                    values = as_jpegs(slot, values, chain.jpeg)
+                download += time.monotonic() - started
         except Exception as error:
             raise diagnosed(error, self._torch_device) from error
-        return BatchResult(self._values(slot), upload, compute, download, decode)
+        return BatchResult(values, upload, compute, download, decode)
 
     def release(self, slot: Slot) -> None:
         """Give the slot back; its images are let go."""

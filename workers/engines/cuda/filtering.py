@@ -49,7 +49,7 @@ class Filtering:
             rows = sources.place([job.image for job in jobs])
             shapes = [_shape(index, job, slot) for index, job in enumerate(jobs)]
             launches = self._unpacked(slot, rows, sources.planar, shapes)
-            result = self._filtered(slot, jobs, launches)
+            result = slot.result = self._filtered(slot, jobs, launches)
             slot.tables.upload()
         with self._streams.computing(slot):
             for each in launches:

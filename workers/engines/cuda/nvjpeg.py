@@ -41,16 +41,16 @@ class NvJpeg:
     def __init__(self, *, hardware: bool = True) -> None:
         path = pathfinder.load_nvidia_dynamic_lib("nvjpeg").abs_path
         self._library = ctypes.CDLL(path)
-        self._handle = ctypes.c_void_p()
+        self.handle = ctypes.c_void_p()
         backend = HARDWARE if hardware else DEFAULT
-        self._call("nvjpegCreateEx", backend, None, None, 0, ctypes.byref(self._handle))
+        self.call("nvjpegCreateEx", backend, None, None, 0, ctypes.byref(self.handle))
 
     def engines(self) -> int:
         """How many decode engines the device has."""
         engines, cores = ctypes.c_uint(), ctypes.c_uint()
-        self._call(
+        self.call(
             "nvjpegGetHardwareDecoderInfo",
-            self._handle,
+            self.handle,
             ctypes.byref(engines),
             ctypes.byref(cores),
         )
@@ -62,9 +62,10 @@ class NvJpeg:
 
     def close(self) -> None:
         """Let go of the handle, after all states."""
-        self._call("nvjpegDestroy", self._handle)
+        self.call("nvjpegDestroy", self.handle)
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: Any) -> None:
+        """A function of the library; raises NvJpegError."""
         status = getattr(self._library, name)(*arguments)
         if status:
             raise NvJpegError(name, status)
@@ -97,9 +98,9 @@ class Decoder:
         if missing:
             again = [*range(len(data)), *[int(lengths.argmin())] * missing]
             data, lengths, destinations = data[again], lengths[again], destinations[again]
-        self._nvjpeg._call(
+        self._nvjpeg.call(
             "nvjpegDecodeBatched",
-            self._nvjpeg._handle,
+            self._nvjpeg.handle,
             self._state(len(data)),
             ctypes.c_void_p(data.ctypes.data),
             ctypes.c_void_p(lengths.ctypes.data),
@@ -110,11 +111,11 @@ class Decoder:
     def close(self) -> None:
         """Let go of the states."""
         for state in self._states.values():
-            self._nvjpeg._call("nvjpegJpegStateDestroy", state)
+            self._nvjpeg.call("nvjpegJpegStateDestroy", state)
 
     def _state(self, n: int) -> ctypes.c_void_p:
         if n not in self._states:
-            call, handle, state = self._nvjpeg._call, self._nvjpeg._handle, ctypes.c_void_p()
+            call, handle, state = self._nvjpeg.call, self._nvjpeg.handle, ctypes.c_void_p()
             call("nvjpegJpegStateCreate", handle, ctypes.byref(state))
             call("nvjpegDecodeBatchedInitialize", handle, state, n, 1, UNCHANGED)
             self._states[n] = state

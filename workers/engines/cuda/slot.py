@@ -15,6 +15,7 @@ from models.errors import ServiceError
 from models.image import Pixels
 from models.job import Job
 from workers.engines.cuda.nvjpeg import Decoder
+from workers.engines.cuda.nvjpeg_encoder import Encoder
 
 ALIGNMENT = 256
 TABLE_BYTES = 4 << 20
@@ -107,13 +108,16 @@ class Slot:
     scores_host: Tensor
     marks: Marks
     decoder: Decoder | None
+    encoder: Encoder | None = None
+    """Made when it is asked for first."""
     jobs: Sequence[Job] = ()
     failed: dict[int, ServiceError] = field(default_factory=dict)
     places: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
-    """Of a filter's results: offset in `host`, and shape."""
+    """Of a filter's results: offset in `host` and in `result`, and shape."""
+    result: Region | None = None
 
     def clear(self) -> None:
         """Let go of the batch."""
-        self.jobs, self.failed, self.places = (), {}, []
+        self.jobs, self.failed, self.places, self.result = (), {}, [], None
         self.first.used = self.second.used = self.weights.used = 0
         self.tables.clear()

@@ -7,21 +7,23 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import simplejpeg
 import torch
 from PIL import Image as PillowImage
 
 from models.codec import pixels_of
 from models.codec.decode import upright as turned
-from models.errors import Undecodable
+from models.errors import Unavailable, Undecodable
 from models.image import Image, Jpeg, Source, Subsampling
 from models.job import Job
 from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, noise, staging_slot
+from workers.engines.cuda import encoding
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
 from workers.engines.cuda.slot import SlotFull
 from workers.engines.cuda.sources import Sources
 from workers.filters import parse_chain, parse_one
-from workers.operations import FilterChain
+from workers.operations import DeviceJpeg, FilterChain
 
 ROOM = 1 << 20
 SIZES = [(1, 1), (1, 30), (17, 5), (64, 64), (31, 77)]
@@ -66,6 +68,48 @@ def test_runs_of_tables_take_one_launch_and_mix_with_others_in_a_batch() -> None
     assert kernels.launched == ["through_table", *(each.kernel for each in SOBEL.device_passes)]
     for found, chain, image in zip(filtering.results(slot), chains, images, strict=True):
         assert np.array_equal(found.pixels, specified(chain, image.pixels))
+
+
+class Encoder:
+    """Makes a file of the pixels it finds at the address, or fails as the real one does."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self._fails = fails
+
+    def encode(
+        self, address: int, height: int, width: int, quality: int, subsampling: Subsampling
+    ) -> np.ndarray[Any, Any]:
+        if self._fails:
+            raise NvJpegError("nvjpegEncodeImage", 7)
+        lying = ctypes.string_at(address, height * width * 3)
+        pixels = np.frombuffer(lying, np.uint8).reshape(height, width, 3)
+        file = simplejpeg.encode_jpeg(pixels, quality, "RGB", subsampling.replace(":", ""))
+        return np.frombuffer(file, np.uint8)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_rgb_results_are_encoded_where_they_lie_and_others_stay_pixels(fails: bool) -> None:
+    asked = DeviceJpeg(85, Subsampling.S422)
+    chain = FilterChain(parse_chain([{"name": "invert"}]), asked)
+    images = [Image(noise(40, 50, channels)) for channels in (3, 1, 4, 3)]
+    images.append(Image(noise(1, 1, 3)))  # of which a file is larger than its pixels
+    slot = staging_slot(ROOM)
+    slot.encoder = cast(Any, Encoder(fails=fails))
+    scratch = torch.zeros(4 * ROOM, dtype=torch.uint8)
+    filtering = Filtering(EmulatedKernels(), NoStreams(), scratch)  # type: ignore[arg-type]
+    filtering.launch(slot, [Job(chain, image) for image in images])
+    found = encoding.as_jpegs(slot, filtering.results(slot), asked)
+    kinds = [type(each) for each in found]
+    assert kinds == ([Image] * 5 if fails else [Jpeg, Image, Image, Jpeg, Image])
+    for each, image in zip(found, images, strict=True):
+        expected = specified(chain, image.pixels)
+        if isinstance(each, Image):
+            assert np.array_equal(each.pixels, expected)
+        else:
+            assert isinstance(each, Jpeg)
+            assert each.data.tobytes() == simplejpeg.encode_jpeg(expected, 85, "RGB", "422")
+            assert (each.height, each.width, each.orientation) == (40, 50, 1)
+            assert each.subsampling is Subsampling.S422
 
 
 def test_a_batch_too_large_for_a_slot_is_refused_before_anything_is_written_beyond_it() -> None:
@@ -165,3 +209,17 @@ def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() 
     first, _, last = ran(TWICE, jpegs, Planes([], fails=True))
     assert np.array_equal(first, pixels_of(jpegs[0]).pixels)
     assert np.array_equal(last, first)
+
+
+def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(*, hardware: bool) -> None:
+        raise NvJpegError("nvjpegCreateEx", 3)
+
+    monkeypatch.setattr(encoding, "NvJpeg", missing)
+    slot = staging_slot(ROOM)
+    slot.result = slot.first
+    images = [Image(noise(4, 5, 3))] * 2
+    found = encoding.as_jpegs(slot, images, DeviceJpeg(85, Subsampling.S422))
+    assert [type(each) for each in found] == [Unavailable] * 2

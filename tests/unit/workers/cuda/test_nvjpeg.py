@@ -11,13 +11,13 @@ from workers.engines.cuda.nvjpeg import DESTINATION, Decoder, filled_up
 class Library:
     """Notes what would be decoded."""
 
-    _handle = None
+    handle = None
 
     def __init__(self) -> None:
         self.made: list[int] = []
         self.decoded: list[int] = []
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: Any) -> None:
         if name == "nvjpegDecodeBatchedInitialize":
             self.made.append(arguments[2])
         if name == "nvjpegDecodeBatched":

@@ -1,0 +1,83 @@
+"""In which order the encoder calls its library, with what, and when it waits."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.image import Subsampling
+from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
+from workers.engines.cuda.nvjpeg_encoder import RGB_INTERLEAVED, Encoder
+
+FILE = bytes(range(200))
+
+
+class Stream:
+    cuda_stream = 77
+
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
+
+    def synchronize(self) -> None:
+        self._calls.append("wait")
+
+
+class Library:
+    """Notes the calls; hands FILE out as the library does: its length first, then itself."""
+
+    handle = ctypes.c_void_p(5)
+
+    def __init__(self, fails: str | None = None) -> None:
+        self.calls: list[str] = []
+        self.arguments: dict[str, tuple[Any, ...]] = {}
+        self.source: np.ndarray[Any, Any] | None = None
+        self._fails = fails
+
+    def call(self, name: str, *arguments: Any) -> None:
+        self.calls.append(name.removeprefix("nvjpeg"))
+        self.arguments[name] = arguments
+        if name == self._fails:
+            raise NvJpegError(name, 6)
+        if name == "nvjpegEncodeImage":
+            lying = ctypes.string_at(arguments[3].value, DESTINATION.itemsize)
+            self.source = np.frombuffer(lying, DESTINATION)
+        if name == "nvjpegEncodeRetrieveBitstream":
+            _, _, target, length, _ = arguments
+            length._obj.value = len(FILE)
+            if target.value is not None:
+                ctypes.memmove(target.value, FILE, len(FILE))
+
+
+def test_an_image_is_encoded_waited_for_and_fetched() -> None:
+    library = Library()
+    encoder = Encoder(library, Stream(library.calls))  # type: ignore[arg-type]
+    made = encoder.encode(1 << 40, 30, 20, 85, Subsampling.S422)
+    assert made.tobytes() == FILE
+    assert library.calls == [
+        "EncoderStateCreate",
+        "EncoderParamsCreate",
+        "EncoderParamsSetQuality",
+        "EncoderParamsSetSamplingFactors",
+        "EncodeImage",
+        "EncodeRetrieveBitstream",
+        "wait",
+        "EncodeRetrieveBitstream",
+        "wait",
+    ]
+    assert library.arguments["nvjpegEncoderParamsSetQuality"][1] == 85
+    assert library.arguments["nvjpegEncoderParamsSetSamplingFactors"][1] == 1
+    assert library.arguments["nvjpegEncodeImage"][4:7] == (RGB_INTERLEAVED, 20, 30)
+    assert library.source is not None
+    assert library.source["channel"].tolist() == [[1 << 40, 0, 0, 0]]
+    assert library.source["pitch"].tolist() == [[60, 0, 0, 0]]
+    assert all(arguments[-1].value == 77 for arguments in library.arguments.values())
+
+
+def test_what_the_library_refuses_is_an_error_and_the_next_image_is_encoded() -> None:
+    library = Library("nvjpegEncodeImage")
+    encoder = Encoder(library, Stream(library.calls))  # type: ignore[arg-type]
+    with pytest.raises(NvJpegError, match="nvjpegEncodeImage failed with status 6"):
+        encoder.encode(0, 1, 1, 50, Subsampling.S420)
+    library._fails = None
+    assert encoder.encode(0, 1, 1, 50, Subsampling.S444).tobytes() == FILE
