@@ -30,7 +30,7 @@ class Stream(Protocol):
 
 
 class Encoder:
-    """Encodes one image at a time on `stream`, which nobody else uses; waits for it."""
+    """Encodes one image at a time on `stream`, and waits for it. One thread at a time."""
 
     def __init__(self, library: NvJpeg, stream: Stream) -> None:
         self._library, self._stream = library, stream
