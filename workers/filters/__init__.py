@@ -20,7 +20,9 @@ from workers.filters.color_matrix import ColorMatrix
 from workers.filters.colorize import Colorize
 from workers.filters.composite import Composite
 from workers.filters.contrast import Contrast
+from workers.filters.convolve import Convolve
 from workers.filters.crop import Crop
+from workers.filters.dog import Dog
 from workers.filters.equalize import Equalize
 from workers.filters.flip import Flip
 from workers.filters.gamma import Gamma
@@ -28,17 +30,22 @@ from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.grayscale import Grayscale
 from workers.filters.hue import Hue
 from workers.filters.invert import Invert
+from workers.filters.laplacian import Laplacian
 from workers.filters.levels import Levels
 from workers.filters.median import Median
 from workers.filters.morphology import Morphology
+from workers.filters.motion_blur import MotionBlur
 from workers.filters.noise import Noise
 from workers.filters.otsu import Otsu
 from workers.filters.pad import Pad
 from workers.filters.pixelate import Pixelate
 from workers.filters.posterize import Posterize
+from workers.filters.preset import Preset
+from workers.filters.prewitt import Prewitt
 from workers.filters.resize import Resize
 from workers.filters.rotate90 import Rotate90
 from workers.filters.saturation import Saturation
+from workers.filters.scharr import Scharr
 from workers.filters.sepia import Sepia
 from workers.filters.sharpen import Sharpen
 from workers.filters.sobel import Sobel
@@ -71,11 +78,18 @@ AnyFilter = Annotated[
     | Clahe
     | GaussianBlur
     | BoxBlur
+    | MotionBlur
     | Median
     | Bilateral
     | UnsharpMask
     | Sharpen
+    | Preset
+    | Convolve
     | Sobel
+    | Scharr
+    | Prewitt
+    | Laplacian
+    | Dog
     | Canny
     | Morphology
     | AdaptiveThreshold

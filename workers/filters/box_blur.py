@@ -12,7 +12,7 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.premultiplied import filtered
-from workers.filters.separable import Band, Planes, Sums, two_passes
+from workers.filters.separable import Band, Place, Planes, Sums, two_passes
 from workers.kernels.items import Pass, Shape
 
 
@@ -40,7 +40,7 @@ class BoxBlur(Filter):
         """
         side = 2 * self.radius + 1
 
-        def sums(planes: Planes) -> Iterator[tuple[slice, Sums]]:
+        def sums(planes: Planes) -> Iterator[tuple[Place, Sums]]:
             return two_passes(planes, partial(_sums, box=(side, 1)), partial(_sums, box=(1, side)))
 
         def rounded(total: Sums) -> Sums:

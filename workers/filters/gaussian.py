@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.filters.separable import Band, Planes, Sums, two_passes
+from workers.filters.separable import Band, Place, Planes, Sums, two_passes
 from workers.kernels.items import Pass
 
 ROW_BITS, COLUMN_BITS, MIDDLE_BITS = 22, 16, 8
@@ -43,7 +43,7 @@ def quantised(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
     return weights
 
 
-def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[slice, Sums]]:
+def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Place, Sums]]:
     """Gaussian sums of integer planes (H, W, n) in units of 2**-24, by bands of columns.
 
     Border: replicate.

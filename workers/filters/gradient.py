@@ -2,7 +2,9 @@
 
 from typing import Literal
 
+import cv2
 import numpy as np
+from cv2.typing import MatLike
 from numpy.typing import NDArray
 
 from models.image import Pixels
@@ -13,6 +15,8 @@ Axis = Literal["x", "y", "mag"]
 """Horizontal or vertical gradient, or the magnitude of both."""
 
 Gradient = NDArray[np.int16]
+
+Wide = NDArray[np.int16] | NDArray[np.int32]
 
 
 def tones(longest: int, scale: float) -> NDArray[np.uint8]:
@@ -25,12 +29,31 @@ def edges(pixels: Pixels, x: Gradient, y: Gradient, axis: Axis, tones: NDArray[n
     """g = |x|, |y| or rint(sqrt(x² + y²)) through the tones, with the image's own alpha."""
     grey = np.empty(x.shape, np.uint8)
     for rows in bands(*x.shape):
-        grey[rows] = np.take(tones, _length(x[rows], y[rows], axis))
+        if axis == "mag":
+            grey[rows] = _magnitudes(x[rows], y[rows], tones)
+        else:
+            grey[rows] = toned((x if axis == "x" else y)[rows], tones)
     return as_grey(grey, pixels)
 
 
-def _length(x: Gradient, y: Gradient, axis: Axis) -> Gradient:
-    if axis == "mag":
-        across, down = x.astype(np.float64), y.astype(np.float64)
-        return np.rint(np.sqrt(across * across + down * down)).astype(np.int16)
-    return np.abs(x if axis == "x" else y)
+def toned(gradient: Wide, tones: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The tones of |gradient|; where all from 255 on are white, it may be cut off there."""
+    if (tones[255:] == 255).all():
+        return _toned_bytes(cv2.convertScaleAbs(gradient), gradient.shape, tones)
+    return np.take(tones, np.abs(gradient))
+
+
+def _magnitudes(x: Gradient, y: Gradient, tones: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Float32 is exact up to a length of 4096: no root of a whole number is near a half there."""
+    if (tones[255:] == 255).all():
+        length = cv2.magnitude(x.astype(np.float32), y.astype(np.float32))
+        return _toned_bytes(cv2.convertScaleAbs(length), x.shape, tones)
+    across, down = x.astype(np.float64), y.astype(np.float64)
+    return np.take(tones, np.rint(np.sqrt(across * across + down * down)).astype(np.intp))
+
+
+def _toned_bytes(
+    lengths: MatLike, shape: tuple[int, ...], tones: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    table = tones[:256].copy()
+    return np.asarray(cv2.LUT(lengths, table), np.uint8).reshape(shape)

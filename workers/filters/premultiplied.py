@@ -10,26 +10,26 @@ import cv2
 import numpy as np
 
 from models.image import Pixels
-from workers.filters.separable import Planes, Sums
+from workers.filters.separable import Place, Planes, Sums
 
 
 def filtered(
     pixels: Pixels,
-    weighted_sums: Callable[[Planes], Iterable[tuple[slice, Sums]]],
+    weighted_sums: Callable[[Planes], Iterable[tuple[Place, Sums]]],
     rounded: Callable[[Sums], Sums],
 ) -> Pixels:
-    """Apply a linear filter: `weighted_sums` of planes by bands of columns, `rounded` to 0…255.
+    """Apply a linear filter: `weighted_sums` of planes piece by piece, `rounded` to 0…255.
 
     With alpha the planes are 16-bit colour·alpha and 255·alpha. With N and D their sums,
     alpha is rounded(D // 255) and colour (510·N + D) // (2·D): integers below 2**50.
     """
     result = np.empty(pixels.shape, np.uint8)
     if pixels.shape[2] < 4:
-        for columns, sums in weighted_sums(pixels):
-            result[:, columns] = rounded(sums)
+        for place, sums in weighted_sums(pixels):
+            result[place] = rounded(sums)
         return result
-    for columns, sums in weighted_sums(_premultiplied(pixels)):
-        result[:, columns] = _straight(sums, rounded)
+    for place, sums in weighted_sums(_premultiplied(pixels)):
+        result[place] = _straight(sums, rounded)
     return result
 
 

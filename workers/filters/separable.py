@@ -17,6 +17,9 @@ Planes = NDArray[np.unsignedinteger[Any]]
 Sums = NDArray[np.float64]
 """Float64 that holds integers below 2**53, so every sum over them is exact in any order."""
 
+Place = tuple[slice, slice]
+"""Rows and columns of a piece of an image."""
+
 Band = NDArray[np.unsignedinteger[Any] | np.floating[Any]]
 """A piece of the planes, or of what the first pass made of them."""
 
@@ -24,7 +27,7 @@ Pass = Callable[[Band], Sums]
 """One pass over (h, w, n) along one axis; the first one's results are below 2**32."""
 
 
-def two_passes(planes: Planes, rows: Pass, columns: Pass) -> Iterator[tuple[slice, Sums]]:
+def two_passes(planes: Planes, rows: Pass, columns: Pass) -> Iterator[tuple[Place, Sums]]:
     """Bands of columns, in order, and the filtered planes there: (H, band, n).
 
     Only the result of `rows` is held whole, in 32 bits a sample.
@@ -35,4 +38,4 @@ def two_passes(planes: Planes, rows: Pass, columns: Pass) -> Iterator[tuple[slic
     for band in bands(height, width * count):
         middle[band] = rows(source[band])
     for band in bands(width, height * count):
-        yield band, columns(middle[:, band].astype(np.float64))
+        yield (slice(None), band), columns(middle[:, band].astype(np.float64))

@@ -52,13 +52,13 @@ class UnsharpMask(Filter):
         colour, alpha = split_alpha(pixels)
         amount = self._amount()
         result = np.empty(colour.shape, np.uint8)
-        for columns, sums in blurred(colour, self.sigma, self.sigma):
-            level = colour[:, columns].astype(np.int64) << SUM_BITS
+        for place, sums in blurred(colour, self.sigma, self.sigma):
+            level = colour[place].astype(np.int64) << SUM_BITS
             difference = level - sums.astype(np.int64)
             sharpened = (level << 16) + difference * amount + (1 << (SUM_BITS + 15))
             sharpened >>= SUM_BITS + 16
             strong = np.abs(difference) >= self.threshold << SUM_BITS
-            result[:, columns] = np.where(strong, np.clip(sharpened, 0, 255), colour[:, columns])
+            result[place] = np.where(strong, np.clip(sharpened, 0, 255), colour[place])
         return join_alpha(result, alpha)
 
     def device_data(self, shape: Shape) -> bytes:

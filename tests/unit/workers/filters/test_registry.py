@@ -95,6 +95,22 @@ def test_a_wrong_chain_is_refused_with_every_path(ops: object, paths: list[str])
     assert [e.path for e in refused.value.errors] == paths
 
 
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_number_beyond_its_range_is_refused_with_path_range_and_what_was_given(name: str) -> None:
+    for key, schema in describe(FILTERS[name])["parameters"].items():
+        number = schema.get("anyOf", [schema])[0]
+        for end, beyond in (("minimum", -2), ("maximum", 2)):
+            if end in number:
+                given = number[end] + beyond
+                with pytest.raises(InvalidParameter) as refused:
+                    parse_chain([{**FILTERS[name].example, key: given}])
+                (error,) = refused.value.errors
+                assert (error.path, error.given) == (f"ops[0].{key}", given)
+                said = f"from {number['minimum']} to {number['maximum']}"
+                assert said in error.message
+                assert error.message.endswith(f"is needed, not {given}")
+
+
 def test_a_misspelt_filter_is_answered_with_the_nearest_name() -> None:
     with pytest.raises(InvalidParameter, match="did you mean 'median'"):
         parse_one("medain", {})

@@ -1,0 +1,34 @@
+"""Correlation by the book, for tests: whole numbers, added one by one."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.image import Pixels
+from workers.filters import parse_one
+
+PAD = {
+    "replicate": "edge",
+    "reflect": "symmetric",
+    "mirror": "reflect",
+    "wrap": "wrap",
+    "constant": "constant",
+}
+
+
+def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:
+    return parse_one(name, parameters).apply(pixels)
+
+
+def slow_sums(
+    plane: NDArray[np.int64], weights: NDArray[np.int64], border: str
+) -> NDArray[np.int64]:
+    """Whole numbers, added one by one."""
+    rows, columns = weights.shape
+    up, left = rows // 2, columns // 2
+    margins = ((up, rows - 1 - up), (left, columns - 1 - left))
+    padded = np.pad(plane, margins, mode=PAD[border])  # type: ignore[call-overload]
+    total = np.zeros(plane.shape, np.int64)
+    for row, column in zip(*np.nonzero(weights), strict=True):
+        window = padded[row : row + plane.shape[0], column : column + plane.shape[1]]
+        total += weights[row, column] * window
+    return total

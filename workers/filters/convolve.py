@@ -1,0 +1,110 @@
+"""The convolve filter."""
+
+import math
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.borders import Border
+from workers.filters.colour import join_alpha, split_alpha
+from workers.filters.correlate import correlated_bytes, fits_single
+
+FINE_BITS, LARGEST_BITS = 24, 30
+"""Of a weight's fraction, and of the weights' sum, at most."""
+
+COARSE_ERROR = 0.25
+"""Levels that a sample may be off by if weights have fewer bits, so that float32 holds the sums."""
+
+Weight = Annotated[float, Field(ge=-1000, le=1000, strict=True)]
+Row = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=31)]
+
+
+def _rows(given: object) -> object:
+    """As text, rows stand between semicolons and numbers between commas."""
+    if not isinstance(given, str):
+        return given
+    return [[float(each) for each in row.split(",")] for row in given.split(";")]
+
+
+def _rectangular(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError("rows must be of one length")
+    return rows
+
+
+Kernel = Annotated[
+    tuple[Row, ...],
+    BeforeValidator(_rows),
+    AfterValidator(_rectangular),
+    Field(min_length=1, max_length=31),
+]
+
+
+class Convolve(Filter):
+    """Sums of neighbours with weights of your own; the kernel is not turned around."""
+
+    name: Literal["convolve"] = "convolve"
+    kernel: Kernel = Field(
+        ((1,),),
+        description="the weights, row by row; a pixel's own is the middle one, or right below it",
+        json_schema_extra={
+            "takes": "a list of 1 to 31 equally long rows of 1 to 31 numbers from -1000 to 1000"
+        },
+    )
+    divisor: float = Field(
+        1,
+        ge=0.01,
+        le=1_000_000,
+        description="the sums are divided by it",
+        json_schema_extra={"unit": "ratio"},
+    )
+    bias: float = Field(
+        0, ge=-255, le=255, description="added at the end", json_schema_extra={"unit": "level"}
+    )
+    border_mode: Border = Field("replicate", description="what lies outside the image")
+
+    example: ClassVar = {"name": "convolve", "kernel": [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]}
+    alpha_rule: ClassVar = "keep"
+    border: ClassVar = "border_mode"
+    tolerance: ClassVar = (
+        "within 1 of cv2.filter2D in float64, if the weights' absolute values sum to 2048 at most"
+    )
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """A correlation, as `cv2.filter2D`, with integer weights in units of 2**-bits, half-up.
+
+        Our own definition: (sum(w · x) + floor((bias + 0.5) · 2**bits)) >> bits, cut to 0…255.
+        There are 24 bits, fewer if the weights' sum would not fit 30 or if fewer hold them; and
+        only as many as float32 has room for if no sample can be off by more than 0.25 for it.
+        """
+        colour, alpha = split_alpha(pixels)
+        weights, bits = self.fixed()
+        shift = self._shift(bits)
+        source = np.ascontiguousarray(colour)
+        return join_alpha(correlated_bytes(source, weights, self.border_mode, bits, shift), alpha)
+
+    def fixed(self) -> tuple[NDArray[np.int64], int]:
+        """Integer weights (rows, columns), and how many bits of them are fractions."""
+        exact = np.array(self.kernel, np.float64) / self.divisor
+        bits = min(FINE_BITS, LARGEST_BITS - math.frexp(float(np.abs(exact).sum()))[1])
+        weights = _whole(exact, bits)
+        while bits > 0 and not (weights & 1).any():
+            weights, bits = weights >> 1, bits - 1
+        for fewer in range(bits, -1, -1):
+            coarse = _whole(exact, fewer)
+            if fits_single(coarse, fewer, self._shift(fewer)):
+                error = coarse * 2.0**-fewer - exact
+                worst = 255 * max(error.clip(min=0).sum(), -error.clip(max=0).sum())
+                return (coarse, fewer) if worst <= COARSE_ERROR else (weights, bits)
+        return weights, bits
+
+    def _shift(self, bits: int) -> int:
+        return math.floor(math.ldexp(self.bias + 0.5, bits))
+
+
+def _whole(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
+    return np.floor(exact * 2.0**bits + 0.5).astype(np.int64)

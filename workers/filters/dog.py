@@ -1,0 +1,62 @@
+"""The dog filter."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import as_grey
+from workers.filters.gaussian import SUM_BITS, blurred
+from workers.filters.luma import luma
+
+SCALE_BITS = 16
+
+
+class Dog(Filter):
+    """Difference of Gaussians: show edges and spots of a size between two blurs, as grey."""
+
+    name: Literal["dog"] = "dog"
+    sigma1: float = Field(
+        1,
+        ge=0.1,
+        le=100,
+        description="standard deviation of one blur",
+        json_schema_extra={"unit": "px"},
+    )
+    sigma2: float = Field(
+        1.6,
+        ge=0.1,
+        le=100,
+        description="standard deviation of the other",
+        json_schema_extra={"unit": "px"},
+    )
+    scale: float = Field(
+        4,
+        ge=0,
+        le=100,
+        description="factor on the difference",
+        json_schema_extra={"unit": "ratio"},
+    )
+
+    example: ClassVar = {"name": "dog", "sigma1": 1, "sigma2": 2, "scale": 8}
+    alpha_rule: ClassVar = "keep"
+    border: ClassVar = "replicate"
+    tolerance: ClassVar = "within 1, for each unit of scale, of float64"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """min(255, scale · |G1 - G2|) of the luma, half-up.
+
+        The blurs keep the 24 fractional bits of their sums, scale has 16: all fits int64.
+        """
+        plane = luma(pixels)[..., None]
+        scale = int(self.scale * (1 << SCALE_BITS) + 0.5)
+        bits = SUM_BITS + SCALE_BITS
+        grey = np.empty(plane.shape[:2], np.uint8)
+        both = (blurred(plane, sigma, sigma) for sigma in (self.sigma1, self.sigma2))
+        for (place, first), (_, second) in zip(*both, strict=True):
+            difference = np.abs(first - second).astype(np.int64) * scale
+            rounded = (difference + (1 << (bits - 1))) >> bits
+            grey[place] = np.minimum(rounded, 255)[..., 0]
+        return as_grey(grey, pixels)

@@ -1,0 +1,60 @@
+"""The laplacian filter."""
+
+import functools
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.bands import bands
+from workers.filters.base import Filter, Odd
+from workers.filters.colour import as_grey
+from workers.filters.gradient import Wide, toned, tones
+from workers.filters.luma import luma
+
+
+class Laplacian(Filter):
+    """Show edges and spots: how far the luma differs from its surroundings, as grey."""
+
+    name: Literal["laplacian"] = "laplacian"
+    ksize: Odd = Field(
+        3,
+        ge=1,
+        le=7,
+        description="side of the operator, odd; that of 1 has four neighbours",
+        json_schema_extra={"unit": "px", "not": {"multipleOf": 2}},
+    )
+    scale: float = Field(
+        1,
+        ge=0,
+        le=100,
+        description="factor on the difference, which grows with ksize",
+        json_schema_extra={"unit": "ratio"},
+    )
+
+    example: ClassVar = {"name": "laplacian", "ksize": 3}
+    alpha_rule: ClassVar = "keep"
+    border: ClassVar = "replicate"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """min(255, floor(scale · |l| + 0.5)) with l = `cv2.Laplacian` of the luma, integers."""
+        source, border = np.ascontiguousarray(luma(pixels)), cv2.BORDER_REPLICATE
+        narrow = _longest(self.ksize) < 1 << 15
+        depth = cv2.CV_16S if narrow else cv2.CV_32F
+        found = cv2.Laplacian(source, depth, ksize=self.ksize, borderType=border)
+        differences: Wide = np.asarray(found, np.int16) if narrow else np.asarray(found, np.int32)
+        grey, table = np.empty_like(source), tones(_longest(self.ksize), self.scale)
+        for rows in bands(*source.shape):
+            grey[rows] = toned(differences[rows], table)
+        return as_grey(grey, pixels)
+
+
+@functools.cache
+def _longest(ksize: int) -> int:
+    """The largest difference there can be."""
+    spot = np.zeros((2 * ksize + 3, 2 * ksize + 3))
+    spot[ksize + 1, ksize + 1] = 1
+    weights = np.asarray(cv2.Laplacian(spot, cv2.CV_64F, ksize=ksize))
+    return 255 * int(weights[weights > 0].sum())

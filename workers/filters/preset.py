@@ -1,0 +1,85 @@
+"""The preset filter."""
+
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from PIL import ImageFilter
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import by_pillow, join_alpha, split_alpha
+
+_KERNELS: dict[str, type[ImageFilter.BuiltinFilter]] = {
+    "blur": ImageFilter.BLUR,
+    "contour": ImageFilter.CONTOUR,
+    "detail": ImageFilter.DETAIL,
+    "edge_enhance": ImageFilter.EDGE_ENHANCE,
+    "edge_enhance_more": ImageFilter.EDGE_ENHANCE_MORE,
+    "emboss": ImageFilter.EMBOSS,
+    "find_edges": ImageFilter.FIND_EDGES,
+    "sharpen": ImageFilter.SHARPEN,
+    "smooth": ImageFilter.SMOOTH,
+    "smooth_more": ImageFilter.SMOOTH_MORE,
+}
+_MARGIN = 2
+"""Pixels that Pillow leaves as they are around a result, at most."""
+
+_PAST_HALF = 2.0**-6
+"""Less than is between a half and the next sum."""
+
+_TIED = ("detail", "smooth_more")
+"""Their divisors are 6 and 100: the order of summation decides whether a half is just missed.
+
+Of the others' 1, 2 and 16 all float32 sums are exact; of 13 none comes near a half.
+"""
+
+
+class Preset(Filter):
+    """The small kernels that Pillow knows by name: emboss, contour, detail and others."""
+
+    name: Literal["preset"] = "preset"
+    kernel: Literal[
+        "blur",
+        "contour",
+        "detail",
+        "edge_enhance",
+        "edge_enhance_more",
+        "emboss",
+        "find_edges",
+        "sharpen",
+        "smooth",
+        "smooth_more",
+    ] = Field("emboss", description="Pillow's name of it")
+
+    example: ClassVar = {"name": "preset", "kernel": "emboss"}
+    alpha_rule: ClassVar = "keep"
+    border: ClassVar = "replicate"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Pillow's `Image.filter`, which leaves a margin of 1 or 2 pixels; here it is filtered.
+
+        Sums are float32 in Pillow's order: of each row, the lowest first, w0·x0 + w1·x1 + … from
+        left to right; the rows' sums are added to offset + 0.5 one by one; cut off, not rounded.
+        """
+        colour, alpha = split_alpha(pixels)
+        source = np.ascontiguousarray(colour)
+        found = self._by_pillow(source) if self.kernel in _TIED else self._by_opencv(source)
+        return join_alpha(found.reshape(colour.shape), alpha)
+
+    def _by_opencv(self, colour: Pixels) -> Pixels:
+        """The rows of Pillow's kernels go upwards; the delta keeps halves from rounding to even."""
+        size, divisor, offset, weights = _KERNELS[self.kernel].filterargs
+        kernel = np.array(weights, np.float32).reshape(size)[::-1] / np.float32(divisor)
+        border, delta = cv2.BORDER_REPLICATE, offset + _PAST_HALF
+        found = cv2.filter2D(colour, -1, kernel, delta=delta, borderType=border)
+        return np.asarray(found, np.uint8)
+
+    def _by_pillow(self, colour: Pixels) -> Pixels:
+        border = cv2.BORDER_REPLICATE
+        margin = _MARGIN
+        wide = cv2.copyMakeBorder(colour, margin, margin, margin, margin, border)
+        padded = np.asarray(wide, np.uint8).reshape(*wide.shape[:2], colour.shape[2])
+        found = by_pillow(padded, lambda image: image.filter(_KERNELS[self.kernel]))
+        return found[margin:-margin, margin:-margin]

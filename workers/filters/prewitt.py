@@ -1,0 +1,39 @@
+"""The prewitt filter."""
+
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.gradient import Axis, edges, tones
+from workers.filters.luma import luma
+
+LONGEST = 1082
+"""The longest gradient is shorter: rint(sqrt(765² + 765²))."""
+
+_SLOPE = np.array([[-1.0, 0.0, 1.0]] * 3)
+
+
+class Prewitt(Filter):
+    """Show edges by the 3 × 3 Prewitt operator, as grey."""
+
+    name: Literal["prewitt"] = "prewitt"
+    axis: Axis = Field("mag", description="horizontal or vertical gradient, or its magnitude")
+    scale: float = Field(
+        1, ge=0, le=100, description="factor on the gradient", json_schema_extra={"unit": "ratio"}
+    )
+
+    example: ClassVar = {"name": "prewitt"}
+    alpha_rule: ClassVar = "keep"
+    border: ClassVar = "replicate"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
+        grey, border = np.ascontiguousarray(luma(pixels)), cv2.BORDER_REPLICATE
+        x = cv2.filter2D(grey, cv2.CV_16S, _SLOPE, borderType=border)
+        y = cv2.filter2D(grey, cv2.CV_16S, _SLOPE.T, borderType=border)
+        across, down = np.asarray(x, np.int16), np.asarray(y, np.int16)
+        return edges(pixels, across, down, self.axis, tones(LONGEST, self.scale))

@@ -1,0 +1,36 @@
+"""The scharr filter."""
+
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.gradient import Axis, edges, tones
+from workers.filters.luma import luma
+
+LONGEST = 5770
+"""The longest gradient is shorter: rint(sqrt(4080² + 4080²))."""
+
+
+class Scharr(Filter):
+    """Show edges by the 3 × 3 Scharr operator, which favours no direction, as grey."""
+
+    name: Literal["scharr"] = "scharr"
+    axis: Axis = Field("mag", description="horizontal or vertical gradient, or its magnitude")
+    scale: float = Field(
+        1, ge=0, le=100, description="factor on the gradient", json_schema_extra={"unit": "ratio"}
+    )
+
+    example: ClassVar = {"name": "scharr", "scale": 0.25}
+    alpha_rule: ClassVar = "keep"
+    border: ClassVar = "replicate"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
+        grey, border = np.ascontiguousarray(luma(pixels)), cv2.BORDER_REPLICATE
+        x = np.asarray(cv2.Scharr(grey, cv2.CV_16S, 1, 0, borderType=border), np.int16)
+        y = np.asarray(cv2.Scharr(grey, cv2.CV_16S, 0, 1, borderType=border), np.int16)
+        return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))
