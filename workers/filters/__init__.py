@@ -28,6 +28,7 @@ from workers.filters.flip import Flip
 from workers.filters.gamma import Gamma
 from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.grayscale import Grayscale
+from workers.filters.guided import Guided
 from workers.filters.hue import Hue
 from workers.filters.invert import Invert
 from workers.filters.laplacian import Laplacian
@@ -35,6 +36,7 @@ from workers.filters.levels import Levels
 from workers.filters.median import Median
 from workers.filters.morphology import Morphology
 from workers.filters.motion_blur import MotionBlur
+from workers.filters.nl_means import NlMeans
 from workers.filters.noise import Noise
 from workers.filters.otsu import Otsu
 from workers.filters.pad import Pad
@@ -42,6 +44,7 @@ from workers.filters.pixelate import Pixelate
 from workers.filters.posterize import Posterize
 from workers.filters.preset import Preset
 from workers.filters.prewitt import Prewitt
+from workers.filters.rank import Rank
 from workers.filters.resize import Resize
 from workers.filters.rotate90 import Rotate90
 from workers.filters.saturation import Saturation
@@ -80,7 +83,10 @@ AnyFilter = Annotated[
     | BoxBlur
     | MotionBlur
     | Median
+    | Rank
     | Bilateral
+    | Guided
+    | NlMeans
     | UnsharpMask
     | Sharpen
     | Preset

@@ -1,0 +1,127 @@
+"""The guided filter."""
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from models.image import Pixels
+from workers.filters.base import Filter
+from workers.filters.colour import join_alpha, split_alpha
+from workers.filters.gaussian import half_up
+from workers.filters.luma import luma
+from workers.filters.separable import Place
+
+BITS = 16
+"""Of slopes and offsets."""
+
+TILE = 512
+"""Side of a tile, at least: what keeps memory small."""
+
+Plane = NDArray[np.float64]
+"""Integers below 2**53, so that sums are exact in any order."""
+
+
+class Guided(Filter):
+    """Smooth surfaces and keep edges of the luma, without a halo (He, Sun, Tang, 2013)."""
+
+    name: Literal["guided"] = "guided"
+    radius: int = Field(
+        8,
+        ge=1,
+        le=100,
+        description="pixels from the centre of the square to its edge",
+        json_schema_extra={"unit": "px"},
+    )
+    eps: float = Field(
+        0.01,
+        ge=1e-6,
+        le=1,
+        description="variance that counts as smooth; 1 is that of the whole range, squared",
+        json_schema_extra={"unit": "ratio"},
+    )
+
+    example: ClassVar = {"name": "guided", "radius": 6, "eps": 0.02}
+    alpha_rule: ClassVar = "keep"
+    border: ClassVar = "mirror"
+    tolerance: ClassVar = "within 1 of its formula in float64"
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """q = mean(a) · I + mean(b), a = cov(I, p) / (var(I) + eps), b = mean(p) - a · mean(I).
+
+        I is the luma, p a colour; means are over squares. Our own definition, in integers: with n
+        the square's area, S sums over squares and F = floor(x + 0.5),
+        V = n · S(I·I) - S(I)² + F(eps · (255 · n)²), A = F((n · S(I·p) - S(I) · S(p)) / V · 2**16),
+        B = F((S(p) · 2**16 - A · S(I)) / n) and q = (floor((S(A) · I + S(B)) / n) + 2**15) >> 16,
+        cut to 0…255. The divisions are of float64; all integers are below 2**53.
+        """
+        colour, alpha = split_alpha(pixels)
+        guide, result = luma(pixels), np.empty(colour.shape, np.uint8)
+        most = max(TILE, 10 * self.radius)
+        for rows in _parts(guide.shape[0], most):
+            for columns in _parts(guide.shape[1], most):
+                result[rows, columns] = self._tile(guide, colour, (rows, columns))
+        return join_alpha(result, alpha)
+
+    def _tile(self, guide: NDArray[np.uint8], colour: Pixels, place: Place) -> Pixels:
+        """With a margin, cut off where the image ends: squares of squares reach so far."""
+        (ys, inner_ys), (xs, inner_xs) = (
+            _widened(part, 2 * self.radius, length)
+            for part, length in zip(place, guide.shape, strict=True)
+        )
+        light = guide[ys, xs].astype(np.float64)
+        return self._smoothed(light, colour[ys, xs], (inner_ys, inner_xs))
+
+    def _smoothed(self, light: Plane, colour: Pixels, inside: Place) -> Pixels:
+        """The result `inside`; the rest is margin."""
+        area = (2 * self.radius + 1) ** 2
+        lights = self._sums(light)
+        spread = area * self._sums(light * light) - lights * lights
+        spread += np.floor(self.eps * (255 * area) ** 2 + 0.5)
+        result = np.empty((*light[inside].shape, colour.shape[2]), np.uint8)
+        for channel in range(colour.shape[2]):
+            plane = colour[:, :, channel].astype(np.float64)
+            planes = self._sums(plane)
+            slope = area * self._sums(light * plane)
+            slope -= lights * planes
+            slope /= spread
+            slope = _nearest(slope, 1 << BITS)
+            planes *= 1 << BITS
+            planes -= slope * lights
+            planes /= area
+            offset = _nearest(planes, 1)
+            both = self._sums(slope)[inside] * light[inside]
+            both += self._sums(offset)[inside]
+            both /= area
+            np.floor(both, out=both)
+            result[:, :, channel] = np.clip(half_up(both, BITS), 0, 255)
+        return result
+
+    def _sums(self, plane: Plane) -> Plane:
+        """Over squares."""
+        side, border = (2 * self.radius + 1,) * 2, cv2.BORDER_REFLECT_101
+        total = cv2.boxFilter(plane, cv2.CV_64F, side, normalize=False, borderType=border)
+        return np.asarray(total, np.float64).reshape(plane.shape)
+
+
+def _nearest(plane: Plane, factor: int) -> Plane:
+    """floor(factor · x + 0.5), in place."""
+    plane *= factor
+    plane += 0.5
+    return np.floor(plane, out=plane)
+
+
+def _parts(length: int, most: int) -> Iterator[slice]:
+    """A line in about equal parts."""
+    step = -(-length // -(-length // most))
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))
+
+
+def _widened(part: slice, margin: int, length: int) -> tuple[slice, slice]:
+    """A part of a line with its margins, and where the part is in that."""
+    first, last = max(part.start - margin, 0), min(part.stop + margin, length)
+    return slice(first, last), slice(part.start - first, part.stop - first)

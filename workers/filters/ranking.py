@@ -1,0 +1,116 @@
+"""Samples of a given rank among those of a square: by sorting networks, or by counting.
+
+Small squares are sorted, all pixels at a time, by minima and maxima of whole planes; for large
+ones the answer is halved in, by box sums of what is below a level. Both are OpenCV's fast loops.
+"""
+
+import functools
+from collections.abc import Iterator
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from models.image import Pixels
+from workers.filters.borders import places
+
+LARGEST_SORTED = 11
+"""Side of a square: above, counting is faster."""
+
+LINE = 1 << 15
+"""Samples of a band that is sorted at a time: a square of such bands stays in the cache."""
+
+TILE = 256
+"""Side of a tile that is counted at a time."""
+
+Step = tuple[int, int, bool, bool]
+"""Two places of a network, and whether the smaller and the larger one will be needed."""
+
+
+def ranked(pixels: Pixels, size: int, rank: int) -> Pixels:
+    """Each sample's `rank`-th smallest of size · size around it, from 0; border: replicate."""
+    if size <= LARGEST_SORTED:
+        return _sorted(pixels, size, rank)
+    result = np.empty(pixels.shape, np.uint8)
+    ys, xs = (places(length, size, "replicate") for length in pixels.shape[:2])
+    for channel in range(pixels.shape[2]):
+        plane = np.ascontiguousarray(pixels[:, :, channel])
+        for top in range(0, pixels.shape[0], TILE):
+            for left in range(0, pixels.shape[1], TILE):
+                rows, columns = ys[top : top + TILE + size - 1], xs[left : left + TILE + size - 1]
+                tile = plane[np.ix_(rows, columns)]
+                into = result[top : top + TILE, left : left + TILE, channel]
+                into[:] = _counted(tile, size, rank)
+    return result
+
+
+def _sorted(pixels: Pixels, size: int, rank: int) -> Pixels:
+    height, width, channels = pixels.shape
+    reach = size // 2
+    padded = np.pad(pixels, ((reach, reach), (reach, reach), (0, 0)), mode="edge")
+    lines, result = padded.reshape(len(padded), -1), np.empty(pixels.shape, np.uint8)
+    steps, whole = network(size * size, rank), result.reshape(height, -1)
+    rows = max(1, LINE // (width * channels))
+    for top in range(0, height, rows):
+        end = min(top + rows, height)
+        samples = [
+            lines[top + y : end + y, x * channels : (x + width) * channels]
+            for y in range(size)
+            for x in range(size)
+        ]
+        for low, high, smaller, larger in steps:
+            a, b = samples[low], samples[high]
+            if smaller:
+                samples[low] = np.asarray(cv2.min(a, b))
+            if larger:
+                samples[high] = np.asarray(cv2.max(a, b))
+        whole[top:end] = samples[rank]
+    return result
+
+
+@functools.lru_cache(64)
+def network(count: int, rank: int) -> tuple[Step, ...]:
+    """Batcher's odd-even merge sort, without what the place `rank` does not need."""
+    needed, steps = {rank}, []
+    for low, high in reversed(list(_batcher(count))):
+        smaller, larger = low in needed, high in needed
+        if smaller or larger:
+            needed |= {low, high}
+            steps.append((low, high, smaller, larger))
+    return tuple(reversed(steps))
+
+
+def _batcher(count: int) -> Iterator[tuple[int, int]]:
+    """Pairs to compare and exchange (K. Batcher, 1968; D. Knuth, 5.2.2 M)."""
+    top = 1 << (count - 1).bit_length() - 1
+    p = top
+    while p:
+        q, r, d = top, 0, p
+        while True:
+            yield from ((i, i + d) for i in range(count - d) if i & p == r)
+            if q == p:
+                break
+            d, q, r = q - p, q >> 1, p
+        p >>= 1
+
+
+def _counted(tile: Pixels, size: int, rank: int) -> NDArray[np.uint8]:
+    """The tile without its margins of size // 2: levels are halved until all pixels have one."""
+    reach = size // 2
+    inside = (slice(reach, -reach), slice(reach, -reach))
+    result = np.zeros(tile[inside].shape, np.uint8)
+    levels = np.flatnonzero(np.bincount(tile.ravel(), minlength=256)).astype(np.uint8)
+    open_ = [(0, len(levels), np.full_like(result, 255))]
+    while open_:
+        first, end, here = open_.pop()
+        if end - first == 1:
+            result |= here & levels[first]
+            continue
+        middle = (first + end) // 2
+        below = np.less(tile, levels[middle]).view(np.uint8)
+        count = np.asarray(cv2.boxFilter(below, cv2.CV_32S, (size, size), normalize=False))
+        low = np.negative(np.greater(count[inside], rank).view(np.uint8))
+        for ends, part in ((first, middle), here & low), ((middle, end), here & ~low):
+            if part.any():
+                open_.append((*ends, part))
+    return result
