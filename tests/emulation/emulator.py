@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from models.image import Pixels
 from workers import kernels
 from workers.filters import Filter
-from workers.kernels.items import ITEM, THREADS, Pass, starts
+from workers.kernels.items import ITEM, THREADS, Pass, Shape, starts
 
 HEADER = Path(__file__).with_name("cuda.hpp")
 OPTIONS = ("-std=c++17", "-O2", "-w", "-fno-strict-aliasing", "-ffp-contract=off")
@@ -57,10 +57,12 @@ class Emulator:
         address = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
         self._library.emulate(address, blocks, threads, values, len(arguments))
 
-    def run_pass(self, pass_: Pass, items: NDArray[np.void]) -> None:
-        """One launch over items of `workers.kernels.items.ITEM`."""
-        shapes = [(int(i["height"]), int(i["width"]), int(i["channels"])) for i in items]
-        first = starts(pass_, shapes)
+    def run_pass(
+        self, pass_: Pass, items: NDArray[np.void], shapes: Sequence[Shape] | None = None
+    ) -> None:
+        """One launch over items of `workers.kernels.items.ITEM`, by their shapes or these."""
+        sources = [(int(i["height"]), int(i["width"]), int(i["channels"])) for i in items]
+        first = starts(pass_, shapes or sources)
         blocks = int(first[-1])
         self.call(pass_.kernel, blocks, THREADS, items.ctypes.data, first.ctypes.data, len(items))
 
@@ -70,7 +72,9 @@ class Emulator:
         sources = [Memory(p.size, p.tobytes()) for p in images]
         shapes = [f.shape_after(_shape(p)) for f, p in zip(filters, images, strict=True)]
         results = [Memory(math.prod(shape)) for shape in shapes]
-        scratches = [Memory(4 * p.size) for p in images]
+        scratches = [
+            Memory(f.device_scratch(_shape(p))) for f, p in zip(filters, images, strict=True)
+        ]
         blobs = [f.device_data(_shape(p)) for f, p in zip(filters, images, strict=True)]
         data = [Memory(len(blob), blob, 16) for blob in blobs]
         items = np.zeros(len(images), ITEM)
@@ -79,7 +83,7 @@ class Emulator:
             items[i] = (*(m.address for m in memory), width, height, channels, 0)
         for step, pass_ in enumerate(filters[0].device_passes):
             items["step"] = step
-            self.run_pass(pass_, items)
+            self.run_pass(pass_, items, shapes if pass_.of_result else None)
         for used in (*sources, *results, *scratches, *data):
             used.check()
         for source, pixels in zip(sources, images, strict=True):

@@ -4,6 +4,7 @@ Common rules: uint8 in and out, (H, W, C) with C = 1 grey, 3 RGB, 4 RGB with str
 result has the input's shape unless a filter says otherwise; nothing is changed in place.
 """
 
+import math
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -67,6 +68,10 @@ class Filter(BaseModel):
         None where more than the level matters. In a chain, neighbours with tables run as one.
         """
         return None
+
+    def device_scratch(self, shape: Shape) -> int:
+        """Bytes that the passes need beside an image of this shape and its result."""
+        return 4 * math.prod(shape)
 
     def shape_after(self, shape: Shape) -> Shape:
         """The result's shape, for an image of this one; raises what `size_after` raises."""

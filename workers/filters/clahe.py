@@ -1,6 +1,5 @@
 """The clahe filter."""
 
-import math
 import struct
 from typing import ClassVar, Literal
 
@@ -51,17 +50,19 @@ class Clahe(Filter):
         return (Pass("clahe_tables", each=self.tiles**2), self.passes[1])
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Clahe`, with room for the tables of an image whose scratch is too small.
+        """`struct Clahe`.
 
         OpenCV makes both sides longer, by a tile even, when one of them is no multiple.
         """
-        sides, tables = list(shape[:2]), self.tiles**2 * 256
+        sides = list(shape[:2])
         if any(side % self.tiles for side in sides):
             sides = [side + self.tiles - side % self.tiles for side in sides]
         height, width = (side // self.tiles for side in sides)
         clip = max(int(self.clip_limit * (width * height) / 256), 1)
         parts = np.array([width * height, width, height], np.float32)
         scales = np.array([255, 1, 1], np.float32) / parts
-        in_scratch = tables <= 4 * math.prod(shape)
-        header = struct.pack("<4i3fi", self.tiles, width, height, clip, *scales, in_scratch)
-        return header + bytes(0 if in_scratch else tables)
+        return struct.pack("<4i3f", self.tiles, width, height, clip, *scales)
+
+    def device_scratch(self, shape: Shape) -> int:
+        """The tables."""
+        return self.tiles**2 * 256

@@ -35,6 +35,9 @@ class Step(Protocol):
     def device_data(self, shape: Shape) -> bytes:
         """What the kernels read."""
 
+    def device_scratch(self, shape: Shape) -> int:
+        """Bytes that the passes need beside."""
+
     def shape_after(self, shape: Shape) -> Shape:
         """The result's shape."""
 
@@ -62,6 +65,10 @@ class Tables:
     def device_data(self, shape: Shape) -> bytes:
         """The table."""
         return self.table.tobytes()
+
+    def device_scratch(self, shape: Shape) -> int:
+        """None."""
+        return 0
 
     def shape_after(self, shape: Shape) -> Shape:
         """The same."""

@@ -4,17 +4,9 @@
 struct Clahe {
     int tiles, width, height, clip;  // tiles along a side; their size in pixels; samples a level
     float scale, across, down;       // 255 / area, 1 / width, 1 / height of a tile
-    int in_scratch;                  // whether there is room for the tables
-    u8 tables[1];
 };
 
 constexpr int CLAHE_WIDTH = 128, CLAHE_HEIGHT = 16;
-
-__device__ __forceinline__ u8* clahe_tables_of(const Item& item)
-{
-    Clahe* of = global<Clahe>(item.data);
-    return of->in_scratch ? global<u8>(item.scratch) : of->tables;
-}
 
 // Y of cv2.COLOR_RGB2YCrCb.
 __device__ __forceinline__ int luminance(int red, int green, int blue)
@@ -83,7 +75,7 @@ clahe_tables(const Item* items, const u32* starts, int n)
     int rest = excess % 256, step = max(256 / max(rest, 1), 1);
     count = min(count, of.clip) + excess / 256 + (level % step == 0 && level / step < rest);
     float tone = __fmul_rn(__uint2float_rn(counted_upto(count, totals)), of.scale);
-    clahe_tables_of(item)[block * 256 + level] = (u8)min(__float2int_rn(tone), 255);
+    global<u8>(item.scratch)[block * 256 + level] = (u8)min(__float2int_rn(tone), 255);
 }
 
 // Where a pixel lies between two tiles: both, and how much of the second.
@@ -104,7 +96,8 @@ __device__ __forceinline__ float mixed(float first, float second, float share)
     return __fadd_rn(__fmul_rn(first, __fsub_rn(1.0f, share)), __fmul_rn(second, share));
 }
 
-__device__ __forceinline__ int equalised(const u8* upper, const u8* lower, const Between& x, float share, int level)
+__device__ __forceinline__ int equalised(
+    const u8* upper, const u8* lower, const Between& x, float share, int level)
 {
     int first = x.first * 256 + level, second = x.second * 256 + level;
     float above = mixed(as_float(upper[first]), as_float(upper[second]), x.share);
@@ -128,7 +121,7 @@ template <int C>
 __device__ __forceinline__ void clahe_tile(const Item& item, const Tile& tile, u32* out)
 {
     const Clahe& of = *global<const Clahe>(item.data);
-    const u8* tables = clahe_tables_of(item);
+    const u8* tables = global<const u8>(item.scratch);
     int group = threadIdx.x % (CLAHE_WIDTH / 4) * 4;
     Between x[4];
     for (int k = 0; k < 4; ++k) x[k] = between(tile.x + group + k, of.across, of.tiles);

@@ -222,21 +222,3 @@ __device__ __forceinline__ u32 quotient(u64 n, u64 d)
     if (q * d > n) return q - 1;
     return n - q * d >= d ? q + 1 : q;
 }
-
-// The sum of the lanes of a warp up to this one.
-template <class T> __device__ __forceinline__ T scan_warp(T value)
-{
-    for (int step = 1; step < 32; step *= 2) {
-        T before = __shfl_up_sync(~0u, value, step);
-        if (threadIdx.x % 32 >= step) value += before;
-    }
-    return value;
-}
-
-// The sum of all warps before this one and of the lanes before this one.
-template <class T> __device__ __forceinline__ T before_thread(T own, T upto, const T* totals)
-{
-    T before = upto - own;
-    for (int warp = 0; warp < (int)threadIdx.x / 32; ++warp) before += totals[warp];
-    return before;
-}

@@ -1,4 +1,22 @@
-// How often every level occurs: integers, so the order of the blocks does not matter.
+// How often every level occurs, and sums over the threads before: integers, in any order the same.
+
+// The sum of the lanes of a warp up to this one.
+template <class T> __device__ __forceinline__ T scan_warp(T value)
+{
+    for (int step = 1; step < 32; step *= 2) {
+        T before = __shfl_up_sync(~0u, value, step);
+        if (threadIdx.x % 32 >= step) value += before;
+    }
+    return value;
+}
+
+// The sum of all warps before this one and of the lanes before this one.
+template <class T> __device__ __forceinline__ T before_thread(T own, T upto, const T* totals)
+{
+    T before = upto - own;
+    for (int warp = 0; warp < (int)threadIdx.x / 32; ++warp) before += totals[warp];
+    return before;
+}
 
 // The head of the data of filters that count; `parameters` are the filter's own.
 struct Counted {

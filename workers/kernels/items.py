@@ -31,7 +31,7 @@ ITEM = np.dtype(
 """One image of a launch: addresses on the device and the shape of the source.
 
 src, dst and scratch are aligned to 256 bytes, data to 16. Images are C-contiguous; src is not dst;
-scratch has 4 bytes for each sample of the source; data is writable, and what the filter's
+scratch is as large as the filter's `device_scratch` says; data is writable, and what its
 `device_data` gave before its first pass. `step` says which of the filter's passes the launch is.
 """
 
@@ -44,7 +44,7 @@ class Pass:
     """One launch of a filter: a block for every tile of `width` by `height` pixels.
 
     Flat: a block for every `width` samples of the image taken as one line. With `each`: so many
-    blocks for an image of any size.
+    blocks for an image of any size. The image is the source, or, with `of_result`, the result.
     """
 
     kernel: str
@@ -52,6 +52,7 @@ class Pass:
     height: int = 1
     flat: bool = False
     each: int = 0
+    of_result: bool = False
 
     def blocks(self, shape: Shape) -> int:
         """How many blocks an image of this shape needs."""

@@ -75,7 +75,7 @@ class CudaEngine:
             cropper = Cropper(kernels, RESNET18_PREPROCESSING, network.table)
             self._classifying = Classifying(network, cropper, self._streams)
         room = BYTES_PER_PIXEL * max_pixels + SLACK * max_batch_size
-        scratch = torch.empty(SCRATCH_PER_BYTE * room, dtype=torch.uint8, device=device)
+        scratch = Region(SCRATCH_PER_BYTE * room, self._torch_device)
         self._filtering = Filtering(kernels, self._streams, scratch)
         self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         for _ in range(SLOTS):

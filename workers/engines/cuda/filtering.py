@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from models.image import Image
 from models.job import Job
@@ -37,7 +36,7 @@ class Launch(NamedTuple):
 class Filtering:
     """Launches on `streams`; `scratch` belongs to the compute stream."""
 
-    def __init__(self, kernels: Launcher, streams: Streams, scratch: Tensor) -> None:
+    def __init__(self, kernels: Launcher, streams: Streams, scratch: Region) -> None:
         self._kernels = kernels
         self._streams = streams
         self._scratch = scratch
@@ -89,9 +88,11 @@ class Filtering:
             target.used = 0
             table, places = self._items(slot, steps, source, target)
             shapes = [shape for _, shape in slot.places]
+            after = [shape for _, shape in places]
             for step, each in enumerate(steps[0].device_passes):
                 table["step"] = step
-                launches.append(_launch(slot, each, table, shapes))
+                seen = after if each.of_result else shapes
+                launches.append(_launch(slot, each, table, seen))
             slot.places = places
             source, target = target, source
         return source
@@ -101,14 +102,15 @@ class Filtering:
     ) -> tuple[Table, list[tuple[int, Shape]]]:
         """A step's items, and the places of its results in `target`."""
         table, places = np.zeros(len(steps), ITEM), []
-        scratch = self._scratch.data_ptr()
+        self._scratch.used = 0
         for row, (each, (offset, shape)) in enumerate(zip(steps, slot.places, strict=True)):
             height, width, channels = shape
             after = each.shape_after(shape)
             places.append((target.take(math.prod(after)), after))
             data = slot.tables.add(each.device_data(shape))
             addresses = (source.address(offset), target.address(places[row][0]))
-            table[row] = (*addresses, scratch + 4 * offset, data, width, height, channels, 0)
+            scratch = self._scratch.address(self._scratch.take(each.device_scratch(shape)))
+            table[row] = (*addresses, scratch, data, width, height, channels, 0)
         return table, places
 
 

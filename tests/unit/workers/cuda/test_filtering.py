@@ -20,7 +20,7 @@ from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, noise, stag
 from workers.engines.cuda import encoding
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
-from workers.engines.cuda.slot import SlotFull
+from workers.engines.cuda.slot import Region, SlotFull
 from workers.engines.cuda.sources import Sources
 from workers.filters import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
@@ -35,7 +35,8 @@ CHAIN = FilterChain(
 
 def ran(operation: FilterChain, images: Sequence[Source], decoder: Any = None) -> list[Any]:
     slot = staging_slot(ROOM, cast(Decoder, decoder))
-    scratch = torch.full((4 * ROOM,), 0xCD, dtype=torch.uint8)
+    scratch = Region(4 * ROOM, CPU)
+    scratch.memory.fill_(0xCD)
     filtering = Filtering(EmulatedKernels(), NoStreams(), scratch)  # type: ignore[arg-type]
     filtering.launch(slot, [Job(operation, image) for image in images])
     return [image.pixels for image in filtering.results(slot)]
@@ -116,6 +117,13 @@ def test_a_batch_too_large_for_a_slot_is_refused_before_anything_is_written_beyo
     images = [Image(np.zeros((512, 512, 3), np.uint8))] * 2
     with pytest.raises(SlotFull):
         ran(CHAIN, images)
+
+
+def test_the_tables_of_many_tiles_need_none_of_the_room_for_uploads() -> None:
+    chain = FilterChain(parse_chain([{"name": "clahe", "tiles": 32}]))
+    images = [Image(noise(9, 7 + n, 3)) for n in range(16)]
+    for found, image in zip(ran(chain, images), images, strict=True):
+        assert np.array_equal(found, specified(chain, image.pixels))
 
 
 class Planes:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers import kernels
-from workers.filters import FILTERS
+from workers.filters import FILTERS, parse_one
 from workers.kernels.items import ITEM, Pass, starts
 
 SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1, 3, 4]))
@@ -43,6 +43,12 @@ def test_starts_are_the_sums_of_the_blocks_before(
     assert found.tolist() == [
         sum(pass_.blocks(s) for s in shapes[:n]) for n in range(len(shapes) + 1)
     ]
+
+
+@pytest.mark.parametrize("name", [name for name, each in FILTERS.items() if each.passes])
+def test_what_is_uploaded_for_an_image_lets_hundreds_share_a_slot(name: str) -> None:
+    filter_ = parse_one(name, {k: v for k, v in FILTERS[name].example.items() if k != "name"})
+    assert len(filter_.device_data((4000, 6000, 3))) <= 8192
 
 
 def test_every_pass_of_a_filter_names_a_kernel_of_the_text() -> None:
