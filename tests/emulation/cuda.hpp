@@ -200,6 +200,26 @@ static inline unsigned __ballot_sync(unsigned, int is)
     return bits;
 }
 
+// What kernels/tensor.cuh has of it, by the layout of PTX's mma.m16n8k32.
+#define EMULATED
+static inline void multiply_add(const uint4& left, const unsigned* right, unsigned* sums)
+{
+    static unsigned lefts[emulation::MOST][4], rights[emulation::MOST][2];
+    unsigned me = emulation::current, first = me / 32 * 32, row = me % 32 / 4, column = me % 4 * 2;
+    memcpy(lefts[me], &left, sizeof left);
+    memcpy(rights[me], right, sizeof rights[me]);
+    __syncwarp();
+    for (unsigned k = 0; k < 32; ++k) {
+        unsigned lane = k % 16 / 4, shift = k % 4 * 8, half = k / 16;
+        for (unsigned i = 0; i < 4; ++i) {
+            unsigned a = lefts[first + row * 4 + lane][half * 2 + i / 2] >> shift & 255;
+            unsigned b = rights[first + (column + i % 2) * 4 + lane][half] >> shift & 255;
+            sums[i] += a * b;
+        }
+    }
+    __syncwarp();
+}
+
 template <class T> T emulated_atomic(T* at, T made)
 {
     T before = *at;

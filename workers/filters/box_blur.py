@@ -1,7 +1,9 @@
 """The box_blur filter."""
 
+import functools
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -11,9 +13,17 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
+from workers.filters.fragments import FAR, NEAR, reach_of, separable_weights
 from workers.filters.premultiplied import filtered
 from workers.filters.separable import Band, Place, Planes, Sums, two_passes
 from workers.kernels.items import Pass, Shape
+
+_IN_TILES = {
+    NEAR: Pass("box_near", 64, 64, channels=(1, 3)),
+    FAR: Pass("box_far", 64, 32, channels=(1, 3)),
+}
+_ANY = Pass("box_blur", 512, 128)
+_WITH_ALPHA = replace(_ANY, channels=(4,))
 
 
 class BoxBlur(Filter):
@@ -31,7 +41,7 @@ class BoxBlur(Filter):
     example: ClassVar = {"name": "box_blur", "radius": 2}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate"
-    passes: ClassVar = (Pass("box_blur", 512, 128),)
+    passes: ClassVar = (_ANY, *_IN_TILES.values())
 
     def apply(self, pixels: Pixels) -> Pixels:
         """(2·S + k²) // (2·k²) with k = 2r+1 and S the exact sum: cv2.blur, half rounded up.
@@ -48,8 +58,16 @@ class BoxBlur(Filter):
 
         return filtered(pixels, sums, rounded)
 
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Running sums, or for small radii sums in tiles; with alpha always the former."""
+        reach = reach_of(self.radius)
+        return (_ANY,) if reach is None else (_IN_TILES[reach], _WITH_ALPHA)
+
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Box`."""
+        """`struct Box`, or that of tiles."""
+        if shape[2] < 4 and reach_of(self.radius):
+            return _tile_box(self.radius)
         return device_box(self.radius)
 
 
@@ -57,6 +75,16 @@ def device_box(radius: int) -> bytes:
     """The radius, the square's area, and what a multiplication divides by twice the area."""
     area = (2 * radius + 1) ** 2
     return struct.pack("<2iQ", radius, area, (1 << 64) // (2 * area) + 1)
+
+
+@functools.lru_cache
+def _tile_box(radius: int) -> bytes:
+    """`struct Separable` of `Mean` in kernels/separable.cu: columns weigh 2."""
+    side, reach = 2 * radius + 1, reach_of(radius)
+    assert reach is not None
+    ones = np.ones(side, np.int64)
+    header = struct.pack("<2I8x", side * side - 1, -(-(1 << 31) // (side * side)))
+    return header + separable_weights(ones, 2 * ones, reach, (1, 1))
 
 
 def _sums(band: Band, box: tuple[int, int]) -> Sums:

@@ -1,5 +1,6 @@
 """The gaussian_blur filter."""
 
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -7,9 +8,24 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.gaussian import COLUMNS, ROWS, blurred, device_taps, to_byte
+from workers.filters.fragments import FAR, NEAR
+from workers.filters.gaussian import (
+    COLUMNS,
+    ROWS,
+    blurred,
+    device_taps,
+    reach,
+    tile_taps,
+    to_byte,
+)
 from workers.filters.premultiplied import filtered
-from workers.kernels.items import Shape
+from workers.kernels.items import Pass, Shape
+
+_IN_TILES = {
+    NEAR: Pass("gaussian_near", 64, 64, channels=(1, 3)),
+    FAR: Pass("gaussian_far", 64, 32, channels=(1, 3)),
+}
+_WITH_ALPHA = (replace(ROWS, channels=(4,)), replace(COLUMNS, channels=(4,)))
 
 
 class GaussianBlur(Filter):
@@ -30,14 +46,26 @@ class GaussianBlur(Filter):
     example: ClassVar = {"name": "gaussian_blur", "sigma": 2}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate"
-    passes: ClassVar = (ROWS, COLUMNS)
+    passes: ClassVar = (ROWS, COLUMNS, *_IN_TILES.values())
     tolerance: ClassVar = "within 1 of scipy.ndimage.gaussian_filter in float64, on at most 0.2 %"
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Two passes of `workers.filters.gaussian`."""
-        sums = partial(blurred, sigma_x=self.sigma, sigma_y=self.sigma_y or self.sigma)
+        sums = partial(blurred, sigma_x=self.sigma, sigma_y=self._down)
         return filtered(pixels, sums, to_byte)
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Rows and columns, or for small windows both at once; with alpha always the former."""
+        far = reach(self.sigma, self._down)
+        return (ROWS, COLUMNS) if far is None else (_IN_TILES[far], *_WITH_ALPHA)
 
     def device_data(self, shape: Shape) -> bytes:
         """The weights."""
-        return device_taps(self.sigma, self.sigma_y or self.sigma, premultiplied=shape[2] == 4)
+        if shape[2] < 4 and reach(self.sigma, self._down):
+            return tile_taps(self.sigma, self._down)
+        return device_taps(self.sigma, self._down, premultiplied=shape[2] == 4)
+
+    @property
+    def _down(self) -> float:
+        return self.sigma_y or self.sigma

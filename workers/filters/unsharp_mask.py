@@ -8,8 +8,12 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
-from workers.filters.gaussian import ROWS, SUM_BITS, blurred, device_taps
+from workers.filters.fragments import FAR, NEAR
+from workers.filters.gaussian import ROWS, SUM_BITS, blurred, device_taps, reach, tile_taps
 from workers.kernels.items import Pass, Shape
+
+_IN_TILES = {NEAR: Pass("unsharp_near", 64, 64), FAR: Pass("unsharp_far", 64, 32)}
+_COLUMNS = Pass("unsharp_columns", 64, 32)
 
 
 class UnsharpMask(Filter):
@@ -41,7 +45,7 @@ class UnsharpMask(Filter):
     example: ClassVar = {"name": "unsharp_mask", "sigma": 2, "amount": 1.5}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
-    passes: ClassVar = (ROWS, Pass("unsharp_columns", 64, 32))
+    passes: ClassVar = (ROWS, _COLUMNS, *_IN_TILES.values())
     tolerance: ClassVar = "within 1 of skimage.filters.unsharp_mask in float64"
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -61,8 +65,16 @@ class UnsharpMask(Filter):
             result[place] = np.where(strong, np.clip(sharpened, 0, 255), colour[place])
         return join_alpha(result, alpha)
 
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Rows and columns, or for small windows both at once."""
+        far = reach(self.sigma, self.sigma)
+        return (ROWS, _COLUMNS) if far is None else (_IN_TILES[far],)
+
     def device_data(self, shape: Shape) -> bytes:
         """The weights, amount and threshold."""
+        if reach(self.sigma, self.sigma):
+            return tile_taps(self.sigma, self.sigma, self._amount(), self.threshold)
         return device_taps(
             self.sigma,
             self.sigma,

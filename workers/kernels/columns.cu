@@ -30,13 +30,14 @@ __device__ __forceinline__ void blur_column(
                 Down<INSIDE, Middle>{column, y, item.height, planes * pitch});
 }
 
-// What one sample becomes: `sums` in units of 2**-24.
-__device__ __forceinline__ u32 unsharp(const Gaussian& of, u32 level, u32 sum)
+// What one sample becomes: `sum` in units of 2**-24, amount in those of 2**-16.
+__device__ __forceinline__ u32 unsharp(u32 amount, u32 threshold, u32 level, u32 sum)
 {
-    i64 difference = ((i64)level << 24) - sum;
-    if ((difference < 0 ? -difference : difference) < (i64)of.threshold << 24) return level;
-    i64 made = (((i64)level << 40) + difference * (i64)of.amount + (1ll << 39)) >> 40;
-    return (u32)min(max(made, 0ll), 255ll);
+    bool darker = sum > level << 24;
+    u32 distance = darker ? sum - (level << 24) : (level << 24) - sum;
+    int change = (int)(((u64)distance * amount + (1ull << 39) - darker) >> 40);
+    int made = min(max((int)level + (darker ? -change : change), 0), 255);
+    return distance < threshold << 24 ? level : (u32)made;
 }
 
 template <bool INSIDE, bool UNSHARP>
@@ -44,6 +45,7 @@ __device__ __forceinline__ void blur_columns(
     const Item& item, const Tile& tile, const u32* weights, u8* out)
 {
     constexpr int R = COLUMNS_WIDTH * COLUMNS_HEIGHT / THREADS;  // rows a thread
+    const Gaussian& of = gaussian_of(item);
     int channels = item.channels, planes = min(channels, 3);
     int x = threadIdx.x % COLUMNS_WIDTH, row = threadIdx.x / COLUMNS_WIDTH * R;
 #pragma unroll 1
@@ -58,7 +60,7 @@ __device__ __forceinline__ void blur_columns(
                 *to = (u8)((sums[o] + (1 << 23)) >> 24);
             } else if (row + o < tile.height) {
                 u32 level = source_row(item, tile.y + row + o)[(tile.x + x) * channels + c];
-                *to = (u8)(c < planes ? unsharp(gaussian_of(item), level, sums[o]) : level);
+                *to = (u8)(c < planes ? unsharp(of.amount, of.threshold, level, sums[o]) : level);
             }
         }
     }

@@ -135,6 +135,19 @@ template <int C> __device__ __forceinline__ void deinterleave(const u32* in, u32
     }
 }
 
+// The way back.
+template <int C> __device__ __forceinline__ void interleave(const u32* plane, u32* out)
+{
+    if constexpr (C == 3) {
+        u32 low = __byte_perm(plane[0], plane[1], 0x5140), high = __byte_perm(plane[0], plane[1], 0x7362);
+        out[0] = __byte_perm(low, plane[2], 0x2410);
+        out[1] = __byte_perm(__byte_perm(low, plane[2], 0x0053), high, 0x5410);
+        out[2] = __byte_perm(high, plane[2], 0x7326);
+    } else {
+        deinterleave<C>(plane, out);
+    }
+}
+
 // A channel of the pixels x … x+3 of a row, beyond one of its ends; apart as `replicated4` is.
 static __device__ __noinline__ u32 replicated_plane4(const u8* row, int width, int channels, int x)
 {

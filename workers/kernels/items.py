@@ -45,6 +45,7 @@ class Pass:
 
     Flat: a block for every `width` samples of the image taken as one line. With `each`: so many
     blocks for an image of any size. The image is the source, or, with `of_result`, the result.
+    With `channels`: none for images of other numbers of them.
     """
 
     kernel: str
@@ -53,6 +54,7 @@ class Pass:
     flat: bool = False
     each: int = 0
     of_result: bool = False
+    channels: tuple[int, ...] = ()
 
     def blocks(self, shape: Shape) -> int:
         """How many blocks an image of this shape needs."""
@@ -68,6 +70,8 @@ def starts(pass_: Pass, shapes: Sequence[Shape]) -> NDArray[np.uint32]:
         blocks = -(-height * width * channels // pass_.width)
     else:
         blocks = -(-width // pass_.width) * -(-height // pass_.height)
+    if pass_.channels:
+        blocks = np.where(np.isin(channels, pass_.channels), blocks, 0)
     result = np.zeros(len(shapes) + 1, np.uint32)
     np.cumsum(blocks, out=result[1:])
     return result

@@ -63,7 +63,7 @@ def test_runs_of_tables_take_one_launch_and_mix_with_others_in_a_batch() -> None
     images = [Image(noise(33, 40, channels)) for channels in (1, 3, 4)]
     jobs = [Job(chain, image) for chain, image in zip(chains, images, strict=True)]
     assert len({job.operation.batch_key for job in jobs}) == 1
-    slot, scratch = staging_slot(ROOM), torch.zeros(4 * ROOM, dtype=torch.uint8)
+    slot, scratch = staging_slot(ROOM), Region(4 * ROOM, CPU)
     filtering = Filtering(kernels, NoStreams(), scratch)  # type: ignore[arg-type]
     filtering.launch(slot, jobs)
     assert kernels.launched == ["through_table", *(each.kernel for each in SOBEL.device_passes)]
@@ -96,7 +96,7 @@ def test_rgb_results_are_encoded_where_they_lie_and_others_stay_pixels(fails: bo
     images.append(Image(noise(1, 1, 3)))  # of which a file is larger than its pixels
     slot = staging_slot(ROOM)
     slot.encoder = cast(Any, Encoder(fails=fails))
-    scratch = torch.zeros(4 * ROOM, dtype=torch.uint8)
+    scratch = Region(4 * ROOM, CPU)
     filtering = Filtering(EmulatedKernels(), NoStreams(), scratch)  # type: ignore[arg-type]
     filtering.launch(slot, [Job(chain, image) for image in images])
     found = encoding.as_jpegs(slot, filtering.results(slot), asked)

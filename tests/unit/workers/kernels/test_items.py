@@ -25,9 +25,11 @@ def test_an_item_is_48_bytes_as_in_the_text() -> None:
         (Pass("k", 12, flat=True), (2, 2, 3), 1),
         (Pass("k", 12, flat=True), (2, 2, 4), 2),
         (Pass("k", each=7), (900, 2, 4), 7),
+        (Pass("k", 16, 8, channels=(1, 3)), (8, 16, 3), 1),
+        (Pass("k", 16, 8, channels=(1, 3)), (8, 16, 4), 0),
     ],
 )
-def test_an_image_needs_a_block_for_every_tile_or_piece_of_line(
+def test_an_image_needs_a_block_for_every_tile_or_piece_of_line_if_any(
     pass_: Pass, shape: tuple[int, int, int], blocks: int
 ) -> None:
     assert pass_.blocks(shape) == blocks

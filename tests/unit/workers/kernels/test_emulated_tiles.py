@@ -1,0 +1,55 @@
+"""Small windows in one pass: every reach, tiles that are cut, and the arithmetic's bounds."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from tests.unit.workers.kernels.specified import assert_equal, image
+from workers.filters import parse_one
+from workers.filters.box_blur import BoxBlur
+from workers.filters.fragments import separable_weights
+from workers.filters.gaussian_blur import GaussianBlur
+from workers.filters.unsharp_mask import UnsharpMask
+
+SHAPES = [(70, 131, 3), (33, 65, 1), (1, 200, 3), (90, 64, 4)]
+
+
+@pytest.mark.parametrize("sigma", [0.24, 0.25, 0.5, 1, 2.12, 2.13, 3.7, 6.12, 6.13])
+def test_blurs_of_every_reach_are_exact(sigma: float) -> None:
+    random = np.random.default_rng(11)
+    images = [image(random, *shape) for shape in SHAPES]
+    images += [np.full((70, 66, 3), 255, np.uint8)]
+    assert_equal([GaussianBlur(sigma=sigma, sigma_y=None)] * 5, images)
+    assert_equal([GaussianBlur(sigma=sigma, sigma_y=0.7)] * 5, images)
+
+
+@pytest.mark.parametrize("sigma", [0.3, 2, 4])
+@pytest.mark.parametrize(("amount", "threshold"), [(10, 0), (0.7, 9), (1.5, 255)])
+def test_unsharp_masks_of_every_reach_are_exact(
+    sigma: float, amount: float, threshold: int
+) -> None:
+    random = np.random.default_rng(12)
+    mask = UnsharpMask(sigma=sigma, amount=amount, threshold=threshold)
+    assert_equal([mask] * 4, [image(random, *shape) for shape in SHAPES])
+
+
+@pytest.mark.parametrize("radius", [0, 1, 2, 3, 7, 8, 9, 16, 23, 24, 25])
+def test_boxes_of_every_reach_are_exact(radius: int) -> None:
+    random = np.random.default_rng(radius)
+    images = [image(random, *shape) for shape in SHAPES] + [np.full((40, 70, 3), 255, np.uint8)]
+    assert_equal([parse_one("box_blur", {"radius": radius})] * 5, images)
+
+
+@pytest.mark.parametrize("radius", range(25))
+def test_the_multiplication_that_divides_by_an_area_is_exact_for_every_sum(radius: int) -> None:
+    last, inverse = struct.unpack_from("<2I", BoxBlur(radius=radius).device_data((9, 9, 3)))
+    area = (2 * radius + 1) ** 2
+    sums = np.arange(255 * area + 1, dtype=np.uint64)
+    means = (2 * sums + last) * inverse >> 32
+    assert np.array_equal(means, (2 * sums + area) // (2 * area))
+
+
+def test_weights_that_do_not_fit_their_bytes_are_refused() -> None:
+    with pytest.raises(AssertionError):
+        separable_weights(np.array([0, 256, 0]), np.array([1]), 8, (1, 1))

@@ -1,0 +1,231 @@
+// A linear filter as two passes within one tile, by tensor cores, where a window reaches at most
+// REACH samples to either side: planes of bytes, sums along rows as two bytes each, sums of those
+// down columns, and what a rule makes of them. Weights come byte by byte.
+
+struct Separable {
+    u32 parameters[4];  // the rule's
+    uint4 weights[1];   // of rows, then of columns: [32 samples][byte of a weight][lane]
+};
+
+template <int REACH> struct Field {
+    static constexpr int WIDTH = 64, HEIGHT = REACH == 8 ? 64 : 32, STEPS = (REACH + 8) / 16;
+    static constexpr int PITCH = WIDTH / 4 + REACH / 2, DOWN = HEIGHT + 2 * REACH;  // words, rows
+    static constexpr int PLANE = PITCH * DOWN, MIDDLE = WIDTH * DOWN / 4;           // words
+    // What channels planes and the rest need: sums of rows, then results side by side.
+    __device__ static constexpr int words(int channels)
+    {
+        int results = WIDTH * HEIGHT / 4 * channels + 4;
+        return PLANE * channels + (results > 2 * MIDDLE ? results : 2 * MIDDLE);
+    }
+};
+
+__device__ __forceinline__ const Separable& separable_of(const Item& item)
+{
+    return *global<const Separable>(item.data);
+}
+
+// Where rows lie in a plane, by sixteens: those that one lane sums up are four that follow.
+__device__ __forceinline__ int row_place(int y)
+{
+    return (y & ~15) | (y & 2) << 2 | (y >> 1 & 6) | (y & 1);
+}
+
+// PLANES of the tile and of what its windows reach, or the luma of C channels as the only one.
+template <int REACH, int C, int PLANES>
+__device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, u32* planes)
+{
+    using F = Field<REACH>;
+    int end = (tile.height + 2 * REACH) * F::PITCH;
+    for (int i = threadIdx.x; i < end; i += THREADS) {
+        int row = i / F::PITCH, word = i % F::PITCH;
+        const u8* line = source_row(item, tile.y + row - REACH);
+        u32 plane[C];
+        pixels4<C>(line, item.width, tile.x + 4 * word - REACH, plane);
+        if constexpr (PLANES == 1) plane[0] = luma4<C>(plane);
+        for (int c = 0; c < PLANES; ++c)
+            planes[c * F::PLANE + row_place(row) * F::PITCH + word] = plane[c];
+    }
+}
+
+template <int N> __device__ __forceinline__ void load_weights(const uint4* from, uint4* weights)
+{
+#pragma unroll
+    for (int i = 0; i < N; ++i) weights[i] = from[32 * i + threadIdx.x % 32];
+}
+
+// Sums of products with every byte of the weights as sums of products with the weights.
+template <int BYTES> __device__ __forceinline__ void join_parts(const u32 (*parts)[4], u32* sums)
+{
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        sums[i] = parts[BYTES - 1][i];
+#pragma unroll
+        for (int b = BYTES - 2; b >= 0; --b) sums[i] = 256 * sums[i] + parts[b][i];
+    }
+}
+
+template <int N> __device__ __forceinline__ void begin_parts(u32 first, u32 (*parts)[4])
+{
+#pragma unroll
+    for (int b = 0; b < N; ++b)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) parts[b][i] = b ? 0 : first;
+}
+
+// A plane to sums along its rows, in two planes of bytes with columns as lines. A warp makes 16 ×
+// 16 of them at a time.
+template <int REACH, class Rule>
+__device__ __forceinline__ void sum_rows(const u32* plane, const uint4* weights, int rows, u32* middle)
+{
+    using F = Field<REACH>;
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    uint4 left[F::STEPS * Rule::ACROSS];
+    load_weights<F::STEPS * Rule::ACROSS>(weights, left);
+    for (int unit = threadIdx.x / 32; unit < (rows + 15) / 16 * 4; unit += 8) {
+        int x = unit % 4, y = unit / 4;
+        u32 sums[2][4];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const u32* from = plane + (16 * y + 8 * half + g) * F::PITCH + 4 * x + t;
+            u32 parts[Rule::ACROSS][4];
+            begin_parts<Rule::ACROSS>(Rule::HALF, parts);
+#pragma unroll
+            for (int step = 0; step < F::STEPS; ++step) {
+                u32 right[2] = {from[8 * step], from[8 * step + 4]};
+#pragma unroll
+                for (int b = 0; b < Rule::ACROSS; ++b)
+                    multiply_add(left[step * Rule::ACROSS + b], right, parts[b]);
+            }
+            join_parts<Rule::ACROSS>(parts, sums[half]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            u32 a = __byte_perm(sums[0][2 * i], sums[0][2 * i + 1], Rule::KEPT);
+            u32 b = __byte_perm(sums[1][2 * i], sums[1][2 * i + 1], Rule::KEPT);
+            u32* to = middle + (16 * x + 8 * i + g) * (F::DOWN / 4) + 4 * y + t;
+            to[0] = __byte_perm(a, b, 0x5410);
+            to[F::MIDDLE] = __byte_perm(a, b, 0x7632);
+        }
+    }
+}
+
+// Sums down the columns, and the results in place of the samples.
+template <int REACH, class Rule>
+__device__ __forceinline__ void sum_columns(
+    const Rule& rule, const u32* middle, const uint4* weights, int height, u32* plane)
+{
+    using F = Field<REACH>;
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    uint4 left[F::STEPS * Rule::DOWN];
+    load_weights<F::STEPS * Rule::DOWN>(weights + 32 * F::STEPS * Rule::ACROSS, left);
+    for (int unit = threadIdx.x / 32; unit < (height + 15) / 16 * 4; unit += 8) {
+        int x = unit % 4, y = unit / 4;
+        u32 sums[2][4];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const u32* from = middle + (16 * x + 8 * half + g) * (F::DOWN / 4) + 4 * y + t;
+            u32 parts[Rule::DOWN + 1][4];
+            begin_parts<Rule::DOWN + 1>(rule.half(), parts);
+#pragma unroll
+            for (int step = 0; step < F::STEPS; ++step) {
+                u32 low[2] = {from[8 * step], from[8 * step + 4]};
+                u32 high[2] = {from[F::MIDDLE + 8 * step], from[F::MIDDLE + 8 * step + 4]};
+#pragma unroll
+                for (int b = 0; b < Rule::DOWN; ++b) {
+                    multiply_add(left[step * Rule::DOWN + b], low, parts[b]);
+                    multiply_add(left[step * Rule::DOWN + b], high, parts[b + 1]);
+                }
+            }
+            join_parts<Rule::DOWN + 1>(parts, sums[half]);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            int row = row_place(16 * y + 8 * i + g + REACH);
+            u32* at = plane + row * F::PITCH + REACH / 4 + 4 * x + t;
+            u32 four[4] = {sums[0][2 * i], sums[0][2 * i + 1], sums[1][2 * i], sums[1][2 * i + 1]};
+            *at = rule(four, *at);
+        }
+    }
+}
+
+// Filter staged planes, all but alpha, and store them as pixels of C channels.
+template <int REACH, int C, class Rule>
+__device__ __forceinline__ void filter_field(
+    const Item& item, const Tile& tile, const Rule& rule, u32* planes)
+{
+    using F = Field<REACH>;
+    const uint4* weights = separable_of(item).weights;
+    u32* middle = planes + C * F::PLANE;
+#pragma unroll 1
+    for (int c = 0; c < min(C, 3); ++c) {
+        __syncthreads();
+        sum_rows<REACH, Rule>(planes + c * F::PLANE, weights, tile.height + 2 * REACH, middle);
+        __syncthreads();
+        sum_columns<REACH>(rule, middle, weights, tile.height, planes + c * F::PLANE);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < tile.height * 16; i += THREADS) {
+        const u32* from = planes + row_place(i / 16 + REACH) * F::PITCH + REACH / 4 + i % 16;
+        u32 words[C];
+        for (int c = 0; c < C; ++c) words[c] = from[c * F::PLANE];
+        interleave<C>(words, middle + i * C);
+    }
+    __syncthreads();
+    store_tile<F::WIDTH * C>(item, tile, (const u8*)middle);
+}
+
+// The Gaussian: rows weighed in Q24, of which the upper half stays, columns in Q16.
+struct Blurred {
+    static constexpr int ACROSS = 3, DOWN = 2;
+    static constexpr u32 HALF = 1 << 15, KEPT = 0x7362;
+
+    __device__ __forceinline__ u32 half() const { return 1 << 23; }
+
+    __device__ __forceinline__ u32 operator()(const u32* sums, u32) const
+    {
+        u32 low = __byte_perm(sums[0], sums[1], 0x0073), high = __byte_perm(sums[2], sums[3], 0x0073);
+        return __byte_perm(low, high, 0x5410);
+    }
+};
+
+struct Unsharp {
+    static constexpr int ACROSS = 3, DOWN = 2;
+    static constexpr u32 HALF = 1 << 15, KEPT = 0x7362;
+    u32 amount, threshold;
+
+    __device__ __forceinline__ u32 half() const { return 0; }
+
+    __device__ __forceinline__ u32 operator()(const u32* sums, u32 levels) const
+    {
+        u32 made[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) made[k] = unsharp(amount, threshold, byte_of(levels, k), sums[k]);
+        return packed(made[0], made[1], made[2], made[3]);
+    }
+};
+
+// Means: `sums` are 2 · sum + area - 1, the inverse is 2**31 / area, rounded up.
+struct Mean {
+    static constexpr int ACROSS = 1, DOWN = 1;
+    static constexpr u32 HALF = 0, KEPT = 0x5140;
+    u32 last, inverse;
+
+    __device__ __forceinline__ u32 half() const { return last; }
+
+    __device__ __forceinline__ u32 operator()(const u32* sums, u32) const
+    {
+        u32 made[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) made[k] = __umulhi(sums[k], inverse);
+        return packed(made[0], made[1], made[2], made[3]);
+    }
+};
+
+template <int REACH, int C, class Rule>
+__device__ __forceinline__ void separable_tile(
+    const Item& item, int block, const Rule& rule, u32* planes)
+{
+    Tile tile = tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
+    stage_field<REACH, C, C>(item, tile, planes);
+    filter_field<REACH, C>(item, tile, rule, planes);
+}

@@ -1,0 +1,20 @@
+// Tensor cores: 16 × 32 bytes times 32 × 8 bytes, added to 16 × 8 sums. A warp calls it as one; lane
+// l = 4 · g + t holds of the left matrix rows g and g + 8, columns 4t … 4t + 3 and 16 more, of the
+// right one the same rows of column g, of the sums rows g and g + 8, columns 2t and 2t + 1.
+#ifndef EMULATED
+__device__ __forceinline__ void multiply_add(const uint4& left, const u32* right, u32* sums)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(left.x), "r"(left.y), "r"(left.z), "r"(left.w), "r"(right[0]), "r"(right[1]));
+#else
+    u32 half[4] = {left.x, left.y, left.z, left.w};
+    for (int i = 0; i < 4; ++i)
+        asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+r"(sums[i % 2 * 2]), "+r"(sums[i % 2 * 2 + 1])
+            : "r"(half[i]), "r"(right[i / 2]));
+#endif
+}
+#endif
