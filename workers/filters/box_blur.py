@@ -3,7 +3,6 @@
 import functools
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -22,8 +21,8 @@ _IN_TILES = {
     NEAR: Pass("box_near", 64, 64, channels=(1, 3)),
     FAR: Pass("box_far", 64, 32, channels=(1, 3)),
 }
-_ANY = Pass("box_blur", 512, 128)
-_WITH_ALPHA = replace(_ANY, channels=(4,))
+_WITH_ALPHA = Pass("box_alpha_sums", 512, 128, channels=(4,))
+_SUMS = Pass("box_sums", 512, 360, channels=(1, 3))
 
 
 class BoxBlur(Filter):
@@ -41,7 +40,7 @@ class BoxBlur(Filter):
     example: ClassVar = {"name": "box_blur", "radius": 2}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate"
-    passes: ClassVar = (_ANY, *_IN_TILES.values())
+    passes: ClassVar = (_SUMS, _WITH_ALPHA, *_IN_TILES.values())
 
     def apply(self, pixels: Pixels) -> Pixels:
         """(2·S + k²) // (2·k²) with k = 2r+1 and S the exact sum: cv2.blur, half rounded up.
@@ -62,7 +61,7 @@ class BoxBlur(Filter):
     def device_passes(self) -> tuple[Pass, ...]:
         """Running sums, or for small radii sums in tiles; with alpha always the former."""
         reach = reach_of(self.radius)
-        return (_ANY,) if reach is None else (_IN_TILES[reach], _WITH_ALPHA)
+        return (_IN_TILES[reach] if reach else _SUMS, _WITH_ALPHA)
 
     def device_data(self, shape: Shape) -> bytes:
         """`struct Box`, or that of tiles."""

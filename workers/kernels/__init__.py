@@ -28,6 +28,7 @@ FILES = (
     "separable.cu",
     "linear.cu",
     "box.cu",
+    "sums.cu",
     "morphology.cu",
     "adaptive.cu",
     "canny.cu",

@@ -50,6 +50,29 @@ def test_the_multiplication_that_divides_by_an_area_is_exact_for_every_sum(radiu
     assert np.array_equal(means, (2 * sums + area) // (2 * area))
 
 
+@pytest.mark.parametrize("radius", [25, 26, 27, 28, 60, 255, 256, 500])
+def test_running_sums_of_every_reach_are_exact(radius: int) -> None:
+    random = np.random.default_rng(radius)
+    shapes = [(70, 131, 3), (365, 4, 3), (3, 1030, 1), (7, 3, 3), (5, 519, 3), (40, 33, 4)]
+    images = [image(random, *shape) for shape in shapes] + [np.full((40, 70, 3), 255, np.uint8)]
+    assert_equal([parse_one("box_blur", {"radius": radius})] * 7, images)
+
+
+@pytest.mark.parametrize("radius", range(25, 501))
+def test_the_multiplication_that_divides_by_large_areas_is_exact_at_every_step(radius: int) -> None:
+    area, inverse = struct.unpack_from("<4xiQ", BoxBlur(radius=radius).device_data((9, 9, 3)))
+    shift = area.bit_length() - 1
+    narrow = (inverse >> (31 - shift)) + 1
+    assert narrow < 1 << 32
+    for mean in range(1, 256):  # it never falls from one sum to the next
+        least = mean * area
+        assert (least * narrow >> 32 + shift, (least - 1) * narrow >> 32 + shift) == (
+            mean,
+            mean - 1,
+        )
+    assert (255 * area + area // 2) * narrow >> 32 + shift == 255
+
+
 def test_weights_that_do_not_fit_their_bytes_are_refused() -> None:
     with pytest.raises(AssertionError):
         separable_weights(np.array([0, 256, 0]), np.array([1]), 8, (1, 1))
