@@ -28,11 +28,16 @@ _SHAPES = {"rect": cv2.MORPH_RECT, "cross": cv2.MORPH_CROSS, "ellipse": cv2.MORP
 ROWS, COLUMNS = Pass("morphology_rows", 256, 32), Pass("morphology_columns", 128, 64)
 RUNS, DIFFERENCE = Pass("morphology_runs", 128, 32), Pass("morphology_difference", LINE, flat=True)
 
+SQUARES = Pass("morphology_squares", 64, 64)
+
 SOURCE, RESULT, SCRATCH, SPARE = range(4)
 """Where images lie, as morphology.cu has it."""
 
 LONGEST = 256
 """Samples that a window of one ROWS may reach from its first to its last."""
+
+LONGEST_SQUARE = 24
+"""The same of SQUARES."""
 
 STEPS = 34
 """The most there are: 16 erosions, 16 dilations, a difference."""
@@ -67,7 +72,7 @@ class Morphology(Filter):
     example: ClassVar = {"name": "morphology", "op": "open", "size": 5}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "outside ignored"
-    passes: ClassVar = (ROWS, COLUMNS, RUNS, DIFFERENCE)
+    passes: ClassVar = (SQUARES, ROWS, COLUMNS, RUNS, DIFFERENCE)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.morphologyEx`, channel by channel."""
@@ -119,9 +124,10 @@ class Morphology(Filter):
         """Erosions and dilations, one after the other; the last one's result is in `target`."""
         source = SOURCE
         if self.shape == "rect":
-            for dilates in dilations:
-                yield from self._rectangle(source, target, dilates)
-                source = target
+            for left, dilates in zip(range(len(dilations))[::-1], dilations, strict=True):
+                place = SCRATCH if left and self._small else target
+                yield from self._rectangle(source, place, dilates)
+                source = place
             return
         each = [dilates for dilates in dilations for _ in range(self.iterations)]
         for left, dilates in zip(range(len(each))[::-1], each, strict=True):
@@ -131,7 +137,10 @@ class Morphology(Filter):
 
     def _rectangle(self, source: int, target: int, dilates: bool) -> Iterator[Step]:
         """All iterations are one larger rectangle, as in OpenCV."""
-        before, reach = self.size // 2 * self.iterations, (self.size - 1) * self.iterations
+        before, reach = self.size // 2 * self.iterations, self._reach
+        if self._small:
+            yield Step(SQUARES, source, target, dilates, before, reach + 1)
+            return
         pieces = [min(LONGEST, reach - start) for start in range(0, reach, LONGEST)]
         rest = before
         for left, piece in zip(range(len(pieces))[::-1], pieces, strict=True):
@@ -139,6 +148,15 @@ class Morphology(Filter):
             yield Step(ROWS, source, place, dilates, min(rest, piece), piece + 1)
             source, rest = place, max(0, rest - piece)
         yield Step(COLUMNS, SCRATCH, target, dilates, before, reach + 1)
+
+    @property
+    def _reach(self) -> int:
+        """Of a rectangle, from its first sample to its last."""
+        return (self.size - 1) * self.iterations
+
+    @property
+    def _small(self) -> bool:
+        return self._reach <= LONGEST_SQUARE
 
 
 def _run(row: NDArray[np.intp], left: int) -> bytes:

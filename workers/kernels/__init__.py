@@ -30,6 +30,7 @@ FILES = (
     "box.cu",
     "sums.cu",
     "morphology.cu",
+    "squares.cu",
     "adaptive.cu",
     "canny.cu",
     "source.cuh",

@@ -76,3 +76,13 @@ def test_the_multiplication_that_divides_by_large_areas_is_exact_at_every_step(r
 def test_weights_that_do_not_fit_their_bytes_are_refused() -> None:
     with pytest.raises(AssertionError):
         separable_weights(np.array([0, 256, 0]), np.array([1]), 8, (1, 1))
+
+
+@pytest.mark.parametrize("op", ["erode", "close", "gradient"])
+@pytest.mark.parametrize(("size", "iterations"), [(3, 1), (5, 1), (4, 8), (25, 1), (26, 1)])
+def test_rectangles_in_tiles_are_exact(op: str, size: int, iterations: int) -> None:
+    random = np.random.default_rng(size)
+    shapes = [(130, 70, 3), (65, 129, 4), (67, 131, 1), (3, 200, 3), (1, 1, 1), (66, 2, 3)]
+    chosen = {"op": op, "size": size, "iterations": iterations}
+    images = [image(random, *shape) for shape in shapes]
+    assert_equal([parse_one("morphology", chosen)] * 6, images)
