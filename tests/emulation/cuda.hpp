@@ -286,6 +286,12 @@ static inline unsigned __vsubus4(unsigned a, unsigned b)
     for (int i = 0; i < 32; i += 8) made |= ((a >> i & 255) - min(a >> i & 255, b >> i & 255)) << i;
     return made;
 }
+static inline unsigned __vimin_s16x2_relu(unsigned a, unsigned b)
+{
+    unsigned made = 0;
+    for (int i = 0; i < 32; i += 16) made |= max(min((int)(short)(a >> i), (int)(short)(b >> i)), 0) << i;
+    return made;
+}
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a * b >> 32; }
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {
@@ -324,13 +330,15 @@ static inline int __float2int_rn(float a) { return (int)nearbyintf(a); }
 static inline int __float2int_rd(float a) { return (int)floorf(a); }
 static inline int __float2int_rz(float a) { return (int)a; }
 static inline unsigned __float2uint_rz(float a) { return (unsigned)a; }
-// Towards zero: the sum of two floats as far apart as those of the kernels is exact as a double.
-static inline float __fadd_rz(float a, float b)
+static inline float rsqrtf(float a) { return 1 / sqrtf(a); }
+// Towards zero: sums and products of floats as far apart as those of the kernels are exact as doubles.
+static inline float emulated_rz(double exact)
 {
-    double exact = (double)a + b;
     float near = (float)exact;
     return fabs((double)near) > fabs(exact) ? nextafterf(near, 0.0f) : near;
 }
+static inline float __fadd_rz(float a, float b) { return emulated_rz((double)a + b); }
+static inline float __fmaf_rz(float a, float b, float c) { return emulated_rz((double)a * b + c); }
 
 // Run a kernel whose arguments are pointers and integers: those of any prototype are passed alike.
 extern "C" void emulate(

@@ -30,7 +30,7 @@ class Sobel(Filter):
     example: ClassVar = {"name": "sobel", "axis": "mag"}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
-    passes: ClassVar = (Pass("sobel", 128, 16),)
+    passes: ClassVar = (Pass("sobel", 128, 32),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""

@@ -18,10 +18,9 @@ template <int C> __device__ __forceinline__ void grey_line(const Item& item, int
     const u8* src = global<const u8>(item.src);
     u8* grey = global<u8>(item.scratch);
     for (u32 at = block * (LINE / C) + 4 * threadIdx.x; at < end; at += 4 * THREADS) {
-        u32 words[C], plane[C];
+        u32 words[C];
         for (int i = 0; i < C; ++i) words[i] = *(const u32*)(src + (u64)at * C + 4 * i);
-        deinterleave<C>(words, plane);
-        *(u32*)(grey + at) = luma4<C>(plane);  // beyond the last pixel there is room
+        *(u32*)(grey + at) = lumas4<C>(words);  // beyond the last pixel there is room
     }
 }
 

@@ -156,12 +156,24 @@ static __device__ __noinline__ u32 replicated_plane4(const u8* row, int width, i
     return word;
 }
 
+// Pixels x … x+3 of a row as C words as they lie in memory; none of them is beyond the row's ends.
+template <int C> __device__ __forceinline__ void inner_pixels4(const u8* row, int x, u32* words)
+{
+    const u8* at = row + x * C;
+    u32 over = (u64)at & 3;
+    const u32* from = (const u32*)(at - over);
+    for (int c = 0; c < C; ++c) words[c] = from[c];
+    if (!over) return;
+    u32 last = from[C];
+    for (int c = 0; c < C; ++c) words[c] = __funnelshift_r(words[c], c + 1 < C ? words[c + 1] : last, 8 * over);
+}
+
 // Pixels x … x+3 of a row as a word for each channel; pixels beyond the row's ends replicate.
 template <int C> __device__ __forceinline__ void pixels4(const u8* row, int width, int x, u32* plane)
 {
     if (x >= 0 && x + 4 <= width) {
         u32 words[C];
-        for (int c = 0; c < C; ++c) words[c] = word_at(row + x * C + 4 * c);
+        inner_pixels4<C>(row, x, words);
         deinterleave<C>(words, plane);
         return;
     }

@@ -40,8 +40,8 @@ __device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, 
         int row = i / F::PITCH, word = i % F::PITCH;
         const u8* line = source_row(item, tile.y + row - REACH);
         u32 plane[C];
-        pixels4<C>(line, item.width, tile.x + 4 * word - REACH, plane);
-        if constexpr (PLANES == 1) plane[0] = luma4<C>(plane);
+        if constexpr (PLANES == 1) plane[0] = row_lumas4<C>(line, item.width, tile.x + 4 * word - REACH);
+        else pixels4<C>(line, item.width, tile.x + 4 * word - REACH, plane);
         for (int c = 0; c < PLANES; ++c)
             planes[c * F::PLANE + row_place(row) * F::PITCH + word] = plane[c];
     }

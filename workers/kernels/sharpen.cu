@@ -1,8 +1,6 @@
 // ImageEnhance.Sharpness: a blend with SMOOTH, which is (sum of 3 × 3 + 4 · centre) / 13, half-up.
 // No such quotient is near a half, so integers give what Pillow's floats do. Tiles as in median.cu.
 
-constexpr u32 HALVES = 0x00FF00FF;
-
 // Sums of a sample and both its neighbours, of even samples and of odd ones: 16 bits each.
 struct Sums {
     u32 even, odd;
@@ -15,15 +13,28 @@ __device__ __forceinline__ Sums row_sums(const u32* w, int shift)
             (left >> 8 & HALVES) + (w[0] >> 8 & HALVES) + (right >> 8 & HALVES)};
 }
 
-// Four samples, sharpened; `sums` are those of three rows.
-__device__ __forceinline__ u32 sharpened(u32 word, const Sums* sums, float factor)
+// Sample k of a word, sharpened but not clipped, in the lower half; `half` of `sums` is 13 times what
+// is smooth, with 6 more. 5042 / 65536 divides by 13 exactly up to 65535 / 13.
+__device__ __forceinline__ u32 sharpened(u32 word, int k, u32 sums, u32 half, float factor)
+{
+    float sum = __uint_as_float(__byte_perm(sums, 0x4B000000, half));
+    float smooth = __fmaf_rz(sum, 5042.0f / 65536, 8388608.0f - 645376.0f);
+    float level = __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + k));
+    float mixed = __fadd_rn(__fmul_rn(__fsub_rn(level, smooth), factor), __fsub_rn(smooth, 8388608.0f));
+    return __float_as_uint(__fadd_rz(mixed, 12582912.0f));
+}
+
+// Four samples; `sums` are those of three rows.
+__device__ __forceinline__ u32 sharpened4(u32 word, const Sums* sums, float factor)
 {
     u32 even = sums[0].even + sums[1].even + sums[2].even + 4 * (word & HALVES) + 0x00060006;
     u32 odd = sums[0].odd + sums[1].odd + sums[2].odd + 4 * (word >> 8 & HALVES) + 0x00060006;
-    u32 sum[4] = {even & 0xFFFF, odd & 0xFFFF, even >> 16, odd >> 16};
+    u32 made[4];
     for (int k = 0; k < 4; ++k)
-        sum[k] = blend(as_float(sum[k] * 20165 >> 18), as_float(byte_of(word, k)), factor);
-    return packed(sum[0], sum[1], sum[2], sum[3]);
+        made[k] = sharpened(word, k, k % 2 ? odd : even, k < 2 ? 0x7610 : 0x7632, factor);
+    u32 low = __vimin_s16x2_relu(__byte_perm(made[0], made[2], 0x5410), 0x00FF00FF);
+    u32 high = __vimin_s16x2_relu(__byte_perm(made[1], made[3], 0x5410), 0x00FF00FF);
+    return low | high << 8;
 }
 
 template <int C>
@@ -46,7 +57,7 @@ __device__ __forceinline__ void sharpen_tile(const Item& item, const Tile& tile,
             sums[k] = row_sums(words + (first + k) * PITCH + at + 4, 8 * C);
 #pragma unroll
         for (int k = 0; k < EXCHANGE_ROWS; ++k) {
-            u32 word = words[(first + k + 1) * PITCH + at + 4], made = sharpened(word, sums + k, factor);
+            u32 word = words[(first + k + 1) * PITCH + at + 4], made = sharpened4(word, sums + k, factor);
             int y = tile.y + first + k;
             u32 mask = y == 0 || y == item.height - 1 ? ~0u : kept;
             out[(first + k) * ACROSS + at] = (word & mask) | (made & ~mask);

@@ -6,52 +6,101 @@ struct Sobel {
     u8 tones[1443];  // of every length a gradient can have
 };
 
-constexpr int SOBEL_WIDTH = 128, SOBEL_HEIGHT = 16, SOBEL_WORDS = SOBEL_WIDTH / 4 + 2;
+constexpr int SOBEL_WIDTH = 128, SOBEL_HEIGHT = 32, SOBEL_WORDS = SOBEL_WIDTH / 4 + 2, SOBEL_ROWS = 4;
+constexpr u32 HALVES = 0x00FF00FF;
 
-template <int C> __device__ __forceinline__ u32 luma4(const u32* plane)
+// The lumas of four pixels as they lie in memory. Weights are bytes, upper and lower ones apart.
+template <int C> __device__ __forceinline__ u32 lumas4(const u32* words)
 {
     if constexpr (C == 1) {
-        return plane[0];
+        return words[0];
     } else {
-        u32 grey[4];
+        u32 pixel[4] = {words[0], words[1], words[C - 2], words[C - 1]}, sum[4];
+        if constexpr (C == 3) {
+            pixel[1] = __funnelshift_r(words[0], words[1], 24);
+            pixel[2] = __funnelshift_r(words[1], words[2], 16);
+            pixel[3] = words[2] >> 8;
+        }
         for (int k = 0; k < 4; ++k)
-            grey[k] = luma(byte_of(plane[0], k), byte_of(plane[1], k), byte_of(plane[2], k));
-        return packed(grey[0], grey[1], grey[2], grey[3]);
+            sum[k] = 256 * __dp4a(pixel[k], 0x001D964Cu, 0u) + __dp4a(pixel[k], 0x002F468Bu, 32768u);
+        return __byte_perm(__byte_perm(sum[0], sum[1], 0x0062), __byte_perm(sum[2], sum[3], 0x0062), 0x5410);
     }
+}
+
+// The lumas of pixels x … x+3 of a row; pixels beyond its ends replicate.
+template <int C> __device__ __forceinline__ u32 row_lumas4(const u8* row, int width, int x)
+{
+    u32 words[C];
+    if (x >= 0 && x + 4 <= width) {
+        inner_pixels4<C>(row, x, words);
+    } else {
+        u32 plane[C];
+        for (int c = 0; c < C; ++c) plane[c] = replicated_plane4(row + c, width, C, x);
+        interleave<C>(plane, words);
+    }
+    return lumas4<C>(words);
 }
 
 // The lumas of a tile, a pixel more on top and bottom, four more on either side.
 template <int C>
 __device__ __forceinline__ void stage_lumas(const Item& item, const Tile& tile, u32* grey)
 {
-    for (int i = threadIdx.x; i < (SOBEL_HEIGHT + 2) * SOBEL_WORDS; i += THREADS) {
+    int end = (tile.height + 2) * SOBEL_WORDS;
+    for (int i = threadIdx.x; i < end; i += THREADS) {
         int x = tile.x + i % SOBEL_WORDS * 4 - 4, y = tile.y + i / SOBEL_WORDS - 1;
-        if (x > tile.x + tile.width || y > tile.y + tile.height) continue;
-        u32 plane[C];
-        pixels4<C>(source_row(item, y), item.width, x, plane);
-        grey[i] = luma4<C>(plane);
+        if (x <= tile.x + tile.width) grey[i] = row_lumas4<C>(source_row(item, y), item.width, x);
     }
 }
 
-// rint of the root: the float one is never half-way, for no square of an integer and a half is near.
-__device__ __forceinline__ int length_of(int x, int y, int axis)
-{
-    if (axis < 2) return abs(axis ? y : x);
-    float root = __fsqrt_rn(as_float(x * x + y * y));
-    return __float_as_uint(__fadd_rn(root, 8388608.0f)) & 2047;
-}
+// Four lumas of a row, the one before and the one after: two a word, what is left of the even ones,
+// these, the odd ones, what is right of those; and both smoothed along the row.
+struct Lumas {
+    u32 left, even, odd, right, smooth_even, smooth_odd;
 
-// The tones of four pixels: v are the lumas of three rows, a pixel before to a pixel after.
-__device__ __forceinline__ u32 edges4(const int (*v)[6], const Sobel* sobel, const u8* tones)
-{
-    u32 tone[4];
-    int down[6];
-    for (int j = 0; j < 6; ++j) down[j] = v[0][j] + 2 * v[1][j] + v[2][j];
-    for (int k = 0; k < 4; ++k) {
-        int above = v[0][k] + 2 * v[0][k + 1] + v[0][k + 2];
-        int below = v[2][k] + 2 * v[2][k + 1] + v[2][k + 2];
-        tone[k] = tones[length_of(down[k + 2] - down[k], below - above, sobel->axis)];
+    __device__ __forceinline__ explicit Lumas(const u32* words)
+    {
+        left = __funnelshift_r(words[0], words[1], 24) & HALVES;
+        even = words[1] & HALVES, odd = words[1] >> 8 & HALVES;
+        right = __funnelshift_r(words[1], words[2], 16) & HALVES;
+        smooth_even = left + 2 * even + odd, smooth_odd = even + 2 * odd + right;
     }
+};
+
+// What a gradient counts: along x and y, or only one of them.
+struct Axes {
+    float x, y;
+
+    // One of two halves of a word that are 1024 too much, exact.
+    __device__ __forceinline__ static float half(u32 word, u32 which, float factor)
+    {
+        float moved = __uint_as_float(__byte_perm(word, 0x4B000000, which));
+        return __fmaf_rn(moved, factor, -8389632.0f * factor);
+    }
+
+    // rint of the root: never half-way, for no square of an integer and a half is that near. The
+    // root is within 0.51 units of its last place: one of Newton's steps after 22 bits.
+    __device__ __forceinline__ u32 length(u32 dx, u32 dy, u32 which) const
+    {
+        float across = half(dx, which, x), down = half(dy, which, y);
+        float square = __fmaf_rn(across, across, __fmul_rn(down, down));
+        float inverse = rsqrtf(fmaxf(square, 0.5f)), root = __fmul_rn(square, inverse);
+        root = __fmaf_rn(__fmaf_rn(-root, root, square), __fmul_rn(0.5f, inverse), root);
+        return __float_as_uint(__fadd_rn(root, 8388608.0f)) & 2047;
+    }
+};
+
+// The tones of four pixels from three rows of lumas.
+__device__ __forceinline__ u32 edges4(const Lumas* rows, const Axes& axes, const u8* tones)
+{
+    constexpr u32 MORE = 0x04000400, LOW = 0x7610, HIGH = 0x7632;
+    u32 left = rows[0].left + 2 * rows[1].left + rows[2].left;
+    u32 even = rows[0].even + 2 * rows[1].even + rows[2].even;
+    u32 odd = rows[0].odd + 2 * rows[1].odd + rows[2].odd;
+    u32 right = rows[0].right + 2 * rows[1].right + rows[2].right;
+    u32 x[2] = {MORE + odd - left, MORE + right - even}, tone[4];
+    u32 y[2] = {MORE + rows[2].smooth_even - rows[0].smooth_even,
+                MORE + rows[2].smooth_odd - rows[0].smooth_odd};
+    for (int k = 0; k < 4; ++k) tone[k] = tones[axes.length(x[k % 2], y[k % 2], k < 2 ? LOW : HIGH)];
     return packed(tone[0], tone[1], tone[2], tone[3]);
 }
 
@@ -78,25 +127,25 @@ __device__ __forceinline__ void sobel_tile(
 {
     stage_lumas<C>(item, tile, grey);
     __syncthreads();
-    int group = threadIdx.x % 32, row = threadIdx.x / 32 * 2;
-    int v[4][6];
-    for (int i = 0; i < 4; ++i) {
-        const u32* words = grey + (row + i) * SOBEL_WORDS + group;
-        v[i][0] = words[0] >> 24;
-        for (int k = 0; k < 4; ++k) v[i][k + 1] = byte_of(words[1], k);
-        v[i][5] = words[2] & 255;
-    }
-    for (int i = 0; i < 2; ++i) {
-        int x = tile.x + 4 * group, y = tile.y + row + i;
-        if (4 * group >= tile.width || row + i >= tile.height) continue;
-        u32 edges = edges4(v + i, global<const Sobel>(item.data), tones);
-        spread4<C>(item, x, y, edges, out + ((row + i) * 32 + group) * C);
+    int axis = global<const Sobel>(item.data)->axis;
+    Axes axes = {axis == 1 ? 0.0f : 1.0f, axis == 0 ? 0.0f : 1.0f};
+    int group = threadIdx.x % 32, first = threadIdx.x / 32 * SOBEL_ROWS;
+    const u32* words = grey + first * SOBEL_WORDS + group;
+    Lumas rows[3] = {Lumas(words), Lumas(words + SOBEL_WORDS), Lumas(words)};
+#pragma unroll
+    for (int i = 0; i < SOBEL_ROWS; ++i) {
+        rows[2] = Lumas(words + (i + 2) * SOBEL_WORDS);
+        u32 edges = edges4(rows, axes, tones);
+        rows[0] = rows[1], rows[1] = rows[2];
+        if (4 * group >= tile.width || first + i >= tile.height) continue;
+        int x = tile.x + 4 * group, y = tile.y + first + i;
+        spread4<C>(item, x, y, edges, out + ((first + i) * 32 + group) * C);
     }
     __syncthreads();
     store_tile<SOBEL_WIDTH * C>(item, tile, (const u8*)out);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
 sobel(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 grey[(SOBEL_HEIGHT + 2) * SOBEL_WORDS];
