@@ -13,13 +13,13 @@ struct Sorted {
 
 __device__ __forceinline__ u32 middle_of(u32 a, u32 b, u32 c)
 {
-    return __vmaxu2(__vminu2(a, b), __vminu2(__vmaxu2(a, b), c));
+    return a + b + c - __vminu2(__vminu2(a, b), c) - __vmaxu2(__vmaxu2(a, b), c);
 }
 
 __device__ __forceinline__ Sorted sorted(u32 a, u32 b, u32 c)
 {
-    u32 low = __vminu2(a, b), high = __vmaxu2(a, b), rest = __vminu2(high, c);
-    return {__vminu2(low, rest), __vmaxu2(low, rest), __vmaxu2(high, c)};
+    u32 low = __vminu2(__vminu2(a, b), c), high = __vmaxu2(__vmaxu2(a, b), c);
+    return {low, a + b + c - low - high, high};  // of each half: what is neither
 }
 
 __device__ __forceinline__ u32 median9(const Sorted& a, const Sorted& b, const Sorted& c)
@@ -36,17 +36,34 @@ __device__ __forceinline__ void sort_row(const u32* w, int shift, Sorted* row)
     row[1] = sorted(left << 8, w[0] << 8, right << 8);
 }
 
-// The samples of a tile with a row more on top and bottom and 16 bytes more on either side.
+// The samples of a tile with a row more on top and bottom and 16 bytes more on either side. Of an
+// inner tile with aligned rows all loads are on their way before the first is waited for.
 template <int C>
 __device__ __forceinline__ void stage_around(const Item& item, const Tile& tile, u32* words)
 {
-    constexpr int PITCH = EXCHANGE_WIDTH / 4 * C + 8;
-    int across = (tile.width * C + 3) / 4;
-    for (int i = threadIdx.x; i < (tile.height + 2) * (PITCH / 4); i += THREADS) {
-        int row = i / (PITCH / 4), at = i % (PITCH / 4) * 4;
+    constexpr int PITCH = EXCHANGE_WIDTH / 4 * C + 8, VECTORS = PITCH / 4;
+    constexpr int EACH = ((EXCHANGE_HEIGHT + 2) * VECTORS + THREADS - 1) / THREADS;
+    int across = (tile.width * C + 3) / 4, end = (tile.height + 2) * VECTORS;
+    int first = tile.x * C - 16, bytes = item.width * C;
+    if (bytes % 16 == 0 && first >= 0 && first + 4 * PITCH <= bytes) {
+        u32 four[EACH][4];
+#pragma unroll
+        for (int k = 0; k < EACH; ++k) {
+            int i = threadIdx.x + k * THREADS;
+            if (i < end) load16(source_row(item, tile.y + i / VECTORS - 1) + first + i % VECTORS * 16, four[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < EACH; ++k) {
+            int i = threadIdx.x + k * THREADS;
+            if (i < end) store16((u8*)(words + 4 * i), four[k]);
+        }
+        return;
+    }
+    for (int i = threadIdx.x; i < end; i += THREADS) {
+        int row = i / VECTORS, at = i % VECTORS * 4;
         if (at > across + 4) continue;
         u32 four[4];
-        samples16(source_row(item, tile.y + row - 1), item.width * C, C, tile.x * C + 4 * at - 16, four);
+        samples16(source_row(item, tile.y + row - 1), bytes, C, first + 4 * at, four);
         store16((u8*)(words + row * PITCH + at), four);
     }
 }

@@ -30,21 +30,39 @@ __device__ __forceinline__ int row_place(int y)
     return (y & ~15) | (y & 2) << 2 | (y >> 1 & 6) | (y & 1);
 }
 
-// PLANES of the tile and of what its windows reach, or the luma of C channels as the only one.
-template <int REACH, int C, int PLANES>
-__device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, u32* planes)
+// PLANES of the tile and of what its windows reach, or the luma of C channels as the only one. INSIDE
+// says that it is within its rows and that words of pixels are words of memory: loads need not wait.
+template <int REACH, int C, int PLANES, bool INSIDE>
+__device__ __forceinline__ void stage_planes_of(const Item& item, const Tile& tile, u32* planes)
 {
     using F = Field<REACH>;
     int end = (tile.height + 2 * REACH) * F::PITCH;
+#pragma unroll(INSIDE ? 4 : 1)
     for (int i = threadIdx.x; i < end; i += THREADS) {
-        int row = i / F::PITCH, word = i % F::PITCH;
+        int row = i / F::PITCH, word = i % F::PITCH, x = tile.x + 4 * word - REACH;
         const u8* line = source_row(item, tile.y + row - REACH);
-        u32 plane[C];
-        if constexpr (PLANES == 1) plane[0] = row_lumas4<C>(line, item.width, tile.x + 4 * word - REACH);
-        else pixels4<C>(line, item.width, tile.x + 4 * word - REACH, plane);
+        u32 plane[C], words[C];
+        if constexpr (INSIDE) {
+            for (int c = 0; c < C; ++c) words[c] = ((const u32*)(line + x * C))[c];
+            if constexpr (PLANES == 1) plane[0] = lumas4<C>(words);
+            else deinterleave<C>(words, plane);
+        } else if constexpr (PLANES == 1) {
+            plane[0] = row_lumas4<C>(line, item.width, x);
+        } else {
+            pixels4<C>(line, item.width, x, plane);
+        }
         for (int c = 0; c < PLANES; ++c)
             planes[c * F::PLANE + row_place(row) * F::PITCH + word] = plane[c];
     }
+}
+
+template <int REACH, int C, int PLANES>
+__device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, u32* planes)
+{
+    bool within = tile.x >= REACH && tile.x + Field<REACH>::WIDTH + REACH <= item.width;
+    bool inside = within && item.width * C % 4 == 0;
+    if (inside) stage_planes_of<REACH, C, PLANES, true>(item, tile, planes);
+    else stage_planes_of<REACH, C, PLANES, false>(item, tile, planes);
 }
 
 template <int N> __device__ __forceinline__ void load_weights(const uint4* from, uint4* weights)

@@ -41,14 +41,23 @@ template <int C> __device__ __forceinline__ u32 row_lumas4(const u8* row, int wi
     return lumas4<C>(words);
 }
 
-// The lumas of a tile, a pixel more on top and bottom, four more on either side.
-template <int C>
+// The lumas of a tile, a pixel more on top and bottom, four more on either side; INSIDE as of the
+// planes in separable.cu.
+template <int C, bool INSIDE>
 __device__ __forceinline__ void stage_lumas(const Item& item, const Tile& tile, u32* grey)
 {
     int end = (tile.height + 2) * SOBEL_WORDS;
+#pragma unroll(INSIDE ? 5 : 1)
     for (int i = threadIdx.x; i < end; i += THREADS) {
         int x = tile.x + i % SOBEL_WORDS * 4 - 4, y = tile.y + i / SOBEL_WORDS - 1;
-        if (x <= tile.x + tile.width) grey[i] = row_lumas4<C>(source_row(item, y), item.width, x);
+        const u8* row = source_row(item, y);
+        if constexpr (INSIDE) {
+            u32 words[C];
+            for (int c = 0; c < C; ++c) words[c] = ((const u32*)(row + x * C))[c];
+            grey[i] = lumas4<C>(words);
+        } else if (x <= tile.x + tile.width) {
+            grey[i] = row_lumas4<C>(row, item.width, x);
+        }
     }
 }
 
@@ -125,7 +134,9 @@ template <int C>
 __device__ __forceinline__ void sobel_tile(
     const Item& item, const Tile& tile, u32* grey, const u8* tones, u32* out)
 {
-    stage_lumas<C>(item, tile, grey);
+    bool within = tile.x >= 4 && tile.x + SOBEL_WIDTH + 4 <= item.width;
+    if (within && item.width * C % 4 == 0) stage_lumas<C, true>(item, tile, grey);
+    else stage_lumas<C, false>(item, tile, grey);
     __syncthreads();
     int axis = global<const Sobel>(item.data)->axis;
     Axes axes = {axis == 1 ? 0.0f : 1.0f, axis == 0 ? 0.0f : 1.0f};
