@@ -29,7 +29,8 @@ class Median(Filter):
     border: ClassVar = "replicate"
     passes: ClassVar = (
         Pass("median_exchange", 128, 32),
-        Pass("median_bits", 128, 63),
+        Pass("median_bits_5", 128, 63),
+        Pass("median_bits_7", 128, 63),
         Pass("median_slide", 96, 128),
     )
 
@@ -40,9 +41,8 @@ class Median(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """One of the passes: for a size of 3, up to 7, and above."""
-        kernel = 0 if self.size == 3 else 1 if self.size <= 7 else 2
-        return (self.passes[kernel],)
+        """One of the passes: for a size of 3, of 5, of 7, and above."""
+        return (self.passes[min(self.size // 2, 4) - 1],)
 
     def device_data(self, shape: Shape) -> bytes:
         """The size."""

@@ -20,6 +20,7 @@ FILES = (
     "contrast.cu",
     "sobel.cu",
     "median.cu",
+    "bits.cu",
     "sharpen.cu",
     "histogram.cu",
     "gaussian.cu",

@@ -1,0 +1,166 @@
+// Medians of squares of 5 and 7, plane by plane, by counting bits of 32 samples at once.
+
+constexpr int BITS_WIDTH = 128, BITS_HEIGHT = 63, BITS_WORDS = 8 * (BITS_WIDTH / 32 * 4 + 2);
+
+// Exchange the bits outside `mask` of a with those `shift` places on of b.
+__device__ __forceinline__ void swap_bits(u32& a, u32& b, int shift, u32 mask)
+{
+    u32 low = (a & mask) | ((b & mask) << shift);
+    b = (a >> shift & mask) | (b & ~mask);
+    a = low;
+}
+
+// Of eight words, bit k of word j with bit j of word k, in each of their four bytes.
+__device__ __forceinline__ void transpose_bits(u32* w)
+{
+    for (int j = 0; j < 4; ++j) swap_bits(w[j], w[j + 4], 4, 0x0F0F0F0F);
+    for (int j = 0; j < 8; ++j)
+        if (!(j & 2)) swap_bits(w[j], w[j + 2], 2, 0x33333333);
+    for (int j = 0; j < 8; j += 2) swap_bits(w[j], w[j + 1], 1, 0x55555555);
+}
+
+// A 4 × 4 matrix of bytes, transposed.
+__device__ __forceinline__ void transpose_bytes(u32& a, u32& b, u32& c, u32& d)
+{
+    u32 words[4] = {a, b, c, d}, made[4];
+    deinterleave<4>(words, made);
+    a = made[0], b = made[1], c = made[2], d = made[3];
+}
+
+// 32 bytes in order to 8 planes of 32 bits in order; `to_bytes` is the way back.
+__device__ __forceinline__ void to_planes(u32* w)
+{
+    transpose_bytes(w[0], w[2], w[4], w[6]);
+    transpose_bytes(w[1], w[3], w[5], w[7]);
+    u32 x[8] = {w[0], w[2], w[4], w[6], w[1], w[3], w[5], w[7]};
+    transpose_bits(x);
+    for (int j = 0; j < 8; ++j) w[j] = x[j];
+}
+
+__device__ __forceinline__ void to_bytes(u32* w)
+{
+    transpose_bits(w);
+    transpose_bytes(w[0], w[1], w[2], w[3]);
+    transpose_bytes(w[4], w[5], w[6], w[7]);
+    u32 x[8] = {w[0], w[4], w[1], w[5], w[2], w[6], w[3], w[7]};
+    for (int j = 0; j < 8; ++j) w[j] = x[j];
+}
+
+// Whether N bits and PAD make 2**LEVELS or more, for 32 samples; they never make twice as much.
+template <int LEVELS, int PAD, int N> __device__ __forceinline__ u32 reaches(const u32* bits)
+{
+    if constexpr (LEVELS == 0) {
+        u32 any = 0;
+#pragma unroll
+        for (int i = 0; i < N; ++i) any |= bits[i];
+        return any;
+    } else {
+        constexpr int ONE = PAD & 1, CARRIES = (N + ONE) / 2, ALL = N + ONE + CARRIES + 2;
+        u32 queue[ALL], carry[CARRIES];
+#pragma unroll
+        for (int i = 0; i < ALL; ++i) queue[i] = i < N ? bits[i] : i < N + ONE ? ~0u : 0;
+#pragma unroll
+        for (int i = 0; i < CARRIES; ++i) {
+            constexpr int BACK = N + ONE;
+            u32 a = queue[3 * i], b = queue[3 * i + 1];
+            u32 c = 3 * i + 2 < BACK + i ? queue[3 * i + 2] : 0;
+            queue[BACK + i] = a ^ b ^ c;
+            carry[i] = (a & b) | (c & (a | b));
+        }
+        return reaches<LEVELS - 1, PAD / 2, CARRIES>(carry);
+    }
+}
+
+// The medians of 32 samples from planes [row][plane][word], bit by bit from the highest. A sample
+// that left the median's prefix stays at the bit it left by: above or below for good.
+template <int SIZE>
+__device__ __forceinline__ void median_planes(const u32* at, int words, int channels, u32* made)
+{
+    constexpr int N = SIZE * SIZE, R = SIZE / 2, HALF = (N + 1) / 2;
+    constexpr int LEVELS = HALF <= 16 ? 4 : 5;
+    u32 gone[N], bits[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) gone[i] = bits[i] = 0;
+#pragma unroll 1
+    for (int plane = 7; plane >= 0; --plane) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            const u32* w = at + (i / SIZE * 8 + plane) * words;
+            int shift = (i % SIZE - R) * channels;
+            u32 here = w[0];
+            if (i % SIZE < R) here = __funnelshift_r(w[-1], w[0], 32 + shift);
+            if (i % SIZE > R) here = __funnelshift_r(w[0], w[1], shift);
+            bits[i] = (gone[i] & bits[i]) | (~gone[i] & here);
+        }
+        u32 median = reaches<LEVELS, (1 << LEVELS) - HALF, N>(bits);
+#pragma unroll
+        for (int i = 0; i < N; ++i) gone[i] |= bits[i] ^ median;
+#pragma unroll
+        for (int k = 7; k > 0; --k) made[k] = made[k - 1];
+        made[0] = median;
+    }
+}
+
+// The rows of the tile as planes, with `radius` rows more above and below.
+__device__ __forceinline__ void stage_planes(const Item& item, const Tile& tile, int radius, u32* planes)
+{
+    int c = item.channels, bytes = item.width * c, words = BITS_WIDTH / 32 * c + 2;
+    for (int i = threadIdx.x; i < (tile.height + 2 * radius) * words; i += THREADS) {
+        int row = i / words, word = i % words, at = tile.x * c + 32 * (word - 1);
+        if (at > (tile.x + tile.width + radius) * c) continue;
+        const u8* line = source_row(item, tile.y + row - radius);
+        u32 w[8];
+        for (int j = 0; j < 8; j += 4) samples16(line, bytes, c, at + 4 * j, w + j);
+        to_planes(w);
+        for (int j = 0; j < 8; ++j) planes[(row * 8 + j) * words + word] = w[j];
+    }
+}
+
+template <int SIZE>
+__device__ __forceinline__ void median_band(
+    const Item& item, const Tile& tile, int rows, const u32* planes, u32* out)
+{
+    int c = item.channels, words = BITS_WIDTH / 32 * c;
+    int row = threadIdx.x / words, word = threadIdx.x % words;
+    if (row >= rows || 32 * word >= tile.width * c) return;
+    u32 made[8] = {};
+    median_planes<SIZE>(planes + row * 8 * (words + 2) + word + 1, words + 2, c, made);
+    to_bytes(made);
+    for (int i = 0; i < 2; ++i) store16((u8*)out + (row * words + word) * 32 + 16 * i, made + 4 * i);
+}
+
+// As many rows at a time as there are threads for.
+template <int SIZE>
+__device__ __forceinline__ void median_tile(const Item& item, int block, u32* planes, u32* out)
+{
+    Tile tile = tile_of(item, block, BITS_WIDTH, BITS_HEIGHT);
+    int c = item.channels, most = c == 1 ? 63 : c == 3 ? 21 : 16;
+    stage_planes(item, tile, SIZE / 2, planes);
+    for (int first = 0; first < tile.height; first += most) {
+        Tile band = {tile.x, tile.y + first, tile.width, min(most, tile.height - first)};
+        __syncthreads();
+        median_band<SIZE>(item, band, band.height, planes + first * 8 * (BITS_WIDTH / 32 * c + 2), out);
+        __syncthreads();
+        store_tile_of<BITS_WIDTH>(item, band, (const u8*)out);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3)
+median_bits_5(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 planes[(BITS_HEIGHT + 4) * BITS_WORDS];
+    __shared__ uint4 out[THREADS * 2 + 1];
+    int block;
+    Item item = owner(items, starts, n, block);
+    median_tile<5>(item, block, planes, (u32*)out);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+median_bits_7(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 planes[(BITS_HEIGHT + 6) * BITS_WORDS];
+    __shared__ uint4 out[THREADS * 2 + 1];
+    int block;
+    Item item = owner(items, starts, n, block);
+    median_tile<7>(item, block, planes, (u32*)out);
+}
