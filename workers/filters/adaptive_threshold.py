@@ -12,13 +12,21 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.bands import BAND_SAMPLES
 from workers.filters.base import Filter, Odd
-from workers.filters.box_blur import device_box
+from workers.filters.box_blur import device_box, tile_box
 from workers.filters.colour import repeated
+from workers.filters.fragments import FAR, NEAR, reach_of
 from workers.filters.gaussian import device_weights, quantised
 from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
 
 _BITS = 16
+
+_ANY = (
+    Pass("grey_plane", LINE, flat=True),
+    Pass("adaptive_rows", 256, 16),
+    Pass("adaptive_columns", 64, 32),
+)
+_IN_TILES = {NEAR: Pass("adaptive_near", 64, 64), FAR: Pass("adaptive_far", 64, 32)}
 
 
 class AdaptiveThreshold(Filter):
@@ -45,11 +53,7 @@ class AdaptiveThreshold(Filter):
     alpha_rule: ClassVar = "drop"
     border: ClassVar = "replicate"
     result_shape: ClassVar = "no alpha"
-    passes: ClassVar = (
-        Pass("grey_plane", LINE, flat=True),
-        Pass("adaptive_rows", 256, 16),
-        Pass("adaptive_columns", 64, 32),
-    )
+    passes: ClassVar = (*_ANY, *_IN_TILES.values())
     tolerance: ClassVar = "exact; gaussian: another tone on at most 0.01 % of pixels"
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -62,8 +66,16 @@ class AdaptiveThreshold(Filter):
             parted = self._by_gaussian(grey)
         return repeated(np.asarray(parted, np.uint8), min(pixels.shape[2], 3))
 
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """One pass for plain means of small neighbourhoods."""
+        reach = self._reach
+        return _ANY if reach is None else (_IN_TILES[reach],)
+
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Adaptive`; the weights of a plain mean are ones."""
+        """`struct Adaptive`, the weights of a plain mean being ones; or `struct Separable`."""
+        if self._reach is not None:
+            return tile_box(self.block // 2, math.ceil(self.c))
         gaussian = self.method == "gaussian"
         weights = self._weights() if gaussian else np.ones(self.block, np.int64)
         header = struct.pack("<2i8x", gaussian, math.ceil(self.c))
@@ -91,3 +103,7 @@ class AdaptiveThreshold(Filter):
     def _weights(self) -> NDArray[np.int64]:
         kernel = cv2.getGaussianKernel(self.block, -1, cv2.CV_64F)
         return quantised(np.asarray(kernel, np.float64)[:, 0], _BITS)
+
+    @property
+    def _reach(self) -> int | None:
+        return reach_of(self.block // 2) if self.method == "mean" else None

@@ -66,7 +66,7 @@ class BoxBlur(Filter):
     def device_data(self, shape: Shape) -> bytes:
         """`struct Box`, or that of tiles."""
         if shape[2] < 4 and reach_of(self.radius):
-            return _tile_box(self.radius)
+            return tile_box(self.radius)
         return device_box(self.radius)
 
 
@@ -77,12 +77,12 @@ def device_box(radius: int) -> bytes:
 
 
 @functools.lru_cache
-def _tile_box(radius: int) -> bytes:
-    """`struct Separable` of `Mean` in kernels/separable.cu: columns weigh 2."""
+def tile_box(radius: int, ceiling: int = 0) -> bytes:
+    """`struct Separable` of `Mean` in kernels/linear.cu, and of `Judged`: columns weigh 2."""
     side, reach = 2 * radius + 1, reach_of(radius)
     assert reach is not None
     ones = np.ones(side, np.int64)
-    header = struct.pack("<2I8x", side * side - 1, -(-(1 << 31) // (side * side)))
+    header = struct.pack("<2Ii4x", side * side - 1, -(-(1 << 31) // (side * side)), ceiling)
     return header + separable_weights(ones, 2 * ones, reach, (1, 1))
 
 

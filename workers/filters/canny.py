@@ -11,12 +11,25 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import repeated
-from workers.filters.gaussian import device_taps
+from workers.filters.fragments import FAR, NEAR
+from workers.filters.gaussian import device_taps, reach, tile_taps
 from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
 
 _SMALLEST_SIGMA = 0.1
+
+_BLURS = (
+    Pass("grey_plane", LINE, flat=True),
+    Pass("canny_rows", 256, 16),
+    Pass("canny_columns", 64, 32),
+)
+_IN_TILES = {NEAR: Pass("canny_near", 64, 64), FAR: Pass("canny_far", 64, 32)}
+_EDGES = (
+    Pass("canny_edges", 64, 16),
+    Pass("canny_link", 64, 16),
+    Pass("canny_paint", LINE, flat=True),
+)
 
 
 class Canny(Filter):
@@ -49,14 +62,7 @@ class Canny(Filter):
     alpha_rule: ClassVar = "drop"
     border: ClassVar = "replicate"
     result_shape: ClassVar = "no alpha"
-    passes: ClassVar = (
-        Pass("grey_plane", LINE, flat=True),
-        Pass("canny_rows", 256, 16),
-        Pass("canny_columns", 64, 32),
-        Pass("canny_edges", 64, 16),
-        Pass("canny_link", 64, 16),
-        Pass("canny_paint", LINE, flat=True),
-    )
+    passes: ClassVar = (*_BLURS, *_IN_TILES.values(), *_EDGES)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.Canny`, aperture 3, L1 gradient, on the luma (J. Canny, 1986); no alpha."""
@@ -68,15 +74,21 @@ class Canny(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """All of them, or those without the blur."""
-        return self.passes if self._blurs else (self.passes[0], *self.passes[3:])
+        """A blur of one pass, of three, or none but the lumas; then the edges."""
+        if not self._blurs:
+            return (_BLURS[0], *_EDGES)
+        far = reach(self.sigma, self.sigma)
+        return (*_BLURS, *_EDGES) if far is None else (_IN_TILES[far], *_EDGES)
 
     def device_data(self, shape: Shape) -> bytes:
         """`struct Canny`."""
         low, high = sorted((math.floor(self.low), math.floor(self.high)))
-        sigma = self.sigma if self._blurs else 1
         header = struct.pack("<3i20x", low, high, self._blurs)
-        return header + device_taps(sigma, sigma, premultiplied=False)
+        if not self._blurs:
+            return header
+        if reach(self.sigma, self.sigma):
+            return header + tile_taps(self.sigma, self.sigma)
+        return header + device_taps(self.sigma, self.sigma, premultiplied=False)
 
     @property
     def _blurs(self) -> bool:

@@ -49,7 +49,7 @@ def reach(sigma_x: float, sigma_y: float) -> int | None:
 
 @functools.lru_cache(256)
 def tile_taps(sigma_x: float, sigma_y: float, amount: int = 0, threshold: int = 0) -> bytes:
-    """`struct Separable` of `Blurred` and `Unsharp` in kernels/separable.cu.
+    """`struct Separable` of `Blurred` and `Unsharp` in kernels/linear.cu.
 
     Weights of rows are moved up to Q24, where the half of a sum that stays is whole bytes.
     """

@@ -10,6 +10,7 @@ from pathlib import Path
 
 FILES = (
     "common.cuh",
+    "pixels.cuh",
     "point.cu",
     "tones.cu",
     "move.cu",

@@ -107,3 +107,50 @@ adaptive_columns(const Item* items, const u32* starts, int n)
     item.channels = min(item.channels, 3);
     store_tile_of<COLUMNS_WIDTH>(item, tile, (const u8*)out);
 }
+
+// By the plain mean of a small window, at once: as `Mean` of linear.cu, and what the mean is judged by.
+struct Judged {
+    static constexpr int ACROSS = 1, DOWN = 1;
+    static constexpr u32 HALF = 0, KEPT = 0x5140;
+    u32 last, inverse;
+    int ceiling;
+
+    __device__ __forceinline__ u32 half() const { return last; }
+
+    __device__ __forceinline__ u32 operator()(const u32* sums, u32 levels) const
+    {
+        u32 tones = 0;
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+            if ((int)byte_of(levels, k) - (int)__umulhi(sums[k], inverse) + ceiling > 0) tones |= 255u << 8 * k;
+        return tones;
+    }
+};
+
+template <int REACH>
+__device__ __forceinline__ void judge_tile(const Item* items, const u32* starts, int n, u32* planes)
+{
+    int block;
+    Item item = owner(items, starts, n, block);
+    Tile tile = tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
+    stage_grey<REACH>(item, tile, planes);
+    const u32* of = separable_of(item).parameters;
+    Judged rule = {of[0], of[1], (int)of[2]};
+    item.channels = min(item.channels, 3);
+    if (item.channels == 1) filter_field<REACH, 1, 1>(item, tile, rule, planes);
+    else filter_field<REACH, 3, 1>(item, tile, rule, planes);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+adaptive_near(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 planes[Field<8>::words(1, 3) / 4];
+    judge_tile<8>(items, starts, n, (u32*)planes);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+adaptive_far(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 planes[Field<24>::words(1, 3) / 4];
+    judge_tile<24>(items, starts, n, (u32*)planes);
+}

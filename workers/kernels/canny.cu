@@ -5,7 +5,7 @@ struct Canny {
     int low, high;  // gradients above them belong to an edge, and begin one
     int blurred;    // whether the lumas are blurred first
     int reserved[5];
-    Gaussian weights;
+    Gaussian weights;  // or of a small blur `Separable`
 };
 
 constexpr int CANNY_WIDTH = 64, CANNY_HEIGHT = 16, CANNY_PITCH = CANNY_WIDTH + 8;
@@ -50,6 +50,32 @@ canny_columns(const Item* items, const u32* starts, int n)
     for (int i = threadIdx.x; i < of.down; i += THREADS) weights[i] = of.weights[of.across + i];
     __syncthreads();
     blur_columns<false, false>(item, tile, weights, (u8*)out);
+}
+
+// The blur of small windows in one pass, from the image.
+template <int REACH>
+__device__ __forceinline__ void blur_grey(const Item* items, const u32* starts, int n, u32* planes)
+{
+    int block;
+    Item item = owner(items, starts, n, block), grey = weighed(item);
+    Tile tile = tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
+    stage_grey<REACH>(item, tile, planes);
+    grey.channels = 1, grey.dst = blurred_of(item);
+    filter_field<REACH, 1, 1>(grey, tile, Blurred(), planes);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+canny_near(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 planes[Field<8>::words(1, 1) / 4];
+    blur_grey<8>(items, starts, n, (u32*)planes);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+canny_far(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 planes[Field<24>::words(1, 1) / 4];
+    blur_grey<24>(items, starts, n, (u32*)planes);
 }
 
 struct Gradient {

@@ -135,51 +135,6 @@ template <int C> __device__ __forceinline__ void deinterleave(const u32* in, u32
     }
 }
 
-// The way back.
-template <int C> __device__ __forceinline__ void interleave(const u32* plane, u32* out)
-{
-    if constexpr (C == 3) {
-        u32 low = __byte_perm(plane[0], plane[1], 0x5140), high = __byte_perm(plane[0], plane[1], 0x7362);
-        out[0] = __byte_perm(low, plane[2], 0x2410);
-        out[1] = __byte_perm(__byte_perm(low, plane[2], 0x0053), high, 0x5410);
-        out[2] = __byte_perm(high, plane[2], 0x7326);
-    } else {
-        deinterleave<C>(plane, out);
-    }
-}
-
-// A channel of the pixels x … x+3 of a row, beyond one of its ends; apart as `replicated4` is.
-static __device__ __noinline__ u32 replicated_plane4(const u8* row, int width, int channels, int x)
-{
-    u32 word = 0;
-    for (int k = 0; k < 4; ++k) word |= (u32)row[clamped(x + k, width) * channels] << (8 * k);
-    return word;
-}
-
-// Pixels x … x+3 of a row as C words as they lie in memory; none of them is beyond the row's ends.
-template <int C> __device__ __forceinline__ void inner_pixels4(const u8* row, int x, u32* words)
-{
-    const u8* at = row + x * C;
-    u32 over = (u64)at & 3;
-    const u32* from = (const u32*)(at - over);
-    for (int c = 0; c < C; ++c) words[c] = from[c];
-    if (!over) return;
-    u32 last = from[C];
-    for (int c = 0; c < C; ++c) words[c] = __funnelshift_r(words[c], c + 1 < C ? words[c + 1] : last, 8 * over);
-}
-
-// Pixels x … x+3 of a row as a word for each channel; pixels beyond the row's ends replicate.
-template <int C> __device__ __forceinline__ void pixels4(const u8* row, int width, int x, u32* plane)
-{
-    if (x >= 0 && x + 4 <= width) {
-        u32 words[C];
-        inner_pixels4<C>(row, x, words);
-        deinterleave<C>(words, plane);
-        return;
-    }
-    for (int c = 0; c < C; ++c) plane[c] = replicated_plane4(row + c, width, C, x);
-}
-
 // Bytes at … at+3 of a line in memory, those of them below `bytes`, from shared memory.
 __device__ __forceinline__ void store4(u8* line, const u8* from, int at, int bytes)
 {

@@ -1,4 +1,60 @@
-// The kernels of separable.cu, near for windows that reach 8 samples, far for those that reach 24.
+// The rules and kernels of separable.cu, near for windows that reach 8 samples, far for those of 24.
+
+// The Gaussian: rows weighed in Q24, of which the upper half stays, columns in Q16.
+struct Blurred {
+    static constexpr int ACROSS = 3, DOWN = 2;
+    static constexpr u32 HALF = 1 << 15, KEPT = 0x7362;
+
+    __device__ __forceinline__ u32 half() const { return 1 << 23; }
+
+    __device__ __forceinline__ u32 operator()(const u32* sums, u32) const
+    {
+        u32 low = __byte_perm(sums[0], sums[1], 0x0073), high = __byte_perm(sums[2], sums[3], 0x0073);
+        return __byte_perm(low, high, 0x5410);
+    }
+};
+
+struct Unsharp {
+    static constexpr int ACROSS = 3, DOWN = 2;
+    static constexpr u32 HALF = 1 << 15, KEPT = 0x7362;
+    u32 amount, threshold;
+
+    __device__ __forceinline__ u32 half() const { return 0; }
+
+    __device__ __forceinline__ u32 operator()(const u32* sums, u32 levels) const
+    {
+        u32 made[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) made[k] = unsharp(amount, threshold, byte_of(levels, k), sums[k]);
+        return packed(made[0], made[1], made[2], made[3]);
+    }
+};
+
+// Means: `sums` are 2 · sum + area - 1, the inverse is 2**31 / area, rounded up.
+struct Mean {
+    static constexpr int ACROSS = 1, DOWN = 1;
+    static constexpr u32 HALF = 0, KEPT = 0x5140;
+    u32 last, inverse;
+
+    __device__ __forceinline__ u32 half() const { return last; }
+
+    __device__ __forceinline__ u32 operator()(const u32* sums, u32) const
+    {
+        u32 made[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) made[k] = __umulhi(sums[k], inverse);
+        return packed(made[0], made[1], made[2], made[3]);
+    }
+};
+
+template <int REACH, int C, class Rule>
+__device__ __forceinline__ void separable_tile(
+    const Item& item, int block, const Rule& rule, u32* planes)
+{
+    Tile tile = tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
+    stage_field<REACH, C, C>(item, tile, planes);
+    filter_field<REACH, C, C>(item, tile, rule, planes);
+}
 
 template <int REACH>
 __device__ __forceinline__ void blur_near(const Item* items, const u32* starts, int n, u32* planes)
@@ -12,14 +68,14 @@ __device__ __forceinline__ void blur_near(const Item* items, const u32* starts, 
 extern "C" __global__ void __launch_bounds__(256, 4)
 gaussian_near(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<8>::words(3) / 4];
+    __shared__ uint4 planes[Field<8>::words(3, 3) / 4];
     blur_near<8>(items, starts, n, (u32*)planes);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 gaussian_far(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<24>::words(3) / 4];
+    __shared__ uint4 planes[Field<24>::words(3, 3) / 4];
     blur_near<24>(items, starts, n, (u32*)planes);
 }
 
@@ -37,14 +93,14 @@ __device__ __forceinline__ void box_near_tile(const Item* items, const u32* star
 extern "C" __global__ void __launch_bounds__(256, 4)
 box_near(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<8>::words(3) / 4];
+    __shared__ uint4 planes[Field<8>::words(3, 3) / 4];
     box_near_tile<8>(items, starts, n, (u32*)planes);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 box_far(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<24>::words(3) / 4];
+    __shared__ uint4 planes[Field<24>::words(3, 3) / 4];
     box_near_tile<24>(items, starts, n, (u32*)planes);
 }
 
@@ -63,13 +119,13 @@ __device__ __forceinline__ void unsharp_tile(const Item* items, const u32* start
 extern "C" __global__ void __launch_bounds__(256, 4)
 unsharp_near(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<8>::words(4) / 4];
+    __shared__ uint4 planes[Field<8>::words(4, 4) / 4];
     unsharp_tile<8>(items, starts, n, (u32*)planes);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 unsharp_far(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<24>::words(4) / 4];
+    __shared__ uint4 planes[Field<24>::words(4, 4) / 4];
     unsharp_tile<24>(items, starts, n, (u32*)planes);
 }

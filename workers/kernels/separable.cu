@@ -11,11 +11,11 @@ template <int REACH> struct Field {
     static constexpr int WIDTH = 64, HEIGHT = REACH == 8 ? 64 : 32, STEPS = (REACH + 8) / 16;
     static constexpr int PITCH = WIDTH / 4 + REACH / 2, DOWN = HEIGHT + 2 * REACH;  // words, rows
     static constexpr int PLANE = PITCH * DOWN, MIDDLE = WIDTH * DOWN / 4;           // words
-    // What channels planes and the rest need: sums of rows, then results side by side.
-    __device__ static constexpr int words(int channels)
+    // What planes and the rest need: sums of rows, then results side by side.
+    __device__ static constexpr int words(int planes, int channels)
     {
         int results = WIDTH * HEIGHT / 4 * channels + 4;
-        return PLANE * channels + (results > 2 * MIDDLE ? results : 2 * MIDDLE);
+        return PLANE * planes + (results > 2 * MIDDLE ? results : 2 * MIDDLE);
     }
 };
 
@@ -63,6 +63,14 @@ __device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, 
     bool inside = within && item.width * C % 4 == 0;
     if (inside) stage_planes_of<REACH, C, PLANES, true>(item, tile, planes);
     else stage_planes_of<REACH, C, PLANES, false>(item, tile, planes);
+}
+
+template <int REACH>
+__device__ __forceinline__ void stage_grey(const Item& item, const Tile& tile, u32* plane)
+{
+    if (item.channels == 1) stage_field<REACH, 1, 1>(item, tile, plane);
+    else if (item.channels == 3) stage_field<REACH, 3, 1>(item, tile, plane);
+    else stage_field<REACH, 4, 1>(item, tile, plane);
 }
 
 template <int N> __device__ __forceinline__ void load_weights(const uint4* from, uint4* weights)
@@ -166,16 +174,16 @@ __device__ __forceinline__ void sum_columns(
     }
 }
 
-// Filter staged planes, all but alpha, and store them as pixels of C channels.
-template <int REACH, int C, class Rule>
+// Filter staged planes, all but alpha, and store them as pixels of C channels; of one plane all are.
+template <int REACH, int C, int PLANES, class Rule>
 __device__ __forceinline__ void filter_field(
     const Item& item, const Tile& tile, const Rule& rule, u32* planes)
 {
     using F = Field<REACH>;
     const uint4* weights = separable_of(item).weights;
-    u32* middle = planes + C * F::PLANE;
+    u32* middle = planes + PLANES * F::PLANE;
 #pragma unroll 1
-    for (int c = 0; c < min(C, 3); ++c) {
+    for (int c = 0; c < min(PLANES, 3); ++c) {
         __syncthreads();
         sum_rows<REACH, Rule>(planes + c * F::PLANE, weights, tile.height + 2 * REACH, middle);
         __syncthreads();
@@ -185,65 +193,9 @@ __device__ __forceinline__ void filter_field(
     for (int i = threadIdx.x; i < tile.height * 16; i += THREADS) {
         const u32* from = planes + row_place(i / 16 + REACH) * F::PITCH + REACH / 4 + i % 16;
         u32 words[C];
-        for (int c = 0; c < C; ++c) words[c] = from[c * F::PLANE];
+        for (int c = 0; c < C; ++c) words[c] = from[PLANES == 1 ? 0 : c * F::PLANE];
         interleave<C>(words, middle + i * C);
     }
     __syncthreads();
     store_tile<F::WIDTH * C>(item, tile, (const u8*)middle);
-}
-
-// The Gaussian: rows weighed in Q24, of which the upper half stays, columns in Q16.
-struct Blurred {
-    static constexpr int ACROSS = 3, DOWN = 2;
-    static constexpr u32 HALF = 1 << 15, KEPT = 0x7362;
-
-    __device__ __forceinline__ u32 half() const { return 1 << 23; }
-
-    __device__ __forceinline__ u32 operator()(const u32* sums, u32) const
-    {
-        u32 low = __byte_perm(sums[0], sums[1], 0x0073), high = __byte_perm(sums[2], sums[3], 0x0073);
-        return __byte_perm(low, high, 0x5410);
-    }
-};
-
-struct Unsharp {
-    static constexpr int ACROSS = 3, DOWN = 2;
-    static constexpr u32 HALF = 1 << 15, KEPT = 0x7362;
-    u32 amount, threshold;
-
-    __device__ __forceinline__ u32 half() const { return 0; }
-
-    __device__ __forceinline__ u32 operator()(const u32* sums, u32 levels) const
-    {
-        u32 made[4];
-#pragma unroll
-        for (int k = 0; k < 4; ++k) made[k] = unsharp(amount, threshold, byte_of(levels, k), sums[k]);
-        return packed(made[0], made[1], made[2], made[3]);
-    }
-};
-
-// Means: `sums` are 2 · sum + area - 1, the inverse is 2**31 / area, rounded up.
-struct Mean {
-    static constexpr int ACROSS = 1, DOWN = 1;
-    static constexpr u32 HALF = 0, KEPT = 0x5140;
-    u32 last, inverse;
-
-    __device__ __forceinline__ u32 half() const { return last; }
-
-    __device__ __forceinline__ u32 operator()(const u32* sums, u32) const
-    {
-        u32 made[4];
-#pragma unroll
-        for (int k = 0; k < 4; ++k) made[k] = __umulhi(sums[k], inverse);
-        return packed(made[0], made[1], made[2], made[3]);
-    }
-};
-
-template <int REACH, int C, class Rule>
-__device__ __forceinline__ void separable_tile(
-    const Item& item, int block, const Rule& rule, u32* planes)
-{
-    Tile tile = tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
-    stage_field<REACH, C, C>(item, tile, planes);
-    filter_field<REACH, C>(item, tile, rule, planes);
 }
