@@ -132,13 +132,14 @@ __device__ __forceinline__ void judge_tile(const Item* items, const u32* starts,
 {
     int block;
     Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
-    stage_grey<REACH>(item, tile, planes);
+    Tile tile = field_of<REACH>(item, block);
     const u32* of = separable_of(item).parameters;
-    Judged rule = {of[0], of[1], (int)of[2]};
+    u32* room = planes + Field<REACH>::PLANE;
+    stage_grey<REACH>(item, tile, planes);
+    filter_planes<REACH>(item, tile, Judged{of[0], of[1], (int)of[2]}, 1, planes, room);
     item.channels = min(item.channels, 3);
-    if (item.channels == 1) filter_field<REACH, 1, 1>(item, tile, rule, planes);
-    else filter_field<REACH, 3, 1>(item, tile, rule, planes);
+    if (item.channels == 1) store_field<REACH, 1, 1>(item, tile, planes, room);
+    else store_field<REACH, 3, 1>(item, tile, planes, room);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)

@@ -58,10 +58,12 @@ __device__ __forceinline__ void blur_grey(const Item* items, const u32* starts, 
 {
     int block;
     Item item = owner(items, starts, n, block), grey = weighed(item);
-    Tile tile = tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
+    Tile tile = field_of<REACH>(item, block);
+    u32* room = planes + Field<REACH>::PLANE;
     stage_grey<REACH>(item, tile, planes);
+    filter_planes<REACH>(grey, tile, Blurred(), 1, planes, room);
     grey.channels = 1, grey.dst = blurred_of(item);
-    filter_field<REACH, 1, 1>(grey, tile, Blurred(), planes);
+    store_field<REACH, 1, 1>(grey, tile, planes, room);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)

@@ -135,14 +135,17 @@ template <int C> __device__ __forceinline__ void deinterleave(const u32* in, u32
     }
 }
 
-// Bytes at … at+3 of a line in memory, those of them below `bytes`, from shared memory.
+// Bytes at … at+3 of a line in memory, at one of its ends; apart as `replicated4` is.
+static __device__ __noinline__ void store_end(u8* line, const u8* from, int at, int bytes)
+{
+    for (int k = max(at, 0); k < min(at + 4, bytes); ++k) line[k] = from[k];
+}
+
+// The same anywhere, those of them below `bytes`, from shared memory.
 __device__ __forceinline__ void store4(u8* line, const u8* from, int at, int bytes)
 {
-    if (at >= 0 && at + 4 <= bytes) {
-        *(u32*)(line + at) = word_at(from + at);
-        return;
-    }
-    for (int k = max(at, 0); k < min(at + 4, bytes); ++k) line[k] = from[k];
+    if (at >= 0 && at + 4 <= bytes) *(u32*)(line + at) = word_at(from + at);
+    else if (at < bytes) store_end(line, from, at, bytes);
 }
 
 // A tile of results, PITCH bytes a row, to the image, by aligned words wherever rows begin. PITCH

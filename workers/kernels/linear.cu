@@ -47,22 +47,12 @@ struct Mean {
     }
 };
 
-template <int REACH, int C, class Rule>
-__device__ __forceinline__ void separable_tile(
-    const Item& item, int block, const Rule& rule, u32* planes)
-{
-    Tile tile = tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
-    stage_field<REACH, C, C>(item, tile, planes);
-    filter_field<REACH, C, C>(item, tile, rule, planes);
-}
-
 template <int REACH>
 __device__ __forceinline__ void blur_near(const Item* items, const u32* starts, int n, u32* planes)
 {
     int block;
     Item item = owner(items, starts, n, block);
-    if (item.channels == 1) separable_tile<REACH, 1>(item, block, Blurred(), planes);
-    else separable_tile<REACH, 3>(item, block, Blurred(), planes);
+    separable_tile<REACH, 3>(item, block, Blurred(), planes);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
@@ -85,9 +75,7 @@ __device__ __forceinline__ void box_near_tile(const Item* items, const u32* star
     int block;
     Item item = owner(items, starts, n, block);
     const u32* of = separable_of(item).parameters;
-    Mean mean = {of[0], of[1]};
-    if (item.channels == 1) separable_tile<REACH, 1>(item, block, mean, planes);
-    else separable_tile<REACH, 3>(item, block, mean, planes);
+    separable_tile<REACH, 3>(item, block, Mean{of[0], of[1]}, planes);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
@@ -110,10 +98,7 @@ __device__ __forceinline__ void unsharp_tile(const Item* items, const u32* start
     int block;
     Item item = owner(items, starts, n, block);
     const u32* of = separable_of(item).parameters;
-    Unsharp rule = {of[0], of[1]};
-    if (item.channels == 1) separable_tile<REACH, 1>(item, block, rule, planes);
-    else if (item.channels == 3) separable_tile<REACH, 3>(item, block, rule, planes);
-    else separable_tile<REACH, 4>(item, block, rule, planes);
+    separable_tile<REACH, 4>(item, block, Unsharp{of[0], of[1]}, planes);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)

@@ -30,39 +30,40 @@ __device__ __forceinline__ int row_place(int y)
     return (y & ~15) | (y & 2) << 2 | (y >> 1 & 6) | (y & 1);
 }
 
-// PLANES of the tile and of what its windows reach, or the luma of C channels as the only one. INSIDE
-// says that it is within its rows and that words of pixels are words of memory: loads need not wait.
-template <int REACH, int C, int PLANES, bool INSIDE>
-__device__ __forceinline__ void stage_planes_of(const Item& item, const Tile& tile, u32* planes)
+// PLANES of the tile and of what its windows reach, or the luma of C channels as the only one.
+// Apart, as `replicated4` is, for tiles at an end of their rows or with rows of no whole words.
+template <int REACH, int C, int PLANES>
+static __device__ __noinline__ void stage_ends(const Item& item, const Tile& tile, u32* planes)
 {
     using F = Field<REACH>;
-    int end = (tile.height + 2 * REACH) * F::PITCH;
-#pragma unroll(INSIDE ? 4 : 1)
-    for (int i = threadIdx.x; i < end; i += THREADS) {
+    for (int i = threadIdx.x; i < (tile.height + 2 * REACH) * F::PITCH; i += THREADS) {
         int row = i / F::PITCH, word = i % F::PITCH, x = tile.x + 4 * word - REACH;
         const u8* line = source_row(item, tile.y + row - REACH);
-        u32 plane[C], words[C];
-        if constexpr (INSIDE) {
-            for (int c = 0; c < C; ++c) words[c] = ((const u32*)(line + x * C))[c];
-            if constexpr (PLANES == 1) plane[0] = lumas4<C>(words);
-            else deinterleave<C>(words, plane);
-        } else if constexpr (PLANES == 1) {
-            plane[0] = row_lumas4<C>(line, item.width, x);
-        } else {
-            pixels4<C>(line, item.width, x, plane);
-        }
-        for (int c = 0; c < PLANES; ++c)
-            planes[c * F::PLANE + row_place(row) * F::PITCH + word] = plane[c];
+        u32 plane[C];
+        if constexpr (PLANES == 1) plane[0] = row_lumas4<C>(line, item.width, x);
+        else pixels4<C>(line, item.width, x, plane);
+        for (int c = 0; c < PLANES; ++c) planes[c * F::PLANE + row_place(row) * F::PITCH + word] = plane[c];
     }
 }
 
 template <int REACH, int C, int PLANES>
 __device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, u32* planes)
 {
-    bool within = tile.x >= REACH && tile.x + Field<REACH>::WIDTH + REACH <= item.width;
-    bool inside = within && item.width * C % 4 == 0;
-    if (inside) stage_planes_of<REACH, C, PLANES, true>(item, tile, planes);
-    else stage_planes_of<REACH, C, PLANES, false>(item, tile, planes);
+    using F = Field<REACH>;
+    if (tile.x < REACH || tile.x + F::WIDTH + REACH > item.width || item.width * C % 4) {
+        stage_ends<REACH, C, PLANES>(item, tile, planes);
+        return;
+    }
+#pragma unroll 4
+    for (int i = threadIdx.x; i < (tile.height + 2 * REACH) * F::PITCH; i += THREADS) {
+        int row = i / F::PITCH, word = i % F::PITCH, x = tile.x + 4 * word - REACH;
+        const u32* from = (const u32*)(source_row(item, tile.y + row - REACH) + x * C);
+        u32 plane[C], words[C];
+        for (int c = 0; c < C; ++c) words[c] = from[c];
+        if constexpr (PLANES == 1) plane[0] = lumas4<C>(words);
+        else deinterleave<C>(words, plane);
+        for (int c = 0; c < PLANES; ++c) planes[c * F::PLANE + row_place(row) * F::PITCH + word] = plane[c];
+    }
 }
 
 template <int REACH>
@@ -174,28 +175,53 @@ __device__ __forceinline__ void sum_columns(
     }
 }
 
-// Filter staged planes, all but alpha, and store them as pixels of C channels; of one plane all are.
-template <int REACH, int C, int PLANES, class Rule>
-__device__ __forceinline__ void filter_field(
-    const Item& item, const Tile& tile, const Rule& rule, u32* planes)
+// Filter the first `n` of the staged planes in place; `middle` has the sums of rows.
+template <int REACH, class Rule>
+__device__ __forceinline__ void filter_planes(
+    const Item& item, const Tile& tile, const Rule& rule, int n, u32* planes, u32* middle)
 {
-    using F = Field<REACH>;
     const uint4* weights = separable_of(item).weights;
-    u32* middle = planes + PLANES * F::PLANE;
-#pragma unroll 1
-    for (int c = 0; c < min(PLANES, 3); ++c) {
+    for (u32* end = planes + n * Field<REACH>::PLANE; planes < end; planes += Field<REACH>::PLANE) {
         __syncthreads();
-        sum_rows<REACH, Rule>(planes + c * F::PLANE, weights, tile.height + 2 * REACH, middle);
+        sum_rows<REACH, Rule>(planes, weights, tile.height + 2 * REACH, middle);
         __syncthreads();
-        sum_columns<REACH>(rule, middle, weights, tile.height, planes + c * F::PLANE);
+        sum_columns<REACH>(rule, middle, weights, tile.height, planes);
     }
     __syncthreads();
+}
+
+// Store filtered planes as pixels of C channels, by way of `room`; one plane makes all of them.
+template <int REACH, int C, int PLANES>
+static __device__ __noinline__ void store_field(const Item& item, const Tile& tile, const u32* planes, u32* room)
+{
+    using F = Field<REACH>;
     for (int i = threadIdx.x; i < tile.height * 16; i += THREADS) {
         const u32* from = planes + row_place(i / 16 + REACH) * F::PITCH + REACH / 4 + i % 16;
         u32 words[C];
         for (int c = 0; c < C; ++c) words[c] = from[PLANES == 1 ? 0 : c * F::PLANE];
-        interleave<C>(words, middle + i * C);
+        interleave<C>(words, room + i * C);
     }
     __syncthreads();
-    store_tile<F::WIDTH * C>(item, tile, (const u8*)middle);
+    store_tile<F::WIDTH * C>(item, tile, (const u8*)room);
+}
+
+template <int REACH> __device__ __forceinline__ Tile field_of(const Item& item, int block)
+{
+    return tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
+}
+
+// Every plane but alpha filtered, of an image of at most MOST channels.
+template <int REACH, int MOST, class Rule>
+__device__ __forceinline__ void separable_tile(const Item& item, int block, const Rule& rule, u32* planes)
+{
+    Tile tile = field_of<REACH>(item, block);
+    int c = item.channels;
+    u32* room = planes + MOST * Field<REACH>::PLANE;
+    if (c == 1) stage_field<REACH, 1, 1>(item, tile, planes);
+    else if (c == 3) stage_field<REACH, 3, 3>(item, tile, planes);
+    else if constexpr (MOST == 4) stage_field<REACH, 4, 4>(item, tile, planes);
+    filter_planes<REACH>(item, tile, rule, min(c, 3), planes, room);
+    if (c == 1) store_field<REACH, 1, 1>(item, tile, planes, room);
+    else if (c == 3) store_field<REACH, 3, 3>(item, tile, planes, room);
+    else if constexpr (MOST == 4) store_field<REACH, 4, 4>(item, tile, planes, room);
 }
