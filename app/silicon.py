@@ -1,8 +1,9 @@
 """Who decodes a JPEG, the device or a thread here: whoever will have done it first.
 
-Threads help only while the machine has cores to spare and the device more than its next batches to
-do: pixels are ten times as large as their file, and uploading them costs the worker more time than
-decoding would. Measured with helpers that were too eager: half as many images a second.
+Threads help only while decoding is what limits the device and the machine has cores to spare:
+pixels are ten times as large as their file, and a worker that is busy otherwise loses more time on
+copying them than on decoding. Measured with helpers that were too eager: 6,400 images a second
+instead of 8,900.
 """
 
 import time
@@ -19,6 +20,9 @@ NEWEST = 0.1
 
 AHEAD = 256
 """Jobs at the device that are no queue yet: its next batches, which form while it works."""
+
+DECODING = 0.8
+"""Share of its time that the device must have been decoding lately."""
 
 SPARE = 0.3
 """Share of all cores that must have been idle lately."""
@@ -75,8 +79,7 @@ class DecodeChoice:
         if not load.takes_jpegs:
             return False
         queue = load.queued_jobs - AHEAD
-        if not load.service_rate or queue <= 0 or self._idle() < SPARE:
+        if queue <= 0 or load.decoding < DECODING or self._idle() < SPARE:
             return True
-        there = queue / load.service_rate
         here = self._seconds * (1 + self.waiting / self._threads)
-        return there <= here
+        return queue <= here * load.service_rate

@@ -27,13 +27,17 @@ BACKLOG = 2048
 CORES_PER_WORKER = 2
 """Of a GPU: its event loop, and the threads that launch and collect."""
 
+CORES_FOR_TWO = 8
+"""A GPU's share of the cores from which it gets a second worker."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many front ends, and the GPUs that have a worker each; without any, one on the CPU."""
+    """How many front ends, GPUs, and workers for each; without any GPU, one on the CPU."""
 
     front_ends: int
     gpus: int
+    gpu_workers: int = 1
 
     @classmethod
     def of(cls, settings: Settings) -> "Plan":
@@ -43,16 +47,19 @@ class Plan:
         the cores that their workers keep busy.
         """
         gpus = wanted_gpus(settings.gpus)
+        workers = 2 if gpus and cores(settings) >= CORES_FOR_TWO * gpus else 1
+        if settings.gpu_workers != "auto":
+            workers = int(settings.gpu_workers)
         if settings.front_ends != "auto":
-            return cls(int(settings.front_ends), gpus)
-        busy = CORES_PER_WORKER * settings.gpu_workers * gpus
-        return cls(max(2, cores(settings) - busy) if gpus else 0, gpus)
+            return cls(int(settings.front_ends), gpus, workers)
+        left = cores(settings) - CORES_PER_WORKER * workers * gpus
+        return cls(max(2, left) if gpus else 0, gpus, workers)
 
 
 def run(settings: Settings, plan: Plan) -> int:
     """Serve with front ends and workers in processes of their own; the exit code."""
     name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
-    gpus: list[int | None] = [*range(plan.gpus)] * settings.gpu_workers or [None]
+    gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
     addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
     shared = share(settings, plan.front_ends)
     with (

@@ -10,7 +10,8 @@ from models.job import Completed, Job
 class Load:
     """How busy a backend is. `service_rate` is jobs per second while busy (0: not known yet).
 
-    `takes_jpegs`: baseline JPEGs had better be sent encoded.
+    `takes_jpegs`: baseline JPEGs had better be sent encoded. `decoding` is the share of the busy
+    time, 0…1, in which they were being decoded.
     """
 
     device: str
@@ -20,6 +21,7 @@ class Load:
     service_rate: float
     alive: bool
     takes_jpegs: bool = False
+    decoding: float = 0.0
 
 
 class Backend(Protocol):

@@ -39,6 +39,9 @@ def _cache_folder() -> Path:
 Count = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[0-9]{1,3})$")]
 """A number, or `auto`."""
 
+Several = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[1-9][0-9]?)$")]
+"""One or more, or `auto`."""
+
 
 def _split(value: object) -> object:
     return (
@@ -63,8 +66,10 @@ class Settings(BaseSettings):
     gpus: Count = Field(
         "auto", description="NVIDIA GPUs to compute on; auto: all there are; 0: none"
     )
-    gpu_workers: int = Field(
-        1, ge=1, le=16, description="processes that feed one GPU, where cores are left over"
+    gpu_workers: Several = Field(
+        "auto",
+        description="processes that feed one GPU, each with a network and buffers of its own; "
+        "auto: 2 where a GPU has 8 cores or more, else 1",
     )
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"

@@ -188,7 +188,11 @@ class _Guest:
     def _load(self) -> LoadReport:
         load = self._worker.load()
         return LoadReport(
-            load.queued_jobs, load.queued_pixels, load.running_jobs, load.service_rate
+            load.queued_jobs,
+            load.queued_pixels,
+            load.running_jobs,
+            load.service_rate,
+            load.decoding,
         )
 
     def _on_broken(self, error: Exception) -> None:

@@ -38,6 +38,7 @@ class Pair:
             service_rate=first.service_rate,
             alive=first.alive and second.alive,
             takes_jpegs=first.takes_jpegs,
+            decoding=first.decoding,
         )
 
     def recent(self) -> list[BatchRecord]:

@@ -103,6 +103,7 @@ class ProcessBackend:
             service_rate=sum(r.service_rate for r in reports),
             alive=not self._closing and any(link.up for link in self._links),
             takes_jpegs=any(link.up and link.takes_jpegs for link in self._links),
+            decoding=min((link.load.decoding for link in self._links if link.up), default=0.0),
         )
 
     async def aclose(self) -> None:

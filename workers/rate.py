@@ -5,16 +5,23 @@ NEWEST = 0.1
 
 
 class ServiceRate:
-    """Jobs per second, exponentially weighted; 0 before the first batch."""
+    """Jobs per second, exponentially weighted; 0 before the first batch.
+
+    `decoding` is the share of the time, 0…1, in which JPEGs were being decoded.
+    """
 
     def __init__(self) -> None:
-        self.per_second = 0.0
+        self.per_second = self.decoding = 0.0
         self._last_done = 0.0
 
-    def add(self, jobs: int, launched_at: float, done_at: float) -> None:
-        """A finished batch; it took from the one before, or from its launch on an idle device."""
+    def add(self, jobs: int, launched_at: float, done_at: float, decode: float = 0.0) -> None:
+        """A finished batch; it took from the one before, or from its launch on an idle device.
+
+        `decode` seconds of that, and perhaps of the time before, went into decoding.
+        """
         busy = done_at - max(self._last_done, launched_at)
         self._last_done = done_at
         if busy > 0:
             share = NEWEST if self.per_second else 1.0
             self.per_second += (jobs / busy - self.per_second) * share
+            self.decoding += (min(decode / busy, 1.0) - self.decoding) * share

@@ -94,6 +94,7 @@ class LoadReport(Frame, frozen=True):
     queued_pixels: int
     running_jobs: int
     service_rate: float
+    decoding: float = 0.0
 
 
 class Batched(Frame, frozen=True):

@@ -95,6 +95,7 @@ class Worker(Generic[SlotT]):
             service_rate=self._rate.per_second,
             alive=self._alive,
             takes_jpegs=self._engine.takes_jpegs,
+            decoding=self._rate.decoding,
         )
 
     def recent(self) -> list[BatchRecord]:
@@ -202,7 +203,8 @@ class Worker(Generic[SlotT]):
 
     def _finish(self, batch: Batch, result: BatchResult) -> None:
         with self._changed:
-            self._rate.add(len(batch.tickets), batch.launched_at, self._clock())
+            done_at = self._clock()
+            self._rate.add(len(batch.tickets), batch.launched_at, done_at, result.decode)
         outcomes = batch.outcomes(result, self._batcher.limits.max_batch_size)
         if self._claim(batch):
             deliver(outcomes)

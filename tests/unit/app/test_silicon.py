@@ -13,7 +13,7 @@ def choosing(idle: float = 0.9) -> DecodeChoice:
     return DecodeChoice(4, lambda: idle)
 
 
-IDLE = Load("fake", 0, 0, 0, 10_000.0, alive=True, takes_jpegs=True)
+IDLE = Load("fake", 0, 0, 0, 10_000.0, alive=True, takes_jpegs=True, decoding=1.0)
 
 
 def test_a_device_that_decodes_nothing_is_sent_pixels() -> None:
@@ -48,6 +48,10 @@ def test_threads_do_not_help_while_the_machine_has_no_cores_to_spare() -> None:
     load = replace(IDLE, queued_jobs=10_000)
     assert not choosing(idle=0.5).device_is_sooner(load)
     assert choosing(idle=0.1).device_is_sooner(load)
+
+
+def test_threads_do_not_help_a_worker_that_is_busy_with_something_else() -> None:
+    assert choosing().device_is_sooner(replace(IDLE, queued_jobs=10_000, decoding=0.5))
 
 
 def test_idle_time_is_what_passed_between_two_looks(tmp_path: Path) -> None:

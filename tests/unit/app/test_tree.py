@@ -23,8 +23,14 @@ def test_with_gpus_front_ends_take_the_cores_their_workers_leave(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     plan = planned(2, monkeypatch, threads=32, gpu_workers=3)
-    assert plan == Plan(front_ends=32 - 2 * 3 * CORES_PER_WORKER, gpus=2)
+    assert plan == Plan(front_ends=32 - 2 * 3 * CORES_PER_WORKER, gpus=2, gpu_workers=3)
     assert planned(2, monkeypatch, threads=4) == Plan(front_ends=2, gpus=2)
+
+
+def test_a_gpu_has_two_workers_where_the_cores_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planned(1, monkeypatch, threads=8).gpu_workers == 2
+    assert planned(2, monkeypatch, threads=8).gpu_workers == 1
+    assert planned(0, monkeypatch, threads=64).gpu_workers == 1
 
 
 def test_a_number_that_was_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +48,7 @@ def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
         return 0
 
     monkeypatch.setattr(tree, "_supervised", supervised)
-    tree.run(Settings(port=0, gpu_workers=2), Plan(front_ends=3, gpus=gpus))
+    tree.run(Settings(port=0), Plan(front_ends=3, gpus=gpus, gpu_workers=2))
     workers, front_ends = groups
     assert [each.orders["gpu"] for each in workers] == devices
     addresses = [each.orders["address"] for each in workers]
