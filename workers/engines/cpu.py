@@ -49,7 +49,7 @@ class CpuEngine:
     takes_jpegs = False
 
     def __init__(self, network: ResNet18 | None, max_batch_size: int, threads: int) -> None:
-        _keep_freed_memory()
+        keep_freed_memory()
         self.collectors = threads
         self._network = network
         self._solo = ThreadPoolExecutor(1, "solo", torch.set_num_threads, (threads,))
@@ -157,7 +157,7 @@ def _scores(logits: NDArray[np.float32], function: FunctionToApply) -> NDArray[n
     return logits
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Tell glibc not to give a batch's buffers back to the kernel after every forward pass.
 
     Taking the page faults again costs a fifth of the time of a forward pass.

@@ -24,6 +24,9 @@ _IN_TILES = {
 _WITH_ALPHA = Pass("box_alpha_sums", 512, 128, channels=(4,))
 _SUMS = Pass("box_sums", 512, 360, channels=(1, 3))
 
+BY_OPENCV = 73
+"""The largest radius for which OpenCV's own mean is exact."""
+
 
 class BoxBlur(Filter):
     """Average over a square of 2 · radius + 1 pixels a side."""
@@ -45,9 +48,14 @@ class BoxBlur(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """(2·S + k²) // (2·k²) with k = 2r+1 and S the exact sum: cv2.blur, half rounded up.
 
-        cv2.blur itself is a unit off in some samples from a radius of about 499 on.
+        cv2.blur itself is a unit off in some samples from a radius of about 499 on; up to 73 the
+        rounding of its float32 cannot matter, as no mean is nearer to a half than 1 / (2·k²).
         """
         side = 2 * self.radius + 1
+        if self.radius <= BY_OPENCV and pixels.shape[2] < 4:
+            source, border = np.ascontiguousarray(pixels), cv2.BORDER_REPLICATE
+            mean = cv2.blur(source, (side, side), borderType=border)
+            return np.asarray(mean, np.uint8).reshape(pixels.shape)
 
         def sums(planes: Planes) -> Iterator[tuple[Place, Sums]]:
             return two_passes(planes, partial(_sums, box=(side, 1)), partial(_sums, box=(1, side)))

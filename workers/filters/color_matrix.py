@@ -2,15 +2,13 @@
 
 from typing import Annotated, ClassVar, Literal
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from models.image import Pixels
-from workers.filters.bands import bands
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, repeated, split_alpha
+from workers.filters.colour import join_alpha, mixed, split_alpha
 
 BITS = 16
 
@@ -46,17 +44,7 @@ class ColorMatrix(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """A 3 × 4 matrix in 16-bit fixed point, half-up: exact, as float64 holds the integers."""
         colour, alpha = split_alpha(pixels)
-        if colour.shape[2] == 1:
-            colour = repeated(np.ascontiguousarray(colour[:, :, 0]), 3)
-        matrix = self._fixed().astype(np.float64)
-        matrix[:, 3] += 1 << (BITS - 1)
-        matrix *= 2.0**-BITS
-        result = np.empty(colour.shape, np.uint8)
-        for rows in bands(len(colour), colour[0].size):
-            mixed = np.asarray(cv2.transform(colour[rows].astype(np.float64), matrix))
-            np.clip(mixed, 0, 255, out=mixed)
-            result[rows] = mixed
-        return join_alpha(result, alpha)
+        return join_alpha(mixed(colour, self._fixed(), BITS), alpha)
 
     def _fixed(self) -> NDArray[np.int64]:
         """The matrix in units of 2**-16, offsets in levels."""

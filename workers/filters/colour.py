@@ -58,6 +58,8 @@ def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:
 
     `degenerate` is one level or an image of the same shape.
     """
+    if factor == 1:
+        return pixels.copy()
     result = np.empty(pixels.shape, np.uint8)
     for rows in bands(len(pixels), pixels[0].size):
         base = np.asarray(degenerate if isinstance(degenerate, int) else degenerate[rows])
@@ -67,6 +69,23 @@ def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:
         mixed *= np.float32(factor)
         mixed += base
         result[rows] = np.clip(mixed, 0, 255, out=mixed)
+    return result
+
+
+def mixed(colour: Pixels, matrix: NDArray[np.int64], bits: int) -> Pixels:
+    """Colours through a matrix (3, 4) in units of 2**-bits, half-up; grey becomes RGB.
+
+    The last column is added. Exact, as float64 holds the integers.
+    """
+    if colour.shape[2] == 1:
+        colour = repeated(np.ascontiguousarray(colour[:, :, 0]), 3)
+    exact = matrix.astype(np.float64)
+    exact[:, 3] += 1 << (bits - 1)
+    exact *= 2.0**-bits
+    result = np.empty(colour.shape, np.uint8)
+    for rows in bands(len(colour), colour[0].size):
+        sums = np.asarray(cv2.transform(colour[rows].astype(np.float64), exact))
+        result[rows] = np.clip(sums, 0, 255, out=sums)
     return result
 
 
@@ -88,9 +107,6 @@ TABLE_PASSES = (Pass("through_table", LINE, flat=True),)
 
 def through_table(pixels: Pixels, table: NDArray[np.uint8]) -> Pixels:
     """Every colour sample through a table of 256 levels; alpha as it is."""
-    channels = pixels.shape[2]
-    tables = [table.reshape(1, 256)] * min(channels, 3)
-    if channels == 4:
-        tables.append(LEVELS.reshape(1, 256))
-    result = cv2.LUT(np.ascontiguousarray(pixels), cv2.merge(tables))
-    return np.asarray(result, np.uint8).reshape(pixels.shape)
+    source, one = np.ascontiguousarray(pixels), table.reshape(1, 256)
+    tables = cv2.merge([one] * 3 + [LEVELS.reshape(1, 256)]) if pixels.shape[2] == 4 else one
+    return np.asarray(cv2.LUT(source, tables), np.uint8).reshape(pixels.shape)

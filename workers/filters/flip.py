@@ -3,6 +3,7 @@
 import struct
 from typing import ClassVar, Literal
 
+import cv2
 import numpy as np
 from pydantic import Field
 
@@ -25,7 +26,8 @@ class Flip(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageOps.mirror` and `ImageOps.flip`."""
-        return np.ascontiguousarray(np.flip(pixels, 1 if self.direction == "horizontal" else 0))
+        turned = cv2.flip(np.ascontiguousarray(pixels), int(self.direction == "horizontal"))
+        return np.asarray(turned, np.uint8).reshape(pixels.shape)
 
     def device_data(self, shape: Shape) -> bytes:
         """Whether columns, and whether rows, change places."""

@@ -1,7 +1,7 @@
 """The guided filter."""
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import cv2
 import numpy as np
@@ -20,6 +20,9 @@ BITS = 16
 
 TILE = 512
 """Side of a tile, at least: what keeps memory small."""
+
+STRIP = 1 << 15
+"""Samples of a tile that are computed at a time, so that they stay in the cache."""
 
 Plane = NDArray[np.float64]
 """Integers below 2**53, so that sums are exact in any order."""
@@ -72,46 +75,54 @@ class Guided(Filter):
             _widened(part, 2 * self.radius, length)
             for part, length in zip(place, guide.shape, strict=True)
         )
-        light = guide[ys, xs].astype(np.float64)
-        return self._smoothed(light, colour[ys, xs], (inner_ys, inner_xs))
+        return self._smoothed(guide[ys, xs], colour[ys, xs], (inner_ys, inner_xs))
 
-    def _smoothed(self, light: Plane, colour: Pixels, inside: Place) -> Pixels:
+    def _smoothed(self, light: NDArray[np.uint8], colour: Pixels, inside: Place) -> Pixels:
         """The result `inside`; the rest is margin."""
         area = (2 * self.radius + 1) ** 2
         lights = self._sums(light)
-        spread = area * self._sums(light * light) - lights * lights
+        spread = area * self._sums(np.multiply(light, light, dtype=np.uint16)) - lights * lights
         spread += np.floor(self.eps * (255 * area) ** 2 + 0.5)
         result = np.empty((*light[inside].shape, colour.shape[2]), np.uint8)
         for channel in range(colour.shape[2]):
-            plane = colour[:, :, channel].astype(np.float64)
-            planes = self._sums(plane)
-            slope = area * self._sums(light * plane)
-            slope -= lights * planes
-            slope /= spread
-            slope = _nearest(slope, 1 << BITS)
-            planes *= 1 << BITS
-            planes -= slope * lights
-            planes /= area
-            offset = _nearest(planes, 1)
-            both = self._sums(slope)[inside] * light[inside]
-            both += self._sums(offset)[inside]
-            both /= area
-            np.floor(both, out=both)
-            result[:, :, channel] = np.clip(half_up(both, BITS), 0, 255)
+            plane = np.ascontiguousarray(colour[:, :, channel])
+            offset = self._sums(plane)
+            slope = self._sums(np.multiply(light, plane, dtype=np.uint16))
+            for rows in _parts(len(slope), max(1, STRIP // slope.shape[1])):
+                _fit(slope[rows], offset[rows], lights[rows], spread[rows], area)
+            slopes, offsets = self._sums(slope)[inside], self._sums(offset)[inside]
+            for rows in _parts(len(slopes), max(1, STRIP // slopes.shape[1])):
+                both = slopes[rows] * light[inside][rows]
+                both += offsets[rows]
+                both /= area
+                both = half_up(np.floor(both, out=both), BITS)
+                result[rows, :, channel] = np.clip(both, 0, 255, out=both)
         return result
 
-    def _sums(self, plane: Plane) -> Plane:
+    def _sums(self, plane: Plane | NDArray[np.unsignedinteger[Any]]) -> Plane:
         """Over squares."""
         side, border = (2 * self.radius + 1,) * 2, cv2.BORDER_REFLECT_101
         total = cv2.boxFilter(plane, cv2.CV_64F, side, normalize=False, borderType=border)
         return np.asarray(total, np.float64).reshape(plane.shape)
 
 
-def _nearest(plane: Plane, factor: int) -> Plane:
+def _fit(slope: Plane, offset: Plane, lights: Plane, spread: Plane, area: int) -> None:
+    """In place: sums of products become A, and sums of colours B."""
+    slope *= area
+    slope -= lights * offset
+    slope /= spread
+    _nearest(slope, 1 << BITS)
+    offset *= 1 << BITS
+    offset -= slope * lights
+    offset /= area
+    _nearest(offset, 1)
+
+
+def _nearest(plane: Plane, factor: int) -> None:
     """floor(factor · x + 0.5), in place."""
     plane *= factor
     plane += 0.5
-    return np.floor(plane, out=plane)
+    np.floor(plane, out=plane)
 
 
 def _parts(length: int, most: int) -> Iterator[slice]:

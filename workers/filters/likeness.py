@@ -15,7 +15,7 @@ BITS = 14
 LEVELS_BITS = 12
 """Of a difference between patches, when it is looked up."""
 
-TILE = (128, 256)
+TILE = (256, 256)
 """Rows and columns at a time."""
 
 Weights = NDArray[np.float32]

@@ -3,12 +3,19 @@
 import struct
 from typing import ClassVar, Literal
 
+import cv2
 import numpy as np
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
+
+_TURNS = {
+    1: cv2.ROTATE_90_CLOCKWISE,
+    2: cv2.ROTATE_180,
+    3: cv2.ROTATE_90_COUNTERCLOCKWISE,
+}
 
 
 class Rotate90(Filter):
@@ -26,7 +33,11 @@ class Rotate90(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `Image.transpose`; samples only move."""
-        return np.ascontiguousarray(np.rot90(pixels, -self.turns))
+        source = np.ascontiguousarray(pixels)
+        if self.turns == 0:
+            return source.copy()
+        turned = cv2.rotate(source, _TURNS[self.turns])
+        return np.asarray(turned, np.uint8).reshape(self.shape_after(source.shape))
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:

@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
-from workers.filters.bands import bands
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, repeated, split_alpha
+from workers.filters.colour import join_alpha, mixed, split_alpha
 from workers.kernels.items import LINE, Pass, Shape
 
 TONES = ((0.393, 0.769, 0.189), (0.349, 0.686, 0.168), (0.272, 0.534, 0.131))
@@ -38,14 +37,8 @@ class Sepia(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """A 3 × 3 matrix in 16-bit fixed point, rounded half-up: integers on any device."""
         colour, alpha = split_alpha(pixels)
-        if colour.shape[2] == 1:
-            colour = repeated(colour[:, :, 0], 3)
-        weights = self._weights()
-        result = np.empty(colour.shape, np.uint8)
-        for rows in bands(len(colour), colour[0].size):
-            sums = colour[rows].astype(np.int64) @ weights.T + (1 << (BITS - 1))
-            result[rows] = np.minimum(sums >> BITS, 255)
-        return join_alpha(result, alpha)
+        matrix = np.pad(self._weights(), ((0, 0), (0, 1)))
+        return join_alpha(mixed(colour, matrix, BITS), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
         """The matrix."""

@@ -3,12 +3,12 @@
 import struct
 from typing import ClassVar, Literal
 
-from PIL import ImageEnhance
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import by_pillow
+from workers.filters.colour import blend, join_alpha, split_alpha
+from workers.filters.preset import Preset
 from workers.kernels.items import Pass, Shape
 
 
@@ -30,8 +30,11 @@ class Sharpen(Filter):
     passes: ClassVar = (Pass("sharpen", 128, 32),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `ImageEnhance.Sharpness`."""
-        return by_pillow(pixels, lambda image: ImageEnhance.Sharpness(image).enhance(self.factor))
+        """Pillow's `ImageEnhance.Sharpness`: its outermost pixels are not smoothed."""
+        colour, alpha = split_alpha(pixels)
+        smooth = Preset(kernel="smooth").apply(colour)
+        smooth[[0, -1]], smooth[:, [0, -1]] = colour[[0, -1]], colour[:, [0, -1]]
+        return join_alpha(blend(smooth, colour, self.factor), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
         """The factor in float32, as Pillow has it."""

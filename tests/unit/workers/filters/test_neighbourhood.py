@@ -96,6 +96,18 @@ def test_box_blur_of_any_radius_is_exact_in_every_sample(radius: int) -> None:
     assert np.array_equal(BoxBlur(radius=radius).apply(pixels), (2 * sums + area) // (2 * area))
 
 
+@pytest.mark.parametrize("radius", [1, 2, 7, 8, 31, 72, 73, 74])
+def test_box_blur_rounds_the_sums_nearest_to_a_half(radius: int) -> None:
+    """Squares side by side, each with one such sum."""
+    side = 2 * radius + 1
+    area = side * side
+    sums = np.add.outer((2 * np.arange(255) + 1) * area // 2, [0, 1]).ravel()
+    squares = sums[:, None] // area + (np.arange(area) < sums[:, None] % area)
+    pixels = squares.reshape(-1, side, side).transpose(1, 0, 2).reshape(side, -1, 1)
+    found = BoxBlur(radius=radius).apply(pixels.astype(np.uint8))[radius, radius::side, 0]
+    assert np.array_equal(found, (2 * sums + area) // (2 * area))
+
+
 @pytest.mark.parametrize("radius", [1, 3, 12])
 def test_box_blur_is_opencv_s(radius: int) -> None:
     pixels = np.asarray(drawing())

@@ -1,0 +1,82 @@
+"""Every filter's CPU specification against the fastest library call for the same job.
+
+Method. One RGB image of 1920 × 1080, smooth colours with grain; both calls take and give uint8 RGB
+and have one thread, as a worker on a CPU gives every batch a core. They are timed in turns, ours
+first, for as many rounds as fit `--seconds`, 3 at least and 60 at most, after one round to warm up;
+the fastest round of each counts, because the slower ones measure the rest of the machine. Freed
+memory is kept, as a worker keeps it. A ratio above 1 means that ours takes longer.
+
+Run: python -m tests.bench.filters_cpu [--seconds 2] [--only NAME …]
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+from PIL import __version__ as pillow_version
+
+from tests.bench.filter_peers import PEERS, Peer, Pixels
+from tests.pictures import drawing
+from workers.engines.cpu import keep_freed_memory
+from workers.filters import parse_chain
+
+WIDTH, HEIGHT = 1920, 1080
+FEWEST, MOST = 3, 60
+"""Rounds."""
+
+
+def seconds(call: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def compared(ours: Peer, theirs: Peer, pixels: Pixels, limit: float) -> tuple[float, float]:
+    """The fastest of each, in seconds."""
+    calls = [lambda: ours(pixels), lambda: theirs(pixels)]
+    for call in calls:
+        call()
+    rounds: list[list[float]] = []
+    begun = time.perf_counter()
+    while len(rounds) < FEWEST or (len(rounds) < MOST and time.perf_counter() - begun < limit):
+        rounds.append([seconds(call) for call in calls])
+    one, other = (min(times) for times in zip(*rounds, strict=True))
+    return one, other
+
+
+def main() -> None:
+    """Measure everything, print a table, and all of it as JSON on the last line."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--seconds", type=float, default=2)
+    arguments.add_argument("--only", nargs="*", default=list(PEERS))
+    given = arguments.parse_args()
+    keep_freed_memory()
+    cv2.setNumThreads(1)
+    pixels = np.asarray(drawing(WIDTH, HEIGHT))
+    rows = []
+    for name in given.only:
+        parameters, peer = PEERS[name]
+        (filter_,) = parse_chain([{"name": name, **parameters}])
+        ours, theirs = compared(filter_.apply, peer, pixels, given.seconds)
+        row = {"filter": name, "parameters": parameters, "milliseconds": round(1e3 * ours, 2)}
+        row |= {"peer_milliseconds": round(1e3 * theirs, 2), "ratio": round(ours / theirs, 2)}
+        rows.append(row)
+        print(f"{name:20} {1e3 * ours:9.2f} ms {1e3 * theirs:9.2f} ms {ours / theirs:6.2f}")
+    result = {
+        "benchmark": "filters_cpu",
+        "command": f"python -m tests.bench.filters_cpu --seconds {given.seconds:g}",
+        "cores": os.cpu_count(),
+        "opencv": cv2.__version__,
+        "numpy": np.__version__,
+        "pillow": pillow_version,
+        "filters": rows,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
