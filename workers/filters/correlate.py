@@ -3,6 +3,7 @@
 Knows nothing of alpha, or where weights come from.
 """
 
+import itertools
 from collections.abc import Iterator
 
 import cv2
@@ -21,6 +22,15 @@ TRANSFORMED = 130
 
 TILE = 512
 """Side of a tile, at least: what keeps memory small."""
+
+
+BLOCK, SMALL_TILE = 11, 256
+"""Sides: of weights that are fewer than `TRANSFORMED`, and of a tile with them."""
+
+FEW = 400
+"""Weights that are not 0, as of a line, for which a transform is slower than adding them up."""
+
+Singles = NDArray[np.float32]
 
 
 def correlated(
@@ -46,6 +56,33 @@ def correlated(
             yield (slice(top, bottom), slice(start, end)), np.rint(inside)
 
 
+def _correlated_directly(
+    planes: Planes, weights: NDArray[np.int64], border: Border
+) -> Iterator[tuple[Place, Singles]]:
+    """The same in float32, for sums it holds: in blocks of weights, those of zeros left out."""
+    height, width = planes.shape[:2]
+    rows, columns = weights.shape
+    ys, xs = places(height, rows, border), places(width, columns, border)
+    for top in range(0, height, SMALL_TILE):
+        for start in range(0, width, SMALL_TILE):
+            bottom, end = min(top + SMALL_TILE, height), min(start + SMALL_TILE, width)
+            piece = _gathered(planes, ys[top : bottom + rows - 1], xs[start : end + columns - 1])
+            single, shape = piece.astype(np.float32), (bottom - top, end - start)
+            sums = np.zeros((*shape, planes.shape[2]), np.float32)
+            for y, x in itertools.product(range(0, rows, BLOCK), range(0, columns, BLOCK)):
+                block = weights[y : y + BLOCK, x : x + BLOCK]
+                if block.any():
+                    sums += _block_sums(single[y:, x:], block.astype(np.float32), shape)
+            yield (slice(top, bottom), slice(start, end)), sums
+
+
+def _block_sums(samples: Singles, block: Singles, shape: tuple[int, int]) -> Singles:
+    (height, width), (rows, columns) = shape, block.shape
+    reach = samples[: height + rows - 1, : width + columns - 1]
+    found = cv2.filter2D(reach, cv2.CV_32F, block, anchor=(0, 0), borderType=cv2.BORDER_CONSTANT)
+    return np.asarray(found, np.float32).reshape(reach.shape)[:height, :width]
+
+
 def _gathered(planes: Planes, ys: Places, xs: Places) -> Sums:
     """The samples there, 0 outside."""
     inside = bool((np.diff(xs) == 1).all()) and xs[0] >= 0
@@ -69,8 +106,13 @@ def correlated_bytes(
         kernel = weights.astype(np.float32) * np.float32(2.0**-bits)
         found = cv2.filter2D(pixels, -1, kernel, delta=delta, borderType=OPENCV[border])
         return np.asarray(found, np.uint8).reshape(pixels.shape)
+    tiles: Iterator[tuple[Place, Singles | Sums]]
+    if np.count_nonzero(weights) <= FEW and fits_single(weights, bits, shift):
+        tiles = _correlated_directly(pixels, weights, border)
+    else:
+        tiles = correlated(pixels, weights, border)
     result = np.empty(pixels.shape, np.uint8)
-    for place, sums in correlated(pixels, weights, border):
+    for place, sums in tiles:
         sums += shift
         sums *= 2.0**-bits
         result[place] = np.clip(sums, 0, 255, out=sums)

@@ -15,7 +15,7 @@ from tests.unit.workers.filters.images import image, images
 from tests.unit.workers.filters.sums import PAD, run, slow_sums
 from workers.filters import Filter
 from workers.filters.convolve import Convolve
-from workers.filters.correlate import correlated
+from workers.filters.correlate import correlated, correlated_bytes, fits_single
 from workers.filters.motion_blur import MotionBlur
 
 ANGLES = st.one_of(st.sampled_from([-180, -90, -45, 0, 90, 180]), st.floats(-180, 180))
@@ -41,6 +41,21 @@ def test_sums_over_premultiplied_planes_are_exact() -> None:
     expected = slow_sums(planes[..., 0].astype(np.int64), weights, "replicate")
     for place, sums in correlated(planes, weights, "replicate"):
         assert np.array_equal(sums[..., 0], expected[place])
+
+
+@pytest.mark.parametrize("border", PAD)
+@pytest.mark.parametrize("size", [(1, 1), (7, 300), (531, 290)])
+@pytest.mark.parametrize("angle", [30.0, -45.0])
+def test_a_line_of_few_weights_is_added_up_exactly(
+    border: str, size: tuple[int, int], angle: float
+) -> None:
+    weights = MotionBlur(length=61, angle=angle).fixed()
+    weights[0, :20] = -2
+    assert fits_single(weights, 15, 1 << 14)
+    pixels = image(*size, 1, 4)
+    expected = slow_sums(pixels[..., 0].astype(np.int64), weights, border)
+    found = correlated_bytes(pixels, weights, border, 15, 1 << 14)  # type: ignore[arg-type]
+    assert np.array_equal(found[..., 0], np.clip((expected + (1 << 14)) >> 15, 0, 255))
 
 
 def turned_line(length: int, angle: float) -> NDArray[np.float64]:
