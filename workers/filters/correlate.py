@@ -23,7 +23,6 @@ TRANSFORMED = 130
 TILE = 512
 """Side of a tile, at least: what keeps memory small."""
 
-
 BLOCK, SMALL_TILE = 11, 256
 """Sides: of weights that are fewer than `TRANSFORMED`, and of a tile with them."""
 
