@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, mixed, split_alpha
+from workers.kernels.items import LINE, Pass, Shape
 
 BITS = 16
 
@@ -39,12 +40,19 @@ class ColorMatrix(Filter):
     }
     alpha_rule: ClassVar = "point"
     result_shape: ClassVar = "colour"
+    passes: ClassVar = (Pass("color_matrix", LINE, flat=True),)
     tolerance: ClassVar = "exact in 16-bit fixed point, within 1 of floating point"
 
     def apply(self, pixels: Pixels) -> Pixels:
         """A 3 × 4 matrix in 16-bit fixed point, half-up: exact, as float64 holds the integers."""
         colour, alpha = split_alpha(pixels)
         return join_alpha(mixed(colour, self._fixed(), BITS), alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The matrix, and half a level."""
+        matrix = self._fixed().astype("<i4")
+        matrix[:, 3] += 1 << (BITS - 1)
+        return matrix.tobytes()
 
     def _fixed(self) -> NDArray[np.int64]:
         """The matrix in units of 2**-16, offsets in levels."""

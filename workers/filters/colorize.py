@@ -12,6 +12,7 @@ from workers.filters.base import Filter
 from workers.filters.colour import LEVELS, blend, join_alpha, repeated, split_alpha
 from workers.filters.hex_colour import COLOUR, HexColour, rgba
 from workers.filters.luma import luma
+from workers.kernels.items import LINE, Pass, Shape
 
 
 class Colorize(Filter):
@@ -34,6 +35,7 @@ class Colorize(Filter):
     example: ClassVar = {"name": "colorize", "black": "221c4a", "white": "ffd9a0"}
     alpha_rule: ClassVar = "point"
     result_shape: ClassVar = "colour"
+    passes: ClassVar = (Pass("colorize", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageOps.colorize` of the luma, blended with the original."""
@@ -44,6 +46,11 @@ class Colorize(Filter):
         toned = np.asarray(cv2.LUT(repeated(grey, 3), self._table()), np.uint8)
         toned = toned.reshape(colour.shape)
         return join_alpha(toned if self.intensity == 1 else self._faded(colour, toned), alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The colour of every level in four bytes, and the intensity."""
+        table = np.pad(self._table()[0], ((0, 0), (0, 1)))
+        return table.tobytes() + np.float32(self.intensity).tobytes()
 
     def _faded(self, colour: Pixels, toned: Pixels) -> Pixels:
         return blend(colour, toned, self.intensity)

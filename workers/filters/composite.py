@@ -9,6 +9,7 @@ from models.codec.flatten import flatten
 from models.image import Image, Pixels
 from workers.filters.base import Filter
 from workers.filters.hex_colour import COLOUR, HexColour, rgba
+from workers.kernels.items import LINE, Pass, Shape
 
 
 class Composite(Filter):
@@ -22,6 +23,7 @@ class Composite(Filter):
     example: ClassVar = {"name": "composite", "background": "ff8800"}
     alpha_rule: ClassVar = "drop"
     result_shape: ClassVar = "no alpha"
+    passes: ClassVar = (Pass("composite", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """(c·a + b·(255 - a)) / 255 to the nearest, as Pillow's `alpha_composite`."""
@@ -29,3 +31,7 @@ class Composite(Filter):
             return np.array(pixels, order="C")
         behind = rgba(self.background)[:3]
         return np.ascontiguousarray(flatten(Image(np.ascontiguousarray(pixels)), behind).pixels)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The colour."""
+        return bytes(rgba(self.background))

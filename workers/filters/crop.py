@@ -1,5 +1,6 @@
 """The crop filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -8,6 +9,7 @@ from pydantic import Field
 from models.errors import InvalidParameter
 from models.image import Pixels
 from workers.filters.base import Filter
+from workers.kernels.items import LINE, Pass, Shape
 
 
 class Crop(Filter):
@@ -38,12 +40,18 @@ class Crop(Filter):
     example: ClassVar = {"name": "crop", "left": 8, "top": 4, "width": 54, "height": 40}
     alpha_rule: ClassVar = "plane"
     result_shape: ClassVar = "resized"
+    passes: ClassVar = (Pass("look", LINE, flat=True, of_result=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Samples stay what they are; the rectangle has to lie inside the image."""
         height, width = self.size_after(*pixels.shape[:2])
         kept = pixels[self.top : self.top + height, self.left : self.left + width]
         return np.array(kept, order="C")
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Window`, which never leaves the image."""
+        height, width = self.size_after(*shape[:2])
+        return struct.pack("<6i", self.left, self.top, width, height, 0, 0)
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
         """The rectangle; raises InvalidParameter where it leaves the image."""

@@ -1,5 +1,6 @@
 """The hue filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ from models.image import Pixels
 from workers.filters.bands import bands
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
+from workers.kernels.items import LINE, Pass, Shape
 
 BITS = 16
 """Of the angle: a sixth of the circle is 2**16 steps."""
@@ -29,6 +31,7 @@ class Hue(Filter):
 
     example: ClassVar = {"name": "hue", "degrees": 90}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = (Pass("hue", LINE, flat=True),)
     tolerance: ClassVar = "within 1 of torchvision's adjust_hue in floating point"
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -42,10 +45,16 @@ class Hue(Filter):
         if colour.shape[2] == 1:
             return np.array(colour, order="C")
         result = np.empty(colour.shape, np.uint8)
-        turn = int(np.floor(self.degrees / 60 * (1 << BITS) + 0.5))
         for rows in bands(len(colour), colour[0].size):
-            _turn(colour[rows], turn, result[rows])
+            _turn(colour[rows], self._angle(), result[rows])
         return join_alpha(result, alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The angle."""
+        return struct.pack("<i", self._angle())
+
+    def _angle(self) -> int:
+        return int(np.floor(self.degrees / 60 * (1 << BITS) + 0.5))
 
 
 def _turn(colour: Pixels, turn: int, result: Pixels) -> None:

@@ -1,6 +1,7 @@
 """The noise filter."""
 
 import functools
+import struct
 from statistics import NormalDist
 from typing import ClassVar, Literal
 
@@ -12,9 +13,13 @@ from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
 from workers.filters.philox import halves
+from workers.kernels.items import LINE, Pass, Shape
 
 PIECE = 1 << 16
 """Samples at a time."""
+
+QUANTILE_GROUP = 64
+"""A kernel looks for a quantile among so many."""
 
 
 class Noise(Filter):
@@ -38,6 +43,7 @@ class Noise(Filter):
 
     example: ClassVar = {"name": "noise", "amount": 20, "seed": 7}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = (Pass("noise", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """clip(c + q[u]): u is number n of Philox's 16-bit numbers for colour sample n.
@@ -53,6 +59,14 @@ class Noise(Filter):
             noisy += piece
             result[start : start + PIECE] = np.clip(noisy, 0, 255, out=noisy)
         return join_alpha(result.reshape(colour.shape), alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Noise`: where the quantiles, which are whole numbers, rise, and how far."""
+        grain = self._grain()
+        rising = np.searchsorted(grain, np.arange(grain[0] + 1, grain[-1] + 1))
+        header = struct.pack("<QiI", self.seed, grain[0], len(rising))
+        before = grain[::QUANTILE_GROUP] - grain[0]
+        return b"".join((header, before.astype("<u2").tobytes(), rising.astype("<u2").tobytes()))
 
     def _grain(self) -> NDArray[np.int16]:
         """What is added, for every 16-bit number."""

@@ -1,5 +1,6 @@
 """The pad filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import cv2
@@ -11,6 +12,7 @@ from workers.filters.base import Filter
 from workers.filters.borders import OPENCV, Border
 from workers.filters.hex_colour import COLOUR_ALPHA, HexColourAlpha, rgba
 from workers.filters.luma import luma
+from workers.kernels.items import LINE, Pass, Shape
 
 
 class Pad(Filter):
@@ -34,12 +36,10 @@ class Pad(Filter):
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "border_mode"
     result_shape: ClassVar = "resized"
+    passes: ClassVar = (Pass("look", LINE, flat=True, of_result=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.copyMakeBorder`, `numpy.pad`; a grey image gets the background's luma."""
-        colour = np.array(rgba(self.background), np.uint8).reshape(1, 1, 4)
-        if pixels.shape[2] == 1:
-            colour = luma(colour)[..., None]
         padded = cv2.copyMakeBorder(
             np.ascontiguousarray(pixels),
             self.top,
@@ -47,10 +47,22 @@ class Pad(Filter):
             self.left,
             self.right,
             OPENCV[self.border_mode],
-            value=colour.ravel().tolist(),
+            value=self._background(pixels.shape[2]).tolist(),
         )
         shape = (*self.size_after(*pixels.shape[:2]), pixels.shape[2])
         return np.asarray(padded, np.uint8).reshape(shape)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Window`, larger than the image."""
+        height, width = self.size_after(*shape[:2])
+        border = [*OPENCV].index(self.border_mode)
+        window = struct.pack("<5i", -self.left, -self.top, width, height, border)
+        return window + self._background(shape[2]).tobytes().ljust(4, b"\0")
+
+    def _background(self, channels: int) -> Pixels:
+        """One sample for each channel, or four."""
+        colour = np.array(rgba(self.background), np.uint8)
+        return colour if channels > 1 else luma(colour.reshape(1, 1, 4)).ravel()
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
         """The rows and columns there are, and the new ones."""

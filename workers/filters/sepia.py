@@ -32,7 +32,7 @@ class Sepia(Filter):
     example: ClassVar = {"name": "sepia"}
     alpha_rule: ClassVar = "point"
     result_shape: ClassVar = "colour"
-    passes: ClassVar = (Pass("sepia", LINE, flat=True),)
+    passes: ClassVar = (Pass("color_matrix", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """A 3 × 3 matrix in 16-bit fixed point, rounded half-up: integers on any device."""
@@ -41,8 +41,9 @@ class Sepia(Filter):
         return join_alpha(mixed(colour, matrix, BITS), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The matrix."""
-        return self._weights().astype("<u4").tobytes()
+        """The matrix, and half a level."""
+        half = np.full((3, 1), 1 << (BITS - 1))
+        return np.hstack((self._weights(), half)).astype("<i4").tobytes()
 
     def _weights(self) -> NDArray[np.int64]:
         matrix = (1 - self.amount) * np.eye(3) + self.amount * np.array(TONES)

@@ -1,5 +1,6 @@
 """The vignette filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ from models.image import Pixels
 from workers.filters.bands import bands
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
+from workers.kernels.items import Pass, Shape
 
 BITS = 16
 """Of brightness; and the squared distance from the centre has as many levels."""
@@ -38,6 +40,7 @@ class Vignette(Filter):
 
     example: ClassVar = {"name": "vignette", "amount": 0.8}
     alpha_rule: ClassVar = "point"
+    passes: ClassVar = (Pass("vignette_light", each=64), Pass("vignette", 128, 32))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """(c · light + 2**15) >> 16, light looked up by the squared distance in 16 bits.
@@ -55,6 +58,14 @@ class Vignette(Filter):
             lit >>= BITS
             result[rows] = lit
         return join_alpha(result, alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The parameters: the device makes the table, by the same roundings."""
+        return struct.pack("<2d", self.amount, self.radius)
+
+    def device_scratch(self, shape: Shape) -> int:
+        """The table."""
+        return 4 * ((1 << BITS) + 1)
 
     def _light(self) -> NDArray[np.uint32]:
         """For every squared distance in units of 2**-16, from 0 to 1."""

@@ -14,15 +14,6 @@ __device__ __forceinline__ int luminance(int red, int green, int blue)
     return (red * 4899 + green * 9617 + blue * 1868 + 8192) >> 14;
 }
 
-// A place beyond the end, mirrored without its edge as often as need be.
-__device__ __forceinline__ int mirrored(int at, int size)
-{
-    if (at < size) return at;
-    if (size == 1) return 0;
-    at %= 2 * size - 2;
-    return at < size ? at : 2 * size - 2 - at;
-}
-
 // Count the luminances of pixels x … x+n-1, n at most four, of a row.
 template <int C>
 __device__ __forceinline__ void count_four(

@@ -50,6 +50,15 @@ template <class T> __device__ __forceinline__ T* global(u64 address)
 
 __device__ __forceinline__ int clamped(int at, int size) { return min(max(at, 0), size - 1); }
 
+// A place beyond an end, mirrored without its edge as often as need be.
+__device__ __forceinline__ int mirrored(int at, int size)
+{
+    if (at >= 0 && at < size) return at;
+    if (size == 1) return 0;
+    at = max(at, -at) % (2 * size - 2);
+    return at < size ? at : 2 * size - 2 - at;
+}
+
 // Row y of the source; those beyond its ends replicate.
 __device__ __forceinline__ const u8* source_row(const Item& item, int y)
 {

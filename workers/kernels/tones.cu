@@ -1,20 +1,21 @@
-// Filters of one pixel that mix its channels: sepia, and two tones.
+// Filters of one pixel that mix its channels: other colours, two tones, and what lies behind.
 
-struct Sepia {
-    u32 weights[9];  // Q16: of red, green and blue in red, then in green, then in blue
+// Red, green and blue of the result as sums of those of the image and of an offset, in Q16.
+struct Matrix {
+    int rows[3][4];  // the offset has half a level, to round half-up
 
     __device__ __forceinline__ void operator()(const u32* colour, u32* made) const
     {
         for (int c = 0; c < 3; ++c) {
-            u32 sum = 1 << 15;
-            for (int k = 0; k < 3; ++k) sum += weights[3 * c + k] * colour[k];
-            made[c] = min(sum >> 16, 255u);
+            int sum = rows[c][3];
+            for (int k = 0; k < 3; ++k) sum += rows[c][k] * (int)colour[k];
+            made[c] = min(max(sum >> 16, 0), 255);
         }
     }
 };
 
 // Grey becomes RGB: four pixels a thread and turn.
-__device__ __forceinline__ void sepia_grey(const Item& item, int block, const Sepia& sepia)
+template <class Map> __device__ __forceinline__ void map_grey(const Item& item, int block, const Map& map)
 {
     u32 total = samples_of(item), end = min(total, (block + 1) * LINE);
     const u8* src = global<const u8>(item.src);
@@ -23,7 +24,7 @@ __device__ __forceinline__ void sepia_grey(const Item& item, int block, const Se
         u32 word = *(const u32*)(src + at), bytes[12];
         for (int k = 0; k < 4; ++k) {
             u32 level = byte_of(word, k), colour[3] = {level, level, level};
-            sepia(colour, bytes + 3 * k);
+            map(colour, bytes + 3 * k);
         }
         if (at + 4 <= total) {
             u32* to = (u32*)(dst + 3 * at);
@@ -37,15 +38,122 @@ __device__ __forceinline__ void sepia_grey(const Item& item, int block, const Se
     }
 }
 
+template <class Map> __device__ __forceinline__ void map_to_colour(const Item& item, int block, const Map& map)
+{
+    if (item.channels == 1) map_grey(item, block, map);
+    else if (item.channels == 3) map_pixels<3>(item, block, map);
+    else map_pixels<4>(item, block, map);
+}
+
 extern "C" __global__ void __launch_bounds__(256)
-sepia(const Item* items, const u32* starts, int n)
+color_matrix(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);
-    Sepia of = *global<const Sepia>(item.data);
-    if (item.channels == 1) sepia_grey(item, block, of);
-    else if (item.channels == 3) map_pixels<3>(item, block, of);
-    else map_pixels<4>(item, block, of);
+    map_to_colour(item, block, *global<const Matrix>(item.data));
+}
+
+// The colour of every luma, blended with the pixel's own.
+struct Toned {
+    const u32* colours;
+    float intensity;
+
+    __device__ __forceinline__ void operator()(const u32* colour, u32* made) const
+    {
+        u32 toned = colours[luma(colour[0], colour[1], colour[2])];
+        for (int c = 0; c < 3; ++c)
+            made[c] = blend(as_float(colour[c]), as_float(byte_of(toned, c)), intensity);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+colorize(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 colours[256];
+    int block;
+    Item item = owner(items, starts, n, block);
+    const u32* from = global<const u32>(item.data);
+    colours[threadIdx.x] = from[threadIdx.x];
+    __syncthreads();
+    map_to_colour(item, block, Toned{colours, __uint_as_float(from[256])});
+}
+
+// The hue turned, value and chroma kept. All of it is times the chroma and 2**16, a sixth of the
+// circle; what is no larger than 13 times that needs no division to be brought into the circle.
+struct Turned {
+    int turn;
+
+    __device__ __forceinline__ void operator()(const u32* colour, u32* made) const
+    {
+        int red = colour[0], green = colour[1], blue = colour[2];
+        int value = max(max(red, green), blue), chroma = value - min(min(red, green), blue);
+        int hue = 4 * chroma + red - green;
+        if (green == value) hue = 2 * chroma + blue - red;
+        if (red == value) hue = green - blue;
+        hue = hue * 65536 + chroma * turn;
+        chroma *= 65536;
+#pragma unroll
+        for (int c = 0; c < 3; ++c) {
+            int k = hue + (5 - 2 * c) * chroma, circle = 6 * chroma;
+            if (k >= 2 * circle) k -= 2 * circle;
+            if (k >= circle) k -= circle;
+            if (k < 0) k += circle;
+            k = min(max(min(k, 4 * chroma - k), 0), chroma);
+            made[c] = (value * 65536 + 32768 - k) >> 16;
+        }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(256)
+hue(const Item* items, const u32* starts, int n)
+{
+    int block;
+    Item item = owner(items, starts, n, block);
+    Turned turned = *global<const Turned>(item.data);
+    if (item.channels == 1) copy_line(item, block);
+    else if (item.channels == 3) map_pixels<3>(item, block, turned);
+    else map_pixels<4>(item, block, turned);
+}
+
+// A pixel over an opaque colour: (c * a + b * (255 - a)) / 255, to the nearest.
+__device__ __forceinline__ void over(u32 pixel, u32 behind, u32* made)
+{
+    u32 alpha = pixel >> 24;
+    for (int c = 0; c < 3; ++c) {
+        u32 sum = byte_of(pixel, c) * alpha + byte_of(behind, c) * (255 - alpha) + 128;
+        made[c] = (sum + (sum >> 8)) >> 8;
+    }
+}
+
+// RGBA becomes RGB: four pixels a thread and turn.
+extern "C" __global__ void __launch_bounds__(256)
+composite(const Item* items, const u32* starts, int n)
+{
+    int block;
+    Item item = owner(items, starts, n, block);
+    if (item.channels < 4) {
+        copy_line(item, block);
+        return;
+    }
+    u32 behind = *global<const u32>(item.data), total = samples_of(item);
+    u32 end = min(total, (block + 1) * LINE);
+    const u32* src = global<const u32>(item.src);
+    u8* dst = global<u8>(item.dst);
+    for (u32 at = block * LINE + 16 * threadIdx.x; at < end; at += 16 * THREADS) {
+        u32 bytes[12], n = min(4u, (total - at) / 4);
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+            if (k < n) over(src[at / 4 + k], behind, bytes + 3 * k);
+        u8* to = dst + at / 4 * 3;
+        if (n == 4) {
+            for (int i = 0; i < 12; i += 4)
+                *(u32*)(to + i) = packed(bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 12; ++i)
+                if (i < 3 * n) to[i] = (u8)bytes[i];
+        }
+    }
 }
 
 // What is lighter than a value, and the rest, which becomes black.

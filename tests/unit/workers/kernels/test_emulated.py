@@ -13,11 +13,14 @@ from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.median import Median
 
 SIZES = [(1, 1), (1, 7), (5, 1), (2, 3), (3, 2), (17, 13), (33, 40), (70, 65), (8, 131), (131, 9)]
+LARGEST = {"pad": 60, "resize": 150}
+"""Of parameters that may be larger than an emulation's patience."""
+
 NAMES = [name for name, filter_ in FILTERS.items() if filter_.passes]
 
 
-def parameters(random: np.random.Generator, name: str) -> Mapping[str, Any]:
-    """Each at one of its ends, at its default, or anywhere between."""
+def parameters(random: np.random.Generator, name: str, size: tuple[int, int]) -> Mapping[str, Any]:
+    """Each at one of its ends, at its default, or anywhere between; results are no huge images."""
     chosen: dict[str, Any] = {}
     for key, schema in describe(FILTERS[name])["parameters"].items():
         kind = schema.get("anyOf", [schema])[0]
@@ -25,15 +28,27 @@ def parameters(random: np.random.Generator, name: str) -> Mapping[str, Any]:
             chosen[key] = random.choice(kind["enum"])
         elif kind["type"] == "boolean":
             chosen[key] = bool(random.integers(2))
+        elif kind["type"] == "string":
+            chosen[key] = f"{random.integers(1 << 24):06x}"
+        elif kind["type"] == "array":
+            chosen[key] = (8 * (2 * random.random(12) - 1) ** 3).tolist()
         elif random.integers(4):
-            low, high = kind["minimum"], kind["maximum"]
+            low, high = kind["minimum"], min(kind["maximum"], LARGEST.get(name, kind["maximum"]))
             any_ = low + (high - low) * random.random() ** 3
             value = random.choice([low, high, any_, any_])
             whole = kind["type"] == "integer"
             chosen[key] = (int(value) | ("not" in kind)) if whole else float(value)
     if chosen.get("in_black", 0) >= chosen.get("in_white", 255):
         return {}
-    return chosen
+    return _inside(chosen, size) if name == "crop" else chosen
+
+
+def _inside(window: Mapping[str, int], size: tuple[int, int]) -> Mapping[str, int]:
+    """The numbers of a crop, made to be inside an image."""
+    top, left = (window.get(key, 0) % side for key, side in zip(("top", "left"), size, strict=True))
+    height = 1 + window.get("height", 5) % (size[0] - top)
+    width = 1 + window.get("width", 5) % (size[1] - left)
+    return {"top": top, "left": left, "height": height, "width": width}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -41,7 +56,7 @@ def parameters(random: np.random.Generator, name: str) -> Mapping[str, Any]:
 def test_a_mixed_batch_has_the_bytes_of_the_specification(name: str, seed: int) -> None:
     random = np.random.default_rng([seed, *name.encode()])
     images = [image(random, *size, channels) for size in SIZES for channels in (1, 3, 4)]
-    filters = [parse_one(name, parameters(random, name)) for _ in images]
+    filters = [parse_one(name, parameters(random, name, pixels.shape[:2])) for pixels in images]
     assert_equal(filters, images)
 
 

@@ -103,3 +103,47 @@ def test_tables_of_any_number_of_tiles_are_exact(tiles: int) -> None:
     images = [image(random, *shape) for shape in shapes]
     filters = [parse_one("clahe", {"tiles": tiles, "clip_limit": limit}) for limit in (0.1, 40)]
     assert_equal(filters * 2, images)
+
+
+@pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])
+def test_borders_wider_than_the_image_are_exact(border: str) -> None:
+    random = np.random.default_rng(4)
+    shapes = [(1, 1, 3), (1, 2, 1), (2, 3, 4), (5, 40, 3), (37, 17, 4), (16, 16, 3)]
+    images = [image(random, *shape) for shape in shapes]
+    chosen = {"left": 37, "top": 11, "right": 50, "bottom": 16, "border_mode": border}
+    assert_equal([parse_one("pad", {**chosen, "background": "40801060"})] * 6, images)
+
+
+def test_windows_at_any_place_are_exact() -> None:
+    random = np.random.default_rng(9)
+    for channels in (1, 3, 4):
+        images = [image(random, 21, 75, channels) for _ in range(18)]
+        places = [{"left": n, "top": n % 4, "width": 57 - n, "height": 17} for n in range(18)]
+        assert_equal([parse_one("crop", place) for place in places], images)
+
+
+def test_all_colours_over_all_others_are_exact() -> None:
+    level, alpha = np.mgrid[:256, :256].astype(np.uint8)
+    pixels = np.stack([level, 255 - level, level, alpha], -1)
+    filters = [parse_one("composite", {"background": c}) for c in ("ffffff", "000000", "5510c3")]
+    assert_equal(filters, [pixels] * 3)
+
+
+@pytest.mark.parametrize("degrees", [-180, -60.1, 0, 0.001, 119.99, 180])
+def test_hues_of_very_different_colours_are_exact(degrees: float) -> None:
+    some = np.array([0, 1, 2, 127, 128, 254, 255], np.uint8)
+    colours = np.stack(np.meshgrid(some, some, some), -1).reshape(49, 7, 3)
+    assert_equal([parse_one("hue", {"degrees": degrees})], [colours])
+
+
+@pytest.mark.parametrize("amount", [0, 0.2, 1, 31.7, 128])
+def test_grain_of_every_amount_is_exact(amount: float) -> None:
+    grey = np.full((170, 400, 1), 128, np.uint8)
+    images = [grey, np.repeat(grey[:77], 3, 2), np.repeat(grey[:61], 4, 2)]
+    assert_equal([parse_one("noise", {"amount": amount, "seed": 2**53 - 1})] * 3, images)
+
+
+@pytest.mark.parametrize(("amount", "radius"), [(1, 0), (1, 0.99), (0, 0.5), (0.37, 0.81)])
+def test_lights_of_every_distance_are_exact(amount: float, radius: float) -> None:
+    images = [np.full(shape, 255, np.uint8) for shape in ((1, 900, 1), (180, 200, 3), (77, 60, 4))]
+    assert_equal([parse_one("vignette", {"amount": amount, "radius": radius})] * 3, images)
