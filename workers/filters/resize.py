@@ -1,5 +1,7 @@
 """The resize filter."""
 
+import math
+import struct
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -8,6 +10,7 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
+from workers.kernels.items import Pass, Shape
 
 _METHODS = {
     "nearest": Image.Resampling.NEAREST,
@@ -40,6 +43,10 @@ class Resize(Filter):
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "outside ignored"
     result_shape: ClassVar = "resized"
+    passes: ClassVar = (
+        Pass("resize_weights", each=16),
+        Pass("resize", 64, 16, of_result=True),
+    )
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `Image.resize`, integers of 22 bits; to cover, `ImageOps.fit`."""
@@ -52,6 +59,50 @@ class Resize(Filter):
         else:
             resized = image.resize((width, height), method)
         return np.array(resized).reshape(height, width, pixels.shape[2])
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Resize`; the device makes the weights.
+
+        Pillow knows the box in float32, and begins with the columns of an image that loses more
+        than twice as many rows as columns.
+        """
+        height, width = self.size_after(*shape[:2])
+        starts, scales, taps = self._seen(shape)
+        method = list(_METHODS).index(self.method)
+        if (height, width) == shape[:2] and scales == (1, 1):
+            method = 0  # Pillow copies, without a way by premultiplied colours
+        lost = shape[0] - height
+        columns_first = lost > max(0, 2 * (shape[1] - width))
+        sizes = (width, height, *taps)
+        return struct.pack("<4d6i", *starts, *scales, *sizes, method, columns_first)
+
+    def device_scratch(self, shape: Shape) -> int:
+        """For every column and row its first pixel, how many there are, and their weights."""
+        height, width = self.size_after(*shape[:2])
+        _, _, (across, down) = self._seen(shape)
+        return 4 * (width * (2 + across) + height * (2 + down))
+
+    def _seen(
+        self, shape: Shape
+    ) -> tuple[tuple[float, float], tuple[float, float], tuple[int, int]]:
+        """Across and down: where the box begins, pixels of it for one of the result, and taps."""
+        height, width = self.size_after(*shape[:2])
+        left, top, right, bottom = np.array(self._box(shape, height, width), np.float32)
+        scales = float(right - left) / width, float(bottom - top) / height
+        support = max(1, list(_METHODS).index(self.method))
+        across, down = (math.ceil(support * max(scale, 1)) * 2 + 1 for scale in scales)
+        return (float(left), float(top)), scales, (across, down)
+
+    def _box(self, shape: Shape, rows: int, columns: int) -> tuple[float, float, float, float]:
+        """What is seen of an image: all of it, or what `ImageOps.fit` leaves."""
+        (height, width), ratio = shape[:2], columns / rows
+        seen_height, seen_width = float(height), float(width)
+        if self.fit == "cover" and width / height > ratio:
+            seen_width = ratio * height
+        elif self.fit == "cover" and width / height < ratio:
+            seen_height = width / ratio
+        left, top = (width - seen_width) * 0.5, (height - seen_height) * 0.5
+        return left, top, left + seen_width, top + seen_height
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
         """Sides that follow are rounded to the nearest, halves to even, as `ImageOps.contain`."""

@@ -15,6 +15,8 @@ FILES = (
     "tones.cu",
     "move.cu",
     "window.cu",
+    "weights.cu",
+    "resize.cu",
     "vignette.cu",
     "noise.cu",
     "counts.cu",

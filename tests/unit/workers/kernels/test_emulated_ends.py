@@ -147,3 +147,14 @@ def test_grain_of_every_amount_is_exact(amount: float) -> None:
 def test_lights_of_every_distance_are_exact(amount: float, radius: float) -> None:
     images = [np.full(shape, 255, np.uint8) for shape in ((1, 900, 1), (180, 200, 3), (77, 60, 4))]
     assert_equal([parse_one("vignette", {"amount": amount, "radius": radius})] * 3, images)
+
+
+@pytest.mark.parametrize("method", ["nearest", "bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("fit", ["fill", "cover", "contain"])
+def test_sizes_of_every_ratio_are_exact(method: str, fit: str) -> None:
+    random = np.random.default_rng(6)
+    shapes = [(37, 131, 3), (64, 50, 4), (200, 9, 1), (1, 1, 4), (97, 83, 4), (30, 40, 3)]
+    images = [image(random, *shape) for shape in shapes]
+    for size in ((1, 1), (7, 300), (149, 3), (40, 30), (70, 131)):
+        chosen = {"width": size[0], "height": size[1], "fit": fit, "method": method}
+        assert_equal([parse_one("resize", chosen)] * 6, images)

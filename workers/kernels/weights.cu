@@ -1,0 +1,80 @@
+// The weights of Pillow's resampling (Resample.c), made in doubles in its own order of operations;
+// the sine is the device's, whose last bits vanish in weights of 22 bits.
+
+struct Resize {
+    double start[2], scale[2];  // across, down: of the box that is seen, in pixels of the source
+    int size[2], taps[2];       // of the result; room for the weights of each output
+    int method;                 // one of Method
+    int columns_first;          // which axis is the first
+};
+
+enum Method { NEAREST, BILINEAR, BICUBIC, LANCZOS };
+
+constexpr int RESIZE_BITS = 22, RESIZE_BLOCKS = 16;
+
+// int[2 + taps][size]: the first pixel of every output, how many there are, and their weights.
+__device__ __forceinline__ int* resize_line(const Item& item, const Resize& of, int axis)
+{
+    return global<int>(item.scratch) + axis * (2 + of.taps[0]) * of.size[0];
+}
+
+__device__ __forceinline__ double sinc(double x)
+{
+    x *= 3.14159265358979323846;
+    return x == 0.0 ? 1.0 : __ddiv_rn(sin(x), x);
+}
+
+static __device__ __noinline__ double resize_filter(int method, double x)
+{
+    if (method == LANCZOS) return x >= -3.0 && x < 3.0 ? sinc(x) * sinc(__ddiv_rn(x, 3.0)) : 0.0;
+    x = x < 0.0 ? -x : x;
+    if (method == BILINEAR) return x < 1.0 ? 1.0 - x : 0.0;
+    if (x < 1.0) return (1.5 * x - 2.5) * x * x + 1;
+    return x < 2.0 ? (((x - 5) * x + 8) * x - 4) * -0.5 : 0.0;
+}
+
+// It adds up the places of the nearest pixels.
+__device__ __forceinline__ void nearest_line(int* line, double start, double scale, int size, int last)
+{
+    double place = start + scale * 0.5;
+    for (int i = 0; i < size; ++i, place += scale) {
+        line[i] = clamped((int)place, last);
+        line[size + i] = 1;
+        line[2 * size + i] = 1 << RESIZE_BITS;
+    }
+}
+
+__device__ __forceinline__ void resize_output(int* line, const Resize& of, int axis, int length, int i)
+{
+    double scale = of.scale[axis], widened = max(scale, 1.0), inverse = __ddiv_rn(1.0, widened);
+    double support = of.method * widened, centre = of.start[axis] + (i + 0.5) * scale;
+    int low = max((int)(centre - support + 0.5), 0), high = min((int)(centre + support + 0.5), length);
+    int size = of.size[axis];
+    double total = 0.0;
+    for (int x = 0; x < high - low; ++x)
+        total += resize_filter(of.method, (x + low - centre + 0.5) * inverse);
+    for (int x = 0; x < high - low; ++x) {
+        double weight = resize_filter(of.method, (x + low - centre + 0.5) * inverse);
+        if (total != 0.0) weight = __ddiv_rn(weight, total);
+        line[(2 + x) * size + i] = (int)(weight * (1 << RESIZE_BITS) + (weight < 0 ? -0.5 : 0.5));
+    }
+    line[i] = low, line[size + i] = high - low;
+}
+
+// Half of the blocks for either axis.
+extern "C" __global__ void __launch_bounds__(256)
+resize_weights(const Item* items, const u32* starts, int n)
+{
+    int block;
+    Item item = owner(items, starts, n, block);
+    const Resize& of = *global<const Resize>(item.data);
+    int axis = block % 2, first = block / 2 * THREADS + threadIdx.x;
+    int length = axis ? item.height : item.width;
+    int* line = resize_line(item, of, axis);
+    if (of.method == NEAREST) {
+        if (first == 0) nearest_line(line, of.start[axis], of.scale[axis], of.size[axis], length);
+        return;
+    }
+    for (int i = first; i < of.size[axis]; i += RESIZE_BLOCKS / 2 * THREADS)
+        resize_output(line, of, axis, length, i);
+}
