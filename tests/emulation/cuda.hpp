@@ -292,6 +292,12 @@ static inline unsigned __vimin_s16x2_relu(unsigned a, unsigned b)
     for (int i = 0; i < 32; i += 16) made |= max(min((int)(short)(a >> i), (int)(short)(b >> i)), 0) << i;
     return made;
 }
+static inline unsigned __vsadu4(unsigned a, unsigned b)
+{
+    unsigned sum = 0;
+    for (int i = 0; i < 32; i += 8) sum += abs((int)(a >> i & 255) - (int)(b >> i & 255));
+    return sum;
+}
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a * b >> 32; }
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 {

@@ -35,6 +35,7 @@ class Filter(BaseModel):
     `alpha_rule` is point (colour only), premul (colour times alpha is filtered), plane (alpha is
     one more plane), keep (alpha is copied) or drop; `result_shape` is same, colour (grey becomes
     RGB), no alpha, turned, or resized; `tolerance` is the distance held to the reference;
+    `device_tolerance` the share of samples that a GPU may give one level off the specification;
     `passes` are its launches on a GPU, in order, none as long as it runs on the CPU alone;
     `device_passes` are those of its parameters, where they decide.
     """
@@ -47,6 +48,7 @@ class Filter(BaseModel):
     border: ClassVar[str | None] = None
     result_shape: ClassVar[Literal["same", "colour", "no alpha", "turned", "resized"]] = "same"
     tolerance: ClassVar[str] = "exact"
+    device_tolerance: ClassVar[float] = 0
     passes: ClassVar[tuple[Pass, ...]] = ()
 
     @abstractmethod

@@ -23,6 +23,7 @@ FILES = (
     "tables.cu",
     "pixelate.cu",
     "clahe.cu",
+    "bilateral.cu",
     "contrast.cu",
     "sobel.cu",
     "median.cu",

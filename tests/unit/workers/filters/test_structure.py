@@ -110,6 +110,14 @@ def test_canny_is_opencv_s_on_the_luma() -> None:
     assert 0 < smooth.sum() < found.sum()
 
 
+@pytest.mark.parametrize("diameter", [3, 5, 9])
+def test_bilateral_rounds_grey_as_it_rounds_colours(diameter: int) -> None:
+    grey = np.random.default_rng(1).integers(0, 256, (40, 33, 1), np.uint8)
+    colour = run("bilateral", np.repeat(grey, 3, 2), diameter=diameter, sigma_color=90)
+    found = run("bilateral", grey, diameter=diameter, sigma_color=30)
+    assert np.array_equal(found, colour[..., :1])
+
+
 @pytest.mark.parametrize("diameter", [1, 2, 9, 33])
 def test_bilateral_is_opencv_s_and_leaves_alpha(diameter: int) -> None:
     pixels = np.asarray(drawing(40, 30, mode="RGBA")).copy()

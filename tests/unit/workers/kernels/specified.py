@@ -25,7 +25,11 @@ def image(random: np.random.Generator, height: int, width: int, channels: int) -
 
 
 def assert_equal(filters: Sequence[Filter], images: Sequence[Pixels]) -> None:
-    """Of what the engine runs as one batch, or as several: those with equal passes share one."""
+    """Of what the engine runs as one batch, or as several: those with equal passes share one.
+
+    Where a filter says so a share of all samples may be one level off.
+    """
+    off = 0
     groups: dict[Hashable, list[int]] = {}
     for index, filter_ in enumerate(filters):
         groups.setdefault(filter_.device_passes, []).append(index)
@@ -34,5 +38,9 @@ def assert_equal(filters: Sequence[Filter], images: Sequence[Pixels]) -> None:
         for i, result in zip(group, results, strict=True):
             expected = filters[i].apply(images[i])
             assert result.shape == expected.shape
-            different = np.argwhere(result != expected)
+            tolerated = 1 if filters[i].device_tolerance else 0
+            distance = np.abs(result.astype(np.int16) - expected)
+            different = np.argwhere(distance > tolerated)
             assert not len(different), f"{filters[i]!r} {images[i].shape} {different[:5]} {passes}"
+            off += int(distance.sum())
+    assert off <= filters[0].device_tolerance * sum(pixels.size for pixels in images)

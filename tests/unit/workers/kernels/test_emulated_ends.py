@@ -158,3 +158,14 @@ def test_sizes_of_every_ratio_are_exact(method: str, fit: str) -> None:
     for size in ((1, 1), (7, 300), (149, 3), (40, 30), (70, 131)):
         chosen = {"width": size[0], "height": size[1], "fit": fit, "method": method}
         assert_equal([parse_one("resize", chosen)] * 6, images)
+
+
+@pytest.mark.parametrize("diameter", [1, 2, 9, 33])
+@pytest.mark.parametrize(("sigma_color", "sigma_space"), [(1, 100), (255, 0.1), (60, 4)])
+def test_bilateral_windows_of_every_size_are_within_their_tolerance(
+    diameter: int, sigma_color: float, sigma_space: float
+) -> None:
+    random = np.random.default_rng(diameter)
+    images = [image(random, *shape) for shape in [(90, 150, 3), (41, 70, 1), (9, 33, 4), (1, 1, 3)]]
+    chosen = {"diameter": diameter, "sigma_color": sigma_color, "sigma_space": sigma_space}
+    assert_equal([parse_one("bilateral", chosen)] * 4, images)
