@@ -1,6 +1,7 @@
 """The convolve filter."""
 
 import math
+import struct
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -9,9 +10,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.borders import Border
+from workers.filters.borders import OPENCV, Border
 from workers.filters.colour import join_alpha, split_alpha
 from workers.filters.correlate import correlated_bytes, fits_single
+from workers.kernels.items import Pass, Shape
 
 FINE_BITS, LARGEST_BITS = 24, 30
 """Of a weight's fraction, and of the weights' sum, at most."""
@@ -70,6 +72,7 @@ class Convolve(Filter):
     example: ClassVar = {"name": "convolve", "kernel": [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "border_mode"
+    passes: ClassVar = (Pass("convolve", 64, 16),)
     tolerance: ClassVar = (
         "within 1 of cv2.filter2D in float64, if the weights' absolute values sum to 2048 at most"
     )
@@ -86,6 +89,13 @@ class Convolve(Filter):
         shift = self._shift(bits)
         source = np.ascontiguousarray(colour)
         return join_alpha(correlated_bytes(source, weights, self.border_mode, bits, shift), alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Convolve`: the weights row by row."""
+        weights, bits = self.fixed()
+        border = [*OPENCV].index(self.border_mode)
+        header = struct.pack("<q4i", self._shift(bits), bits, *weights.shape, border)
+        return header + bytes(weights.astype("<i4").data)
 
     def fixed(self) -> tuple[NDArray[np.int64], int]:
         """Integer weights (rows, columns), and how many bits of them are fractions."""

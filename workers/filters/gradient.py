@@ -1,5 +1,6 @@
 """Edges as grey: what sobel, scharr, prewitt and laplacian share. Knows no operator."""
 
+import struct
 from typing import Literal
 
 import cv2
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from models.image import Pixels
 from workers.filters.bands import bands
 from workers.filters.colour import as_grey
+from workers.kernels.items import Pass
 
 Axis = Literal["x", "y", "mag"]
 """Horizontal or vertical gradient, or the magnitude of both."""
@@ -17,6 +19,26 @@ Axis = Literal["x", "y", "mag"]
 Gradient = NDArray[np.int16]
 
 Wide = NDArray[np.int16] | NDArray[np.int32]
+
+
+EDGE_PASSES = (Pass("edges", 64, 16),)
+"""Of scharr, prewitt and laplacian on a GPU; their data are `edge_data`."""
+
+MOST_SIDE = 7
+
+
+def edge_data(scale: float, *weights: NDArray[np.int64]) -> bytes:
+    """`struct Edges` of edges.cu: one operator, or two whose lengths count together."""
+    room = np.zeros((2, MOST_SIDE**2), "<i4")
+    for index, each in enumerate(weights):
+        room[index, : each.size] = each.ravel()
+    return struct.pack("<d2i", scale, len(weights[0]), len(weights) == 2) + bytes(room.data)
+
+
+def slope_data(scale: float, axis: Axis, across: NDArray[np.int64]) -> bytes:
+    """The same for an operator of x, which turned is that of y, and what counts of both."""
+    both = {"x": (across,), "y": (across.T,), "mag": (across, across.T)}
+    return edge_data(scale, *both[axis])
 
 
 def tones(longest: int, scale: float) -> NDArray[np.uint8]:

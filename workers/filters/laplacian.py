@@ -5,14 +5,16 @@ from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.bands import bands
 from workers.filters.base import Filter, Odd
 from workers.filters.colour import as_grey
-from workers.filters.gradient import Wide, toned, tones
+from workers.filters.gradient import EDGE_PASSES, Wide, edge_data, toned, tones
 from workers.filters.luma import luma
+from workers.kernels.items import Shape
 
 
 class Laplacian(Filter):
@@ -37,6 +39,7 @@ class Laplacian(Filter):
     example: ClassVar = {"name": "laplacian", "ksize": 3}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
+    passes: ClassVar = EDGE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
         """min(255, floor(scale · |l| + 0.5)) with l = `cv2.Laplacian` of the luma, integers."""
@@ -50,11 +53,23 @@ class Laplacian(Filter):
             grey[rows] = toned(differences[rows], table)
         return as_grey(grey, pixels)
 
+    def device_data(self, shape: Shape) -> bytes:
+        """The operator, which has a side of 3 at least."""
+        return edge_data(self.scale, _operator(self.ksize))
+
 
 @functools.cache
-def _longest(ksize: int) -> int:
-    """The largest difference there can be."""
+def _operator(ksize: int) -> NDArray[np.int64]:
+    """The weights, the same upside down: what one pixel alone gives."""
+    reach = max(ksize // 2, 1)
     spot = np.zeros((2 * ksize + 3, 2 * ksize + 3))
     spot[ksize + 1, ksize + 1] = 1
-    weights = np.asarray(cv2.Laplacian(spot, cv2.CV_64F, ksize=ksize))
+    found = np.asarray(cv2.Laplacian(spot, cv2.CV_64F, ksize=ksize))
+    around = slice(ksize + 1 - reach, ksize + 2 + reach)
+    return np.rint(found[around, around]).astype(np.int64)
+
+
+def _longest(ksize: int) -> int:
+    """The largest difference there can be."""
+    weights = _operator(ksize)
     return 255 * int(weights[weights > 0].sum())

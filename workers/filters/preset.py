@@ -1,5 +1,6 @@
 """The preset filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import cv2
@@ -10,6 +11,7 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import by_pillow, join_alpha, split_alpha
+from workers.kernels.items import Pass, Shape
 
 _KERNELS: dict[str, type[ImageFilter.BuiltinFilter]] = {
     "blur": ImageFilter.BLUR,
@@ -56,6 +58,7 @@ class Preset(Filter):
     example: ClassVar = {"name": "preset", "kernel": "emboss"}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
+    passes: ClassVar = (Pass("preset", 64, 16),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `Image.filter`, which leaves a margin of 1 or 2 pixels; here it is filtered.
@@ -67,6 +70,12 @@ class Preset(Filter):
         source = np.ascontiguousarray(colour)
         found = self._by_pillow(source) if self.kernel in _TIED else self._by_opencv(source)
         return join_alpha(found.reshape(colour.shape), alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Preset`: Pillow's weights, divided, and its offset."""
+        size, divisor, offset, weights = _KERNELS[self.kernel].filterargs
+        kernel = np.array(weights, "<f4") / np.float32(divisor)
+        return struct.pack("<if", size[0], offset + 0.5) + bytes(kernel.data)
 
     def _by_opencv(self, colour: Pixels) -> Pixels:
         """The rows of Pillow's kernels go upwards; the delta keeps halves from rounding to even."""

@@ -8,8 +8,9 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.gradient import Axis, edges, tones
+from workers.filters.gradient import EDGE_PASSES, Axis, edges, slope_data, tones
 from workers.filters.luma import luma
+from workers.kernels.items import Shape
 
 LONGEST = 1082
 """The longest gradient is shorter: rint(sqrt(765² + 765²))."""
@@ -29,6 +30,7 @@ class Prewitt(Filter):
     example: ClassVar = {"name": "prewitt"}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
+    passes: ClassVar = EDGE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
         """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
@@ -37,3 +39,7 @@ class Prewitt(Filter):
         y = cv2.filter2D(grey, cv2.CV_16S, _SLOPE.T, borderType=border)
         across, down = np.asarray(x, np.int16), np.asarray(y, np.int16)
         return edges(pixels, across, down, self.axis, tones(LONGEST, self.scale))
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The operator."""
+        return slope_data(self.scale, self.axis, _SLOPE.astype(np.int64))

@@ -8,11 +8,14 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.gradient import Axis, edges, tones
+from workers.filters.gradient import EDGE_PASSES, Axis, edges, slope_data, tones
 from workers.filters.luma import luma
+from workers.kernels.items import Shape
 
 LONGEST = 5770
 """The longest gradient is shorter: rint(sqrt(4080² + 4080²))."""
+
+_SLOPE = np.outer([3, 10, 3], [-1, 0, 1])
 
 
 class Scharr(Filter):
@@ -27,6 +30,7 @@ class Scharr(Filter):
     example: ClassVar = {"name": "scharr", "scale": 0.25}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
+    passes: ClassVar = EDGE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
         """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
@@ -34,3 +38,7 @@ class Scharr(Filter):
         x = np.asarray(cv2.Scharr(grey, cv2.CV_16S, 1, 0, borderType=border), np.int16)
         y = np.asarray(cv2.Scharr(grey, cv2.CV_16S, 0, 1, borderType=border), np.int16)
         return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The operator."""
+        return slope_data(self.scale, self.axis, _SLOPE)

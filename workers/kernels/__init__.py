@@ -23,6 +23,8 @@ FILES = (
     "tables.cu",
     "pixelate.cu",
     "clahe.cu",
+    "correlate.cu",
+    "edges.cu",
     "bilateral.cu",
     "contrast.cu",
     "sobel.cu",

@@ -11,7 +11,7 @@ struct Bilateral {
     float colour[766];                               // by the sum of the colours' distances
 };
 
-constexpr int BILATERAL_WIDTH = 64, BILATERAL_HEIGHT = 16;
+constexpr int BILATERAL_WIDTH = CORRELATE_WIDTH, BILATERAL_HEIGHT = 16;
 constexpr int BILATERAL_PITCH = BILATERAL_WIDTH + 2 * MOST_REACH + 1;  // odd: two rows, other banks
 constexpr int BILATERAL_ROWS = BILATERAL_HEIGHT + 2 * MOST_REACH;
 constexpr int SPACE_PITCH = 2 * MOST_REACH + 4;  // 0 behind the last weight, for four pixels
@@ -33,11 +33,8 @@ __device__ __forceinline__ void bilateral_load(
 {
     int across = BILATERAL_WIDTH + 2 * of.radius, down = BILATERAL_HEIGHT + 2 * of.radius;
     for (int i = threadIdx.x; i < across * down; i += THREADS) {
-        int x = mirrored(tile.x + i % across - of.radius, item.width);
-        const u8* at = source_row(item, mirrored(tile.y + i / across - of.radius, item.height)) + x * C;
-        u32 pixel = at[0];
-        if constexpr (C > 1) pixel |= at[1] << 8 | at[2] << 16;
-        shared.pixels[i / across * BILATERAL_PITCH + i % across] = pixel;
+        int x = tile.x + i % across - of.radius, y = tile.y + i / across - of.radius;
+        shared.pixels[i / across * BILATERAL_PITCH + i % across] = bordered_colour<C>(item, x, y, MIRROR);
     }
     for (int i = threadIdx.x; i < (MOST_REACH + 1) * SPACE_PITCH; i += THREADS) {
         int row = i / SPACE_PITCH, away = abs(i % SPACE_PITCH - MOST_REACH);
@@ -102,18 +99,10 @@ __device__ __forceinline__ void bilateral_tile(
     bilateral_load<C>(item, tile, of, shared);
     __syncthreads();
     int x = threadIdx.x % (BILATERAL_WIDTH / 4) * 4, y = threadIdx.x / (BILATERAL_WIDTH / 4);
-    u32 made[4 * COLOURS], bytes[4 * C];
+    u32 made[4 * COLOURS];
     bilateral_four<COLOURS>(of, shared, x, y, made);
     __syncthreads();
-    const u8* row = source_row(item, tile.y + y);
-#pragma unroll
-    for (int i = 0; i < 4 * C; ++i) {
-        if (C == 4 && i % 4 == 3) bytes[i] = row[clamped(tile.x + x + i / 4, item.width) * 4 + 3];
-        else bytes[i] = made[i / C * COLOURS + i % C];
-    }
-    for (int i = 0; i < C; ++i)
-        shared.pixels[(y * BILATERAL_WIDTH + x) / 4 * C + i] =
-            packed(bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]);
+    recoloured4<C>(item, tile, x, y, made, shared.pixels);
     __syncthreads();
     store_tile<BILATERAL_WIDTH * C>(item, tile, (const u8*)shared.pixels);
 }

@@ -8,17 +8,12 @@ constexpr int RESIZE_ROWS = 32, RESIZE_COLUMNS = 128;  // as large as each other
 // A pixel's samples, times its alpha if they are to be.
 template <int C> __device__ __forceinline__ void resize_pixel(const u8* at, bool straight, int* samples)
 {
-    if constexpr (C == 1) {
-        samples[0] = *at;
-        return;
-    }
     u32 over = (u64)at & 3;
     const u32* words = (const u32*)(at - over);
     u32 word = words[0] >> 8 * over;
     if (C == 3 && over > 1) word |= words[1] << (32 - 8 * over);
     for (int c = 0; c < C; ++c) samples[c] = byte_of(word, c);
-    if (C < 4 || straight) return;
-    for (int c = 0; c < 3; ++c) {
+    for (int c = 0; c < C - 1 && C == 4 && !straight; ++c) {
         u32 product = samples[c] * samples[C - 1] + 128;
         samples[c] = (product + (product >> 8)) >> 8;
     }

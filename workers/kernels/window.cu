@@ -21,6 +21,17 @@ __device__ __forceinline__ int bordered(int at, int size, int border)
     return place < size ? place : period - 1 - place;
 }
 
+// The colour of a pixel, red in the lowest byte; black beyond a constant border.
+template <int C>
+__device__ __forceinline__ u32 bordered_colour(const Item& item, int x, int y, int border)
+{
+    int row = bordered(y, item.height, border), column = bordered(x, item.width, border);
+    if (row < 0 || column < 0) return 0;
+    const u8* at = source_row(item, row) + column * C;
+    if constexpr (C == 1) return at[0];
+    else return at[0] | at[1] << 8 | at[2] << 16;
+}
+
 // Samples at … end - 1 of the result, one by one: what begins or ends beyond a row of the image.
 static __device__ __noinline__ void look_slowly(const Item& item, const Window& window, u32 at, u32 end)
 {

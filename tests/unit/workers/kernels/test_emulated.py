@@ -30,6 +30,9 @@ def parameters(random: np.random.Generator, name: str, size: tuple[int, int]) ->
             chosen[key] = bool(random.integers(2))
         elif kind["type"] == "string":
             chosen[key] = f"{random.integers(1 << 24):06x}"
+        elif key == "kernel":
+            rows, columns = random.integers(1, 32, 2) if random.integers(2) else (3, 5)
+            chosen[key] = (9 * (2 * random.random((rows, columns)) - 1) ** 3).tolist()
         elif kind["type"] == "array":
             chosen[key] = (8 * (2 * random.random(12) - 1) ** 3).tolist()
         elif random.integers(4):

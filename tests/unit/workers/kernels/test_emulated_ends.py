@@ -169,3 +169,40 @@ def test_bilateral_windows_of_every_size_are_within_their_tolerance(
     images = [image(random, *shape) for shape in [(90, 150, 3), (41, 70, 1), (9, 33, 4), (1, 1, 3)]]
     chosen = {"diameter": diameter, "sigma_color": sigma_color, "sigma_space": sigma_space}
     assert_equal([parse_one("bilateral", chosen)] * 4, images)
+
+
+@pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 31), (31, 2), (5, 5), (31, 31)])
+def test_kernels_of_every_shape_are_exact(border: str, size: tuple[int, int]) -> None:
+    random = np.random.default_rng(size[0] + size[1])
+    images = [image(random, *shape) for shape in [(37, 131, 3), (20, 33, 1), (5, 7, 4), (1, 1, 3)]]
+    kernels = [1000 * random.standard_normal(size), random.standard_normal(size).round(1)]
+    for kernel in kernels:
+        chosen = {"kernel": kernel.clip(-1000, 1000).tolist(), "border_mode": border, "bias": -3}
+        operation = {**chosen, "divisor": float(np.abs(kernel).sum()) + 0.01}
+        assert_equal([parse_one("convolve", operation)] * 4, images)
+
+
+def test_sums_far_beyond_a_byte_are_exact() -> None:
+    white = [np.full((40, 70, channels), 255, np.uint8) for channels in (1, 3, 4)]
+    for weight in (1000.0, -1000.0):
+        chosen = {"kernel": [[weight] * 31] * 31, "divisor": 0.01}
+        assert_equal([parse_one("convolve", chosen)] * 3, white)
+
+
+@pytest.mark.parametrize("kernel", ["blur", "contour", "detail", "find_edges", "smooth_more"])
+def test_presets_of_noise_are_exact(kernel: str) -> None:
+    random = np.random.default_rng(8)
+    noise = [random.integers(0, 256, (90, 131, channels), np.uint8) for channels in (1, 3, 4)]
+    assert_equal([parse_one("preset", {"kernel": kernel})] * 3, noise)
+
+
+@pytest.mark.parametrize("scale", [0, 0.003, 0.25, 1, 99.9])
+def test_gradients_of_every_operator_and_scale_are_exact(scale: float) -> None:
+    random = np.random.default_rng(8)
+    images = [image(random, 45, 90, channels) for channels in (1, 3, 4)]
+    for name in ("scharr", "prewitt"):
+        for axis in ("x", "y", "mag"):
+            assert_equal([parse_one(name, {"axis": axis, "scale": scale})] * 3, images)
+    for ksize in (1, 3, 5, 7):
+        assert_equal([parse_one("laplacian", {"ksize": ksize, "scale": scale})] * 3, images)

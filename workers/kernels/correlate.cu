@@ -1,0 +1,157 @@
+// Sums of neighbours by a kernel of at most 31 × 31 weights: a tile with its surroundings in shared
+// memory, colours alone, four pixels of a row a thread.
+
+constexpr int CORRELATE_WIDTH = 64, CORRELATE_HEIGHT = 16, MOST_WEIGHTS = 31;
+constexpr int CORRELATE_PITCH = CORRELATE_WIDTH + MOST_WEIGHTS;
+constexpr int CORRELATE_ROWS = CORRELATE_HEIGHT + MOST_WEIGHTS - 1;
+
+// Whole weights, in units of 2**-bits.
+struct Convolve {
+    i64 shift;  // added to the sums
+    int bits, rows, columns;
+    int border;  // one of Border
+    int weights[MOST_WEIGHTS * MOST_WEIGHTS];
+};
+
+// Pillow's kernels, lowest row first.
+struct Preset {
+    int size;
+    float offset;  // and a half
+    float weights[25];
+};
+
+template <int C>
+__device__ __forceinline__ void correlate_stage(
+    const Item& item, const Tile& tile, int rows, int columns, int border, u32* pixels)
+{
+    int across = CORRELATE_WIDTH + columns - 1, down = CORRELATE_HEIGHT + rows - 1;
+    for (int i = threadIdx.x; i < across * down; i += THREADS) {
+        int x = tile.x + i % across - columns / 2, y = tile.y + i / across - rows / 2;
+        pixels[i / across * CORRELATE_PITCH + i % across] = bordered_colour<C>(item, x, y, border);
+    }
+}
+
+// Four pixels of the result; `line` is the first pixel under the kernel.
+template <int C>
+__device__ __forceinline__ void convolve4(
+    const Convolve& of, const int* weights, const u32* line, u32* made)
+{
+    i64 sums[4][C] = {};
+    for (int row = 0; row < of.rows; ++row, line += CORRELATE_PITCH, weights += of.columns) {
+        int weight[4] = {};
+        for (int x = 0; x < of.columns + 3; ++x) {
+            weight[3] = weight[2], weight[2] = weight[1], weight[1] = weight[0];
+            weight[0] = x < of.columns ? weights[x] : 0;
+            u32 pixel = line[x];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                if (weight[k] == 0) continue;
+                for (int c = 0; c < C; ++c) sums[k][c] += (i64)weight[k] * (int)byte_of(pixel, c);
+            }
+        }
+    }
+    for (int i = 0; i < 4 * C; ++i) {
+        i64 level = (sums[i / C][i % C] + of.shift) >> of.bits;
+        made[i] = (u32)min(max(level, 0ll), 255ll);
+    }
+}
+
+// The same in Pillow's order: rows are summed for themselves, from the lowest one up.
+template <int C>
+__device__ __forceinline__ void preset4(const Preset& of, const u32* line, u32* made)
+{
+    for (int k = 0; k < 4; ++k) {
+        float sums[C];
+        for (int c = 0; c < C; ++c) sums[c] = of.offset;
+        for (int row = 0; row < of.size; ++row) {
+            const u32* pixels = line + (of.size - 1 - row) * CORRELATE_PITCH + k;
+            const float* weights = of.weights + row * of.size;
+            float along[C];
+            for (int c = 0; c < C; ++c) along[c] = __fmul_rn(as_float(byte_of(pixels[0], c)), weights[0]);
+            for (int x = 1; x < of.size; ++x)
+                for (int c = 0; c < C; ++c)
+                    along[c] = __fadd_rn(
+                        along[c], __fmul_rn(as_float(byte_of(pixels[x], c)), weights[x]));
+            for (int c = 0; c < C; ++c) sums[c] = __fadd_rn(sums[c], along[c]);
+        }
+        for (int c = 0; c < C; ++c) made[C * k + c] = __float2uint_rz(fminf(fmaxf(sums[c], 0.0f), 255.0f));
+    }
+}
+
+// Four pixels of the image with other colours, in shared memory, `made` as they lie there.
+template <int C>
+__device__ __forceinline__ void recoloured4(
+    const Item& item, const Tile& tile, int x, int y, const u32* made, u32* out)
+{
+    constexpr int COLOURS = C == 1 ? 1 : 3;
+    const u8* row = source_row(item, tile.y + y);
+    u32 bytes[4 * C];
+#pragma unroll
+    for (int i = 0; i < 4 * C; ++i) {
+        if (C == 4 && i % 4 == 3) bytes[i] = row[clamped(tile.x + x + i / 4, item.width) * 4 + 3];
+        else bytes[i] = made[i / C * COLOURS + i % C];
+    }
+    for (int i = 0; i < C; ++i)
+        out[(y * CORRELATE_WIDTH + x) / 4 * C + i] =
+            packed(bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]);
+}
+
+template <int C>
+__device__ __forceinline__ void convolve_tile(
+    const Item& item, const Tile& tile, const Convolve& of, const int* weights, u32* pixels, u32* out)
+{
+    constexpr int COLOURS = C == 1 ? 1 : 3;
+    correlate_stage<C>(item, tile, of.rows, of.columns, of.border, pixels);
+    __syncthreads();
+    u32 made[4 * COLOURS];
+    int x = threadIdx.x % (CORRELATE_WIDTH / 4) * 4, y = threadIdx.x / (CORRELATE_WIDTH / 4);
+    convolve4<COLOURS>(of, weights, pixels + y * CORRELATE_PITCH + x, made);
+    recoloured4<C>(item, tile, x, y, made, out);
+    __syncthreads();
+    store_tile<CORRELATE_WIDTH * C>(item, tile, (const u8*)out);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+convolve(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 pixels[CORRELATE_ROWS * CORRELATE_PITCH];
+    __shared__ uint4 out[CORRELATE_WIDTH * CORRELATE_HEIGHT / 4 + 1];
+    __shared__ int weights[MOST_WEIGHTS * MOST_WEIGHTS];
+    int block;
+    Item item = owner(items, starts, n, block);
+    const Convolve& of = *global<const Convolve>(item.data);
+    Tile tile = tile_of(item, block, CORRELATE_WIDTH, CORRELATE_HEIGHT);
+    for (int i = threadIdx.x; i < of.rows * of.columns; i += THREADS) weights[i] = of.weights[i];
+    if (item.channels == 1) convolve_tile<1>(item, tile, of, weights, pixels, (u32*)out);
+    else if (item.channels == 3) convolve_tile<3>(item, tile, of, weights, pixels, (u32*)out);
+    else convolve_tile<4>(item, tile, of, weights, pixels, (u32*)out);
+}
+
+template <int C>
+__device__ __forceinline__ void preset_tile(
+    const Item& item, const Tile& tile, const Preset& of, u32* pixels, u32* out)
+{
+    constexpr int COLOURS = C == 1 ? 1 : 3;
+    correlate_stage<C>(item, tile, of.size, of.size, REPLICATE, pixels);
+    __syncthreads();
+    u32 made[4 * COLOURS];
+    int x = threadIdx.x % (CORRELATE_WIDTH / 4) * 4, y = threadIdx.x / (CORRELATE_WIDTH / 4);
+    preset4<COLOURS>(of, pixels + y * CORRELATE_PITCH + x, made);
+    recoloured4<C>(item, tile, x, y, made, out);
+    __syncthreads();
+    store_tile<CORRELATE_WIDTH * C>(item, tile, (const u8*)out);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+preset(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 pixels[(CORRELATE_HEIGHT + 4) * CORRELATE_PITCH];
+    __shared__ uint4 out[CORRELATE_WIDTH * CORRELATE_HEIGHT / 4 + 1];
+    int block;
+    Item item = owner(items, starts, n, block);
+    const Preset& of = *global<const Preset>(item.data);
+    Tile tile = tile_of(item, block, CORRELATE_WIDTH, CORRELATE_HEIGHT);
+    if (item.channels == 1) preset_tile<1>(item, tile, of, pixels, (u32*)out);
+    else if (item.channels == 3) preset_tile<3>(item, tile, of, pixels, (u32*)out);
+    else preset_tile<4>(item, tile, of, pixels, (u32*)out);
+}
