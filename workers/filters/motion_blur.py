@@ -1,5 +1,6 @@
 """The motion_blur filter."""
 
+import struct
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -12,6 +13,7 @@ from workers.filters.base import Filter
 from workers.filters.correlate import correlated, correlated_bytes
 from workers.filters.gaussian import half_up
 from workers.filters.premultiplied import filtered
+from workers.kernels.items import Pass, Shape
 
 BITS = 15
 
@@ -34,6 +36,7 @@ class MotionBlur(Filter):
     example: ClassVar = {"name": "motion_blur", "length": 21, "angle": 30}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate"
+    passes: ClassVar = (Pass("motion_blur", 128, 16),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Sums with integer weights in units of 2**-15, half-up: our own definition.
@@ -48,6 +51,15 @@ class MotionBlur(Filter):
             return correlated_bytes(source, weights, "replicate", BITS, 1 << (BITS - 1))
         sums = partial(correlated, weights=weights, border="replicate")
         return filtered(pixels, sums, partial(half_up, bits=BITS))
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Motion`: the weights that are not 0, each with its place."""
+        weights = self.fixed()
+        rows, columns = np.nonzero(weights)
+        taps = np.zeros(len(rows), [("x", "<i2"), ("y", "<i2"), ("weight", "<i4")])
+        taps["x"], taps["y"] = columns - weights.shape[1] // 2, rows - weights.shape[0] // 2
+        taps["weight"] = weights[rows, columns]
+        return struct.pack("<4i", len(taps), 0, 0, 0) + bytes(taps.data)
 
     def fixed(self) -> NDArray[np.int64]:
         """max(0, 1 - d) · clip((length + 1) / 2 - t, 0, 1) as integers that sum to 2**15.

@@ -25,6 +25,7 @@ FILES = (
     "clahe.cu",
     "correlate.cu",
     "edges.cu",
+    "motion.cu",
     "bilateral.cu",
     "contrast.cu",
     "sobel.cu",

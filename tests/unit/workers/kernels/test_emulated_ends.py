@@ -206,3 +206,12 @@ def test_gradients_of_every_operator_and_scale_are_exact(scale: float) -> None:
             assert_equal([parse_one(name, {"axis": axis, "scale": scale})] * 3, images)
     for ksize in (1, 3, 5, 7):
         assert_equal([parse_one("laplacian", {"ksize": ksize, "scale": scale})] * 3, images)
+
+
+@pytest.mark.parametrize("angle", [-180, -45, 0, 12.5, 90])
+@pytest.mark.parametrize("length", [3, 4, 31, 255])
+def test_motions_of_every_length_are_exact(angle: float, length: int) -> None:
+    random = np.random.default_rng(length)
+    images = [image(random, *shape) for shape in [(37, 131, 3), (20, 33, 1), (31, 40, 4)]]
+    images.append(np.full((20, 140, 4), 255, np.uint8))
+    assert_equal([parse_one("motion_blur", {"length": length, "angle": angle})] * 4, images)
