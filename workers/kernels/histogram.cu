@@ -3,29 +3,28 @@
 
 constexpr int SLIDE_WIDTH = 96, SLIDE_HEIGHT = 128, SLIDERS = 3;
 
-// 256 bins of 16 bits, two a word, the words of 32 lanes side by side: lanes never share a bank.
+// 256 bins of 16 bits, a word for a level and the one 128 above, the words of 32 lanes side by side:
+// lanes never share a bank. Additions are atomic not because anybody else was there, but because
+// nobody waits for them.
 struct Histogram {
     u32* bins;
     int median, below;  // a level, and how many samples are below it
 
     __device__ __forceinline__ int count(int level) const
     {
-        return bins[level / 2 * 32] >> (level % 2 * 16) & 0xFFFF;
+        return bins[(level & 127) * 32] >> (level >> 7) * 16 & 0xFFFF;
     }
 
     __device__ __forceinline__ void add(int level)
     {
-        bins[level / 2 * 32] += 1u << (level % 2 * 16);
+        atomicAdd(&bins[(level & 127) * 32], 1u + 65535u * (level >> 7));
         below += level < median;
     }
 
-    __device__ __forceinline__ void replace(int old, int fresh)
+    __device__ __forceinline__ void remove(int level)
     {
-        u32 *from = bins + old / 2 * 32, *to = bins + fresh / 2 * 32;
-        u32 less = *from - (1u << (old % 2 * 16)), more = from == to ? less : *to;
-        *from = less;
-        *to = more + (1u << (fresh % 2 * 16));
-        below += (fresh < median) - (old < median);
+        atomicAdd(&bins[(level & 127) * 32], 0u - 1u - 65535u * (level >> 7));
+        below -= level < median;
     }
 
     // Move to the level with at most `half` samples below it and more than `half` with its own.
@@ -47,15 +46,17 @@ __device__ __forceinline__ int offset_after(int offset, int x, int width, int ch
     return INSIDE || (x >= 0 && x < width - 1) ? offset + channels : offset;
 }
 
-// One column of samples; INSIDE says that no window leaves the image on the left or right.
-template <bool INSIDE>
+// One column of samples; INSIDE says that no window leaves the image on the left or right, C says how
+// many channels there are, 0 that only the image knows.
+template <int C, bool INSIDE>
 __device__ __forceinline__ void slide(const Item& item, const Tile& tile, int column, u32* bins, int size)
 {
-    int c = item.channels, x = tile.x + column / c, left = x - size / 2;
+    int c = C ? C : item.channels, x = tile.x + column / c, left = x - size / 2;
     i64 stride = (i64)item.width * c;
     const u8* src = global<const u8>(item.src) + column % c;
     int start = clamped(left, item.width) * c;
     Histogram histogram = {bins, 128, 0};
+#pragma unroll 8
     for (int i = 0; i < 128; ++i) bins[i * 32] = 0;
     for (int row = -(size / 2); row <= size / 2; ++row) {
         const u8* line = src + clamped(tile.y + row, item.height) * stride;
@@ -68,10 +69,17 @@ __device__ __forceinline__ void slide(const Item& item, const Tile& tile, int co
         if (row + 1 == tile.height) return;
         const u8* old = src + clamped(tile.y + row - size / 2, item.height) * stride;
         const u8* fresh = src + clamped(tile.y + row + 1 + size / 2, item.height) * stride;
-#pragma unroll 4
+#pragma unroll 8
         for (int i = 0, at = start; i < size; at = offset_after<INSIDE>(at, left + i++, item.width, c))
-            histogram.replace(old[at], fresh[at]);
+            histogram.remove(old[at]), histogram.add(fresh[at]);
     }
+}
+
+template <int C, bool INSIDE>
+__device__ __forceinline__ void slide_tile(const Item& item, const Tile& tile, u32* bins, int size)
+{
+    for (int column = threadIdx.x; column < tile.width * item.channels; column += 32 * SLIDERS)
+        slide<C, INSIDE>(item, tile, column, bins, size);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -83,10 +91,10 @@ median_slide(const Item* items, const u32* starts, int n)
     int size = median_size(item), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (warp >= SLIDERS) return;
     Tile tile = tile_of(item, block, SLIDE_WIDTH, SLIDE_HEIGHT);
-    bool inside = tile.x >= size / 2 && tile.x + tile.width + size / 2 <= item.width;
     u32* own = bins + warp * 128 * 32 + lane;
-    for (int column = 32 * warp + lane; column < tile.width * item.channels; column += 32 * SLIDERS) {
-        if (inside) slide<true>(item, tile, column, own, size);
-        else slide<false>(item, tile, column, own, size);
-    }
+    bool inside = tile.x >= size / 2 && tile.x + tile.width + size / 2 <= item.width;
+    if (!inside) slide_tile<0, false>(item, tile, own, size);
+    else if (item.channels == 1) slide_tile<1, true>(item, tile, own, size);
+    else if (item.channels == 3) slide_tile<3, true>(item, tile, own, size);
+    else slide_tile<4, true>(item, tile, own, size);
 }
