@@ -12,12 +12,20 @@ from numpy.typing import NDArray
 NEAR, FAR = 8, 24
 """How far windows may reach to either side: kernels/separable.cu has tiles for both."""
 
+WIDEST = 104
+"""The same of kernels/wide.cu, by sixteens."""
+
 _ORDER = [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]
 
 
 def reach_of(radius: int) -> int | None:
     """The least of both; None where a window is too large for them."""
     return next((reach for reach in (NEAR, FAR) if radius <= reach), None)
+
+
+def wide_reach_of(radius: int) -> int | None:
+    """The least that kernels/wide.cu can take; None where that is not enough."""
+    return -(-(radius + 8) // 16) * 16 - 8 if radius <= WIDEST else None
 
 
 def separable_weights(

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.filters.fragments import reach_of, separable_weights
+from workers.filters.fragments import reach_of, separable_weights, wide_reach_of
 from workers.filters.separable import Band, Place, Planes, Sums, two_passes
 from workers.kernels.items import Pass
 
@@ -42,21 +42,33 @@ def reach(sigma_x: float, sigma_y: float) -> int | None:
 
     The least sigmas weigh the centre with one, which two bytes cannot hold.
     """
-    if min(sigma_x, sigma_y) < _SMALLEST_IN_TILES:
-        return None
-    return reach_of(int(4 * max(sigma_x, sigma_y) + 0.5))
+    return reach_of(_radius(sigma_x, sigma_y)) if _in_bytes(sigma_x, sigma_y) else None
+
+
+def wide_reach(sigma_x: float, sigma_y: float) -> int | None:
+    """The same for the two passes of kernels/wide.cu, of windows that are too large for one."""
+    return wide_reach_of(_radius(sigma_x, sigma_y)) if _in_bytes(sigma_x, sigma_y) else None
+
+
+def _in_bytes(sigma_x: float, sigma_y: float) -> bool:
+    return min(sigma_x, sigma_y) >= _SMALLEST_IN_TILES
+
+
+def _radius(sigma_x: float, sigma_y: float) -> int:
+    return int(4 * max(sigma_x, sigma_y) + 0.5)
 
 
 @functools.lru_cache(256)
 def tile_taps(sigma_x: float, sigma_y: float, amount: int = 0, threshold: int = 0) -> bytes:
-    """`struct Separable` of `Blurred` and `Unsharp` in kernels/linear.cu.
+    """`struct Separable` of `Blurred` and `Unsharp` in kernels/linear.cu, and of kernels/wide.cu.
 
     Weights of rows are moved up to Q24, where the half of a sum that stays is whole bytes.
     """
     across, down = taps(sigma_x, ROW_BITS) << 24 - ROW_BITS, taps(sigma_y, COLUMN_BITS)
-    far = reach(sigma_x, sigma_y)
+    far = reach(sigma_x, sigma_y) or wide_reach(sigma_x, sigma_y)
     assert far is not None
-    return struct.pack("<2I8x", amount, threshold) + separable_weights(across, down, far, (3, 2))
+    header = struct.pack("<3I4x", amount, threshold, (far + 8) // 16)
+    return header + separable_weights(across, down, far, (3, 2))
 
 
 def quantised(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:

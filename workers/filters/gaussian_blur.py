@@ -17,6 +17,7 @@ from workers.filters.gaussian import (
     reach,
     tile_taps,
     to_byte,
+    wide_reach,
 )
 from workers.filters.premultiplied import filtered
 from workers.kernels.items import Pass, Shape
@@ -25,6 +26,10 @@ _IN_TILES = {
     NEAR: Pass("gaussian_near", 64, 64, channels=(1, 3)),
     FAR: Pass("gaussian_far", 64, 32, channels=(1, 3)),
 }
+_WIDE = (
+    Pass("gaussian_wide_rows", 64, 32, channels=(1, 3)),
+    Pass("gaussian_wide_columns", 64, 64, channels=(1, 3)),
+)
 _WITH_ALPHA = (replace(ROWS, channels=(4,)), replace(COLUMNS, channels=(4,)))
 
 
@@ -46,7 +51,7 @@ class GaussianBlur(Filter):
     example: ClassVar = {"name": "gaussian_blur", "sigma": 2}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate"
-    passes: ClassVar = (ROWS, COLUMNS, *_IN_TILES.values())
+    passes: ClassVar = (ROWS, COLUMNS, *_IN_TILES.values(), *_WIDE)
     tolerance: ClassVar = "within 1 of scipy.ndimage.gaussian_filter in float64, on at most 0.2 %"
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -56,13 +61,15 @@ class GaussianBlur(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Rows and columns, or for small windows both at once; with alpha always the former."""
+        """Rows and columns, for small windows both at once; with alpha always `device_taps`."""
         far = reach(self.sigma, self._down)
-        return (ROWS, COLUMNS) if far is None else (_IN_TILES[far], *_WITH_ALPHA)
+        if far is not None:
+            return (_IN_TILES[far], *_WITH_ALPHA)
+        return (*_WIDE, *_WITH_ALPHA) if wide_reach(self.sigma, self._down) else (ROWS, COLUMNS)
 
     def device_data(self, shape: Shape) -> bytes:
         """The weights."""
-        if shape[2] < 4 and reach(self.sigma, self._down):
+        if shape[2] < 4 and wide_reach(self.sigma, self._down):
             return tile_taps(self.sigma, self._down)
         return device_taps(self.sigma, self._down, premultiplied=shape[2] == 4)
 

@@ -38,6 +38,7 @@ FILES = (
     "tensor.cuh",
     "separable.cu",
     "linear.cu",
+    "wide.cu",
     "box.cu",
     "sums.cu",
     "morphology.cu",

@@ -12,16 +12,16 @@ from workers.filters.fragments import separable_weights
 from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.unsharp_mask import UnsharpMask
 
-SHAPES = [(70, 131, 3), (33, 65, 1), (1, 200, 3), (90, 64, 4)]
+SHAPES = [(70, 131, 3), (33, 65, 1), (1, 200, 3), (90, 64, 4), (9, 2, 3)]
 
 
-@pytest.mark.parametrize("sigma", [0.24, 0.25, 0.5, 1, 2.12, 2.13, 3.7, 6.12, 6.13])
+@pytest.mark.parametrize("sigma", [0.24, 0.25, 0.5, 1, 2.12, 2.13, 3.7, 6.12, 6.13, 10, 26.1, 26.2])
 def test_blurs_of_every_reach_are_exact(sigma: float) -> None:
     random = np.random.default_rng(11)
     images = [image(random, *shape) for shape in SHAPES]
     images += [np.full((70, 66, 3), 255, np.uint8)]
-    assert_equal([GaussianBlur(sigma=sigma, sigma_y=None)] * 5, images)
-    assert_equal([GaussianBlur(sigma=sigma, sigma_y=0.7)] * 5, images)
+    assert_equal([GaussianBlur(sigma=sigma, sigma_y=None)] * 6, images)
+    assert_equal([GaussianBlur(sigma=sigma, sigma_y=0.7)] * 6, images)
 
 
 @pytest.mark.parametrize("sigma", [0.3, 2, 4])
@@ -31,14 +31,14 @@ def test_unsharp_masks_of_every_reach_are_exact(
 ) -> None:
     random = np.random.default_rng(12)
     mask = UnsharpMask(sigma=sigma, amount=amount, threshold=threshold)
-    assert_equal([mask] * 4, [image(random, *shape) for shape in SHAPES])
+    assert_equal([mask] * 5, [image(random, *shape) for shape in SHAPES])
 
 
 @pytest.mark.parametrize("radius", [0, 1, 2, 3, 7, 8, 9, 16, 23, 24, 25])
 def test_boxes_of_every_reach_are_exact(radius: int) -> None:
     random = np.random.default_rng(radius)
     images = [image(random, *shape) for shape in SHAPES] + [np.full((40, 70, 3), 255, np.uint8)]
-    assert_equal([parse_one("box_blur", {"radius": radius})] * 5, images)
+    assert_equal([parse_one("box_blur", {"radius": radius})] * 6, images)
 
 
 @pytest.mark.parametrize("radius", range(25))

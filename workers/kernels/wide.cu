@@ -1,0 +1,171 @@
+// The Gaussian of middling windows, of 25 to 104 samples to either side, in two passes by tensor
+// cores: rows to 8.8 fixed point in scratch, as gaussian.cu lays it out, then columns. As in
+// separable.cu, with as many steps of 32 samples as a window needs. Without alpha.
+
+constexpr int WIDE_WIDTH = 64, WIDE_ROWS = 32, WIDE_HEIGHT = 64, WIDE_STEPS = 7;
+constexpr int WIDE_PITCH = 8 * WIDE_STEPS + 12;  // words of 64 samples and of a reach at both ends
+
+// How far a window of so many steps reaches, and the words of 64 samples with it.
+struct Span {
+    int steps, reach, pitch;
+
+    __device__ __forceinline__ explicit Span(const Item& item)
+        : steps(separable_of(item).parameters[2]), reach(16 * steps - 8), pitch(8 * steps + 12) {}
+};
+
+// 16 × 16 sums of rows of a plane: those of row g, then of row g + 8, four samples a lane.
+__device__ __forceinline__ void wide_rows(const Span& span, const u32* plane, const uint4* weights, u32 (*sums)[4])
+{
+    u32 parts[2][3][4] = {};
+    for (int step = 0; step < span.steps; ++step, plane += 8) {
+        uint4 left = {plane[0], plane[8 * span.pitch], plane[4], plane[8 * span.pitch + 4]};
+#pragma unroll
+        for (int b = 0; b < 3; ++b) {
+            uint4 taps = weights[(3 * step + b) * 32];
+            u32 near[2] = {taps.x, taps.z}, far[2] = {taps.y, taps.w};
+            multiply_add(left, near, parts[0][b]);
+            multiply_add(left, far, parts[1][b]);
+        }
+    }
+    u32 joined[2][4];
+    for (int half = 0; half < 2; ++half) join_parts<3>(parts[half], joined[half]);
+    for (int i = 0; i < 2; ++i)
+        for (int k = 0; k < 4; ++k) sums[i][k] = joined[k / 2][2 * i + k % 2];
+}
+
+template <int C> __device__ __forceinline__ void wide_row_tile(const Item& item, const Tile& tile, u32* planes)
+{
+    Span span(item);
+    for (int i = threadIdx.x; i < tile.height * span.pitch; i += THREADS) {
+        int row = i / span.pitch, word = i % span.pitch;
+        u32 plane[C];
+        pixels4<C>(source_row(item, tile.y + row), item.width, tile.x + 4 * word - span.reach, plane);
+        for (int c = 0; c < C; ++c) planes[(c * WIDE_ROWS + row) * span.pitch + word] = plane[c];
+    }
+    __syncthreads();
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const uint4* weights = separable_of(item).weights + threadIdx.x % 32;
+    for (int unit = threadIdx.x / 32; unit < 8 * C; unit += 8) {
+        int x = unit % 4 * 16, y = unit / 4 % 2 * 16, c = unit / 8;
+        u32 sums[2][4];
+        wide_rows(span, planes + (c * WIDE_ROWS + y + g) * span.pitch + x / 4 + t, weights, sums);
+        for (int i = 0; i < 2; ++i) {
+            int row = y + 8 * i + g;
+            if (row < tile.height)
+                store_middles<4, u16, 16>(item, tile, (tile.y + row) * C + c, x + 4 * t, sums[i]);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+gaussian_wide_rows(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 planes[3 * WIDE_ROWS * WIDE_PITCH];
+    int block;
+    Item item = owner(items, starts, n, block);
+    Tile tile = tile_of(item, block, WIDE_WIDTH, WIDE_ROWS);
+    if (item.channels == 1) wide_row_tile<1>(item, tile, planes);
+    else wide_row_tile<3>(item, tile, planes);
+}
+
+// Four samples of a plane of scratch, two a word.
+__device__ __forceinline__ void middles4(const Item& item, int y, int plane, int x, u32* two)
+{
+    int pitch = pitch_of<u16>(item.width);
+    i64 line = (i64)clamped(y, item.height) * item.channels + plane;
+    const u16* from = global<const u16>(item.scratch) + line * pitch + x;
+    if (pitch % 4 == 0) {
+        uint2 four = *(const uint2*)from;
+        two[0] = four.x, two[1] = four.y;
+    } else {
+        for (int k = 0; k < 2; ++k) two[k] = from[min(2 * k, pitch - 1)] | (u32)from[min(2 * k + 1, pitch - 1)] << 16;
+    }
+}
+
+// A plane of scratch as two planes of bytes with columns as lines, in the order of rows of weights.
+__device__ __forceinline__ void stage_middles(
+    const Item& item, const Tile& tile, const Span& span, int plane, u32* middle)
+{
+    int groups = (tile.height + 2 * span.reach + 3) / 4;
+    for (int i = threadIdx.x; i < groups * 16; i += THREADS) {
+        int x = i % 16 * 4, y = i / 16 * 4;
+        if (x >= tile.width) continue;
+        u32 low[4], high[4], two[2];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            middles4(item, tile.y + y + k - span.reach, plane, tile.x + x, two);
+            low[k] = __byte_perm(two[0], two[1], 0x6420), high[k] = __byte_perm(two[0], two[1], 0x7531);
+        }
+        transpose_bytes(low[0], low[1], low[2], low[3]);
+        transpose_bytes(high[0], high[1], high[2], high[3]);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            u32* to = middle + row_place(x + k) * span.pitch + y / 4;
+            to[0] = low[k], to[WIDE_WIDTH * WIDE_PITCH] = high[k];
+        }
+    }
+}
+
+// 16 × 16 sums of columns: as of rows.
+__device__ __forceinline__ void wide_columns(const Span& span, const u32* middle, const uint4* weights, u32 (*sums)[4])
+{
+    u32 parts[2][3][4] = {};
+    for (int step = 0; step < span.steps; ++step, middle += 8)
+#pragma unroll
+        for (int b = 0; b < 2; ++b) {
+            uint4 left = weights[(2 * step + b) * 32];
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+#pragma unroll
+                for (int byte = 0; byte < 2; ++byte) {
+                    const u32* from = middle + byte * WIDE_WIDTH * WIDE_PITCH + 8 * half * span.pitch;
+                    u32 right[2] = {from[0], from[4]};
+                    multiply_add(left, right, parts[half][b + byte]);
+                }
+        }
+    u32 joined[2][4];
+    for (int half = 0; half < 2; ++half) join_parts<3>(parts[half], joined[half]);
+    for (int i = 0; i < 2; ++i)
+        for (int k = 0; k < 4; ++k) sums[i][k] = joined[k / 2][2 * i + k % 2] + (1 << 23);
+}
+
+template <int C>
+__device__ __forceinline__ void wide_column_tile(const Item& item, const Tile& tile, u32* middle, u32* made)
+{
+    Span span(item);
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const uint4* weights = separable_of(item).weights + 96 * span.steps + threadIdx.x % 32;
+#pragma unroll 1
+    for (int c = 0; c < C; ++c) {
+        __syncthreads();
+        stage_middles(item, tile, span, c, middle);
+        __syncthreads();
+        for (int unit = threadIdx.x / 32; unit < 16; unit += 8) {
+            int x = unit % 4 * 16, y = unit / 4 * 16;
+            u32 sums[2][4];
+            wide_columns(span, middle + (x + g) * span.pitch + y / 4 + t, weights, sums);
+            for (int i = 0; i < 2; ++i)
+                made[(c * WIDE_HEIGHT + y + 8 * i + g) * 16 + x / 4 + t] = Blurred()(sums[i], 0);
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < WIDE_HEIGHT * 16; i += THREADS) {
+        u32 words[C];
+        for (int c = 0; c < C; ++c) words[c] = made[c * WIDE_HEIGHT * 16 + i];
+        interleave<C>(words, middle + i * C);
+    }
+    __syncthreads();
+    store_tile<WIDE_WIDTH * C>(item, tile, (const u8*)middle);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+gaussian_wide_columns(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 middle[2 * WIDE_WIDTH * WIDE_PITCH / 4];
+    __shared__ u32 made[3 * WIDE_HEIGHT * 16];
+    int block;
+    Item item = owner(items, starts, n, block);
+    Tile tile = tile_of(item, block, WIDE_WIDTH, WIDE_HEIGHT);
+    if (item.channels == 1) wide_column_tile<1>(item, tile, (u32*)middle, made);
+    else wide_column_tile<3>(item, tile, (u32*)middle, made);
+}
