@@ -68,11 +68,37 @@ __device__ __forceinline__ void stage_around(const Item& item, const Tile& tile,
     }
 }
 
+// Words of results go straight to the image where its rows are whole words, else by way of a tile.
+template <int C> struct Results {
+    u32 *straight, *tile;
+    int stride;
+
+    __device__ __forceinline__ Results(const Item& item, const Tile& at, u32* out) : straight(nullptr), tile(out)
+    {
+        stride = item.width * C / 4;
+        if (item.width * C % 4 == 0) straight = global<u32>(item.dst) + (i64)at.y * stride + at.x / 4 * C;
+    }
+
+    __device__ __forceinline__ void store(int row, int word, u32 made) const
+    {
+        if (straight) straight[row * stride + word] = made;
+        else tile[row * (EXCHANGE_WIDTH / 4 * C) + word] = made;
+    }
+
+    __device__ __forceinline__ void finish(const Item& item, const Tile& at) const
+    {
+        if (straight) return;
+        __syncthreads();
+        store_tile<EXCHANGE_WIDTH * C>(item, at, (const u8*)tile);
+    }
+};
+
 template <int C>
 __device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile, u32* words, u32* out)
 {
     constexpr int ACROSS = EXCHANGE_WIDTH / 4 * C, PITCH = ACROSS + 8;
     int across = (tile.width * C + 3) / 4;
+    Results<C> results(item, tile, out);
     stage_around<C>(item, tile, words);
     __syncthreads();
     for (int i = threadIdx.x; i < EXCHANGE_HEIGHT / EXCHANGE_ROWS * ACROSS; i += THREADS) {
@@ -86,11 +112,10 @@ __device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile
         for (int k = 0; k < EXCHANGE_ROWS; ++k) {
             u32 odd = median9(row[k][0], row[k + 1][0], row[k + 2][0]);
             u32 even = median9(row[k][1], row[k + 1][1], row[k + 2][1]);
-            out[(first + k) * ACROSS + at] = __byte_perm(even, odd, 0x7351);
+            if (first + k < tile.height) results.store(first + k, at, __byte_perm(even, odd, 0x7351));
         }
     }
-    __syncthreads();
-    store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
+    results.finish(item, tile);
 }
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -43,6 +43,7 @@ __device__ __forceinline__ void sharpen_tile(const Item& item, const Tile& tile,
     constexpr int ACROSS = EXCHANGE_WIDTH / 4 * C, PITCH = ACROSS + 8;
     float factor = *global<const float>(item.data);
     int across = (tile.width * C + 3) / 4, end = (item.width - 1) * C;
+    Results<C> results(item, tile, out);
     stage_around<C>(item, tile, words);
     __syncthreads();
     for (int i = threadIdx.x; i < EXCHANGE_HEIGHT / EXCHANGE_ROWS * ACROSS; i += THREADS) {
@@ -60,11 +61,10 @@ __device__ __forceinline__ void sharpen_tile(const Item& item, const Tile& tile,
             u32 word = words[(first + k + 1) * PITCH + at + 4], made = sharpened4(word, sums + k, factor);
             int y = tile.y + first + k;
             u32 mask = y == 0 || y == item.height - 1 ? ~0u : kept;
-            out[(first + k) * ACROSS + at] = (word & mask) | (made & ~mask);
+            if (y < item.height) results.store(first + k, at, (word & mask) | (made & ~mask));
         }
     }
-    __syncthreads();
-    store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
+    results.finish(item, tile);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
