@@ -4,14 +4,25 @@
 
 constexpr int SUMS_WIDTH = 512, SUMS_HEIGHT = 360, SUMS_WORDS = 6 * 4 * THREADS;
 
-// Where four pixels of every row are: their words as they lie in memory, and which pixel is which.
+// An image of less than four columns, made four wide in its scratch. Every block of it does the same.
+static __device__ __noinline__ void widen(const Item& item)
+{
+    int c = item.channels;
+    u8* to = global<u8>(item.scratch);
+    for (u32 i = threadIdx.x; i < 4u * c * item.height; i += THREADS)
+        to[i] = source_row(item, i / (4 * c))[min(i % (4 * c) / c, item.width - 1u) * c + i % c];
+    __syncthreads();
+}
+
+// Where four pixels of every row of at least four are: their words as they lie in memory, and which
+// pixel is which.
 template <int C> struct Quad {
     int first;  // the pixel that is loaded first
     u32 order;  // of the pixels asked for among those loaded
 
     __device__ __forceinline__ Quad(int x, int width)
     {
-        first = max(min(x, width - 4), 0), order = 0;
+        first = clamped(x, width - 3), order = 0;
         for (int k = 0; k < 4; ++k) order |= (clamped(x + k, width) - first) << 4 * k;
     }
 
@@ -20,12 +31,6 @@ template <int C> struct Quad {
         const u8* at = source_row(item, y) + first * C;
         u32 over = (u64)at & 3;
         const u32* from = (const u32*)(at - over);
-        if (item.width < 4) {
-            for (int c = 0; c < C; ++c) words[c] = 0;
-            for (int k = 0; k < item.width * C; ++k) words[k / 4] |= (u32)at[k] << 8 * (k % 4);
-            words[C] = 0;
-            return;
-        }
         for (int c = 0; c < C; ++c) words[c] = from[c];
         words[C] = over ? from[C] : 0;
     }
@@ -33,7 +38,7 @@ template <int C> struct Quad {
     // Of the same row, a word for each channel.
     __device__ __forceinline__ void planes(const Item& item, int y, const u32* words, u32* plane) const
     {
-        u32 over = item.width < 4 ? 0 : (u64)(source_row(item, y) + first * C) & 3, in[C];
+        u32 over = (u64)(source_row(item, y) + first * C) & 3, in[C];
         for (int c = 0; c < C; ++c) in[c] = __funnelshift_r(words[c], words[c + 1], 8 * over);
         deinterleave<C>(in, plane);
         for (int c = 0; c < C; ++c) plane[c] = __byte_perm(plane[c], 0, order);
@@ -100,25 +105,27 @@ struct Division {
     __device__ __forceinline__ u32 operator()(u32 n) const { return __umulhi(n, inverse) >> shift; }
 };
 
-// Means of ROWS rows of the tile. Sums before each column lie as [row][channel][column % 4][quad].
+// Means of ROWS rows of the tile. The sum before a column is that before its quad, in `quads`, and
+// that of columns of the quad, which lie as [row][channel][column % 4][quad].
 template <int C, int ROWS, int QUADS>
-__device__ __forceinline__ void mean_rows(const Box& box, int width, int done, const u32* before, u32* lines)
+__device__ __forceinline__ void mean_rows(
+    const Box& box, int width, int done, const u32* before, const u32* quads, u32* lines)
 {
     Division divided(box);
-    int side = 2 * box.radius + 1;
-    u32 extra = 255u * side;
+    int side = 2 * box.radius + 1, over = side & 3, quads_on = side >> 2;
     for (int i = threadIdx.x; i < ROWS * (SUMS_WIDTH / 4); i += THREADS) {
         int row = i / (SUMS_WIDTH / 4), quad = i % (SUMS_WIDTH / 4);
         if (4 * quad >= width) continue;
-        u32 half = box.area / 2 - extra * (done + row + 1), plane[C];
+        u32 half = box.area / 2 - 255u * side * (done + row + 1), plane[C];
 #pragma unroll
         for (int c = 0; c < C; ++c) {
+            const u32* whole = quads + (row * C + c) * QUADS + quad;
             const u32* from = before + (row * C + c) * 4 * QUADS + quad;
-            u32 mean[4];
+            u32 near = whole[quads_on] - whole[0] + half, far = whole[quads_on + 1] - whole[0] + half, mean[4];
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
-                int after = ((k + side) & 3) * QUADS + ((k + side) >> 2);
-                mean[k] = divided(from[after] - from[k * QUADS] + half);
+                int after = ((k + over) & 3) * QUADS + quads_on + (k + over >= 4);
+                mean[k] = divided(from[after] - from[k * QUADS] + (k + over >= 4 ? far : near));
             }
             plane[c] = packed(mean[0], mean[1], mean[2], mean[3]);
         }
@@ -132,60 +139,53 @@ __device__ __forceinline__ void box_plain(
     const Item& item, const Tile& tile, u32* before, u32* totals, u32* lines)
 {
     constexpr int QUADS = G * THREADS;
+    Item source = item;
+    if (item.width < 4) {
+        widen(item);
+        source.src = item.scratch, source.width = 4;
+    }
     Box box = box_of(item);
     int radius = box.radius, x = tile.x - radius + 4 * threadIdx.x;
     int mine = (tile.width + 2 * radius) / 4 + 1 - threadIdx.x;  // quads that are used
-    Quad<C> quads[2] = {{x, item.width}, {x + 4 * THREADS, item.width}};
+    Quad<C> quads[2] = {{x, source.width}, {x + 4 * THREADS, source.width}};
     u32 sums[G][C][4] = {};
     for (int y = tile.y - 1 - radius; y < tile.y + radius; ++y)
 #pragma unroll
         for (int g = 0; g < G; ++g) {
             u32 words[C + 1];
             if (g * THREADS >= mine) continue;
-            quads[g].load(item, y, words);
-            quads[g].add(item, y, words, 0, sums[g]);
+            quads[g].load(source, y, words);
+            quads[g].add(source, y, words, 0, sums[g]);
         }
     Change<C> changes[ROWS][G];
     for (int row = 0; row < ROWS; ++row)
         for (int g = 0; g < G; ++g)
-            if (g * THREADS < mine) changes[row][g].load(item, quads[g], tile.y + row, radius);
+            if (g * THREADS < mine) changes[row][g].load(source, quads[g], tile.y + row, radius);
     for (int done = 0; done < tile.height; done += ROWS) {
-        u32 own[ROWS][G][C][4];
 #pragma unroll
         for (int row = 0; row < ROWS; ++row)
 #pragma unroll
             for (int g = 0; g < G; ++g) {
                 int y = tile.y + done + row;
                 if (g * THREADS >= mine) continue;
-                changes[row][g].apply(item, quads[g], y, radius, sums[g]);
-                changes[row][g].load(item, quads[g], y + ROWS, radius);
+                changes[row][g].apply(source, quads[g], y, radius, sums[g]);
+                changes[row][g].load(source, quads[g], y + ROWS, radius);
 #pragma unroll
                 for (int c = 0; c < C; ++c) {
-                    u32 total = 0;
-                    for (int k = 0; k < 4; ++k) total += own[row][g][c][k] = sums[g][c][k];
-                    totals[(row * C + c) * QUADS + g * THREADS + threadIdx.x] = total;
+                    int line = row * C + c, quad = g * THREADS + threadIdx.x;
+                    u32 sum = 0;
+#pragma unroll
+                    for (int k = 0; k < 4; ++k) {
+                        before[(line * 4 + k) * QUADS + quad] = sum;
+                        sum += sums[g][c][k];
+                    }
+                    totals[line * QUADS + quad] = sum;
                 }
             }
         __syncthreads();
         scan_totals<QUADS>(totals, ROWS * C);
         __syncthreads();
-#pragma unroll
-        for (int row = 0; row < ROWS; ++row)
-#pragma unroll
-            for (int g = 0; g < G; ++g)
-#pragma unroll
-                for (int c = 0; c < C; ++c) {
-                    int quad = g * THREADS + threadIdx.x, line = row * C + c;
-                    u32 sum = totals[line * QUADS + quad];
-                    if (g * THREADS >= mine) continue;
-#pragma unroll
-                    for (int k = 0; k < 4; ++k) {
-                        before[(line * 4 + k) * QUADS + quad] = sum;
-                        sum += own[row][g][c][k];
-                    }
-                }
-        __syncthreads();
-        mean_rows<C, ROWS, QUADS>(box, tile.width, done, before, lines);
+        mean_rows<C, ROWS, QUADS>(box, tile.width, done, before, totals, lines);
         __syncthreads();
         Tile made = {tile.x, tile.y + done, tile.width, min(ROWS, tile.height - done)};
         store_tile<SUMS_WIDTH * C>(item, made, (const u8*)lines);
