@@ -40,18 +40,27 @@ __device__ __forceinline__ void least_windows(int n, int length, const Load& loa
     }
 }
 
-// Words of a column of the image, from row y on; `whole` says that none is beyond an end.
-struct ImageColumn {
-    const Item& item;
-    int at, y;
-    u32 flip;
-    bool whole;
+// Words of a column of the image, from row y on: whole ones of memory.
+struct InnerColumn {
+    const u8* from;
+    int y, last;
+    u32 stride, flip;
 
     __device__ __forceinline__ u32 operator()(int j) const
     {
-        int bytes = item.width * item.channels;
-        const u8* row = source_row(item, y + j);
-        return flip ^ (whole ? *(const u32*)(row + at) : samples4(row, bytes, item.channels, at));
+        return flip ^ *(const u32*)(from + (u32)min(max(y + j, 0), last) * stride);
+    }
+};
+
+// The same anywhere.
+struct AnyColumn {
+    const Item& item;
+    int at, y;
+    u32 flip;
+
+    __device__ __forceinline__ u32 operator()(int j) const
+    {
+        return flip ^ samples4(source_row(item, y + j), item.width * item.channels, item.channels, at);
     }
 };
 
@@ -69,18 +78,28 @@ __device__ __forceinline__ int strip_of(int total, int length)
     return (total + strips - 1) / strips;
 }
 
+// Apart, as `replicated4` is.
+static __device__ __noinline__ void least_of_any(const AnyColumn& column, int n, int length, u32* to, int step)
+{
+    least_windows(n, length, column, to, step);
+}
+
 // Down the columns of `across` words from sample `first` on, to lines of so many words.
 __device__ __forceinline__ void least_columns(
     const Item& item, const Step& step, const Tile& tile, int first, int across, u32* lines)
 {
     int n = strip_of(tile.height, step.length), strips = (tile.height + n - 1) / n;
     int bytes = item.width * item.channels;
-    bool aligned = bytes % 4 == 0;
+    u32 flip = step.dilates ? ~0u : 0;
     for (int i = threadIdx.x; i < across * strips; i += THREADS) {
-        int word = i % across, y = i / across * n, at = first + 4 * word;
-        bool whole = aligned && at >= 0 && at + 4 <= bytes;
-        ImageColumn column = {item, at, tile.y + y - step.before, step.dilates ? ~0u : 0, whole};
-        least_windows(min(n, tile.height - y), step.length, column, lines + y * across + word, across);
+        int word = i % across, y = i / across * n, at = first + 4 * word, top = tile.y + y - step.before;
+        u32* to = lines + y * across + word;
+        if (bytes % 4 || at < 0 || at + 4 > bytes) {
+            least_of_any({item, at, top, flip}, min(n, tile.height - y), step.length, to, across);
+            continue;
+        }
+        InnerColumn column = {global<const u8>(item.src) + at, top, item.height - 1, (u32)bytes, flip};
+        least_windows(min(n, tile.height - y), step.length, column, to, across);
     }
 }
 
