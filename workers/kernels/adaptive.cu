@@ -142,14 +142,14 @@ __device__ __forceinline__ void judge_tile(const Item* items, const u32* starts,
     else store_field<REACH, 3, 1>(item, tile, planes, room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 5)
 adaptive_near(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<8>::words(1, 3) / 4];
     judge_tile<8>(items, starts, n, (u32*)planes);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 5)
 adaptive_far(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<24>::words(1, 3) / 4];

@@ -66,14 +66,14 @@ __device__ __forceinline__ void blur_grey(const Item* items, const u32* starts, 
     store_field<REACH, 1, 1>(grey, tile, planes, room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 5)
 canny_near(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<8>::words(1, 1) / 4];
     blur_grey<8>(items, starts, n, (u32*)planes);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 5)
 canny_far(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<24>::words(1, 1) / 4];

@@ -55,14 +55,14 @@ __device__ __forceinline__ void blur_near(const Item* items, const u32* starts, 
     separable_tile<REACH, 3>(item, block, Blurred(), planes);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 6)
+extern "C" __global__ void __launch_bounds__(256, 5)
 gaussian_near(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<8>::words(3, 3) / 4];
     blur_near<8>(items, starts, n, (u32*)planes);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 6)
+extern "C" __global__ void __launch_bounds__(256, 5)
 gaussian_far(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<24>::words(3, 3) / 4];
@@ -78,14 +78,14 @@ __device__ __forceinline__ void box_near_tile(const Item* items, const u32* star
     separable_tile<REACH, 3>(item, block, Mean{of[0], of[1]}, planes);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 6)
+extern "C" __global__ void __launch_bounds__(256, 5)
 box_near(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<8>::words(3, 3) / 4];
     box_near_tile<8>(items, starts, n, (u32*)planes);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 6)
+extern "C" __global__ void __launch_bounds__(256, 5)
 box_far(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<24>::words(3, 3) / 4];
@@ -101,14 +101,14 @@ __device__ __forceinline__ void unsharp_tile(const Item* items, const u32* start
     separable_tile<REACH, 4>(item, block, Unsharp{of[0], of[1]}, planes);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 6)
+extern "C" __global__ void __launch_bounds__(256, 5)
 unsharp_near(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<8>::words(4, 4) / 4];
     unsharp_tile<8>(items, starts, n, (u32*)planes);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 6)
+extern "C" __global__ void __launch_bounds__(256, 5)
 unsharp_far(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[Field<24>::words(4, 4) / 4];

@@ -11,11 +11,12 @@ template <int REACH> struct Field {
     static constexpr int WIDTH = 64, HEIGHT = REACH == 8 ? 64 : 32, STEPS = (REACH + 8) / 16;
     static constexpr int PITCH = WIDTH / 4 + REACH / 2, DOWN = HEIGHT + 2 * REACH;  // words, rows
     static constexpr int PLANE = PITCH * DOWN, MIDDLE = WIDTH * DOWN / 4;           // words
+    static constexpr int SUMS = REACH == 8 ? 2 : 1;  // planes whose sums of rows lie side by side
     // What planes and the rest need: sums of rows, then results side by side.
     __device__ static constexpr int words(int planes, int channels)
     {
-        int results = WIDTH * HEIGHT / 4 * channels + 4;
-        return PLANE * planes + (results > 2 * MIDDLE ? results : 2 * MIDDLE);
+        int results = WIDTH * HEIGHT / 4 * channels + 4, sums = 2 * MIDDLE * (planes > 1 ? SUMS : 1);
+        return PLANE * planes + (results > sums ? results : sums);
     }
 };
 
@@ -175,19 +176,26 @@ __device__ __forceinline__ void sum_columns(
     }
 }
 
-// Filter the first `n` of the staged planes in place; `middle` has the sums of rows.
+// Filter the first `n` of the staged planes in place; `middle` has the sums of rows. Where there is
+// room for two of these, rows of the next plane go along with columns of this one.
 template <int REACH, class Rule>
 __device__ __forceinline__ void filter_planes(
     const Item& item, const Tile& tile, const Rule& rule, int n, u32* planes, u32* middle)
 {
+    using F = Field<REACH>;
     const uint4* weights = separable_of(item).weights;
-    for (u32* end = planes + n * Field<REACH>::PLANE; planes < end; planes += Field<REACH>::PLANE) {
-        __syncthreads();
-        sum_rows<REACH, Rule>(planes, weights, tile.height + 2 * REACH, middle);
-        __syncthreads();
-        sum_columns<REACH>(rule, middle, weights, tile.height, planes);
-    }
+    int rows = tile.height + 2 * REACH;
     __syncthreads();
+    for (int c = -1; c < n; ++c) {
+        if (c >= 0) {
+            const u32* sums = middle + c % F::SUMS * 2 * F::MIDDLE;
+            sum_columns<REACH>(rule, sums, weights, tile.height, planes + c * F::PLANE);
+            if (F::SUMS == 1) __syncthreads();
+        }
+        u32* sums = middle + (c + 1) % F::SUMS * 2 * F::MIDDLE;
+        if (c + 1 < n) sum_rows<REACH, Rule>(planes + (c + 1) * F::PLANE, weights, rows, sums);
+        __syncthreads();
+    }
 }
 
 // Store filtered planes as pixels of C channels, by way of `room`; one plane makes all of them.
