@@ -70,18 +70,18 @@ __device__ __forceinline__ void stage_around(const Item& item, const Tile& tile,
 
 // Words of results go straight to the image where its rows are whole words, else by way of a tile.
 template <int C> struct Results {
-    u32 *straight, *tile;
+    u8* image;  // where the tile is there
+    u32* tile;
     int stride;
+    bool straight;
 
-    __device__ __forceinline__ Results(const Item& item, const Tile& at, u32* out) : straight(nullptr), tile(out)
-    {
-        stride = item.width * C / 4;
-        if (item.width * C % 4 == 0) straight = global<u32>(item.dst) + (i64)at.y * stride + at.x / 4 * C;
-    }
+    __device__ __forceinline__ Results(const Item& item, const Tile& at, u32* out)
+        : image(global<u8>(item.dst) + (i64)at.y * item.width * C + at.x * C), tile(out),
+          stride(item.width * C), straight(stride % 4 == 0) {}
 
     __device__ __forceinline__ void store(int row, int word, u32 made) const
     {
-        if (straight) straight[row * stride + word] = made;
+        if (straight) *(u32*)(image + row * stride + 4 * word) = made;
         else tile[row * (EXCHANGE_WIDTH / 4 * C) + word] = made;
     }
 
@@ -118,7 +118,7 @@ __device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile
     results.finish(item, tile);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 5)
 median_exchange(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];

@@ -67,7 +67,7 @@ __device__ __forceinline__ void sharpen_tile(const Item& item, const Tile& tile,
     results.finish(item, tile);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 5)
 sharpen(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];

@@ -156,7 +156,7 @@ __device__ __forceinline__ void sobel_tile(
     store_tile<SOBEL_WIDTH * C>(item, tile, (const u8*)out);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 5)
 sobel(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 grey[(SOBEL_HEIGHT + 2) * SOBEL_WORDS];
