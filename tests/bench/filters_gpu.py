@@ -33,6 +33,7 @@ EXTRA = [
     ("gaussian_blur", {"sigma": 10}),
     ("box_blur", {"radius": 20}),
     ("box_blur", {"radius": 200}),
+    ("morphology", {"op": "erode", "size": 15}),
     ("median", {"size": 5}),
     ("median", {"size": 7}),
     ("median", {"size": 15}),
