@@ -22,6 +22,7 @@ def compiled(architecture: int) -> bytes:
     return bytes(nvrtc.getCUBIN(program))
 
 
+@pytest.mark.timeout(480)  # 12 s for each architecture on a core of its own
 def test_all_kernels_compile_for_every_architecture() -> None:
     with ThreadPoolExecutor() as compilers:
         cubins = list(compilers.map(compiled, ARCHITECTURES))
