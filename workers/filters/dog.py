@@ -1,5 +1,6 @@
 """The dog filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -8,8 +9,9 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import as_grey
-from workers.filters.gaussian import SUM_BITS, blurred
+from workers.filters.gaussian import SUM_BITS, blurred, device_taps
 from workers.filters.luma import luma
+from workers.kernels.items import LINE, Pass, Shape
 
 SCALE_BITS = 16
 
@@ -43,6 +45,12 @@ class Dog(Filter):
     example: ClassVar = {"name": "dog", "sigma1": 1, "sigma2": 2, "scale": 8}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
+    passes: ClassVar = (
+        Pass("grey_plane", LINE, flat=True),
+        Pass("dog_rows", 256, 16),
+        Pass("dog_rows", 256, 16),
+        Pass("dog_columns", 64, 32),
+    )
     tolerance: ClassVar = "within 1, for each unit of scale, of float64"
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -50,8 +58,7 @@ class Dog(Filter):
 
         The blurs keep the 24 fractional bits of their sums, scale has 16: all fits int64.
         """
-        plane = luma(pixels)[..., None]
-        scale = int(self.scale * (1 << SCALE_BITS) + 0.5)
+        plane, scale = luma(pixels)[..., None], self._fixed_scale()
         bits = SUM_BITS + SCALE_BITS
         grey = np.empty(plane.shape[:2], np.uint8)
         both = (blurred(plane, sigma, sigma) for sigma in (self.sigma1, self.sigma2))
@@ -60,3 +67,18 @@ class Dog(Filter):
             rounded = (difference + (1 << (bits - 1))) >> bits
             grey[place] = np.minimum(rounded, 255)[..., 0]
         return as_grey(grey, pixels)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Dog`: the scale, and the weights of both blurs."""
+        sigmas = (self.sigma1, self.sigma2)
+        first, second = (device_taps(sigma, sigma, premultiplied=False) for sigma in sigmas)
+        return struct.pack("<Ii8x", self._fixed_scale(), len(first)) + first + second
+
+    def device_scratch(self, shape: Shape) -> int:
+        """The lumas, and the rows of both blurs, each a whole number of 256 bytes."""
+        height, width, _ = shape
+        parts = (height * width + 4, *[2 * (width + 3) * height] * 2)
+        return sum(-(-part // 256) * 256 for part in parts)
+
+    def _fixed_scale(self) -> int:
+        return int(self.scale * (1 << SCALE_BITS) + 0.5)

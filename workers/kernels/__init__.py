@@ -44,6 +44,7 @@ FILES = (
     "morphology.cu",
     "squares.cu",
     "adaptive.cu",
+    "dog.cu",
     "canny.cu",
     "source.cuh",
     "crop.cu",

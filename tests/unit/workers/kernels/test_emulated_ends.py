@@ -215,3 +215,11 @@ def test_motions_of_every_length_are_exact(angle: float, length: int) -> None:
     images = [image(random, *shape) for shape in [(37, 131, 3), (20, 33, 1), (31, 40, 4)]]
     images.append(np.full((20, 140, 4), 255, np.uint8))
     assert_equal([parse_one("motion_blur", {"length": length, "angle": angle})] * 4, images)
+
+
+@pytest.mark.parametrize("sigmas", [(0.1, 100), (1, 1.6), (30, 2.2)])
+def test_differences_of_any_gaussians_are_exact(sigmas: tuple[float, float]) -> None:
+    random = np.random.default_rng(5)
+    images = [image(random, *shape) for shape in [(70, 131, 3), (45, 66, 4), (37, 5, 1), (1, 1, 3)]]
+    chosen = {"sigma1": sigmas[0], "sigma2": sigmas[1], "scale": 7.3}
+    assert_equal([parse_one("dog", chosen)] * 4, images)
