@@ -45,5 +45,5 @@ class Median(Filter):
         return (self.passes[min(self.size // 2, 4) - 1],)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The size."""
-        return struct.pack("<i", self.size)
+        """The size, and the rank of a median."""
+        return struct.pack("<2i", self.size, self.size * self.size // 2)

@@ -1,5 +1,6 @@
 """The rank filter."""
 
+import struct
 from typing import ClassVar, Literal
 
 import cv2
@@ -8,7 +9,9 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter, Odd
+from workers.filters.median import Median
 from workers.filters.ranking import ranked
+from workers.kernels.items import Pass, Shape
 
 
 class Rank(Filter):
@@ -34,14 +37,14 @@ class Rank(Filter):
     example: ClassVar = {"name": "rank", "size": 5, "percentile": 80}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "replicate"
+    passes: ClassVar = Median.passes
 
     def apply(self, pixels: Pixels) -> Pixels:
         """The sample at int(size² · percentile / 100) of all in order, the last one for 100.
 
         As `scipy.ndimage.percentile_filter` with mode="nearest".
         """
-        source, area = np.ascontiguousarray(pixels), self.size * self.size
-        rank = min(int(float(area) * self.percentile / 100), area - 1)
+        source, area, rank = np.ascontiguousarray(pixels), self.size**2, self._rank()
         if rank in (0, area - 1):
             square = np.ones((self.size, self.size), np.uint8)
             extreme = cv2.erode if rank == 0 else cv2.dilate
@@ -51,3 +54,18 @@ class Rank(Filter):
         else:
             found = ranked(source, self.size, rank)
         return np.ascontiguousarray(found, np.uint8).reshape(pixels.shape)
+
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Those of the median, if it is one; else the one that knows any rank."""
+        if self._rank() == self.size**2 // 2:
+            return Median(size=self.size).device_passes
+        return self.passes[-1:]
+
+    def device_data(self, shape: Shape) -> bytes:
+        """The size and the rank."""
+        return struct.pack("<2i", self.size, self._rank())
+
+    def _rank(self) -> int:
+        area = self.size * self.size
+        return min(int(float(area) * self.percentile / 100), area - 1)

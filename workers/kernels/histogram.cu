@@ -1,5 +1,5 @@
-// Medians of squares from 9 up: every lane slides a histogram down a column of samples, and its
-// median moves a few levels a row. Three warps of a block work, for three times 16 KiB are 48.
+// Samples of any rank in their squares, and medians of those from 9 up: every lane slides a
+// histogram down a column of samples, and the level of that rank moves a few levels a row. Three warps of a block work, for three times 16 KiB are 48.
 
 constexpr int SLIDE_WIDTH = 96, SLIDE_HEIGHT = 128, SLIDERS = 3;
 
@@ -27,11 +27,11 @@ struct Histogram {
         below -= level < median;
     }
 
-    // Move to the level with at most `half` samples below it and more than `half` with its own.
-    __device__ __forceinline__ int settle(int half)
+    // Move to the level with at most `rank` samples below it and more than `rank` with its own.
+    __device__ __forceinline__ int settle(int rank)
     {
-        while (below > half) below -= count(--median);
-        for (int own = count(median); below + own <= half; own = count(median)) {
+        while (below > rank) below -= count(--median);
+        for (int own = count(median); below + own <= rank; own = count(median)) {
             below += own;
             ++median;
         }
@@ -49,7 +49,8 @@ __device__ __forceinline__ int offset_after(int offset, int x, int width, int ch
 // One column of samples; INSIDE says that no window leaves the image on the left or right, C says how
 // many channels there are, 0 that only the image knows.
 template <int C, bool INSIDE>
-__device__ __forceinline__ void slide(const Item& item, const Tile& tile, int column, u32* bins, int size)
+__device__ __forceinline__ void slide(
+    const Item& item, const Tile& tile, int column, u32* bins, int size, int rank)
 {
     int c = C ? C : item.channels, x = tile.x + column / c, left = x - size / 2;
     i64 stride = (i64)item.width * c;
@@ -65,7 +66,7 @@ __device__ __forceinline__ void slide(const Item& item, const Tile& tile, int co
     }
     u8* dst = global<u8>(item.dst) + tile.y * stride + x * c + column % c;
     for (int row = 0;; ++row, dst += stride) {
-        *dst = (u8)histogram.settle(size * size / 2);
+        *dst = (u8)histogram.settle(rank);
         if (row + 1 == tile.height) return;
         const u8* old = src + clamped(tile.y + row - size / 2, item.height) * stride;
         const u8* fresh = src + clamped(tile.y + row + 1 + size / 2, item.height) * stride;
@@ -76,10 +77,10 @@ __device__ __forceinline__ void slide(const Item& item, const Tile& tile, int co
 }
 
 template <int C, bool INSIDE>
-__device__ __forceinline__ void slide_tile(const Item& item, const Tile& tile, u32* bins, int size)
+__device__ __forceinline__ void slide_tile(const Item& item, const Tile& tile, u32* bins, int size, int rank)
 {
     for (int column = threadIdx.x; column < tile.width * item.channels; column += 32 * SLIDERS)
-        slide<C, INSIDE>(item, tile, column, bins, size);
+        slide<C, INSIDE>(item, tile, column, bins, size, rank);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
@@ -88,13 +89,14 @@ median_slide(const Item* items, const u32* starts, int n)
     __shared__ u32 bins[SLIDERS * 128 * 32];
     int block;
     Item item = owner(items, starts, n, block);
-    int size = median_size(item), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int size = median_size(item), rank = global<const int>(item.data)[1];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (warp >= SLIDERS) return;
     Tile tile = tile_of(item, block, SLIDE_WIDTH, SLIDE_HEIGHT);
     u32* own = bins + warp * 128 * 32 + lane;
     bool inside = tile.x >= size / 2 && tile.x + tile.width + size / 2 <= item.width;
-    if (!inside) slide_tile<0, false>(item, tile, own, size);
-    else if (item.channels == 1) slide_tile<1, true>(item, tile, own, size);
-    else if (item.channels == 3) slide_tile<3, true>(item, tile, own, size);
-    else slide_tile<4, true>(item, tile, own, size);
+    if (!inside) slide_tile<0, false>(item, tile, own, size, rank);
+    else if (item.channels == 1) slide_tile<1, true>(item, tile, own, size, rank);
+    else if (item.channels == 3) slide_tile<3, true>(item, tile, own, size, rank);
+    else slide_tile<4, true>(item, tile, own, size, rank);
 }

@@ -113,6 +113,26 @@ def test_rgb_results_are_encoded_where_they_lie_and_others_stay_pixels(fails: bo
             assert each.subsampling is Subsampling.S422
 
 
+def test_images_that_change_size_along_a_chain_have_the_bytes_of_the_specification() -> None:
+    names = [
+        {"name": "pad", "left": 7, "top": 2, "border_mode": "wrap"},
+        {"name": "resize", "width": 40, "method": "lanczos"},
+        {"name": "rotate90", "turns": 3},
+        {"name": "vignette"},
+        {"name": "crop", "width": 5, "top": 3},
+        {"name": "clahe", "tiles": 2},
+        {"name": "composite"},
+        {"name": "colorize"},
+        {"name": "bilateral", "diameter": 3},
+        {"name": "noise"},
+    ]
+    chain = FilterChain(parse_chain(names))
+    sizes = [(41, 30), (64, 64), (50, 77), (9, 8)]
+    images = [Image(noise(*size, channels)) for size in sizes for channels in (1, 3, 4)]
+    for found, image in zip(ran(chain, images), images, strict=True):
+        assert np.array_equal(found, specified(chain, image.pixels)), image.pixels.shape
+
+
 def test_a_batch_too_large_for_a_slot_is_refused_before_anything_is_written_beyond_it() -> None:
     images = [Image(np.zeros((512, 512, 3), np.uint8))] * 2
     with pytest.raises(SlotFull):

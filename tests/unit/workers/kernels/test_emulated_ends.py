@@ -223,3 +223,11 @@ def test_differences_of_any_gaussians_are_exact(sigmas: tuple[float, float]) -> 
     images = [image(random, *shape) for shape in [(70, 131, 3), (45, 66, 4), (37, 5, 1), (1, 1, 3)]]
     chosen = {"sigma1": sigmas[0], "sigma2": sigmas[1], "scale": 7.3}
     assert_equal([parse_one("dog", chosen)] * 4, images)
+
+
+@pytest.mark.parametrize("percentile", [0, 3, 50, 99.9, 100])
+@pytest.mark.parametrize("size", [3, 5, 9, 41, 101])
+def test_ranks_of_every_size_are_exact(size: int, percentile: float) -> None:
+    random = np.random.default_rng(size)
+    images = [image(random, *shape) for shape in [(20, 37, 3), (9, 50, 1), (5, 6, 4)]]
+    assert_equal([parse_one("rank", {"size": size, "percentile": percentile})] * 3, images)
