@@ -22,16 +22,16 @@ template <class Load>
 __device__ __forceinline__ void least_windows(int n, int length, const Load& load, u32* to, int step)
 {
     Least least;
-#pragma unroll 4
+#pragma unroll Load::AHEAD
     for (int j = n - 1; j < length; ++j) least.with(load(j));
     to[(n - 1) * step] = least.word();
-#pragma unroll 4
+#pragma unroll Load::AHEAD
     for (int j = n - 2; j >= 0; --j) {
         least.with(load(j));
         to[j * step] = least.word();
     }
     least = Least();
-#pragma unroll 4
+#pragma unroll Load::AHEAD
     for (int j = 1; j < n; ++j) {
         least.with(load(length - 1 + j));
         Least both = least;
@@ -42,6 +42,7 @@ __device__ __forceinline__ void least_windows(int n, int length, const Load& loa
 
 // Words of a column of the image, from row y on: whole ones of memory.
 struct InnerColumn {
+    static constexpr int AHEAD = 8;  // loads at once
     const u8* from;
     int y, last;
     u32 stride, flip;
@@ -54,6 +55,7 @@ struct InnerColumn {
 
 // The same anywhere.
 struct AnyColumn {
+    static constexpr int AHEAD = 1;
     const Item& item;
     int at, y;
     u32 flip;
@@ -65,6 +67,7 @@ struct AnyColumn {
 };
 
 struct SharedRow {
+    static constexpr int AHEAD = 4;
     const u32* from;
     int step;
 

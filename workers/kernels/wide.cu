@@ -33,15 +33,32 @@ __device__ __forceinline__ void wide_rows(const Span& span, const u32* plane, co
         for (int k = 0; k < 4; ++k) sums[i][k] = joined[k / 2][2 * i + k % 2];
 }
 
+// Planes of the tile with a reach at both ends of its rows; INSIDE says that it is within them and
+// that words of pixels are words of memory.
+template <int C, bool INSIDE>
+__device__ __forceinline__ void stage_wide(const Item& item, const Tile& tile, const Span& span, u32* planes)
+{
+#pragma unroll(INSIDE ? 4 : 1)
+    for (int i = threadIdx.x; i < tile.height * span.pitch; i += THREADS) {
+        int row = i / span.pitch, word = i % span.pitch, x = tile.x + 4 * word - span.reach;
+        const u8* line = source_row(item, tile.y + row);
+        u32 plane[C], words[C];
+        if constexpr (INSIDE) {
+            for (int c = 0; c < C; ++c) words[c] = ((const u32*)(line + x * C))[c];
+            deinterleave<C>(words, plane);
+        } else {
+            pixels4<C>(line, item.width, x, plane);
+        }
+        for (int c = 0; c < C; ++c) planes[(c * WIDE_ROWS + row) * span.pitch + word] = plane[c];
+    }
+}
+
 template <int C> __device__ __forceinline__ void wide_row_tile(const Item& item, const Tile& tile, u32* planes)
 {
     Span span(item);
-    for (int i = threadIdx.x; i < tile.height * span.pitch; i += THREADS) {
-        int row = i / span.pitch, word = i % span.pitch;
-        u32 plane[C];
-        pixels4<C>(source_row(item, tile.y + row), item.width, tile.x + 4 * word - span.reach, plane);
-        for (int c = 0; c < C; ++c) planes[(c * WIDE_ROWS + row) * span.pitch + word] = plane[c];
-    }
+    bool within = tile.x >= span.reach && tile.x + WIDE_WIDTH + span.reach <= item.width;
+    if (within && item.width * C % 4 == 0) stage_wide<C, true>(item, tile, span, planes);
+    else stage_wide<C, false>(item, tile, span, planes);
     __syncthreads();
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const uint4* weights = separable_of(item).weights + threadIdx.x % 32;
