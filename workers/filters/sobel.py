@@ -38,9 +38,9 @@ class Sobel(Filter):
         return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))
 
     def device_data(self, shape: Shape) -> bytes:
-        """The axis, and the tones."""
+        """The axis, and the tones, in sixteens."""
         axis = ("x", "y", "mag").index(self.axis)
-        return struct.pack("<i12x", axis) + tones(LONGEST, self.scale).tobytes()
+        return struct.pack("<i12x1456s", axis, tones(LONGEST, self.scale).tobytes())
 
 
 def _gradients(grey: NDArray[np.uint8]) -> tuple[Gradient, Gradient]:

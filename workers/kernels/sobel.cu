@@ -3,7 +3,7 @@
 struct Sobel {
     int axis;  // 0 x, 1 y, 2 magnitude
     int reserved[3];
-    u8 tones[1443];  // of every length a gradient can have
+    u8 tones[1456];  // of every length a gradient can have, up to 1442
 };
 
 constexpr int SOBEL_WIDTH = 128, SOBEL_HEIGHT = 32, SOBEL_WORDS = SOBEL_WIDTH / 4 + 2, SOBEL_ROWS = 4;
@@ -161,12 +161,13 @@ sobel(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 grey[(SOBEL_HEIGHT + 2) * SOBEL_WORDS];
     __shared__ uint4 out[SOBEL_WIDTH * SOBEL_HEIGHT / 4 + 1];
-    __shared__ u8 tones[1444];
+    __shared__ uint4 tones[91];
     int block;
     Item item = owner(items, starts, n, block);
     Tile tile = tile_of(item, block, SOBEL_WIDTH, SOBEL_HEIGHT);
-    for (int i = threadIdx.x; i < 1443; i += THREADS) tones[i] = global<const Sobel>(item.data)->tones[i];
-    if (item.channels == 1) sobel_tile<1>(item, tile, grey, tones, (u32*)out);
-    else if (item.channels == 3) sobel_tile<3>(item, tile, grey, tones, (u32*)out);
-    else sobel_tile<4>(item, tile, grey, tones, (u32*)out);
+    const uint4* from = (const uint4*)global<const Sobel>(item.data)->tones;
+    if (threadIdx.x < 91) tones[threadIdx.x] = from[threadIdx.x];
+    if (item.channels == 1) sobel_tile<1>(item, tile, grey, (const u8*)tones, (u32*)out);
+    else if (item.channels == 3) sobel_tile<3>(item, tile, grey, (const u8*)tones, (u32*)out);
+    else sobel_tile<4>(item, tile, grey, (const u8*)tones, (u32*)out);
 }
