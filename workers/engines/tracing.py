@@ -5,16 +5,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 
 @contextmanager
 def traced(path: Path) -> Iterator[None]:
-    """Write what the block does to `path`: kernels and copies by stream, stages by thread."""
+    """Write what the block does to `path`: kernels and copies by stream, stages by thread.
+
+    Threads that run already are traced as well, which torch does only for those who ask.
+    """
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    with profile(activities=activities) as profiler:
+    everyone = _ExperimentalConfig(profile_all_threads=True)
+    with profile(activities=activities, experimental_config=everyone) as profiler:
         yield
     profiler.export_chrome_trace(str(path))
 
