@@ -4,14 +4,16 @@ Each rate is images per second over at least `SECONDS`, after a warm-up, with al
 before the host waits once; three batches are in flight where the service would have three.
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 
-from models.codec import encoded
-from models.image import Jpeg, Source
+from models.codec import ImageFormat, decode, encode, encoded
+from models.image import Image, Jpeg, Source
 from models.settings import Optimize, Precision
 from models.weights import BUNDLED
 from models.weights import RESNET18_PREPROCESSING as SPEC
@@ -92,6 +94,18 @@ def preprocess_rate(jpegs: Sequence[bytes]) -> float:
         return 20 * len(batch)
 
     return _rate(crop)
+
+
+def encode_rate(jpegs: Sequence[bytes]) -> float:
+    """JPEGs encoded as answers are, on a thread for each core of this process."""
+    images = [decode(data, max_pixels=ROOM).image for data in jpegs[:BATCH]]
+    pixels = [image for image in images if isinstance(image, Image)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+
+        def encode_all() -> int:
+            return sum(1 for _ in pool.map(lambda image: encode(image, ImageFormat.JPEG), pixels))
+
+        return _rate(encode_all)
 
 
 def _slots(engine: CudaEngine) -> list[Slot]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.bench import open_loop, wrk
 from tests.bench.gpu_samples import GpuSamples
-from tests.bench.plan import IMAGES_PER_MULTIPART, Plan
+from tests.bench.plan import BLURRED, IMAGES_PER_MULTIPART, Plan
 from tests.bench.subject import Subject, answers, free_port, says, started
 
 LABELLED = 48
@@ -64,15 +64,34 @@ def darkroom(plan: Plan, notes: Notes) -> None:
         notes.add(labels=_labels(plan, port, lambda a: a["results"][0]["predictions"][0]))
 
 
+def filtered(plan: Plan, notes: Notes) -> None:
+    """Raw JPEGs through a Gaussian, JPEGs back."""
+    port, forms = free_port(), [form for form in BLURRED if form == "blurred" or on_gpu(plan)]
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), *plan.darkroom]
+    log = Path(plan.folder) / "filtered.log"
+    with started(command, port, log, answers("/readyz"), plan.patience) as subject:
+        for form in forms:
+            requests = plan.requests("subsampled", form)
+            wrk.run(plan.wrk, port, requests, max(plan.peer_connections), plan.warm_up)
+            found = _curve(plan, subject, "subsampled", form, plan.peer_connections, 1)
+            notes.add(**{form: found})
+
+
+def on_gpu(plan: Plan) -> bool:
+    """Whether Darkroom was told to use one."""
+    return "--gpus" in plan.darkroom
+
+
 def engines(plan: Plan, notes: Notes) -> None:
-    """What the device does alone, in images a second."""
-    from tests.bench.engine_rates import hardware_rate, model_rate, preprocess_rate
+    """What the device does alone, in images a second, and the machine's cores at encoding."""
+    from tests.bench.engine_rates import encode_rate, hardware_rate, model_rate, preprocess_rate
 
     rates = {
         "model": model_rate,
         "preprocess": lambda: preprocess_rate(plan.jpegs("subsampled")),
         "hardware_subsampled": lambda: hardware_rate(plan.jpegs("subsampled")),
         "hardware_mixed": lambda: hardware_rate(plan.jpegs("mixed")),
+        "encode": lambda: encode_rate(plan.jpegs("subsampled")),
     }
     for name, rate in rates.items():
         try:
@@ -190,7 +209,7 @@ def _labels(plan: Plan, port: int, best: Callable[[Any], Any]) -> list[int | Non
     return found
 
 
-PARTS = {part.__name__: part for part in (darkroom, engines, litserve, naive_8, naive_1)}
+PARTS = {part.__name__: part for part in (darkroom, filtered, engines, litserve, naive_8, naive_1)}
 
 
 def main() -> None:

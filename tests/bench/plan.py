@@ -9,6 +9,11 @@ from tests.bench.wrk import read_requests, write_requests
 
 IMAGES_PER_MULTIPART = 16
 BOUNDARY = b"darkroom-bench"
+BLURRED = {
+    "blurred": "/filter?name=gaussian_blur&sigma=2&format=jpeg",
+    "blurred_by_gpu": "/filter?name=gaussian_blur&sigma=2&format=jpeg&encoder=gpu",
+}
+"""Raw requests that ask for a JPEG back, encoded by the front ends or by the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +45,11 @@ class Plan:
         return cls(**json.loads(path.read_text()))
 
     def requests(self, images: str, form: str) -> Path:
-        """The file with these images as requests of this form, raw or multipart."""
+        """The file with these images as requests of this form: raw, multipart or blurred."""
         return Path(self.folder) / f"{images}-{form}.requests"
 
     def write_requests(self, images: str, jpegs: list[bytes]) -> None:
-        """Both files of an image set."""
+        """All files of an image set."""
         path = "/classify?top_k=1"
         raw = [load.raw_post(path, jpeg, "image/jpeg") for jpeg in jpegs]
         write_requests(self.requests(images, "raw"), raw)
@@ -53,6 +58,9 @@ class Plan:
         kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
         multipart = [load.raw_post(path, body, kind) for body in bodies]
         write_requests(self.requests(images, "multipart"), multipart)
+        for form, path in BLURRED.items():
+            blurred = [load.raw_post(path, jpeg, "image/jpeg") for jpeg in jpegs]
+            write_requests(self.requests(images, form), blurred)
 
     def jpegs(self, images: str) -> list[bytes]:
         """The images of a set, from its raw requests."""

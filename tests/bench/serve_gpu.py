@@ -3,18 +3,19 @@
 Method. All on one machine, one part after another, each in a process of its own that is ended with
 all it started. Images are photos, once as they are (`mixed` subsamplings, about 115 kB) and once
 re-encoded by Pillow at quality 90 with 4:2:0 chroma (`subsampled`, about 68 kB). Bodies are raw
-(`POST /classify?top_k=1`, one image) or multipart with 16 images. wrk is the load: a closed loop,
-up to four threads, every photo in turn, all answers read. A status that is not 200, a failed image
-inside a 200, a broken connection and an answer later than ten seconds are errors. After a warm-up
-there is one run for each number of connections, begun when what the run before left is answered.
-The fastest without errors counts, and p50 at one connection is the latency of an image alone. wrk
-has no rate control, so p99 at half the highest rate comes from an open loop (open_loop.py): four
-Python processes, Poisson arrivals. Cores used are CPU seconds by elapsed seconds, from /proc for
-the server, by role, and from wait for wrk; a GPU's utilisation is nvidia-smi's, every 200 ms. The
-device's own rates are measured by engine_rates.py on the same images. The peers (peers/) have the
-same weights, decode with Pillow and get the same `subsampled` raw bodies from the same wrk; the
-share of labels that agree with Darkroom's is shown. Without a GPU everything but the device's own
-rates runs on the CPU, to try the benchmark itself.
+(`POST /classify?top_k=1`, one image) or multipart with 16 images; `filtered` asks for the image
+blurred instead, and is held against decoding by the engines and encoding on all cores alone. wrk is
+the load: a closed loop, up to four threads, every photo in turn, all answers read. A status that is
+not 200, a failed image inside a 200, a broken connection and an answer later than ten seconds are
+errors. After a warm-up there is one run for each number of connections, begun when what the run
+before left is answered. The fastest without errors counts, and p50 at one connection is the latency
+of an image alone. wrk has no rate control, so p99 at half the highest rate comes from an open loop
+(open_loop.py): four Python processes, Poisson arrivals. Cores used are CPU seconds by elapsed
+seconds, from /proc for the server, by role, and from wait for wrk; a GPU's utilisation is nvidia-
+smi's, every 200 ms. The device's own rates are measured by engine_rates.py on the same images. The
+peers (peers/) have the same weights, decode with Pillow and get the same `subsampled` raw bodies
+from the same wrk; the share of labels that agree with Darkroom's is shown. Without a GPU everything
+but the device's own rates runs on the CPU, to try the benchmark itself.
 
 Run: python -m tests.bench.serve_gpu [--quick] [--photos FOLDER] [--wrk PATH] [--weights bundled]
 [--part NAME ...] [--skip NAME ...] [--logs FILE]
@@ -44,10 +45,25 @@ from tests.bench import gpu_samples, wrk
 from tests.bench.images import jpegs
 from tests.bench.parts import PARTS
 from tests.bench.plan import Plan
+from tests.bench.ratios import compared
 from tests.bench.subject import family, tail
 
-LIMITS = {"darkroom": 220, "engines": 80, "litserve": 130, "naive_8": 70, "naive_1": 60}
-QUICK_LIMITS = {"darkroom": 80, "engines": 40, "litserve": 50, "naive_8": 40, "naive_1": 30}
+LIMITS = {
+    "darkroom": 220,
+    "filtered": 80,
+    "engines": 80,
+    "litserve": 130,
+    "naive_8": 70,
+    "naive_1": 60,
+}
+QUICK_LIMITS = {
+    "darkroom": 80,
+    "filtered": 50,
+    "engines": 40,
+    "litserve": 50,
+    "naive_8": 40,
+    "naive_1": 30,
+}
 WHOLE, QUICK_WHOLE = 470, 145
 """Seconds that a run may take at most."""
 
@@ -157,32 +173,6 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _compare(parts: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Darkroom's best by everything else, and the share of equal labels."""
-    ratios: dict[str, float] = {}
-    darkroom, engines = parts.get("darkroom", {}), parts.get("engines", {})
-    labels = darkroom.pop("labels", None)
-    ours = {s: darkroom[s]["raw"]["best"]["images_per_second"] for s in _sets(darkroom)}
-    for images, rate in ours.items():
-        for name in (f"hardware_{images}", "preprocess", "model"):
-            if alone := engines.get(name):
-                ratios[f"{images}_by_{name.removesuffix('_' + images)}"] = round(rate / alone, 3)
-    peers = {n: p for n, p in parts.items() if n.startswith("naive") and "best" in p}
-    peers |= {f"litserve {k}": v for k, v in parts.get("litserve", {}).items() if "best" in str(v)}
-    for name, peer in peers.items():
-        theirs = peer.pop("labels", None)
-        if "subsampled" in ours:
-            ratios[f"by_{name}"] = round(ours["subsampled"] / peer["best"]["images_per_second"], 2)
-        if labels and theirs:
-            same = sum(a == b for a, b in zip(labels, theirs, strict=True))
-            ratios[f"labels_as_{name}"] = round(same / len(labels), 3)
-    return ratios
-
-
-def _sets(darkroom: dict[str, Any]) -> list[str]:
-    return [name for name in ("subsampled", "mixed") if "raw" in darkroom.get(name, {})]
-
-
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -216,7 +206,7 @@ def main() -> None:
         if options.logs:
             logs = sorted(Path(folder).glob("*.log"))
             options.logs.write_text("\n".join(f"== {p.name}\n{tail(p, 50_000)}" for p in logs))
-    ratios = _compare(parts)
+    ratios = compared(parts)
     for name, ratio in ratios.items():
         print(f"{name}: {ratio}")
     report = {
