@@ -3,8 +3,9 @@
 Method. 32 random RGB images of 1920 × 1080 in one batch, as the engine lays it out; each filter's
 passes are launched one after the other on one stream, ten times between two events, after two
 rounds to warm up; the median of seven such runs counts. The copy is torch's, of the same bytes, by
-the same clock. Uploads, downloads and tables are not counted. Beside each result stands the rate of
-OpenCV on all cores where it has the filter, one thread an image.
+the same clock. Uploads, downloads and tables are not counted. Beside each result stand the rates
+of OpenCV on all cores, one thread an image, and of cupyx and torchvision on the same GPU, where
+they have the filter (gpu_peers.py).
 
 Run: python -m tests.bench.filters_gpu
 """
@@ -21,6 +22,7 @@ import cv2
 import numpy as np
 import torch
 
+from tests.bench.gpu_peers import by_cupyx, by_torchvision
 from workers.engines.cuda.modules import Kernels
 from workers.filters import FILTERS, parse_one
 from workers.filters.base import Filter
@@ -123,6 +125,24 @@ def by_opencv(filter_: Filter, images: np.ndarray) -> float | None:
     return len(done) / (time.perf_counter() - begun)
 
 
+def by_peers(filter_: Filter, pixels: np.ndarray, images: torch.Tensor) -> dict[str, int]:
+    """Images a second of those who have the filter."""
+    found = {}
+    for name, measure, given in (
+        ("opencv", by_opencv, pixels),
+        ("cupyx", by_cupyx, images),
+        ("torchvision", by_torchvision, images),
+    ):
+        try:
+            rate = measure(filter_, given)
+        except Exception as error:  # our own numbers are protected from a library's fault
+            print(f"{filter_.name} by {name}: {error}")
+            continue
+        if rate is not None:
+            found[name] = int(rate)
+    return found
+
+
 def main() -> None:
     """Measure everything, print a table, and all of it as JSON on the last line."""
     kernels = Kernels()
@@ -142,11 +162,10 @@ def main() -> None:
         batch.launch(kernels)
         distance = np.abs(batch.first() - filter_.apply(pixels[0]).astype(np.int16))
         off = float(np.mean(distance > 0))
-        opencv = by_opencv(filter_, pixels)
         row = {"filter": name, "parameters": parameters, "images_per_second": int(rate)}
         row |= {"share_of_copy": round(rate / copy, 3), "byte_equal": off == 0}
         row |= {"share_off_by_one": off, "most_off": int(distance.max())}
-        row["opencv_images_per_second"] = None if opencv is None else int(opencv)
+        row["peers_images_per_second"] = by_peers(filter_, pixels, images)
         rows.append(row)
         print(f"{name:16} {parameters!s:18} {rate:10,.0f} img/s {rate / copy:6.3f} {off == 0}")
     result = {
