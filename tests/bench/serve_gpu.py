@@ -65,7 +65,7 @@ QUICK_LIMITS = {
     "naive_1": 30,
 }
 WHOLE, QUICK_WHOLE = 470, 145
-"""Seconds that a run may take at most."""
+"""Seconds that a run may take at most, if --limit says nothing else."""
 
 LITSERVE = ["--workers 10 --batch 32 --wait 0.005", "--workers 10 --batch 64 --wait 0.01"]
 
@@ -82,6 +82,7 @@ def _arguments() -> argparse.Namespace:
     arguments.add_argument("--darkroom", default="", help="more flags for darkroom serve")
     arguments.add_argument("--litserve", action="append", help="flags of one configuration")
     arguments.add_argument("--part", nargs="+", choices=PARTS, help="these parts only")
+    arguments.add_argument("--limit", type=float, help="seconds for the whole run")
     arguments.add_argument("--skip", nargs="+", choices=PARTS, default=[])
     arguments.add_argument("--logs", type=Path, help="a file for the ends of all logs")
     return arguments.parse_args()
@@ -202,7 +203,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="serve-gpu-") as folder:
         plan = _plan(options, folder)
         images = _write_images(options, plan)
-        parts = _run(options, plan, start + (QUICK_WHOLE if options.quick else WHOLE))
+        whole = options.limit or (QUICK_WHOLE if options.quick else WHOLE)
+        parts = _run(options, plan, start + whole)
         if options.logs:
             logs = sorted(Path(folder).glob("*.log"))
             options.logs.write_text("\n".join(f"== {p.name}\n{tail(p, 50_000)}" for p in logs))
