@@ -33,7 +33,11 @@ DEVICE = "cuda:0"
 
 
 def hardware_rate(jpegs: Sequence[bytes]) -> float:
-    """The decode engines alone: planes of batches of one subsampling, in three states in turn."""
+    """The decode engines alone: planes of batches of one subsampling, in three states in turn.
+
+    From one thread, whom nvJPEG's calls keep busy for 0.05 ms an image; two threads at once got
+    26,000 images a second out of the engines where one got 19,400.
+    """
     engine = CudaEngine(None, BATCH, ROOM, DEVICE)
     slots, stream = _slots(engine), torch.cuda.current_stream()
     groups: dict[str, list[Source]] = {}

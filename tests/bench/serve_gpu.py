@@ -102,7 +102,7 @@ def _plan(options: argparse.Namespace, folder: str) -> Plan:
         patience=45 if quick else 75,
         warm_up=min(options.seconds or 3, 1 if quick else 3),
         connections=[1, 64, 256] if quick else [1, 32, 64, 128, 256, 512],
-        multipart_connections=[16] if quick else [8, 16, 32],
+        multipart_connections=[16] if quick else [16, 32, 64],
         peer_connections=[1, 64] if quick else [1, 16, 64, 128],
         litserve=[shlex.split(variant) for variant in variants],
     )
