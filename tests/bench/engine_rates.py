@@ -146,6 +146,7 @@ def _rate(work: Callable[[], int]) -> float:
 
 if __name__ == "__main__":
     import json
+    import sys
     from io import BytesIO
 
     from PIL import Image
@@ -165,5 +166,7 @@ if __name__ == "__main__":
         "preprocess_mixed": preprocess_rate(files),
         "model": model_rate(),
     }
+    if "--max" in sys.argv:
+        rates["model_optimize_max"] = model_rate("max")
     print(json.dumps({"bench": "engine_rates", **{k: int(v) for k, v in rates.items()}}))
     assert np.isfinite(list(rates.values())).all()
