@@ -203,8 +203,7 @@ class Worker(Generic[SlotT]):
 
     def _finish(self, batch: Batch, result: BatchResult) -> None:
         with self._changed:
-            done_at = self._clock()
-            self._rate.add(len(batch.tickets), batch.launched_at, done_at, result.decode)
+            self._rate.add(len(batch.tickets), batch.launched_at, self._clock(), result.decode)
         outcomes = batch.outcomes(result, self._batcher.limits.max_batch_size)
         if self._claim(batch):
             deliver(outcomes)
