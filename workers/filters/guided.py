@@ -1,7 +1,7 @@
 """The guided filter."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
@@ -81,13 +81,13 @@ class Guided(Filter):
         """The result `inside`; the rest is margin."""
         area = (2 * self.radius + 1) ** 2
         lights = self._sums(light)
-        spread = area * self._sums(np.multiply(light, light, dtype=np.uint16)) - lights * lights
+        spread = area * self._sums(_product(light, light)) - lights * lights
         spread += np.floor(self.eps * (255 * area) ** 2 + 0.5)
         result = np.empty((*light[inside].shape, colour.shape[2]), np.uint8)
         for channel in range(colour.shape[2]):
             plane = np.ascontiguousarray(colour[:, :, channel])
             offset = self._sums(plane)
-            slope = self._sums(np.multiply(light, plane, dtype=np.uint16))
+            slope = self._sums(_product(light, plane))
             for rows in _parts(len(slope), max(1, STRIP // slope.shape[1])):
                 _fit(slope[rows], offset[rows], lights[rows], spread[rows], area)
             slopes, offsets = self._sums(slope)[inside], self._sums(offset)[inside]
@@ -99,11 +99,16 @@ class Guided(Filter):
                 result[rows, :, channel] = np.clip(both, 0, 255, out=both)
         return result
 
-    def _sums(self, plane: Plane | NDArray[np.unsignedinteger[Any]]) -> Plane:
+    def _sums(self, plane: Plane | NDArray[np.uint8] | NDArray[np.float32]) -> Plane:
         """Over squares."""
         side, border = (2 * self.radius + 1,) * 2, cv2.BORDER_REFLECT_101
         total = cv2.boxFilter(plane, cv2.CV_64F, side, normalize=False, borderType=border)
         return np.asarray(total, np.float64).reshape(plane.shape)
+
+
+def _product(light: NDArray[np.uint8], plane: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """As floats: OpenCV sums uint16 in 31 bits, which squares of radius 91 and more do not fit."""
+    return np.multiply(light, plane, dtype=np.float32)
 
 
 def _fit(slope: Plane, offset: Plane, lights: Plane, spread: Plane, area: int) -> None:

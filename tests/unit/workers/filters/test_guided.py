@@ -71,6 +71,13 @@ def test_guided_leaves_a_plain_image_as_it_is(level: int) -> None:
     assert np.array_equal(Guided(radius=100, eps=1e-6).apply(pixels), pixels)
 
 
+def test_products_of_bright_pixels_fit_the_sums_of_the_largest_squares() -> None:
+    pixels = np.full((40, 50, 3), 255, np.uint8)
+    pixels[::3, ::4, 0] = 0
+    found = Guided(radius=100, eps=1e-6).apply(pixels)
+    assert np.abs(found - guided(pixels, 100, 1e-6)).max() < 0.51
+
+
 @pytest.mark.parametrize("shape", [(100_000, 1, 3), (1, 100_000, 4), (1500, 1500, 3)])
 def test_memory_of_guided_is_bounded(shape: tuple[int, int, int]) -> None:
     pixels = image(*shape, 0)
