@@ -1,5 +1,7 @@
 """The guided filter."""
 
+import math
+import struct
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
@@ -10,10 +12,12 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
+from workers.filters.box_blur import device_box
 from workers.filters.colour import join_alpha, split_alpha
 from workers.filters.gaussian import half_up
 from workers.filters.luma import luma
 from workers.filters.separable import Place
+from workers.kernels.items import Pass, Shape
 
 BITS = 16
 """Of slopes and offsets."""
@@ -23,6 +27,10 @@ TILE = 512
 
 STRIP = 1 << 15
 """Samples of a tile that are computed at a time, so that they stay in the cache."""
+
+_KERNELS = ("guided_fit", "guided_mean")
+_FIRST = tuple(Pass(kernel, 640, 120) for kernel in _KERNELS)
+_OTHER = tuple(Pass(kernel, 640, 120, channels=(3, 4)) for kernel in _KERNELS)
 
 Plane = NDArray[np.float64]
 """Integers below 2**53, so that sums are exact in any order."""
@@ -51,6 +59,7 @@ class Guided(Filter):
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
+    passes: ClassVar = (*_FIRST, *_OTHER, *_OTHER)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """q = mean(a) · I + mean(b), a = cov(I, p) / (var(I) + eps), b = mean(p) - a · mean(I).
@@ -69,6 +78,18 @@ class Guided(Filter):
                 result[rows, columns] = self._tile(guide, colour, (rows, columns))
         return join_alpha(result, alpha)
 
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Guided`."""
+        area = (2 * self.radius + 1) ** 2
+        return device_box(self.radius) + struct.pack("<q8x", self._least_spread(area))
+
+    def device_scratch(self, shape: Shape) -> int:
+        """Slopes and offsets of one colour."""
+        return 8 * shape[0] * shape[1]
+
+    def _least_spread(self, area: int) -> int:
+        return math.floor(self.eps * (255 * area) ** 2 + 0.5)
+
     def _tile(self, guide: NDArray[np.uint8], colour: Pixels, place: Place) -> Pixels:
         """With a margin, cut off where the image ends: squares of squares reach so far."""
         (ys, inner_ys), (xs, inner_xs) = (
@@ -82,7 +103,7 @@ class Guided(Filter):
         area = (2 * self.radius + 1) ** 2
         lights = self._sums(light)
         spread = area * self._sums(_product(light, light)) - lights * lights
-        spread += np.floor(self.eps * (255 * area) ** 2 + 0.5)
+        spread += self._least_spread(area)
         result = np.empty((*light[inside].shape, colour.shape[2]), np.uint8)
         for channel in range(colour.shape[2]):
             plane = np.ascontiguousarray(colour[:, :, channel])

@@ -46,6 +46,7 @@ FILES = (
     "adaptive.cu",
     "dog.cu",
     "canny.cu",
+    "guided.cu",
     "source.cuh",
     "crop.cu",
 )

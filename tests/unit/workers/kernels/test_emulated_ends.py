@@ -231,3 +231,21 @@ def test_ranks_of_every_size_are_exact(size: int, percentile: float) -> None:
     random = np.random.default_rng(size)
     images = [image(random, *shape) for shape in [(20, 37, 3), (9, 50, 1), (5, 6, 4)]]
     assert_equal([parse_one("rank", {"size": size, "percentile": percentile})] * 3, images)
+
+
+@pytest.mark.parametrize("eps", [1e-6, 0.01, 1])
+@pytest.mark.parametrize("radius", [1, 2, 37, 100])
+def test_guides_of_every_radius_are_exact(radius: int, eps: float) -> None:
+    random = np.random.default_rng(radius)
+    images = [
+        image(random, *shape) for shape in [(20, 37, 3), (9, 50, 1), (5, 6, 4), (123, 645, 1)]
+    ]
+    assert_equal([parse_one("guided", {"radius": radius, "eps": eps})] * 4, images)
+
+
+@pytest.mark.parametrize("radius", [1, 3, 100])
+@pytest.mark.parametrize("colours", [((0, 0, 255), (0, 51, 0)), ((255, 255, 0), (255, 204, 255))])
+def test_the_steepest_guides_are_exact(radius: int, colours: tuple[tuple[int, ...], ...]) -> None:
+    random = np.random.default_rng(0)
+    pixels = np.array(colours, np.uint8)[random.integers(0, 2, (30, 41))]
+    assert_equal([parse_one("guided", {"radius": radius, "eps": 1e-6})], [pixels])
