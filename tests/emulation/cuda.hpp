@@ -267,6 +267,11 @@ static inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum)
     for (int i = 0; i < 32; i += 8) sum += (a >> i & 255) * (b >> i & 255);
     return sum;
 }
+static inline unsigned __dp2a_lo(unsigned a, unsigned b, unsigned sum)
+{
+    return sum + (a & 0xFFFF) * (b & 255) + (a >> 16) * (b >> 8 & 255);
+}
+static inline unsigned __dp2a_hi(unsigned a, unsigned b, unsigned sum) { return __dp2a_lo(a, b >> 16, sum); }
 static inline unsigned __vminu2(unsigned a, unsigned b)
 {
     return min(a & 0xFFFF, b & 0xFFFF) | min(a & 0xFFFF0000, b & 0xFFFF0000);
@@ -279,6 +284,12 @@ static inline unsigned __vminu4(unsigned a, unsigned b)
 {
     unsigned made = 0;
     for (int i = 0; i < 32; i += 8) made |= min(a >> i & 255, b >> i & 255) << i;
+    return made;
+}
+static inline unsigned __vabsdiffu4(unsigned a, unsigned b)
+{
+    unsigned made = 0;
+    for (int i = 0; i < 32; i += 8) made |= (unsigned)abs((int)(a >> i & 255) - (int)(b >> i & 255)) << i;
     return made;
 }
 static inline unsigned __vsubus4(unsigned a, unsigned b)

@@ -1,5 +1,6 @@
 """Non-local means in integers: sums over neighbours, weighed by how alike their patches are."""
 
+import struct
 from collections.abc import Iterator
 
 import cv2
@@ -46,6 +47,12 @@ class Likeness:
                 tile = self._tile([np.ascontiguousarray(wide[..., n]) for n in range(channels)])
                 result[top : top + TILE[0], left : left + TILE[1]] = tile
         return result
+
+    def device_data(self) -> bytes:
+        """`struct Likeness`."""
+        last = len(self._table) - 1
+        weights = np.pad(self._table.astype("<u2"), (0, len(self._table) % 2))
+        return struct.pack("<4i", self._near, self._far, self._shift, last) + weights.tobytes()
 
     def _tile(self, planes: list[Pixels]) -> Pixels:
         """The planes without their margins. Every pair of pixels is compared once."""

@@ -8,6 +8,7 @@ from models.image import Pixels
 from workers.filters.base import Filter, Odd
 from workers.filters.colour import join_alpha, split_alpha
 from workers.filters.likeness import Likeness
+from workers.kernels.items import Pass, Shape
 
 
 class NlMeans(Filter):
@@ -40,6 +41,7 @@ class NlMeans(Filter):
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
+    passes: ClassVar = (Pass("nl_means", 64, 32),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Means weighed by exp(-d / h²), half-up (Buades, Coll, Morel, 2005).
@@ -49,5 +51,15 @@ class NlMeans(Filter):
         have 14 bits and come from a table by the sum of squares, see Likeness.
         """
         colour, alpha = split_alpha(pixels)
-        likeness = Likeness(self.h, self.patch, self.search, colour.shape[2])
-        return join_alpha(likeness.denoised(colour), alpha)
+        return join_alpha(self._likeness(colour.shape[2]).denoised(colour), alpha)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Likeness`."""
+        return self._likeness(min(shape[2], 3)).device_data()
+
+    def device_scratch(self, shape: Shape) -> int:
+        """None."""
+        return 0
+
+    def _likeness(self, channels: int) -> Likeness:
+        return Likeness(self.h, self.patch, self.search, channels)

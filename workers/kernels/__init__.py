@@ -47,6 +47,7 @@ FILES = (
     "dog.cu",
     "canny.cu",
     "guided.cu",
+    "likeness.cu",
     "source.cuh",
     "crop.cu",
 )

@@ -249,3 +249,12 @@ def test_the_steepest_guides_are_exact(radius: int, colours: tuple[tuple[int, ..
     random = np.random.default_rng(0)
     pixels = np.array(colours, np.uint8)[random.integers(0, 2, (30, 41))]
     assert_equal([parse_one("guided", {"radius": radius, "eps": 1e-6})], [pixels])
+
+
+@pytest.mark.parametrize("h", [1, 13.7, 100])
+@pytest.mark.parametrize(("patch", "search"), [(1, 3), (1, 21), (15, 3), (15, 21), (3, 9)])
+def test_likenesses_of_every_patch_and_search_are_exact(h: float, patch: int, search: int) -> None:
+    random = np.random.default_rng(patch)
+    images = [image(random, *shape) for shape in [(33, 66, 3), (9, 70, 1), (5, 6, 4), (1, 1, 3)]]
+    images += [np.full((9, 4, 3), 255, np.uint8)]
+    assert_equal([parse_one("nl_means", {"h": h, "patch": patch, "search": search})] * 5, images)
