@@ -27,7 +27,7 @@ _BLURS = (
 _IN_TILES = {NEAR: Pass("canny_near", 64, 64), FAR: Pass("canny_far", 64, 32)}
 _EDGES = (
     Pass("canny_edges", 64, 16),
-    Pass("canny_link", 64, 16),
+    Pass("canny_link", 256, 16),
     Pass("canny_paint", LINE, flat=True),
 )
 

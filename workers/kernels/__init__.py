@@ -45,6 +45,7 @@ FILES = (
     "squares.cu",
     "adaptive.cu",
     "dog.cu",
+    "links.cuh",
     "canny.cu",
     "guided.cu",
     "likeness.cu",

@@ -1,5 +1,5 @@
 // Canny's edges as OpenCV finds them: integer gradients, maxima across the edge, and of those the
-// connected ones that hold a strong one, by union and find: what is joined does not depend on order.
+// connected ones that hold a strong one: those of a tile are joined in shared memory, then across tiles.
 
 struct Canny {
     int low, high;  // gradients above them belong to an edge, and begin one
@@ -9,7 +9,6 @@ struct Canny {
 };
 
 constexpr int CANNY_WIDTH = 64, CANNY_HEIGHT = 16, CANNY_PITCH = CANNY_WIDTH + 8;
-constexpr u32 NO_EDGE = ~0u;
 
 __device__ __forceinline__ const Canny& canny_of(const Item& item) { return *global<const Canny>(item.data); }
 
@@ -18,7 +17,6 @@ __device__ __forceinline__ u64 blurred_of(const Item& item)
     return item.channels == 1 ? item.dst : item.scratch + ((pixels_of(item) + 3) & ~3u);
 }
 
-// What each pixel is linked to: 0 says an edge, NO_EDGE none, n pixel n - 1, maybe itself.
 __device__ __forceinline__ u32* links_of(const Item& item)
 {
     return global<u32>(item.channels == 1 ? item.scratch : item.scratch + 4ull * pixels_of(item));
@@ -104,11 +102,27 @@ __device__ __forceinline__ bool largest(const Gradient& gradient, const u16* len
     return own > lengths[-CANNY_PITCH - side] && own > lengths[CANNY_PITCH + side];
 }
 
+// Edges within a tile, by links to its own pixels.
+__device__ __forceinline__ void link_tile(u32* links)
+{
+    for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
+        if (links[i] == NO_EDGE) continue;
+        int x = i % CANNY_WIDTH, y = i / CANNY_WIDTH;
+        auto is = [&](int dx, int dy) {
+            return (u32)(x + dx) < CANNY_WIDTH && y + dy >= 0 && links[i + dy * CANNY_WIDTH + dx] != NO_EDGE;
+        };
+        join_neighbours(is, [&](int dx, int dy) {
+            join_edges(links, links[i], links[i + dy * CANNY_WIDTH + dx]);
+        });
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 canny_edges(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 words[(CANNY_HEIGHT + 4) * CANNY_PITCH / 4];
     __shared__ u16 lengths[(CANNY_HEIGHT + 4) * CANNY_PITCH];
+    __shared__ u32 near[CANNY_HEIGHT * CANNY_WIDTH];
     int block;
     Item item = owner(items, starts, n, block), grey = grey_of(item);
     const Canny& of = canny_of(item);
@@ -127,61 +141,55 @@ canny_edges(const Item* items, const u32* starts, int n)
         lengths[at] = (u16)(inside ? gradient_at(lumas + at).length() : 0);
     }
     __syncthreads();
-    u32* links = links_of(item);
     for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
         int x = i % CANNY_WIDTH, y = i / CANNY_WIDTH, at = (y + 2) * CANNY_PITCH + x + 4;
+        near[i] = NO_EDGE;
         if (x >= tile.width || y >= tile.height) continue;
-        u32 pixel = (u32)(tile.y + y) * item.width + tile.x + x, link = NO_EDGE;
         if (lengths[at] > of.low && largest(gradient_at(lumas + at), lengths + at))
-            link = lengths[at] > of.high ? 0 : pixel + 1;
-        links[pixel] = link;
+            near[i] = lengths[at] > of.high ? 0 : i + 1;
+    }
+    __syncthreads();
+    link_tile(near);
+    __syncthreads();
+    u32* links = links_of(item);
+    for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
+        int x = i % CANNY_WIDTH, y = i / CANNY_WIDTH;
+        if (x >= tile.width || y >= tile.height) continue;
+        u32 first = near[i] == NO_EDGE ? NO_EDGE : first_of(near, near[i]);
+        if (first && first != NO_EDGE) {
+            u32 row = tile.y + (first - 1) / CANNY_WIDTH;
+            first = row * item.width + tile.x + (first - 1) % CANNY_WIDTH + 1;
+        }
+        links[(u32)(tile.y + y) * item.width + tile.x + x] = first;
     }
 }
 
-// The first of a pixel's edge that is known so far; the way there is made shorter.
-__device__ __forceinline__ u32 first_of(volatile u32* links, u32 link)
+// Join a pixel to its neighbours in other tiles.
+__device__ __forceinline__ void link_across(const Item& item, int x, int y)
 {
-    while (link) {
-        u32 next = links[link - 1];
-        if (next == link) break;
-        u32 after = next ? links[next - 1] : 0;
-        if (after != next) links[link - 1] = after;
-        link = after;
-    }
-    return link;
+    if (x >= item.width || y >= item.height) return;
+    u32 *links = links_of(item), *here = links + (u32)y * item.width + x;
+    if (*here == NO_EDGE) return;
+    auto is = [&](int dx, int dy) {
+        return (u32)(x + dx) < (u32)item.width && y + dy >= 0 && here[dy * item.width + dx] != NO_EDGE;
+    };
+    join_neighbours(is, [&](int dx, int dy) {
+        bool across = (x + dx) / CANNY_WIDTH != x / CANNY_WIDTH || (y + dy) / CANNY_HEIGHT != y / CANNY_HEIGHT;
+        if (across) join_edges(links, *here, here[dy * item.width + dx]);
+    });
 }
 
-// Make one edge of two. It ends: every turn the larger one gets smaller.
-__device__ __forceinline__ void join_edges(u32* links, u32 a, u32 b)
-{
-    for (;;) {
-        a = first_of(links, a), b = first_of(links, b);
-        if (a == b) return;
-        u32 larger = max(a, b), smaller = min(a, b), before = atomicMin(&links[larger - 1], smaller);
-        if (before == larger) return;
-        a = before, b = smaller;
-    }
-}
-
+// Four tiles a block: their first row, and the first and last columns of what is below it.
 extern "C" __global__ void __launch_bounds__(256)
 canny_link(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, CANNY_WIDTH, CANNY_HEIGHT);
-    u32* links = links_of(item);
-    for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
-        int x = tile.x + i % CANNY_WIDTH, y = tile.y + i / CANNY_WIDTH;
-        if (x >= item.width || y >= item.height) continue;
-        u32* here = links + (u32)y * item.width + x;
-        u32 own = *here;
-        if (own == NO_EDGE) continue;
-        // To the left and above: the others come here themselves.
-        if (x > 0 && here[-1] != NO_EDGE) join_edges(links, own, here[-1]);
-        if (y == 0) continue;
-        for (int side = max(-1, -x); side <= min(1, item.width - 1 - x); ++side)
-            if (here[side - item.width] != NO_EDGE) join_edges(links, own, here[side - item.width]);
-    }
+    Tile tile = tile_of(item, block, THREADS, CANNY_HEIGHT);
+    link_across(item, tile.x + threadIdx.x, tile.y);
+    int row = threadIdx.x % CANNY_HEIGHT, column = threadIdx.x / CANNY_HEIGHT;
+    if (row == 0 || column >= 2 * (THREADS / CANNY_WIDTH)) return;
+    link_across(item, tile.x + (column + 1) / 2 * CANNY_WIDTH - column % 2, tile.y + row);
 }
 
 template <int C> __device__ __forceinline__ void paint_edges(const Item& item, int block, u32 pixels)

@@ -96,6 +96,14 @@ def test_an_edge_that_is_weak_but_for_its_end_is_found_whole() -> None:
     assert_equal(filters, [faint, strong])
 
 
+@pytest.mark.parametrize("sigma", [0, 1, 3])
+@pytest.mark.parametrize("high", [30, 150, 700])
+def test_edges_through_many_tiles_are_exact(sigma: float, high: int) -> None:
+    random = np.random.default_rng(high)
+    images = [random.integers(0, 256, shape, np.uint8) for shape in [(70, 530, 1), (100, 259, 3)]]
+    assert_equal([parse_one("canny", {"sigma": sigma, "low": 5, "high": high})] * 2, images)
+
+
 @pytest.mark.parametrize("tiles", [1, 2, 3, 32])
 def test_tables_of_any_number_of_tiles_are_exact(tiles: int) -> None:
     random = np.random.default_rng(tiles)
