@@ -21,24 +21,35 @@ Gradient = NDArray[np.int16]
 Wide = NDArray[np.int16] | NDArray[np.int32]
 
 
-EDGE_PASSES = (Pass("edges", 64, 16),)
-"""Of scharr, prewitt and laplacian on a GPU; their data are `edge_data`."""
+EDGE_PASSES = (Pass("edges", 128, 32),)
+"""Of operators of 3 × 3 weights on a GPU; their data are `edge_data`."""
 
-MOST_SIDE = 7
+WIDE_EDGE_PASSES = (Pass("edges_wide", 64, 16),)
+"""Of larger ones; their data are `wide_edge_data`."""
 
-
-def edge_data(scale: float, *weights: NDArray[np.int64]) -> bytes:
-    """`struct Edges` of edges.cu: one operator, or two whose lengths count together."""
-    room = np.zeros((2, MOST_SIDE**2), "<i4")
-    for index, each in enumerate(weights):
-        room[index, : each.size] = each.ravel()
-    return struct.pack("<d2i", scale, len(weights[0]), len(weights) == 2) + bytes(room.data)
+OPERATORS = ("sobel", "scharr", "prewitt", "laplacian")
+"""As edges.cu counts them."""
 
 
-def slope_data(scale: float, axis: Axis, across: NDArray[np.int64]) -> bytes:
-    """The same for an operator of x, which turned is that of y, and what counts of both."""
-    both = {"x": (across,), "y": (across.T,), "mag": (across, across.T)}
-    return edge_data(scale, *both[axis])
+def edge_data(operator: str, part: int, tones: NDArray[np.uint8]) -> bytes:
+    """`struct Edges` of edges.cu, and the tones, in sixteens, up to the first one that is white."""
+    white = np.flatnonzero(tones == 255)
+    last = int(white[0]) if white.size else len(tones) - 1
+    table = bytes(tones[: last + 1].data)
+    header = struct.pack("<4i", OPERATORS.index(operator), part, last, 0)
+    return header + table + bytes(-len(table) % 16)
+
+
+def slope_data(operator: str, axis: Axis, tones: NDArray[np.uint8]) -> bytes:
+    """The same for an operator with directions."""
+    return edge_data(operator, ("x", "y", "mag").index(axis), tones)
+
+
+def wide_edge_data(scale: float, weights: NDArray[np.int64]) -> bytes:
+    """`struct WideEdges` of edges_wide.cu."""
+    room = np.zeros(7 * 7, "<i4")
+    room[: weights.size] = weights.ravel()
+    return struct.pack("<d2i", scale, len(weights), 0) + bytes(room.data)
 
 
 def tones(longest: int, scale: float) -> NDArray[np.uint8]:

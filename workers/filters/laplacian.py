@@ -12,9 +12,17 @@ from models.image import Pixels
 from workers.filters.bands import bands
 from workers.filters.base import Filter, Odd
 from workers.filters.colour import as_grey
-from workers.filters.gradient import EDGE_PASSES, Wide, edge_data, toned, tones
+from workers.filters.gradient import (
+    EDGE_PASSES,
+    WIDE_EDGE_PASSES,
+    Wide,
+    edge_data,
+    toned,
+    tones,
+    wide_edge_data,
+)
 from workers.filters.luma import luma
-from workers.kernels.items import Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Laplacian(Filter):
@@ -53,9 +61,17 @@ class Laplacian(Filter):
             grey[rows] = toned(differences[rows], table)
         return as_grey(grey, pixels)
 
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """The operators of 1 and 3 have 3 × 3 weights."""
+        return EDGE_PASSES if self.ksize <= 3 else WIDE_EDGE_PASSES
+
     def device_data(self, shape: Shape) -> bytes:
-        """The operator, which has a side of 3 at least."""
-        return edge_data(self.scale, _operator(self.ksize))
+        """The operator, small ones by the weight of a corner, and the tones."""
+        weights = _operator(self.ksize)
+        if self.ksize > 3:
+            return wide_edge_data(self.scale, weights)
+        return edge_data(self.name, int(weights[0, 0]), tones(_longest(self.ksize), self.scale))
 
 
 @functools.cache

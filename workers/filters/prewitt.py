@@ -41,5 +41,5 @@ class Prewitt(Filter):
         return edges(pixels, across, down, self.axis, tones(LONGEST, self.scale))
 
     def device_data(self, shape: Shape) -> bytes:
-        """The operator."""
-        return slope_data(self.scale, self.axis, _SLOPE.astype(np.int64))
+        """The axis and the tones."""
+        return slope_data(self.name, self.axis, tones(LONGEST, self.scale))

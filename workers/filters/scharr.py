@@ -15,8 +15,6 @@ from workers.kernels.items import Shape
 LONGEST = 5770
 """The longest gradient is shorter: rint(sqrt(4080² + 4080²))."""
 
-_SLOPE = np.outer([3, 10, 3], [-1, 0, 1])
-
 
 class Scharr(Filter):
     """Show edges by the 3 × 3 Scharr operator, which favours no direction, as grey."""
@@ -40,5 +38,5 @@ class Scharr(Filter):
         return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))
 
     def device_data(self, shape: Shape) -> bytes:
-        """The operator."""
-        return slope_data(self.scale, self.axis, _SLOPE)
+        """The axis and the tones."""
+        return slope_data(self.name, self.axis, tones(LONGEST, self.scale))

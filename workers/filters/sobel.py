@@ -1,6 +1,5 @@
 """The sobel filter."""
 
-import struct
 from typing import ClassVar, Literal
 
 import cv2
@@ -10,9 +9,9 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.gradient import Axis, Gradient, edges, tones
+from workers.filters.gradient import EDGE_PASSES, Axis, Gradient, edges, slope_data, tones
 from workers.filters.luma import luma
-from workers.kernels.items import Pass, Shape
+from workers.kernels.items import Shape
 
 LONGEST = 1442
 """The longest gradient: rint(sqrt(1020² + 1020²))."""
@@ -30,7 +29,7 @@ class Sobel(Filter):
     example: ClassVar = {"name": "sobel", "axis": "mag"}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
-    passes: ClassVar = (Pass("sobel", 128, 32),)
+    passes: ClassVar = EDGE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
         """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
@@ -38,9 +37,8 @@ class Sobel(Filter):
         return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))
 
     def device_data(self, shape: Shape) -> bytes:
-        """The axis, and the tones, in sixteens."""
-        axis = ("x", "y", "mag").index(self.axis)
-        return struct.pack("<i12x1456s", axis, tones(LONGEST, self.scale).tobytes())
+        """The axis and the tones."""
+        return slope_data(self.name, self.axis, tones(LONGEST, self.scale))
 
 
 def _gradients(grey: NDArray[np.uint8]) -> tuple[Gradient, Gradient]:

@@ -1,64 +1,238 @@
-// Gradients of the luma by one or two operators of up to 7 × 7 weights, as grey.
+// Gradients of the luma by operators of 3 × 3 weights, through a table of tones.
 
-constexpr int EDGES_WIDTH = 64, EDGES_HEIGHT = 16, MOST_SIDE = 7;
-constexpr int EDGES_PITCH = EDGES_WIDTH + MOST_SIDE - 1;
-
+// What follows it are `last` + 1 tones, of every length up to that from which on all have the same.
 struct Edges {
-    double scale;
-    int side;
-    int both;  // whether the length of two gradients counts, or one alone
-    int weights[2][MOST_SIDE * MOST_SIDE];
+    int by;    // one of Operator
+    int part;  // of slopes what counts: 0 x, 1 y, 2 both; of the Laplacian the weight of a corner
+    int last, reserved;
 };
 
-// min(255, floor(scale * length + 0.5)), in doubles as the specification has it.
-__device__ __forceinline__ u32 edge_tone(const Edges& of, int first, int second)
+enum Operator { SOBEL, SCHARR, PREWITT, LAPLACIAN };
+
+constexpr int EDGES_WIDTH = 128, EDGES_HEIGHT = 32, EDGES_WORDS = EDGES_WIDTH / 4 + 2, EDGES_ROWS = 4;
+constexpr int MOST_TONES = 5771;
+constexpr u32 HALVES = 0x00FF00FF;
+
+// The lumas of four pixels as they lie in memory. Weights are bytes, upper and lower ones apart.
+template <int C> __device__ __forceinline__ u32 lumas4(const u32* words)
 {
-    double length = abs(first);
-    if (of.both) length = rint(sqrt((double)first * first + (double)second * second));
-    return (u32)min(length * of.scale + 0.5, 255.0);
+    if constexpr (C == 1) {
+        return words[0];
+    } else {
+        u32 pixel[4] = {words[0], words[1], words[C - 2], words[C - 1]}, sum[4];
+        if constexpr (C == 3) {
+            pixel[1] = __funnelshift_r(words[0], words[1], 24);
+            pixel[2] = __funnelshift_r(words[1], words[2], 16);
+            pixel[3] = words[2] >> 8;
+        }
+        for (int k = 0; k < 4; ++k)
+            sum[k] = 256 * __dp4a(pixel[k], 0x001D964Cu, 0u) + __dp4a(pixel[k], 0x002F468Bu, 32768u);
+        return __byte_perm(__byte_perm(sum[0], sum[1], 0x0062), __byte_perm(sum[2], sum[3], 0x0062), 0x5410);
+    }
+}
+
+// The lumas of pixels x … x+3 of a row; pixels beyond its ends replicate.
+template <int C> __device__ __forceinline__ u32 row_lumas4(const u8* row, int width, int x)
+{
+    u32 words[C];
+    if (x >= 0 && x + 4 <= width) {
+        inner_pixels4<C>(row, x, words);
+    } else {
+        u32 plane[C];
+        for (int c = 0; c < C; ++c) plane[c] = replicated_plane4(row + c, width, C, x);
+        interleave<C>(plane, words);
+    }
+    return lumas4<C>(words);
+}
+
+// The lumas of a tile, a pixel more on top and bottom, four more on either side; INSIDE as of the
+// planes in separable.cu.
+template <int C, bool INSIDE>
+__device__ __forceinline__ void stage_lumas(const Item& item, const Tile& tile, u32* grey)
+{
+    int end = (tile.height + 2) * EDGES_WORDS;
+#pragma unroll(INSIDE ? 5 : 1)
+    for (int i = threadIdx.x; i < end; i += THREADS) {
+        int x = tile.x + i % EDGES_WORDS * 4 - 4, y = tile.y + i / EDGES_WORDS - 1;
+        const u8* row = source_row(item, y);
+        if constexpr (INSIDE) {
+            u32 words[C];
+            for (int c = 0; c < C; ++c) words[c] = ((const u32*)(row + x * C))[c];
+            grey[i] = lumas4<C>(words);
+        } else if (x <= tile.x + tile.width) {
+            grey[i] = row_lumas4<C>(row, item.width, x);
+        }
+    }
+}
+
+// Four lumas of a row, the one before and the one after; two a word: what is left of the even ones,
+// these, the odd ones, and what is right of those.
+struct Lumas {
+    u32 left, even, odd, right;
+
+    __device__ __forceinline__ explicit Lumas(const u32* words)
+    {
+        left = __funnelshift_r(words[0], words[1], 24) & HALVES;
+        even = words[1] & HALVES, odd = words[1] >> 8 & HALVES;
+        right = __funnelshift_r(words[1], words[2], 16) & HALVES;
+    }
+};
+
+// Differences of neighbours, in both directions, smoothed across them by SIDE, MIDDLE and SIDE.
+template <int SIDE, int MIDDLE> struct Slope {
+    static constexpr u32 MORE = SIDE == 1 ? 1024 : 4096;  // than any difference
+    float x, y, last;  // the former are 1 for what counts, else 0
+
+    __device__ __forceinline__ Slope(const Edges& of)
+        : x(of.part == 1 ? 0.0f : 1.0f), y(of.part == 0 ? 0.0f : 1.0f), last(as_float(of.last)) {}
+
+    __device__ __forceinline__ static u32 smooth(u32 a, u32 b, u32 c) { return SIDE * (a + c) + MIDDLE * b; }
+
+    // One of two halves of a word that are MORE too much, exact.
+    __device__ __forceinline__ static float half(u32 word, u32 which, float factor)
+    {
+        float moved = __uint_as_float(__byte_perm(word, 0x4B000000, which));
+        return __fmaf_rn(moved, factor, -(8388608.0f + MORE) * factor);
+    }
+
+    // rint of the root of a sum of two squares, at most `last`. The root is never half-way, for no
+    // square of an integer and a half is that near. Up to 4096 it is within 0.51 units of its last
+    // place: one of Newton's steps after 22 bits. Beyond, what is rounded is one off at most, and by
+    // how much its square is: exact, for no sum on the way needs more than 24 bits.
+    __device__ __forceinline__ u32 length(u32 dx, u32 dy, u32 which) const
+    {
+        float across = half(dx, which, x), down = half(dy, which, y);
+        float square = __fmaf_rn(across, across, __fmul_rn(down, down));
+        float inverse = rsqrtf(fmaxf(square, 0.5f)), root = __fmul_rn(square, inverse);
+        if constexpr (SIDE == 1) {
+            root = __fmaf_rn(__fmaf_rn(-root, root, square), __fmul_rn(0.5f, inverse), root);
+        } else {
+            root = __fsub_rn(__fadd_rn(root, 8388608.0f), 8388608.0f);
+            float more = __fmaf_rn(down, down, __fmaf_rn(-root, root, __fmul_rn(across, across)));
+            root = fmaxf(root + (more > root ? 1.0f : more <= -root ? -1.0f : 0.0f), 0.0f);
+        }
+        return __float_as_uint(__fadd_rn(fminf(root, last), 8388608.0f)) & 8191;
+    }
+
+    // The tones of four pixels from three rows of lumas.
+    __device__ __forceinline__ u32 operator()(const Lumas* rows, const u8* tones) const
+    {
+        constexpr u32 BOTH = MORE * 0x10001, LOW = 0x7610, HIGH = 0x7632;
+        const Lumas &a = rows[0], &b = rows[1], &c = rows[2];
+        u32 x[2] = {BOTH + smooth(a.odd, b.odd, c.odd) - smooth(a.left, b.left, c.left),
+                    BOTH + smooth(a.right, b.right, c.right) - smooth(a.even, b.even, c.even)};
+        u32 y[2] = {BOTH + smooth(c.left, c.even, c.odd) - smooth(a.left, a.even, a.odd),
+                    BOTH + smooth(c.even, c.odd, c.right) - smooth(a.even, a.odd, a.right)};
+        u32 tone[4];
+        for (int k = 0; k < 4; ++k) tone[k] = tones[length(x[k % 2], y[k % 2], k < 2 ? LOW : HIGH)];
+        return packed(tone[0], tone[1], tone[2], tone[3]);
+    }
+};
+
+// How far a pixel is from its neighbours: those at its corners, or else those at its sides.
+struct Laplacian {
+    u32 corner, side;
+    int last;
+
+    __device__ __forceinline__ Laplacian(const Edges& of)
+        : corner(of.part), side(of.part ? 0 : 1), last(of.last) {}
+
+    // 2048 more than the difference, in both halves.
+    __device__ __forceinline__ u32 difference(u32 corners, u32 sides, u32 middle) const
+    {
+        return 0x08000800 + corner * corners + side * sides - 4 * (corner + side) * middle;
+    }
+
+    __device__ __forceinline__ u32 operator()(const Lumas* rows, const u8* tones) const
+    {
+        const Lumas &a = rows[0], &b = rows[1], &c = rows[2];
+        u32 even = difference(a.left + a.odd + c.left + c.odd, b.left + b.odd + a.even + c.even, b.even);
+        u32 odd = difference(a.even + a.right + c.even + c.right, b.even + b.right + a.odd + c.odd, b.odd);
+        int found[4] = {(int)(even & 0xFFFF), (int)(odd & 0xFFFF), (int)(even >> 16), (int)(odd >> 16)};
+        u32 tone[4];
+        for (int k = 0; k < 4; ++k) tone[k] = tones[min(abs(found[k] - 2048), last)];
+        return packed(tone[0], tone[1], tone[2], tone[3]);
+    }
+};
+
+// Four tones as four pixels.
+template <int C>
+__device__ __forceinline__ void spread4(const Item& item, int x, int y, u32 tones, u32* out)
+{
+    if constexpr (C == 1) {
+        out[0] = tones;
+    } else if constexpr (C == 3) {
+        out[0] = __byte_perm(tones, 0, 0x1000);
+        out[1] = __byte_perm(tones, 0, 0x2211);
+        out[2] = __byte_perm(tones, 0, 0x3332);
+    } else {
+        u32 plane[C];
+        pixels4<C>(source_row(item, y), item.width, x, plane);
+        for (int k = 0; k < 4; ++k) out[k] = __byte_perm(tones, plane[3], 0x4000 + 0x1111 * k);
+    }
 }
 
 template <int C>
-__device__ __forceinline__ void edges_tile(
-    const Item& item, const Tile& tile, const Edges& of, const int* weights, u8* lumas, u8* out)
+__device__ __forceinline__ void stage_edges(const Item& item, const Tile& tile, u32* grey)
 {
-    int across = EDGES_WIDTH + of.side - 1, down = EDGES_HEIGHT + of.side - 1, half = of.side / 2;
-    for (int i = threadIdx.x; i < across * down; i += THREADS) {
-        int x = tile.x + i % across - half, y = tile.y + i / across - half;
-        u32 pixel = bordered_colour<C>(item, x, y, REPLICATE);
-        if constexpr (C > 1) pixel = luma(byte_of(pixel, 0), byte_of(pixel, 1), byte_of(pixel, 2));
-        lumas[i / across * EDGES_PITCH + i % across] = (u8)pixel;
-    }
-    __syncthreads();
-    for (int i = threadIdx.x; i < EDGES_WIDTH * EDGES_HEIGHT; i += THREADS) {
-        int x = i % EDGES_WIDTH, y = i / EDGES_WIDTH, first = 0, second = 0;
-        for (int row = 0; row < of.side; ++row)
-            for (int column = 0; column < of.side; ++column) {
-                int level = lumas[(y + row) * EDGES_PITCH + x + column], at = row * of.side + column;
-                first += weights[at] * level;
-                second += weights[MOST_SIDE * MOST_SIDE + at] * level;
-            }
-        u8 tone = (u8)edge_tone(of, first, second);
-        for (int c = 0; c < min(C, 3); ++c) out[i * C + c] = tone;
-        if (C == 4 && x < tile.width)
-            out[i * C + 3] = source_row(item, tile.y + y)[(tile.x + x) * C + 3];
-    }
-    __syncthreads();
-    store_tile<EDGES_WIDTH * C>(item, tile, out);
+    bool within = tile.x >= 4 && tile.x + EDGES_WIDTH + 4 <= item.width;
+    if (within && item.width * C % 4 == 0) stage_lumas<C, true>(item, tile, grey);
+    else stage_lumas<C, false>(item, tile, grey);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+// The tones of EDGES_ROWS rows of four pixels; `words` holds the four before those of the row above.
+template <class Rule>
+__device__ __forceinline__ void edges_down(const Rule& rule, const u32* words, const u8* tones, u32* made)
+{
+    Lumas rows[3] = {Lumas(words), Lumas(words + EDGES_WORDS), Lumas(words)};
+#pragma unroll
+    for (int i = 0; i < EDGES_ROWS; ++i) {
+        rows[2] = Lumas(words + (i + 2) * EDGES_WORDS);
+        made[i] = rule(rows, tones);
+        rows[0] = rows[1], rows[1] = rows[2];
+    }
+}
+
+template <int C>
+__device__ __forceinline__ void spread_edges(
+    const Item& item, const Tile& tile, int group, int first, const u32* made, u32* out)
+{
+    if (4 * group >= tile.width) return;
+#pragma unroll
+    for (int i = 0; i < EDGES_ROWS; ++i) {
+        if (first + i >= tile.height) continue;
+        int x = tile.x + 4 * group, y = tile.y + first + i;
+        spread4<C>(item, x, y, made[i], out + ((first + i) * (EDGES_WIDTH / 4) + group) * C);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 5)
 edges(const Item* items, const u32* starts, int n)
 {
-    __shared__ u8 lumas[(EDGES_HEIGHT + MOST_SIDE - 1) * EDGES_PITCH];
+    __shared__ u32 grey[(EDGES_HEIGHT + 2) * EDGES_WORDS];
     __shared__ uint4 out[EDGES_WIDTH * EDGES_HEIGHT / 4 + 1];
-    __shared__ int weights[2 * MOST_SIDE * MOST_SIDE];
+    __shared__ uint4 table[MOST_TONES / 16 + 1];
     int block;
     Item item = owner(items, starts, n, block);
-    const Edges& of = *global<const Edges>(item.data);
     Tile tile = tile_of(item, block, EDGES_WIDTH, EDGES_HEIGHT);
-    if (threadIdx.x < 2 * MOST_SIDE * MOST_SIDE) weights[threadIdx.x] = of.weights[0][threadIdx.x];
-    if (item.channels == 1) edges_tile<1>(item, tile, of, weights, lumas, (u8*)out);
-    else if (item.channels == 3) edges_tile<3>(item, tile, of, weights, lumas, (u8*)out);
-    else edges_tile<4>(item, tile, of, weights, lumas, (u8*)out);
+    const Edges of = *global<const Edges>(item.data);
+    const uint4* from = global<const uint4>(item.data + sizeof(Edges));
+    for (int i = threadIdx.x; i <= of.last / 16; i += THREADS) table[i] = from[i];
+    if (item.channels == 1) stage_edges<1>(item, tile, grey);
+    else if (item.channels == 3) stage_edges<3>(item, tile, grey);
+    else stage_edges<4>(item, tile, grey);
+    __syncthreads();
+    int group = threadIdx.x % (EDGES_WIDTH / 4), first = threadIdx.x / (EDGES_WIDTH / 4) * EDGES_ROWS;
+    const u32* words = grey + first * EDGES_WORDS + group;
+    const u8* tones = (const u8*)table;
+    u32 made[EDGES_ROWS];
+    if (of.by == SOBEL) edges_down(Slope<1, 2>(of), words, tones, made);
+    else if (of.by == SCHARR) edges_down(Slope<3, 10>(of), words, tones, made);
+    else if (of.by == PREWITT) edges_down(Slope<1, 1>(of), words, tones, made);
+    else edges_down(Laplacian(of), words, tones, made);
+    if (item.channels == 1) spread_edges<1>(item, tile, group, first, made, (u32*)out);
+    else if (item.channels == 3) spread_edges<3>(item, tile, group, first, made, (u32*)out);
+    else spread_edges<4>(item, tile, group, first, made, (u32*)out);
+    __syncthreads();
+    store_tile_of<EDGES_WIDTH>(item, tile, (const u8*)out);
 }

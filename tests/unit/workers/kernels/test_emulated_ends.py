@@ -216,6 +216,14 @@ def test_gradients_of_every_operator_and_scale_are_exact(scale: float) -> None:
         assert_equal([parse_one("laplacian", {"ksize": ksize, "scale": scale})] * 3, images)
 
 
+def test_tones_of_the_longest_gradients_are_exact() -> None:
+    ends = np.array([0, 1, 2, 253, 254, 255], np.uint8)
+    pixels = np.random.default_rng(3).choice(ends, (150, 200, 1))
+    pixels[40:, 60:] = np.where(pixels[40:, 60:] < 128, 0, 255)
+    for name, longest in (("sobel", 1442), ("scharr", 5770), ("prewitt", 1082)):
+        assert_equal([parse_one(name, {"scale": 255 / longest})], [pixels])
+
+
 @pytest.mark.parametrize("angle", [-180, -45, 0, 12.5, 90])
 @pytest.mark.parametrize("length", [3, 4, 31, 255])
 def test_motions_of_every_length_are_exact(angle: float, length: int) -> None:
