@@ -1,5 +1,6 @@
 """The convolve filter."""
 
+import functools
 import math
 import struct
 from typing import Annotated, ClassVar, Literal
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.image import Pixels
+from workers.filters.around import AROUND_PASSES, around_data, around_side
 from workers.filters.base import Filter
 from workers.filters.borders import OPENCV, Border
 from workers.filters.colour import join_alpha, split_alpha
@@ -86,34 +88,52 @@ class Convolve(Filter):
         """
         colour, alpha = split_alpha(pixels)
         weights, bits = self.fixed()
-        shift = self._shift(bits)
+        shift = _shift(self.bias, bits)
         source = np.ascontiguousarray(colour)
         return join_alpha(correlated_bytes(source, weights, self.border_mode, bits, shift), alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
-        """`struct Convolve`: the weights row by row."""
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Few weights whose sums float32 holds have kernels of their own."""
         weights, bits = self.fixed()
+        if not fits_single(weights, bits, _shift(self.bias, bits)):
+            return self.passes
+        return AROUND_PASSES.get(around_side(weights), self.passes)
+
+    def device_data(self, shape: Shape) -> bytes:
+        """`struct Convolve`: the weights row by row; or what few of them need."""
+        weights, bits = self.fixed()
+        if self.device_passes != self.passes:
+            unit = 2.0**-bits
+            singles = (weights * unit).astype(np.float32)
+            return around_data(singles, _shift(self.bias, bits) * unit, self.border_mode)
         border = [*OPENCV].index(self.border_mode)
-        header = struct.pack("<q4i", self._shift(bits), bits, *weights.shape, border)
+        header = struct.pack("<q4i", _shift(self.bias, bits), bits, *weights.shape, border)
         return header + bytes(weights.astype("<i4").data)
 
     def fixed(self) -> tuple[NDArray[np.int64], int]:
         """Integer weights (rows, columns), and how many bits of them are fractions."""
-        exact = np.array(self.kernel, np.float64) / self.divisor
-        bits = min(FINE_BITS, LARGEST_BITS - math.frexp(float(np.abs(exact).sum()))[1])
-        weights = _whole(exact, bits)
-        while bits > 0 and not (weights & 1).any():
-            weights, bits = weights >> 1, bits - 1
-        for fewer in range(bits, -1, -1):
-            coarse = _whole(exact, fewer)
-            if fits_single(coarse, fewer, self._shift(fewer)):
-                error = coarse * 2.0**-fewer - exact
-                worst = 255 * max(error.clip(min=0).sum(), -error.clip(max=0).sum())
-                return (coarse, fewer) if worst <= COARSE_ERROR else (weights, bits)
-        return weights, bits
+        return _fixed(self.kernel, self.divisor, self.bias)
 
-    def _shift(self, bits: int) -> int:
-        return math.floor(math.ldexp(self.bias + 0.5, bits))
+
+@functools.lru_cache(64)
+def _fixed(kernel: tuple[Row, ...], divisor: float, bias: float) -> tuple[NDArray[np.int64], int]:
+    exact = np.array(kernel, np.float64) / divisor
+    bits = min(FINE_BITS, LARGEST_BITS - math.frexp(float(np.abs(exact).sum()))[1])
+    weights = _whole(exact, bits)
+    while bits > 0 and not (weights & 1).any():
+        weights, bits = weights >> 1, bits - 1
+    for fewer in range(bits, -1, -1):
+        coarse = _whole(exact, fewer)
+        if fits_single(coarse, fewer, _shift(bias, fewer)):
+            error = coarse * 2.0**-fewer - exact
+            worst = 255 * max(error.clip(min=0).sum(), -error.clip(max=0).sum())
+            return (coarse, fewer) if worst <= COARSE_ERROR else (weights, bits)
+    return weights, bits
+
+
+def _shift(bias: float, bits: int) -> int:
+    return math.floor(math.ldexp(bias + 0.5, bits))
 
 
 def _whole(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:

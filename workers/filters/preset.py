@@ -1,14 +1,15 @@
 """The preset filter."""
 
-import struct
 from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from PIL import ImageFilter
 from pydantic import Field
 
 from models.image import Pixels
+from workers.filters.around import AROUND_PASSES, around_data
 from workers.filters.base import Filter
 from workers.filters.colour import by_pillow, join_alpha, split_alpha
 from workers.kernels.items import Pass, Shape
@@ -58,7 +59,7 @@ class Preset(Filter):
     example: ClassVar = {"name": "preset", "kernel": "emboss"}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
-    passes: ClassVar = (Pass("preset", 64, 16),)
+    passes: ClassVar = AROUND_PASSES[3]
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `Image.filter`, which leaves a margin of 1 or 2 pixels; here it is filtered.
@@ -71,18 +72,27 @@ class Preset(Filter):
         found = self._by_pillow(source) if self.kernel in _TIED else self._by_opencv(source)
         return join_alpha(found.reshape(colour.shape), alpha)
 
+    @property
+    def device_passes(self) -> tuple[Pass, ...]:
+        """Those of 3 × 3 or 5 × 5 weights."""
+        return AROUND_PASSES[len(self._weights())]
+
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Preset`: Pillow's weights, divided, and its offset."""
-        size, divisor, offset, weights = _KERNELS[self.kernel].filterargs
-        kernel = np.array(weights, "<f4") / np.float32(divisor)
-        return struct.pack("<if", size[0], offset + 0.5) + bytes(kernel.data)
+        """The weights and the offset, and whether the order of sums matters."""
+        offset: float = _KERNELS[self.kernel].filterargs[2] + 0.5
+        return around_data(self._weights(), offset, "replicate", self.kernel in _TIED)
+
+    def _weights(self) -> NDArray[np.float32]:
+        """From top to bottom, divided; the rows of Pillow's kernels go upwards."""
+        size, divisor, _, weights = _KERNELS[self.kernel].filterargs
+        upwards = np.array(weights, np.float32).reshape(size) / np.float32(divisor)
+        return np.asarray(upwards[::-1], np.float32)
 
     def _by_opencv(self, colour: Pixels) -> Pixels:
-        """The rows of Pillow's kernels go upwards; the delta keeps halves from rounding to even."""
-        size, divisor, offset, weights = _KERNELS[self.kernel].filterargs
-        kernel = np.array(weights, np.float32).reshape(size)[::-1] / np.float32(divisor)
-        border, delta = cv2.BORDER_REPLICATE, offset + _PAST_HALF
-        found = cv2.filter2D(colour, -1, kernel, delta=delta, borderType=border)
+        """The delta keeps halves from rounding to even."""
+        delta = _KERNELS[self.kernel].filterargs[2] + _PAST_HALF
+        border = cv2.BORDER_REPLICATE
+        found = cv2.filter2D(colour, -1, self._weights(), delta=delta, borderType=border)
         return np.asarray(found, np.uint8)
 
     def _by_pillow(self, colour: Pixels) -> Pixels:

@@ -24,6 +24,7 @@ FILES = (
     "pixelate.cu",
     "clahe.cu",
     "correlate.cu",
+    "around.cu",
     "edges_wide.cu",
     "motion.cu",
     "bilateral.cu",

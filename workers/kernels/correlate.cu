@@ -13,13 +13,6 @@ struct Convolve {
     int weights[MOST_WEIGHTS * MOST_WEIGHTS];
 };
 
-// Pillow's kernels, lowest row first.
-struct Preset {
-    int size;
-    float offset;  // and a half
-    float weights[25];
-};
-
 template <int C>
 __device__ __forceinline__ void correlate_stage(
     const Item& item, const Tile& tile, int rows, int columns, int border, u32* pixels)
@@ -53,28 +46,6 @@ __device__ __forceinline__ void convolve4(
     for (int i = 0; i < 4 * C; ++i) {
         i64 level = (sums[i / C][i % C] + of.shift) >> of.bits;
         made[i] = (u32)min(max(level, 0ll), 255ll);
-    }
-}
-
-// The same in Pillow's order: rows are summed for themselves, from the lowest one up.
-template <int C>
-__device__ __forceinline__ void preset4(const Preset& of, const u32* line, u32* made)
-{
-    for (int k = 0; k < 4; ++k) {
-        float sums[C];
-        for (int c = 0; c < C; ++c) sums[c] = of.offset;
-        for (int row = 0; row < of.size; ++row) {
-            const u32* pixels = line + (of.size - 1 - row) * CORRELATE_PITCH + k;
-            const float* weights = of.weights + row * of.size;
-            float along[C];
-            for (int c = 0; c < C; ++c) along[c] = __fmul_rn(as_float(byte_of(pixels[0], c)), weights[0]);
-            for (int x = 1; x < of.size; ++x)
-                for (int c = 0; c < C; ++c)
-                    along[c] = __fadd_rn(
-                        along[c], __fmul_rn(as_float(byte_of(pixels[x], c)), weights[x]));
-            for (int c = 0; c < C; ++c) sums[c] = __fadd_rn(sums[c], along[c]);
-        }
-        for (int c = 0; c < C; ++c) made[C * k + c] = __float2uint_rz(fminf(fmaxf(sums[c], 0.0f), 255.0f));
     }
 }
 
@@ -125,33 +96,4 @@ convolve(const Item* items, const u32* starts, int n)
     if (item.channels == 1) convolve_tile<1>(item, tile, of, weights, pixels, (u32*)out);
     else if (item.channels == 3) convolve_tile<3>(item, tile, of, weights, pixels, (u32*)out);
     else convolve_tile<4>(item, tile, of, weights, pixels, (u32*)out);
-}
-
-template <int C>
-__device__ __forceinline__ void preset_tile(
-    const Item& item, const Tile& tile, const Preset& of, u32* pixels, u32* out)
-{
-    constexpr int COLOURS = C == 1 ? 1 : 3;
-    correlate_stage<C>(item, tile, of.size, of.size, REPLICATE, pixels);
-    __syncthreads();
-    u32 made[4 * COLOURS];
-    int x = threadIdx.x % (CORRELATE_WIDTH / 4) * 4, y = threadIdx.x / (CORRELATE_WIDTH / 4);
-    preset4<COLOURS>(of, pixels + y * CORRELATE_PITCH + x, made);
-    recoloured4<C>(item, tile, x, y, made, out);
-    __syncthreads();
-    store_tile<CORRELATE_WIDTH * C>(item, tile, (const u8*)out);
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-preset(const Item* items, const u32* starts, int n)
-{
-    __shared__ u32 pixels[(CORRELATE_HEIGHT + 4) * CORRELATE_PITCH];
-    __shared__ uint4 out[CORRELATE_WIDTH * CORRELATE_HEIGHT / 4 + 1];
-    int block;
-    Item item = owner(items, starts, n, block);
-    const Preset& of = *global<const Preset>(item.data);
-    Tile tile = tile_of(item, block, CORRELATE_WIDTH, CORRELATE_HEIGHT);
-    if (item.channels == 1) preset_tile<1>(item, tile, of, pixels, (u32*)out);
-    else if (item.channels == 3) preset_tile<3>(item, tile, of, pixels, (u32*)out);
-    else preset_tile<4>(item, tile, of, pixels, (u32*)out);
 }

@@ -198,32 +198,6 @@ def test_sums_far_beyond_a_byte_are_exact() -> None:
         assert_equal([parse_one("convolve", chosen)] * 3, white)
 
 
-@pytest.mark.parametrize("kernel", ["blur", "contour", "detail", "find_edges", "smooth_more"])
-def test_presets_of_noise_are_exact(kernel: str) -> None:
-    random = np.random.default_rng(8)
-    noise = [random.integers(0, 256, (90, 131, channels), np.uint8) for channels in (1, 3, 4)]
-    assert_equal([parse_one("preset", {"kernel": kernel})] * 3, noise)
-
-
-@pytest.mark.parametrize("scale", [0, 0.003, 0.25, 1, 99.9])
-def test_gradients_of_every_operator_and_scale_are_exact(scale: float) -> None:
-    random = np.random.default_rng(8)
-    images = [image(random, 45, 90, channels) for channels in (1, 3, 4)]
-    for name in ("scharr", "prewitt"):
-        for axis in ("x", "y", "mag"):
-            assert_equal([parse_one(name, {"axis": axis, "scale": scale})] * 3, images)
-    for ksize in (1, 3, 5, 7):
-        assert_equal([parse_one("laplacian", {"ksize": ksize, "scale": scale})] * 3, images)
-
-
-def test_tones_of_the_longest_gradients_are_exact() -> None:
-    ends = np.array([0, 1, 2, 253, 254, 255], np.uint8)
-    pixels = np.random.default_rng(3).choice(ends, (150, 200, 1))
-    pixels[40:, 60:] = np.where(pixels[40:, 60:] < 128, 0, 255)
-    for name, longest in (("sobel", 1442), ("scharr", 5770), ("prewitt", 1082)):
-        assert_equal([parse_one(name, {"scale": 255 / longest})], [pixels])
-
-
 @pytest.mark.parametrize("angle", [-180, -45, 0, 12.5, 90])
 @pytest.mark.parametrize("length", [3, 4, 31, 255])
 def test_motions_of_every_length_are_exact(angle: float, length: int) -> None:

@@ -1,0 +1,45 @@
+"""Small kernels and gradients: every border, shape and length that there can be."""
+
+import numpy as np
+import pytest
+
+from tests.unit.workers.kernels.specified import assert_equal, image
+from workers.filters import parse_one
+
+
+@pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (3, 3), (1, 4), (5, 2), (5, 5)])
+def test_small_kernels_of_whole_weights_are_exact(border: str, size: tuple[int, int]) -> None:
+    random = np.random.default_rng(size[0] + size[1])
+    shapes = [(37, 300, 3), (70, 272, 4), (100, 400, 1), (3, 2, 4), (1, 1, 3)]
+    images = [image(random, *shape) for shape in shapes]
+    for divisor in (1, 16, 7):
+        kernel = random.integers(-9, 10, size).tolist()
+        chosen = {"kernel": kernel, "border_mode": border, "divisor": divisor, "bias": 30.5}
+        assert_equal([parse_one("convolve", chosen)] * 5, images)
+
+
+@pytest.mark.parametrize("kernel", ["blur", "contour", "detail", "smooth", "smooth_more"])
+def test_presets_of_noise_are_exact(kernel: str) -> None:
+    random = np.random.default_rng(8)
+    noise = [random.integers(0, 256, (90, 300, channels), np.uint8) for channels in (1, 3, 4)]
+    assert_equal([parse_one("preset", {"kernel": kernel})] * 3, noise)
+
+
+@pytest.mark.parametrize("scale", [0, 0.003, 0.25, 1, 99.9])
+def test_gradients_of_every_operator_and_scale_are_exact(scale: float) -> None:
+    random = np.random.default_rng(8)
+    images = [image(random, 45, 90, channels) for channels in (1, 3, 4)]
+    for name in ("scharr", "prewitt"):
+        for axis in ("x", "y", "mag"):
+            assert_equal([parse_one(name, {"axis": axis, "scale": scale})] * 3, images)
+    for ksize in (1, 3, 5, 7):
+        assert_equal([parse_one("laplacian", {"ksize": ksize, "scale": scale})] * 3, images)
+
+
+def test_tones_of_the_longest_gradients_are_exact() -> None:
+    ends = np.array([0, 1, 2, 253, 254, 255], np.uint8)
+    pixels = np.random.default_rng(3).choice(ends, (150, 200, 1))
+    pixels[40:, 60:] = np.where(pixels[40:, 60:] < 128, 0, 255)
+    for name, longest in (("sobel", 1442), ("scharr", 5770), ("prewitt", 1082)):
+        assert_equal([parse_one(name, {"scale": 255 / longest})], [pixels])

@@ -1,0 +1,176 @@
+// Sums of neighbours by at most 5 × 5 weights, in single precision: a tile's colours as planes in
+// shared memory, 4 × 4 samples of one of them a thread and turn.
+
+struct Around {
+    float offset;  // and a half
+    int border;    // one of Border
+    int ordered;   // whether products are rounded and rows are summed for themselves, as Pillow does
+    int reserved;
+    float weights[25];  // the lowest row first
+};
+
+constexpr int AROUND_WIDTH = 128, AROUND_HEIGHT = 32, AROUND_ROWS = 4;
+constexpr int AROUND_PITCH = AROUND_WIDTH / 4 + 2, AROUND_GROUPS = AROUND_WIDTH / 4 * AROUND_HEIGHT;
+
+// The words of a plane with `reach` rows more on top and bottom and four samples on either side.
+__device__ constexpr int around_words(int reach) { return (AROUND_HEIGHT + 2 * reach) * AROUND_PITCH; }
+
+// A channel of the pixels x … x+3 beyond the image's ends; apart as `replicated4` is.
+static __device__ __noinline__ u32 bordered_plane4(const Item& item, int x, int y, int channel, int border)
+{
+    u32 word = 0;
+    int row = bordered(y, item.height, border);
+    for (int k = 0; k < 4; ++k) {
+        int column = bordered(x + k, item.width, border);
+        if (row < 0 || column < 0) continue;
+        word |= (u32)source_row(item, row)[column * item.channels + channel] << (8 * k);
+    }
+    return word;
+}
+
+// The planes of a tile; INSIDE as of those in separable.cu.
+template <int C, int REACH, bool INSIDE>
+__device__ __forceinline__ void stage_planes(const Item& item, const Tile& tile, int border, u32* staged)
+{
+    constexpr int COLOURS = C == 1 ? 1 : 3, WORDS = around_words(REACH);
+    int end = (tile.height + 2 * REACH) * AROUND_PITCH;
+#pragma unroll(INSIDE ? 5 : 1)
+    for (int i = threadIdx.x; i < end; i += THREADS) {
+        int x = tile.x + i % AROUND_PITCH * 4 - 4, y = tile.y + i / AROUND_PITCH - REACH;
+        u32 plane[C];
+        if constexpr (INSIDE) {
+            const u32* from = (const u32*)(source_row(item, y) + x * C);
+            u32 words[C];
+            for (int c = 0; c < C; ++c) words[c] = from[c];
+            deinterleave<C>(words, plane);
+        } else if (x >= tile.x + tile.width + REACH) {
+            continue;
+        } else if (y >= 0 && y < item.height && x >= 0 && x + 4 <= item.width) {
+            u32 words[C];
+            inner_pixels4<C>(source_row(item, y), x, words);
+            deinterleave<C>(words, plane);
+        } else {
+            for (int c = 0; c < COLOURS; ++c) plane[c] = bordered_plane4(item, x, y, c, border);
+        }
+        for (int c = 0; c < COLOURS; ++c) staged[c * WORDS + i] = plane[c];
+    }
+}
+
+template <int C, int REACH>
+__device__ __forceinline__ void stage_around_planes(
+    const Item& item, const Tile& tile, int border, u32* staged)
+{
+    bool within = tile.x >= 4 && tile.x + AROUND_WIDTH + 4 <= item.width && tile.y >= REACH
+        && tile.y + tile.height + REACH <= item.height && item.width * C % 4 == 0;
+    if (within) stage_planes<C, REACH, true>(item, tile, border, staged);
+    else stage_planes<C, REACH, false>(item, tile, border, staged);
+}
+
+// AROUND_ROWS rows of four samples; `words` holds the four before those of the first row needed.
+// From the lowest row up, so that sums meet rows in Pillow's order.
+template <int REACH, bool ORDERED>
+__device__ __forceinline__ void sums_around(const float* weights, float offset, const u32* words, u32* made)
+{
+    constexpr int SIZE = 2 * REACH + 1;
+    float sums[AROUND_ROWS][4];
+    for (int i = 0; i < AROUND_ROWS * 4; ++i) sums[i / 4][i % 4] = offset;
+#pragma unroll
+    for (int below = AROUND_ROWS + 2 * REACH - 1; below >= 0; --below) {
+        const u32* line = words + below * AROUND_PITCH;
+        float levels[3 + SIZE];
+#pragma unroll
+        for (int i = 0; i < 3 + SIZE; ++i) {
+            int at = 4 - REACH + i;
+            levels[i] = __uint_as_float(__byte_perm(line[at / 4], 0x4B000000, 0x7440 + at % 4)) - 8388608.0f;
+        }
+#pragma unroll
+        for (int row = 0; row < SIZE; ++row) {
+            int y = below - 2 * REACH + row;
+            if (y < 0 || y >= AROUND_ROWS) continue;
+            const float* of = weights + row * SIZE;
+            for (int k = 0; k < 4; ++k) {
+                float along = ORDERED ? __fmul_rn(levels[k], of[0]) : __fmaf_rn(levels[k], of[0], sums[y][k]);
+                for (int x = 1; x < SIZE; ++x) {
+                    if (ORDERED) along = __fadd_rn(along, __fmul_rn(levels[k + x], of[x]));
+                    else along = __fmaf_rn(levels[k + x], of[x], along);
+                }
+                sums[y][k] = ORDERED ? __fadd_rn(sums[y][k], along) : along;
+            }
+        }
+    }
+    for (int y = 0; y < AROUND_ROWS; ++y) {
+        u32 level[4];
+        for (int k = 0; k < 4; ++k)
+            level[k] = __float_as_uint(__fadd_rz(fminf(fmaxf(sums[y][k], 0.0f), 255.0f), 8388608.0f));
+        made[y] = packed(level[0], level[1], level[2], level[3]);
+    }
+}
+
+// The planes of results, from those of `colours` staged ones.
+template <int REACH, bool ORDERED>
+__device__ __forceinline__ void sum_planes(const Around& of, int colours, const u32* staged, u32* planes)
+{
+    constexpr int SIZE = 2 * REACH + 1, ACROSS = AROUND_WIDTH / 4;
+    int group = threadIdx.x % ACROSS, first = threadIdx.x / ACROSS * AROUND_ROWS;
+    float weights[SIZE * SIZE], offset = of.offset;
+    for (int i = 0; i < SIZE * SIZE; ++i) weights[i] = of.weights[i];
+#pragma unroll 1
+    for (int plane = 0; plane < colours; ++plane) {
+        u32 made[AROUND_ROWS];
+        const u32* words = staged + plane * around_words(REACH) + first * AROUND_PITCH + group;
+        sums_around<REACH, ORDERED>(weights, offset, words, made);
+        for (int i = 0; i < AROUND_ROWS; ++i)
+            planes[plane * AROUND_GROUPS + (first + i) * ACROSS + group] = made[i];
+    }
+}
+
+// Planes as pixels, with the image's own alpha.
+template <int C>
+__device__ __forceinline__ void join_planes(const Item& item, const Tile& tile, const u32* planes, u32* out)
+{
+    for (int i = threadIdx.x; i < AROUND_GROUPS; i += THREADS) {
+        int x = i % (AROUND_WIDTH / 4) * 4, y = i / (AROUND_WIDTH / 4);
+        if (x >= tile.width || y >= tile.height) continue;
+        u32 plane[C];
+        if constexpr (C == 4) pixels4<C>(source_row(item, tile.y + y), item.width, tile.x + x, plane);
+        for (int c = 0; c < min(C, 3); ++c) plane[c] = planes[c * AROUND_GROUPS + i];
+        interleave<C>(plane, out + i * C);
+    }
+}
+
+template <int REACH>
+__device__ __forceinline__ void around_tile(
+    const Item* items, const u32* starts, int n, u32* staged, u32* planes)
+{
+    int block;
+    Item item = owner(items, starts, n, block);
+    const Around& of = *global<const Around>(item.data);
+    Tile tile = tile_of(item, block, AROUND_WIDTH, AROUND_HEIGHT);
+    if (item.channels == 1) stage_around_planes<1, REACH>(item, tile, of.border, staged);
+    else if (item.channels == 3) stage_around_planes<3, REACH>(item, tile, of.border, staged);
+    else stage_around_planes<4, REACH>(item, tile, of.border, staged);
+    __syncthreads();
+    int colours = min(item.channels, 3);
+    if (of.ordered) sum_planes<REACH, true>(of, colours, staged, planes);
+    else sum_planes<REACH, false>(of, colours, staged, planes);
+    __syncthreads();
+    if (item.channels == 1) join_planes<1>(item, tile, planes, staged);
+    else if (item.channels == 3) join_planes<3>(item, tile, planes, staged);
+    else join_planes<4>(item, tile, planes, staged);
+    __syncthreads();
+    store_tile_of<AROUND_WIDTH>(item, tile, (const u8*)staged);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+around_3(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 staged[AROUND_GROUPS + 1], planes[3 * AROUND_GROUPS / 4];
+    around_tile<1>(items, starts, n, (u32*)staged, (u32*)planes);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3)
+around_5(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 staged[AROUND_GROUPS + 1], planes[3 * AROUND_GROUPS / 4];
+    around_tile<2>(items, starts, n, (u32*)staged, (u32*)planes);
+}
