@@ -58,7 +58,10 @@ class BoxBlur(Filter):
             return np.asarray(mean, np.uint8).reshape(pixels.shape)
 
         def sums(planes: Planes) -> Iterator[tuple[Place, Sums]]:
-            return two_passes(planes, partial(_sums, box=(side, 1)), partial(_sums, box=(1, side)))
+            def columns(band: Band) -> Sums:
+                return _sums(band.astype(np.float64), (1, side))
+
+            return two_passes(planes, partial(_sums, box=(side, 1)), columns)
 
         def rounded(total: Sums) -> Sums:
             return np.floor((2 * total + side * side) / (2 * side * side))

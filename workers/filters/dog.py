@@ -9,7 +9,7 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import as_grey
-from workers.filters.gaussian import SUM_BITS, blurred, device_taps
+from workers.filters.gaussian import blurred_levels, device_taps
 from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
 
@@ -56,17 +56,19 @@ class Dog(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """min(255, scale · |G1 - G2|) of the luma, half-up.
 
-        The blurs keep the 24 fractional bits of their sums, scale has 16: all fits int64.
+        The blurs have the 24 fractional bits of their sums, scale has 16. Of results below 256
+        float64 holds all 48 bits, and larger ones it does not round below that.
         """
-        plane, scale = luma(pixels)[..., None], self._fixed_scale()
-        bits = SUM_BITS + SCALE_BITS
-        grey = np.empty(plane.shape[:2], np.uint8)
-        both = (blurred(plane, sigma, sigma) for sigma in (self.sigma1, self.sigma2))
+        plane, scale = luma(pixels)[..., None], self._fixed_scale() / (1 << SCALE_BITS)
+        grey = np.empty(plane.shape, np.uint8)
+        both = (blurred_levels(plane, sigma, sigma) for sigma in (self.sigma1, self.sigma2))
         for (place, first), (_, second) in zip(*both, strict=True):
-            difference = np.abs(first - second).astype(np.int64) * scale
-            rounded = (difference + (1 << (bits - 1))) >> bits
-            grey[place] = np.minimum(rounded, 255)[..., 0]
-        return as_grey(grey, pixels)
+            first -= second
+            np.abs(first, out=first)
+            first *= scale
+            first += 0.5
+            grey[place] = np.minimum(first, 255, out=first)
+        return as_grey(grey[..., 0], pixels)
 
     def device_data(self, shape: Shape) -> bytes:
         """`struct Dog`: the scale, and the weights of both blurs."""

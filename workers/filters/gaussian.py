@@ -8,13 +8,15 @@ rounding each weight by itself (largest remainder) was off by 1 on 0.4 % of samp
 import functools
 import struct
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.filters.fragments import reach_of, separable_weights, wide_reach_of
 from workers.filters.separable import Band, Place, Planes, Sums, two_passes
+from workers.filters.toeplitz import correlated_down, transposed
 from workers.kernels.items import Pass
 
 ROW_BITS, COLUMN_BITS, MIDDLE_BITS = 22, 16, 8
@@ -86,15 +88,31 @@ def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Pl
 
     Border: replicate.
     """
-    across, down = taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS)
+    return _two_passes(planes, taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS), 0)
 
-    def rows(band: Band) -> Sums:
-        return half_up(_correlate(band, across, axis=1), ROW_BITS - MIDDLE_BITS)
 
-    def columns(band: Band) -> Sums:
-        return _correlate(band, down, axis=0)
+def blurred_levels(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Place, Sums]]:
+    """The same in levels, and one half: the whole part is what a level becomes."""
+    down = taps(sigma_y, COLUMN_BITS) * 2.0**-SUM_BITS
+    return _two_passes(planes, taps(sigma_x, ROW_BITS), down, 1 << (MIDDLE_BITS - 1))
 
-    return two_passes(planes, rows, columns)
+
+def _two_passes(
+    planes: Planes, across: NDArray[Any], down: NDArray[Any], more: int
+) -> Iterator[tuple[Place, Sums]]:
+    """`more` is added to the intermediate, which adds as much to the result: weights sum to one.
+
+    Scaling by a power of two is exact.
+    """
+    scaled = across * 2.0 ** (MIDDLE_BITS - ROW_BITS)
+    middle = np.uint16 if planes.dtype == np.uint8 else np.int32
+
+    def rows(band: Band) -> Band:
+        sums = correlated_down(transposed(band), scaled)
+        sums += 0.5 + more
+        return transposed(sums.astype(middle))
+
+    return two_passes(planes, rows, partial(correlated_down, weights=down * 1.0), middle)
 
 
 def device_taps(
@@ -136,14 +154,3 @@ def half_up(sums: Sums, bits: int) -> Sums:
     rounded = sums + (1 << (bits - 1))
     rounded *= 2.0**-bits
     return np.floor(rounded, out=rounded)
-
-
-def _correlate(planes: Band, weights: NDArray[np.int64], axis: int) -> Sums:
-    """Exact whatever OpenCV's order of summation: all partial sums are integers below 2**53.
-
-    `sepFilter2D`, because `filter2D` turns to a Fourier transform for long kernels.
-    """
-    line, one = weights.astype(np.float64), np.ones(1)
-    x, y = (line, one) if axis == 1 else (one, line)
-    sums = cv2.sepFilter2D(planes, cv2.CV_64F, x, y, borderType=cv2.BORDER_REPLICATE)
-    return np.asarray(sums, np.float64).reshape(planes.shape)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from models.image import Pixels
@@ -13,6 +14,7 @@ from workers.filters.gaussian import (
     COLUMNS,
     ROWS,
     blurred,
+    blurred_levels,
     device_taps,
     reach,
     tile_taps,
@@ -56,8 +58,14 @@ class GaussianBlur(Filter):
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Two passes of `workers.filters.gaussian`."""
-        sums = partial(blurred, sigma_x=self.sigma, sigma_y=self._down)
-        return filtered(pixels, sums, to_byte)
+        if pixels.shape[2] == 4:
+            return filtered(
+                pixels, partial(blurred, sigma_x=self.sigma, sigma_y=self._down), to_byte
+            )
+        result = np.empty(pixels.shape, np.uint8)
+        for place, levels in blurred_levels(pixels, self.sigma, self._down):
+            result[place] = levels
+        return result
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:

@@ -15,27 +15,30 @@ Planes = NDArray[np.unsignedinteger[Any]]
 """Uint8 or uint16 planes (H, W, n): colours, or colours times alpha."""
 
 Sums = NDArray[np.float64]
-"""Float64 that holds integers below 2**53, so every sum over them is exact in any order."""
+"""Float64 that holds integers below 2**53, or such parts of a power of two: their sums are exact
+in any order."""
 
 Place = tuple[slice, slice]
 """Rows and columns of a piece of an image."""
 
-Band = NDArray[np.unsignedinteger[Any] | np.floating[Any]]
+Band = NDArray[np.integer[Any]]
 """A piece of the planes, or of what the first pass made of them."""
 
-Pass = Callable[[Band], Sums]
-"""One pass over (h, w, n) along one axis; the first one's results are below 2**32."""
 
-
-def two_passes(planes: Planes, rows: Pass, columns: Pass) -> Iterator[tuple[Place, Sums]]:
+def two_passes(
+    planes: Planes,
+    rows: Callable[[Band], Band | Sums],
+    columns: Callable[[Band], Sums],
+    middle: type[np.integer[Any]] = np.int32,
+) -> Iterator[tuple[Place, Sums]]:
     """Bands of columns, in order, and the filtered planes there: (H, band, n).
 
-    Only the result of `rows` is held whole, in 32 bits a sample.
+    Only the whole parts of the results of `rows` are held whole, as `middle`.
     """
     height, width, count = planes.shape
     source = np.ascontiguousarray(planes)
-    middle = np.empty(planes.shape, np.uint32)
+    held = np.empty(planes.shape, middle)
     for band in bands(height, width * count):
-        middle[band] = rows(source[band])
+        held[band] = rows(source[band])
     for band in bands(width, height * count):
-        yield (slice(None), band), columns(middle[:, band].astype(np.float64))
+        yield (slice(None), band), columns(held[:, band])

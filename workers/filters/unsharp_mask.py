@@ -9,7 +9,7 @@ from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
 from workers.filters.fragments import FAR, NEAR
-from workers.filters.gaussian import ROWS, SUM_BITS, blurred, device_taps, reach, tile_taps
+from workers.filters.gaussian import ROWS, blurred_levels, device_taps, reach, tile_taps
 from workers.kernels.items import Pass, Shape
 
 _IN_TILES = {NEAR: Pass("unsharp_near", 64, 64), FAR: Pass("unsharp_far", 64, 32)}
@@ -51,18 +51,21 @@ class UnsharpMask(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """x + amount · (x - G) where |x - G| >= threshold, half-up; G and amount in fixed point.
 
-        G keeps the 24 fractional bits of the Gaussian's sums, amount has 16: all fits int64.
+        G has the 24 fractional bits of the Gaussian's sums, amount has 16, and 12 are before the
+        point: float64 holds all 52.
         """
         colour, alpha = split_alpha(pixels)
-        amount = self._amount()
+        amount = self._amount() / (1 << 16)
         result = np.empty(colour.shape, np.uint8)
-        for place, sums in blurred(colour, self.sigma, self.sigma):
-            level = colour[place].astype(np.int64) << SUM_BITS
-            difference = level - sums.astype(np.int64)
-            sharpened = (level << 16) + difference * amount + (1 << (SUM_BITS + 15))
-            sharpened >>= SUM_BITS + 16
-            strong = np.abs(difference) >= self.threshold << SUM_BITS
-            result[place] = np.where(strong, np.clip(sharpened, 0, 255), colour[place])
+        for place, levels in blurred_levels(colour, self.sigma, self.sigma):
+            level = colour[place] + 0.5
+            difference = np.subtract(level, levels, out=levels)
+            weak = np.abs(difference) < self.threshold if self.threshold else None
+            difference *= amount
+            difference += level
+            result[place] = np.clip(difference, 0, 255, out=difference)
+            if weak is not None:
+                np.copyto(result[place], colour[place], where=weak)
         return join_alpha(result, alpha)
 
     @property
