@@ -44,7 +44,7 @@ class ColorMatrix(Filter):
     tolerance: ClassVar = "exact in 16-bit fixed point, within 1 of floating point"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """A 3 × 4 matrix in 16-bit fixed point, half-up: exact, as float64 holds the integers."""
+        """A 3 × 4 matrix in 16-bit fixed point, rounded half-up: integers on any device."""
         colour, alpha = split_alpha(pixels)
         return join_alpha(mixed(colour, self._fixed(), BITS), alpha)
 

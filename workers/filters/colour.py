@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from models.image import Pixels
-from workers.filters.bands import bands
+from workers.filters.bands import STRIP_SAMPLES, bands
 from workers.kernels.items import LINE, Pass
 
 LEVELS = np.arange(256, dtype=np.uint8).reshape(256, 1, 1)
@@ -61,7 +61,7 @@ def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:
     if factor == 1:
         return pixels.copy()
     result = np.empty(pixels.shape, np.uint8)
-    for rows in bands(len(pixels), pixels[0].size):
+    for rows in bands(len(pixels), pixels[0].size, STRIP_SAMPLES):
         base = np.asarray(degenerate if isinstance(degenerate, int) else degenerate[rows])
         base = base.astype(np.float32)
         mixed = pixels[rows].astype(np.float32)
@@ -75,18 +75,38 @@ def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:
 def mixed(colour: Pixels, matrix: NDArray[np.int64], bits: int) -> Pixels:
     """Colours through a matrix (3, 4) in units of 2**-bits, half-up; grey becomes RGB.
 
-    The last column is added. Exact, as float64 holds the integers.
+    The last column is added. Exact: in float32 if that can hold the sums, else in float64.
     """
     if colour.shape[2] == 1:
         colour = repeated(np.ascontiguousarray(colour[:, :, 0]), 3)
     exact = matrix.astype(np.float64)
     exact[:, 3] += 1 << (bits - 1)
-    exact *= 2.0**-bits
-    result = np.empty(colour.shape, np.uint8)
-    for rows in bands(len(colour), colour[0].size):
-        sums = np.asarray(cv2.transform(colour[rows].astype(np.float64), exact))
-        result[rows] = np.clip(sums, 0, 255, out=sums)
+    result, single = np.empty(colour.shape, np.uint8), _fits_single(exact, bits)
+    if single:
+        exact[:, 3] -= 1 << (bits - 9)
+    exact *= 2.0 ** (8 - bits if single else -bits)
+    for rows in bands(len(colour), colour[0].size, STRIP_SAMPLES):
+        if single:
+            fine = np.asarray(cv2.transform(colour[rows].astype(np.uint16), exact), np.uint16)
+            result[rows] = np.right_shift(fine, 8, out=fine)
+        else:
+            sums = np.asarray(cv2.transform(colour[rows].astype(np.float64), exact))
+            result[rows] = np.clip(sums, 0, 255, out=sums)
     return result
+
+
+def _fits_single(matrix: NDArray[np.float64], bits: int) -> bool:
+    """Whether OpenCV's sums of uint16, as 256ths of a level less a half, floor as exact ones do.
+
+    It adds in float32, in any order, less 2**15, rounds to the nearest, ties to even, and cuts off
+    at 0 and 65535: a whole level is such a tie, and what is below it stays below. No partial sum
+    is rounded if all are integers of 24 bits, in units of 2**-bits for `bits` of 16. Nor does it
+    matter where nothing is negative: what is rounded then is beyond 255 already.
+    """
+    largest = matrix * (255, 255, 255, 1)
+    above, below = np.maximum(largest, 0).sum(1), np.maximum(-largest, 0).sum(1)
+    exact = (above < 1 << bits + 8) & (below < 1 << bits + 7)
+    return bits == 16 and bool((exact | (below == 0)).all())
 
 
 COUNTS = tuple(Pass(f"count_{what}", 8 * LINE, flat=True) for what in ("levels", "lumas"))

@@ -3,7 +3,9 @@
 import struct
 from typing import ClassVar, Literal
 
+import cv2
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
@@ -26,26 +28,28 @@ class Pixelate(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Means in integers, half-up; colours are weighed by their alpha. The last may be cut."""
         result = np.empty_like(pixels)
+        starts = np.arange(0, pixels.shape[1], self.size)
+        widths = np.diff(starts, append=pixels.shape[1])[:, None]
         for top in range(0, len(pixels), self.size):
             rows = slice(top, top + self.size)
-            result[rows] = np.repeat(self._means(pixels[rows]), self.size, 0)[: pixels.shape[1]]
+            result[rows] = np.repeat(_means(pixels[rows], starts, widths), widths[:, 0], 0)
         return result
 
     def device_data(self, shape: Shape) -> bytes:
         """The size."""
         return struct.pack("<i", self.size)
 
-    def _means(self, rows: Pixels) -> Pixels:
-        """One colour for each square of a row of them: (squares, channels)."""
-        starts = range(0, rows.shape[1], self.size)
-        if rows.shape[2] < 4:
-            n = len(rows) * np.diff([*starts, rows.shape[1]])[:, None]
-            sums = np.add.reduceat(rows.sum(0, dtype=np.int64), starts)
-            return np.asarray((2 * sums + n) // (2 * n), np.uint8)
-        alpha = rows[..., 3:].astype(np.int64)
-        n = len(rows) * np.diff([*starts, rows.shape[1]])[:, None]
-        weight = np.add.reduceat(alpha.sum(0), starts)
-        sums = np.add.reduceat((rows[..., :3] * alpha).sum(0), starts)
-        colour = (2 * sums + weight) // np.maximum(2 * weight, 1)
-        opacity = (2 * weight + n) // (2 * n)
-        return np.concatenate((colour * (opacity > 0), opacity), 1).astype(np.uint8)
+
+def _means(rows: Pixels, starts: NDArray[np.int64], widths: NDArray[np.int64]) -> Pixels:
+    """One colour for each square of a row of them: (squares, channels)."""
+    n = len(rows) * widths
+    if rows.shape[2] < 4:
+        total = np.asarray(cv2.reduce(rows, 0, cv2.REDUCE_SUM, dtype=cv2.CV_32S))
+        sums = np.add.reduceat(total.reshape(rows.shape[1:]), starts, dtype=np.int64)
+        return np.asarray((2 * sums + n) // (2 * n), np.uint8)
+    alpha = rows[..., 3:].astype(np.int64)
+    weight = np.add.reduceat(alpha.sum(0), starts)
+    sums = np.add.reduceat((rows[..., :3] * alpha).sum(0), starts)
+    colour = (2 * sums + weight) // np.maximum(2 * weight, 1)
+    opacity = (2 * weight + n) // (2 * n)
+    return np.concatenate((colour * (opacity > 0), opacity), 1).astype(np.uint8)

@@ -1,14 +1,15 @@
 """The vignette filter."""
 
 import struct
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
-from workers.filters.bands import bands
+from workers.filters.bands import STRIP_SAMPLES, bands
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
 from workers.kernels.items import Pass, Shape
@@ -48,15 +49,18 @@ class Vignette(Filter):
         Light is 1 - amount · s(t), s(t) = 3t² - 2t³ and t from 0 at the radius to 1 at a corner.
         """
         colour, alpha = split_alpha(pixels)
-        height, width = colour.shape[:2]
-        down, across = _squares(height), _squares(width)
-        light, result = self._light(), np.empty(colour.shape, np.uint8)
-        for rows in bands(height, colour[0].size):
+        height, width, channels = colour.shape
+        down, across = _squares(height), _squares(width)[: (width + 1) // 2]
+        light = (self._light() * 2.0**-BITS).astype(np.float32)
+        result = np.empty(colour.shape, np.uint8)
+        for rows in bands((height + 1) // 2, width * channels, STRIP_SAMPLES):
             distance = (down[rows, None] + across) >> (DISTANCE_BITS - BITS)
-            lit = colour[rows] * np.take(light, distance)[..., None]
-            lit += 1 << (BITS - 1)
-            lit >>= BITS
-            result[rows] = lit
+            half = np.take(light, distance)
+            whole = np.hstack((half, np.flip(half[:, : width // 2], 1)))
+            lights = np.asarray(cv2.merge([whole] * channels)).reshape(*whole.shape, channels)
+            _lit(colour[rows], lights, result[rows])
+            mirrored = slice(height - rows.stop, height - rows.start)
+            _lit(colour[mirrored], lights[::-1], result[mirrored])
         return join_alpha(result, alpha)
 
     def device_data(self, shape: Shape) -> bytes:
@@ -80,3 +84,11 @@ def _squares(length: int) -> NDArray[np.uint32]:
     outermost row or column."""
     offset = (2 * np.arange(length) + 1 - length) / max(length - 1, 1)
     return np.floor(offset * offset * (1 << (DISTANCE_BITS - 1)) + 0.5).astype(np.uint32)
+
+
+def _lit(colour: Pixels, lights: NDArray[Any], result: Pixels) -> None:
+    """Exact: float32 holds 255 · 2**16 + 2**15."""
+    samples = colour.astype(np.float32)
+    samples *= lights
+    samples += 0.5
+    result[:] = samples

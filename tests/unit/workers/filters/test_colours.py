@@ -66,6 +66,34 @@ def test_color_matrix_is_its_rounded_sums(pixels: Pixels, matrix: list[float]) -
     assert np.abs(found - exact).max() <= 0.52
 
 
+HIGHEST = ((1 << 24) - 1 - (1 << 15)) / 255 / 65536
+"""The positive weights of a row, at most, for which float32 holds all sums."""
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [HIGHEST - 0.5, 0.5, 0, 0],
+        [HIGHEST, 0.00004, -0.3, 0],
+        [HIGHEST - 0.0001, -HIGHEST / 2, 0, 0],
+        [0.7, 0.4, -0.1, 0.02],
+        [8, 8, 8, 8],
+        [0.3, 0.9, 0.4, 0],
+        [-8, -8, -8, -8],
+        [-0.5, -0.5, 0, 1],
+        [1 / 255, 0, 0, 1],
+    ],
+)
+def test_color_matrix_rounds_half_up_at_the_bounds_of_its_arithmetic(row: list[float]) -> None:
+    levels = np.arange(256)
+    both = np.stack(np.broadcast_arrays(levels[:, None], levels, 255 - levels), -1)
+    for pixels in (both.astype(np.uint8), (image(40, 50, 3, 1) // 128 * 255).astype(np.uint8)):
+        fixed = np.floor(np.array(row) * [1, 1, 1, 255] * 65536 + 0.5).astype(np.int64)
+        total = pixels.astype(np.int64) @ fixed[:3] + fixed[3]
+        found = run("color_matrix", pixels, matrix=row * 3)
+        assert (found == np.clip((total + 32768) >> 16, 0, 255)[..., None]).all()
+
+
 @given(images())
 def test_color_matrix_leaves_colours_alone_by_default(pixels: Pixels) -> None:
     found = run("color_matrix", pixels)

@@ -85,6 +85,22 @@ def test_vignette_is_its_formula_within_one(pixels: Pixels, amount: float, radiu
     assert np.abs(found[:, :, :3] - pixels[:, :, :3] * light[..., None]).max() < 0.6
 
 
+@pytest.mark.parametrize("size", [(1, 1), (1, 6), (7, 1), (40, 51), (129, 1000)])
+@pytest.mark.parametrize("amount", [0.37, 1.0])
+def test_vignette_is_half_up_in_whole_numbers(size: tuple[int, int], amount: float) -> None:
+    height, width = size
+    down, across = (
+        np.floor(((2 * np.arange(n) + 1 - n) / max(n - 1, 1)) ** 2 * (1 << 29) + 0.5).astype(int)
+        for n in size
+    )
+    distance = np.sqrt(((down[:, None] + across) >> 14) / 65536)
+    t = np.clip((distance - 0.1) / (1 - 0.1), 0, 1)
+    light = np.floor((1 - amount * t * t * (3 - 2 * t)) * 65536 + 0.5).astype(int)[..., None]
+    for pixels in (image(height, width, 3, 1), np.full((height, width, 1), 255, np.uint8)):
+        found = run("vignette", pixels, amount=amount, radius=0.1)
+        assert np.array_equal(found, (pixels * light + (1 << 15)) >> 16)
+
+
 def test_vignette_keeps_the_middle_and_takes_its_amount_from_the_corners() -> None:
     flat = np.full((101, 51, 1), 200, np.uint8)
     found = run("vignette", flat, amount=0.75)[..., 0]
