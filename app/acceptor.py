@@ -79,6 +79,8 @@ class Acceptor:
         self._loop.remove_reader(self._shared.socket)
         if self._pause is not None:
             self._pause.cancel()
+            self._take()  # somebody waits, or another front end was sooner
+            self._pause.cancel()
         self._shared.socket.close()
 
     async def wait_closed(self) -> None:

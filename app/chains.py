@@ -147,7 +147,17 @@ def _decoded(name: str, given: object) -> object:
     if not isinstance(given, str):
         return given
     try:
-        return json.loads(given)
+        return parsed_json(given)
     except ValueError as error:
         wrong = FieldError(name, str(error), given)
         raise InvalidParameter(f"{name}: not JSON", [wrong]) from None
+
+
+def parsed_json(text: str) -> object:
+    """What can be answered as JSON again: ValueError for half a surrogate pair or a deep nest."""
+    try:
+        found = json.loads(text)
+        json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return found

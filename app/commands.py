@@ -12,7 +12,7 @@ from typing import Any
 from app import logs, main, offline, server, tree
 from app.admission import Permit
 from app.answers import Answer, EncodedImage, Output
-from app.chains import encoded_there, encoding_of, filter_options, format_for
+from app.chains import encoded_there, encoding_of, filter_options, format_for, parsed_json
 from app.intake import Item, Url
 from app.metrics import Metrics
 from app.records import line, record
@@ -77,7 +77,7 @@ def filter_files(
     `encoding`: the format and all else that `POST /filter` takes of encoding.
     """
     try:
-        chain = FilterChain(parse_chain(json.loads(ops)))
+        chain = FilterChain(parse_chain(parsed_json(ops)))
     except ValueError as error:
         return _wrong(f"--ops is not JSON: {error}")
     except ServiceError as error:
@@ -86,6 +86,8 @@ def filter_files(
     if len(files) > 1 and not target.is_dir():
         return _wrong(f"--output: {output} is not a folder, and there are {len(files)} files")
     wanted = encoding.pop("format") or _format_of(target)
+    if output != "-" and (problem := _problem_of(target, files, wanted)):
+        return _wrong(f"--output: {problem}")
     try:
         asked = encoding_of(filter_options({**encoding, "format": wanted}))
         chain = encoded_there(chain, asked, wanted)
@@ -127,7 +129,7 @@ def profile(settings: Settings, seconds: float, output: str, ops: str | None) ->
     """A trace of the worker under load, and on standard output what it says of the device."""
     logs.configure("warning")
     try:
-        operation = FilterChain(parse_chain(json.loads(ops))) if ops else Classify()
+        operation = FilterChain(parse_chain(parsed_json(ops))) if ops else Classify()
     except (ValueError, ServiceError) as error:
         return _wrong(f"--ops: {error}")
     print(json.dumps(offline.profile(settings, operation, seconds, Path(output)), indent=2))
@@ -179,6 +181,22 @@ def _content(name: str) -> Blob | Url | ServiceError:
 
 def _format_of(target: Path) -> ImageFormat | None:
     return next((f for f in ENCODABLE if target.suffix.lower() in (f.extension, "." + f)), None)
+
+
+def _problem_of(target: Path, files: Sequence[str], wanted: str | None) -> str | None:
+    """Why results may not be written there: nothing of anybody is overwritten unasked."""
+    if not target.is_dir():
+        same = target.resolve() in {Path(name).resolve() for name in files}
+        missing = None if target.parent.is_dir() else f"there is no folder {target.parent}"
+        return f"{target} is the source itself" if same else missing
+    stems = [Path(name).stem for name in files]
+    if len(set(stems)) < len(stems):
+        return f"two of the files would have the same name in {target}; filter them one by one"
+    for name, stem in zip(files, stems, strict=True):
+        suffix = f".{wanted}" if wanted else Path(name).suffix
+        if (target / (stem + suffix)).resolve() == Path(name).resolve():
+            return f"{name} is there itself; choose another folder or --format"
+    return None
 
 
 def _write(image: EncodedImage, output: str, source: str) -> None:

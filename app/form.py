@@ -25,7 +25,10 @@ LONGEST_FIELD = 1 << 20
 FIELDS = 100
 """Parts a form may have beyond one for each image."""
 
-TEXT = (None, "text/plain")
+TEXT = (None, "text/plain", "application/json")
+
+FILES = ("files", "file")
+"""Fields whose parts are files, with a filename or without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +58,36 @@ async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | F
     try:
         async for head in events:
             assert isinstance(head, MultipartSegment)
-            name = head.name or ""
-            if head.filename is None and head.content_type in TEXT:
-                yield Field(name, await _text(events, name))
+            name, filename = _utf8(head.name), _utf8(head.filename)
+            if head.filename is None and head.content_type in TEXT and name not in FILES:
+                yield Field(name, await _text(events, name, head.charset or "utf-8"))
             else:
-                yield File(name, head.filename or None, await _file(events, settings))
+                yield File(name, filename or None, await _file(events, settings))
     except ParserLimitReached as error:
-        raise TooLarge(f"multipart body: {error}") from None
+        raise TooLarge(f"multipart body: {error.args[0]}") from None
     except MultipartError as error:
-        raise MalformedRequest(f"multipart body: {error}") from None
+        raise MalformedRequest(f"multipart body: {error.args[0]}") from None
 
 
 async def _events(request: Request, most: int) -> Events:
     _, options = parse_options_header(request.headers["content-type"])
     if not options.get("boundary"):
         raise MalformedRequest("multipart body: its Content-Type names no boundary")
-    with PushMultipartParser(options["boundary"], max_segment_count=most) as parser:
+    with PushMultipartParser(
+        options["boundary"], max_segment_count=most, header_charset="latin-1"
+    ) as parser:
         async for chunk in request.stream():
             if chunk:
                 for event in parser.parse(chunk):
                     yield event
 
 
-async def _text(events: Events, name: str) -> str:
+def _utf8(text: str | None) -> str:
+    """A name that was read as Latin-1, which takes all bytes; most clients write UTF-8."""
+    return (text or "").encode("latin-1", "replace").decode("utf-8", "replace")
+
+
+async def _text(events: Events, name: str, charset: str) -> str:
     pieces, size = [], 0
     async for piece in events:
         if not isinstance(piece, bytes):
@@ -87,9 +97,9 @@ async def _text(events: Events, name: str) -> str:
         if size > LONGEST_FIELD:
             raise TooLarge(f"the field {name!r} has more than {LONGEST_FIELD} bytes")
     try:
-        return b"".join(pieces).decode()
-    except UnicodeDecodeError:
-        raise MalformedRequest(f"the field {name!r} is not UTF-8") from None
+        return b"".join(pieces).decode(charset)
+    except (UnicodeDecodeError, LookupError):
+        raise MalformedRequest(f"the field {name!r} is not {charset.upper()}") from None
 
 
 async def _file(events: Events, settings: Settings) -> Blob | ServiceError:

@@ -6,7 +6,6 @@ Fetches and decodes nothing: URLs stay URLs, files stay blobs.
 import asyncio
 import base64
 import binascii
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +107,7 @@ async def _multipart(request: Request, settings: Settings) -> tuple[list[Found],
     options: dict[str, Any] = {}
     async for part in form.parts(request, settings):
         if isinstance(part, form.File):
-            if part.name not in ("files", "file"):
+            if part.name not in form.FILES:
                 wrong = FieldError(part.name, "files are sent as `files` or `file`")
                 raise InvalidParameter(f"unknown file field {part.name!r}", [wrong])
             found.append((part.content, part.filename, None))
@@ -159,10 +158,3 @@ async def _data_uri(uri: str, settings: Settings) -> Blob | ServiceError:
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
         await spool.write(data)
         return await spool.finish()
-
-
-def close_all(items: Iterable[Item]) -> None:
-    """Let go of the items' bytes and temporary files."""
-    for item in items:
-        if isinstance(item.content, Blob):
-            item.content.close()

@@ -1,10 +1,14 @@
-"""Around every request: its id, its metric, its log line, and an end to bodies that never end."""
+"""Around every request: its id, its metric, its log line, and an end to clients that stop.
+
+A body that never comes ends, and a stream that is never read.
+"""
 
 import asyncio
 import logging
 import random
 import re
 import time
+from collections.abc import Awaitable
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,7 +46,7 @@ class Observe:
                 status = message["status"]
                 headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
                 message = {**message, "headers": headers}
-            await send(message)
+            await self._sent(send(message), message)
 
         try:
             await self._app(scope, _impatient(receive, self._body_timeout), named)
@@ -55,6 +59,17 @@ class Observe:
                 await answer(fault, Request(scope))(scope, receive, named)
         finally:
             self._note(scope, status or Cancelled.status, time.monotonic() - start)
+
+    async def _sent(self, sending: Awaitable[None], message: Message) -> None:
+        """A client that reads no more of a stream for as long as a body may take has left."""
+        if not message.get("more_body"):
+            await sending
+            return
+        try:
+            async with asyncio.timeout(self._body_timeout):
+                await sending
+        except TimeoutError:
+            raise ClientDisconnect from None
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")

@@ -12,6 +12,8 @@ from models.errors import Cancelled, DeadlineExceeded, FieldError, InvalidParame
 from models.settings import Settings
 
 HEADER = "X-Deadline-Ms"
+DIGITS = 12
+"""Of a deadline, at most: more than anybody waits."""
 
 T = TypeVar("T")
 
@@ -20,7 +22,7 @@ def deadline_of(request: Request, settings: Settings) -> Deadline:
     """`X-Deadline-Ms`, capped by the server, or the default; counted from now."""
     seconds = settings.default_deadline
     if (text := request.headers.get(HEADER)) is not None:
-        if not (text.isascii() and text.isdigit() and int(text) > 0):
+        if not (text.isascii() and text.isdigit() and len(text) <= DIGITS and int(text) > 0):
             wrong = FieldError(HEADER, "a positive whole number of milliseconds", text)
             raise InvalidParameter(f"{HEADER} is not a positive whole number", [wrong])
         seconds = min(int(text) / 1000, settings.max_deadline)

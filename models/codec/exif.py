@@ -49,7 +49,8 @@ class _Field(NamedTuple):
 def kept(block: bytes, width: int, height: int) -> bytes | None:
     """An EXIF block, `Exif\\0\\0` included, for an upright sRGB image of this size, in pixels.
 
-    None where `block` is no EXIF or larger than MAX_BLOCK; broken entries are left out.
+    None where `block` is no EXIF, larger than MAX_BLOCK, or holds nothing that is kept; broken
+    entries are left out.
     """
     tiff = block.removeprefix(PREFIX)
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
@@ -64,6 +65,8 @@ def kept(block: bytes, width: int, height: int) -> bytes | None:
         photo.append(_Field(_WIDTH, _LONG, 1, struct.pack(order + "I", width)))
         photo.append(_Field(_HEIGHT, _LONG, 1, struct.pack(order + "I", height)))
     others = {_PHOTO: photo, _GPS: [*_below(tiff, order, first, _GPS)]}
+    if not (fields or any(others.values())):
+        return None
     made = PREFIX + tiff[:4] + struct.pack(order + "I", 8) + _directories(order, fields, others)
     return made if len(made) <= MAX_BLOCK else None
 
@@ -78,8 +81,8 @@ def _fields(tiff: bytes, order: str, start: int) -> Iterator[_Field]:
         tag, kind, number = struct.unpack_from(order + "HHI", tiff, at)
         size = _SIZES.get(kind, 0) * number
         where = at + 8 if size <= 4 else struct.unpack_from(order + "I", tiff, at + 8)[0]
-        room -= size
-        if 0 < size <= len(tiff) - where and room >= 0:
+        if 0 < size <= min(len(tiff) - where, room):
+            room -= size
             yield _Field(tag, kind, number, tiff[where : where + size])
 
 

@@ -98,3 +98,13 @@ def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: obje
     )
     assert done.returncode == 0, done.stderr
     assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
+    for output in (files[0], tmp_path, folder / "none" / "c.png"):
+        done = subprocess.run(
+            [*command, "filter", files[0], "--ops", ops, "-o", str(output)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 2
+        assert "--output" in done.stderr
+    assert (folder / "a.jpg").read_bytes() == jpeg(), "a source was overwritten"

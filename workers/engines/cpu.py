@@ -130,11 +130,11 @@ class CpuEngine:
         return network.logits(crops)
 
 
-def _filtered(job: Job) -> Image:
+def _filtered(job: Job) -> Image | InvalidParameter:
     assert isinstance(job.operation, FilterChain)
     if job.operation.jpeg is not None:
         wrong = FieldError("encoder", "there is no GPU to encode with; leave it out", "gpu")
-        raise InvalidParameter(f"encoder: {wrong.message}", [wrong])
+        return InvalidParameter(f"encoder: {wrong.message}", [wrong])
     pixels = pixels_of(job.image).pixels
     for each in job.operation.steps:
         pixels = each.apply(pixels)

@@ -111,3 +111,16 @@ def test_nothing_is_accepted_after_the_end(listening: socket.socket) -> None:
         assert not front_end.connections
 
     asyncio.run(scenario())
+
+
+def test_a_connection_that_is_waiting_at_the_end_is_taken(listening: socket.socket) -> None:
+    async def scenario() -> None:
+        tally, front_end = Tally.create(2), FrontEnd([asyncio.Transport()])  # the other has none
+        acceptor = opened(listening, tally, 0, front_end)
+        with socket.create_connection(listening.getsockname()):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            acceptor.close()
+            await connected([front_end], 2)
+
+    asyncio.run(scenario())

@@ -107,3 +107,32 @@ def test_too_many_parts_and_too_long_fields_are_too_large() -> None:
         read(body(*[field("urls", b"x")] * 200), settings=Settings(max_images_per_request=16))
     with pytest.raises(TooLarge, match="top_k"):
         read(body(field("top_k", bytes(2 << 20))))
+
+
+def test_names_of_any_bytes_are_read_and_utf_8_is_what_they_are_taken_for() -> None:
+    def named(filename: bytes) -> bytes:
+        head = b'Content-Disposition: form-data; name="files"; filename="%s"\r\n\r\nx'
+        return body(head % filename)
+
+    (utf8,), (latin1,) = read(named("é.jpg".encode())), read(named("é.jpg".encode("latin-1")))
+    assert isinstance(utf8, File)
+    assert utf8.filename == "é.jpg"
+    assert isinstance(latin1, File)
+    assert latin1.filename == "\N{REPLACEMENT CHARACTER}.jpg"
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "text"),
+    [
+        ("text/plain; charset=iso-8859-1", b"\xe9", "é"),
+        ("application/json", b"[]", "[]"),
+    ],
+)
+def test_a_field_may_say_its_type_and_charset(kind: str, content: bytes, text: str) -> None:
+    head = f'Content-Disposition: form-data; name="ops"\r\nContent-Type: {kind}\r\n\r\n'
+    assert read(body(head.encode() + content)) == [Field("ops", text)]
+
+
+def test_files_without_a_filename_are_files() -> None:
+    (found,) = read(body(field("files", b"\xff\xd8")))
+    assert content_of(found) == b"\xff\xd8"

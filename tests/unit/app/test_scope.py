@@ -21,7 +21,7 @@ def request(headers: dict[str, str] | None = None, gone: asyncio.Event | None = 
     return Request({"type": "http", "headers": raw}, receive)
 
 
-@pytest.mark.parametrize("text", ["0", "-5", "1.5", "soon", "", "١"])
+@pytest.mark.parametrize("text", ["0", "-5", "1.5", "soon", "", "١", "9" * 400, "9" * 5000])
 def test_a_deadline_that_is_no_positive_number_is_refused(text: str) -> None:
     with pytest.raises(InvalidParameter):
         deadline_of(request({"X-Deadline-Ms": text}), Settings())

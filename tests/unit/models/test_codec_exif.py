@@ -167,3 +167,18 @@ def test_no_damage_to_a_block_makes_it_fail_or_gives_a_block_pillow_cannot_read(
             exif.load(made)
             assert 0x0112 not in exif
             assert len(made) <= MAX_BLOCK
+
+
+def test_an_entry_that_claims_more_than_there_is_costs_the_others_nothing() -> None:
+    def entry(tag: int, kind: int, number: int, value: bytes) -> bytes:
+        return struct.pack("<HHI4s", tag, kind, number, value)
+
+    entries = [entry(0x010E, 2, 0x7FFFFFFF, b"\0\0\0\0"), entry(0x010F, 2, 4, b"Own\0")]
+    directory = struct.pack("<H", len(entries)) + b"".join(entries) + bytes(4)
+    made = kept(PREFIX + b"II*\0" + struct.pack("<I", 8) + directory, 8, 8)
+    assert made is not None
+    assert b"Own\0" in made
+
+
+def test_a_block_of_which_nothing_is_kept_is_none() -> None:
+    assert kept(PREFIX + b"II*\0" + struct.pack("<I", 8) + bytes(6), 8, 8) is None

@@ -18,6 +18,15 @@ from workers.operations import DeviceJpeg
 log = logging.getLogger("darkroom.cuda")
 
 
+def _encoder() -> Encoder:
+    library = NvJpeg(hardware=False)
+    try:
+        return Encoder(library, torch.cuda.Stream())
+    except NvJpegError:
+        library.close()
+        raise
+
+
 def as_jpegs(
     slot: Slot, values: Sequence[Result | ServiceError], asked: DeviceJpeg
 ) -> list[Result | ServiceError]:
@@ -30,7 +39,7 @@ def as_jpegs(
     assert slot.result is not None
     try:
         if slot.encoder is None:  # most servers are never asked, and need no memory for it
-            slot.encoder = Encoder(NvJpeg(hardware=False), torch.cuda.Stream())
+            slot.encoder = _encoder()
     except (NvJpegError, DynamicLibNotFoundError) as error:
         log.warning("JPEGs cannot be encoded on the GPU: %s", error)
         return [Unavailable("encoder: the GPU here cannot encode; leave it out")] * len(made)
