@@ -22,8 +22,12 @@ def crop(image: Image, spec: Preprocessing) -> Pixels:
     height, width = pixels.shape[:2]
     out_h, out_w, top, left = geometry(height, width, spec)
     if max(height, width) > MAX_ASPECT * min(height, width):
-        rows = _window(pixels, 1, out_w, left, spec.crop)
-        return _window(rows, 0, out_h, top, spec.crop)
+        passes = [(1, out_w, left), (0, out_h, top)]
+        if columns_first((height, width), (out_h, out_w)):
+            passes.reverse()
+        for axis, n_out, start in passes:
+            pixels = _window(pixels, axis, n_out, start, spec.crop)
+        return pixels
     resized = PillowImage.fromarray(pixels).resize((out_w, out_h), PillowImage.Resampling.BILINEAR)
     return np.array(resized.crop((left, top, left + spec.crop, top + spec.crop)))
 
@@ -39,6 +43,14 @@ def geometry(height: int, width: int, spec: Preprocessing) -> tuple[int, int, in
     else:
         out_h, out_w = int(spec.resize * height / width), spec.resize
     return out_h, out_w, round((out_h - spec.crop) / 2), round((out_w - spec.crop) / 2)
+
+
+def columns_first(size: tuple[int, int], resized: tuple[int, int]) -> bool:
+    """Whether Pillow resamples columns before rows, to end with other bytes: (height, width) each.
+
+    It does where an image loses rows, and more than twice as many as columns.
+    """
+    return size[0] - resized[0] > max(0, 2 * (size[1] - resized[1]))
 
 
 def _window(pixels: Pixels, axis: int, n_out: int, start: int, count: int) -> Pixels:

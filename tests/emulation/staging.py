@@ -1,5 +1,6 @@
 """A staging slot in the memory of the CPU, and kernels that run there: the engine without a GPU."""
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 
 from tests.emulation.emulator import emulator
-from workers.engines.cuda.nvjpeg import Decoder
+from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
 from workers.engines.cuda.slot import Marks, Region, Slot, Tables
 
 CPU = torch.device("cpu")
@@ -42,6 +43,24 @@ class NoEvent:
 
     def record(self) -> None:
         pass
+
+
+class Planes:
+    """A decoder that writes known planes, or fails as the real one does."""
+
+    def __init__(self, planes: Sequence[np.ndarray[Any, Any]], *, fails: bool = False) -> None:
+        self._planes = planes
+        self._fails = fails
+
+    def decode(self, data: Any, lengths: Any, destinations: Any, stream: int) -> None:
+        if self._fails:
+            raise NvJpegError("nvjpegDecodeBatched", 4)
+        for row in destinations:
+            for plane, address, pitch in zip(
+                self._planes, row["channel"], row["pitch"], strict=False
+            ):
+                for y, line in enumerate(plane):
+                    ctypes.memmove(int(address + y * pitch), line.tobytes(), len(line))
 
 
 def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:

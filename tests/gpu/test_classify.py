@@ -1,15 +1,19 @@
 """Labels on the GPU: preprocessing bit-equal, scores those of the CPU in single precision."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
+from PIL import ExifTags
+from PIL import Image as PillowImage
 
 from models.codec import pixels_of
-from models.image import Image
+from models.image import Image, Source
 from models.job import Labels
 from models.settings import Precision
 from models.weights import RESNET18_PREPROCESSING as SPEC
-from tests.gpu.conftest import MAX_BATCH_SIZE, Run, as_jpeg, photos
+from tests.gpu.conftest import MAX_BATCH_SIZE, Run, as_jpeg, jpeg, photos
 from workers.engines.checkpoint import State
 from workers.engines.cuda.engine import CudaEngine
 from workers.engines.resnet18 import ResNet18
@@ -26,6 +30,18 @@ def by_class(labels: object) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
     return logits
 
 
+def compare_inputs(run: Run, engine: CudaEngine, batch: Sequence[Source]) -> None:
+    """Of the network: the device's against those of the CPU."""
+    network = engine._network
+    assert network is not None
+    run(LOGITS, batch)
+    found = network.input[: len(batch)].permute(0, 2, 3, 1).cpu()
+    for made, source in zip(found, batch, strict=True):
+        levels = torch.from_numpy(crop(pixels_of(source), SPEC)).long()
+        channels = torch.arange(3).expand_as(levels)
+        assert torch.equal(made, network.table.cpu()[levels, channels]), source.height
+
+
 def test_the_networks_input_is_bit_equal_to_the_cpus(run: Run, engine: CudaEngine) -> None:
     sources = [as_jpeg(data) for data in photos()][:MAX_BATCH_SIZE]
     random = np.random.default_rng(1)
@@ -33,15 +49,24 @@ def test_the_networks_input_is_bit_equal_to_the_cpus(run: Run, engine: CudaEngin
         Image(random.integers(0, 256, (h, w, c), np.uint8))
         for h, w, c in [(1, 1, 3), (500, 333, 4), (224, 224, 1), (900, 70, 3), (257, 3001, 3)]
     ]
-    network = engine._network
-    assert network is not None
     for batch in (sources, images):
-        run(LOGITS, batch)
-        found = network.input[: len(batch)].permute(0, 2, 3, 1).cpu()
-        for made, source in zip(found, batch, strict=True):
-            levels = torch.from_numpy(crop(pixels_of(source), SPEC)).long()
-            channels = torch.arange(3).expand_as(levels)
-            assert torch.equal(made, network.table.cpu()[levels, channels])
+        compare_inputs(run, engine, batch)
+
+
+def test_tall_images_are_bit_equal_as_pixels_and_as_jpegs(run: Run, engine: CudaEngine) -> None:
+    random = np.random.default_rng(2)
+    images = [
+        Image(random.integers(0, 256, (h, w, c), np.uint8))
+        for h, w, c in [(1200, 300, 3), (900, 400, 4), (2000, 257, 1), (2400, 1080, 3)]
+    ]
+    pixels = images[0].pixels
+    jpegs: list[Source] = [as_jpeg(jpeg(pixels, subsampling=chroma)) for chroma in (0, 1, 2)]
+    for orientation, stored in [(3, pixels), (6, pixels.swapaxes(0, 1).copy()), (6, pixels)]:
+        exif = PillowImage.Exif()
+        exif[ExifTags.Base.Orientation] = orientation
+        jpegs.append(as_jpeg(jpeg(stored, exif=exif)))
+    compare_inputs(run, engine, images)
+    compare_inputs(run, engine, [*jpegs, *images[:2]])
 
 
 def test_logits_and_labels_are_those_of_the_cpu_in_fp32(run: Run, state: State) -> None:

@@ -11,6 +11,7 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
+from workers.preprocess import columns_first
 
 _METHODS = {
     "nearest": Image.Resampling.NEAREST,
@@ -61,20 +62,14 @@ class Resize(Filter):
         return np.array(resized).reshape(height, width, pixels.shape[2])
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Resize`; the device makes the weights.
-
-        Pillow knows the box in float32, and begins with the columns of an image that loses more
-        than twice as many rows as columns.
-        """
+        """`struct Resize`; the device makes the weights."""
         height, width = self.size_after(*shape[:2])
         starts, scales, taps = self._seen(shape)
         method = list(_METHODS).index(self.method)
         if (height, width) == shape[:2] and scales == (1, 1):
             method = 0  # Pillow copies, without a way by premultiplied colours
-        lost = shape[0] - height
-        columns_first = lost > max(0, 2 * (shape[1] - width))
-        sizes = (width, height, *taps)
-        return struct.pack("<4d6i", *starts, *scales, *sizes, method, columns_first)
+        by_columns = columns_first(shape[:2], (height, width))
+        return struct.pack("<4d6i", *starts, *scales, width, height, *taps, method, by_columns)
 
     def device_scratch(self, shape: Shape) -> int:
         """For every column and row its first pixel, how many there are, and their weights."""
@@ -85,7 +80,10 @@ class Resize(Filter):
     def _seen(
         self, shape: Shape
     ) -> tuple[tuple[float, float], tuple[float, float], tuple[int, int]]:
-        """Across and down: where the box begins, pixels of it for one of the result, and taps."""
+        """Across and down: where the box begins, pixels of it for one of the result, and taps.
+
+        Pillow knows the box in float32.
+        """
         height, width = self.size_after(*shape[:2])
         left, top, right, bottom = np.array(self._box(shape, height, width), np.float32)
         scales = float(right - left) / width, float(bottom - top) / height

@@ -1,17 +1,19 @@
 // The centre crop that a network sees: Pillow's bilinear resize of the shorter side, the crop and
 // the normalisation, in one launch over images of any size and kind. Bit-equal to Pillow's
-// Resample.c: a triangle filter in 22-bit fixed point, rows first, bytes in between.
+// Resample.c: a triangle filter in 22-bit fixed point, one axis after the other, bytes in between.
 
 struct Crop {
     Source source;
     int resized_width, resized_height;
-    int left, top;   // of the crop in the resized image
-    u64 weights;     // int[2][2 + taps][side]: across, then down
-    int taps;        // room for each output's weights
-    int tile;        // output rows of a block
+    int left, top;      // of the crop in the resized image
+    u64 weights;        // int[2][2 + taps][side]: across, then down
+    int taps;           // room for each output's weights
+    int tile;           // output rows of a block
+    int columns_first;  // which axis is the first
+    int reserved;
 };
 
-const int PRECISION_BITS = 22;
+const int PRECISION_BITS = 22, HALF = 1 << (PRECISION_BITS - 1);
 const int ROWS = 72, SIDE = 224;  // the most that fits 48 KiB of shared memory
 
 __device__ inline int* line_of(const Crop& crop, int side, int axis) {
@@ -50,39 +52,56 @@ extern "C" __global__ void crop_weights(const Crop* crops, int side) {
     }
 }
 
-// A block makes `tile` rows of one crop: the rows it needs, resampled across, in shared memory;
-// then down. `table` is what each level of each channel becomes; (n, side, side, 3) of T.
-template <typename T>
-__device__ void crop_rows(const Crop& crop, int image, int tile, int side, const T* table, T* out) {
-    __shared__ u8 rows[ROWS * SIDE * 3];
+// Output `i` of a line of weights; of the source, across row `at`, or down column `at`.
+template <bool DOWN>
+__device__ inline void resample(
+    const Source& source, const int* line, int side, int i, int at, u8* made) {
+    int low = line[i], count = line[side + i];
+    int r = HALF, g = HALF, b = HALF;
+    for (int tap = 0; tap < count; tap++) {
+        int weight = line[(2 + tap) * side + i];
+        Colour c = DOWN ? upright_rgb(source, at, low + tap) : upright_rgb(source, low + tap, at);
+        r += c.r * weight;
+        g += c.g * weight;
+        b += c.b * weight;
+    }
+    made[0] = r >> PRECISION_BITS;
+    made[1] = g >> PRECISION_BITS;
+    made[2] = b >> PRECISION_BITS;
+}
+
+// A block makes `tile` rows of one crop: the rows of the source it needs, resampled across, in
+// shared memory, then down; or the columns the crop needs, resampled down, then across. `table` is
+// what each level of each channel becomes; (n, side, side, 3) of T.
+template <bool COLUMNS_FIRST, typename T>
+__device__ __forceinline__ void crop_rows(
+    const Crop& crop, int image, int tile, int side, const T* table, T* out, u8* between) {
     const int* across = line_of(crop, side, 0);
     const int* down = line_of(crop, side, 1);
     int first = tile * crop.tile;
     int last = first + crop.tile < side ? first + crop.tile : side;
-    int top = down[first], bottom = down[last - 1] + down[side + last - 1];
-    const int half = 1 << (PRECISION_BITS - 1);
-    for (int i = threadIdx.x; i < (bottom - top) * side; i += blockDim.x) {
-        int y = i / side, x = i - y * side;
-        int low = across[x], count = across[side + x];
-        int r = half, g = half, b = half;
-        for (int tap = 0; tap < count; tap++) {
-            int weight = across[(2 + tap) * side + x];
-            Colour c = upright_rgb(crop.source, low + tap, top + y);
-            r += c.r * weight;
-            g += c.g * weight;
-            b += c.b * weight;
-        }
-        rows[3 * i] = r >> PRECISION_BITS;
-        rows[3 * i + 1] = g >> PRECISION_BITS;
-        rows[3 * i + 2] = b >> PRECISION_BITS;
+    int start = COLUMNS_FIRST ? across[0] : down[first];
+    int end = COLUMNS_FIRST ? across[side - 1] + across[2 * side - 1]
+                            : down[last - 1] + down[side + last - 1];
+    int width = COLUMNS_FIRST ? end - start : side;
+    int height = COLUMNS_FIRST ? last - first : end - start;
+    for (int i = threadIdx.x; i < height * width; i += blockDim.x) {
+        int y = i / width, x = i - y * width;
+        if (COLUMNS_FIRST)
+            resample<true>(crop.source, down, side, first + y, start + x, between + 3 * i);
+        else
+            resample<false>(crop.source, across, side, x, start + y, between + 3 * i);
     }
     __syncthreads();
+    const int step = COLUMNS_FIRST ? 3 : 3 * side;
     for (int i = threadIdx.x; i < (last - first) * side * 3; i += blockDim.x) {
         int y = first + i / (side * 3), sample = i % (side * 3);
-        int low = down[y] - top, count = down[side + y];
-        int sum = half;
+        const int* line = COLUMNS_FIRST ? across + sample / 3 : down + y;
+        int low = line[0] - start, count = line[side];
+        const u8* from = between + (COLUMNS_FIRST ? 3 * (y - first) * width + sample % 3 : sample);
+        int sum = HALF;
         for (int tap = 0; tap < count; tap++)
-            sum += rows[(low + tap) * side * 3 + sample] * down[(2 + tap) * side + y];
+            sum += from[(low + tap) * step] * line[(2 + tap) * side];
         int level = sum >> PRECISION_BITS;
         out[((i64)image * side + y) * side * 3 + sample] = table[level * 3 + sample % 3];
     }
@@ -91,8 +110,11 @@ __device__ void crop_rows(const Crop& crop, int image, int tile, int side, const
 template <typename T>
 __device__ void crop_normalise(
     const Crop* crops, const u32* starts, int n, int side, const T* table, T* out) {
-    int image = item_of(starts, n);
-    crop_rows(crops[image], image, blockIdx.x - starts[image], side, table, out);
+    __shared__ u8 between[ROWS * SIDE * 3];
+    int image = item_of(starts, n), tile = blockIdx.x - starts[image];
+    const Crop& crop = crops[image];
+    if (crop.columns_first) crop_rows<true>(crop, image, tile, side, table, out, between);
+    else crop_rows<false>(crop, image, tile, side, table, out, between);
 }
 
 // The table and the result in 16 bits a sample, whatever those mean.

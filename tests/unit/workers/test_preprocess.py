@@ -7,7 +7,7 @@ from PIL import Image as PillowImage
 from torchvision.models import ResNet18_Weights
 
 from models import codec
-from models.image import Image
+from models.image import Image, Pixels
 from models.settings import Precision
 from models.weights import RESNET18_PREPROCESSING
 from tests.pictures import drawing
@@ -15,6 +15,8 @@ from tests.shared import PHOTOS
 from workers import preprocess
 from workers.engines.checkpoint import random_state
 from workers.engines.resnet18 import ResNet18
+
+TALL = [(300, 1200), (400, 900), (257, 2000), (300, 600), (300, 601)]
 
 REFERENCE = ResNet18_Weights.IMAGENET1K_V1.transforms()
 
@@ -30,7 +32,7 @@ def ours(image: Image, network: ResNet18) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     "size",
-    [(500, 375), (375, 500), (224, 224), (256, 256), (1, 1), (3, 7), (640, 81), (2047, 257)],
+    [(500, 375), (375, 500), (224, 224), (256, 256), (1, 1), (3, 7), (640, 81), (2047, 257), *TALL],
 )
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_the_network_s_input_is_bit_equal_to_torchvision_s_on_pillow_images(
@@ -53,18 +55,44 @@ def test_the_photos_are_preprocessed_bit_equal(network: ResNet18) -> None:
         assert torch.equal(ours(image, network), expected), path.name
 
 
+def resized_whole(pixels: Pixels) -> Pixels:
+    """The bytes behind what torchvision's pipeline gives."""
+    whole = REFERENCE(PillowImage.fromarray(pixels))
+    mean, std = (torch.tensor(v)[:, None, None] for v in (REFERENCE.mean, REFERENCE.std))
+    return (whole * std + mean).mul(255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 12), st.integers(90, 700), st.booleans(), st.integers(0, 99))
 def test_very_long_images_are_cropped_as_if_resized_whole(
     short: int, long: int, tall: bool, seed: int
 ) -> None:
-    size = (short, long) if tall else (long, short)
+    size = (long, short) if tall else (short, long)
     pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
-    whole = REFERENCE(PillowImage.fromarray(pixels))
     found = preprocess.crop(Image(pixels), RESNET18_PREPROCESSING)
-    mean, std = (torch.tensor(v)[:, None, None] for v in (REFERENCE.mean, REFERENCE.std))
-    expected = (whole * std + mean).mul(255).round().to(torch.uint8).permute(1, 2, 0).numpy()
-    assert np.array_equal(found, expected)
+    assert np.array_equal(found, resized_whole(pixels))
+
+
+@pytest.mark.parametrize("size", [(2100, 257), (257, 2100), (2600, 300), (9000, 600), (5000, 256)])
+def test_very_long_images_that_shrink_are_cropped_as_if_resized_whole(
+    size: tuple[int, int],
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
+    found = preprocess.crop(Image(pixels), RESNET18_PREPROCESSING)
+    assert np.array_equal(found, resized_whole(pixels))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 400), st.floats(0.1, 9), st.integers(0, 99))
+def test_the_window_is_what_pillow_s_whole_resize_has_there(
+    width: int, aspect: float, seed: int
+) -> None:
+    height = max(1, round(aspect * width))
+    pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preprocess, "MAX_ASPECT", 0)
+        found = preprocess.crop(Image(pixels), RESNET18_PREPROCESSING)
+    assert np.array_equal(found, preprocess.crop(Image(pixels), RESNET18_PREPROCESSING))
 
 
 def test_an_image_of_65500_by_1_is_cropped_in_little_memory() -> None:

@@ -13,7 +13,7 @@ from models.weights import Preprocessing
 from workers.engines.cuda.launcher import Launcher
 from workers.engines.cuda.slot import Slot
 from workers.engines.cuda.sources import SOURCE, Sources, Table
-from workers.preprocess import crop, geometry
+from workers.preprocess import columns_first, crop, geometry
 
 CROP = np.dtype(
     [
@@ -23,13 +23,15 @@ CROP = np.dtype(
         ("weights", np.uint64),
         ("taps", np.int32),
         ("tile", np.int32),
+        ("columns_first", np.int32),
+        ("reserved", np.int32),
     ]
 )
 """`struct Crop` of kernels/crop.cu."""
 
 THREADS = 512
 ROWS = 72
-"""Source rows that a block of `crop_normalise` has shared memory for."""
+"""Source rows, as wide as the crop, that a block of `crop_normalise` has shared memory for."""
 
 TILE = 28
 """Output rows of a block, where the image is not so large that fewer fit."""
@@ -71,16 +73,29 @@ class Cropper:
         support = max(height / resized_height, width / resized_width, 1.0)
         taps = 2 * int(np.ceil(support)) + 1
         weights = slot.weights.take(2 * (2 + taps) * self._spec.crop * 4)
-        scale = height / resized_height
-        tile = min(TILE, 1 + int((ROWS - 2 - 2 * max(scale, 1.0)) / scale))
         corner, resized = (left, top), (resized_width, resized_height)
-        return resized, corner, slot.weights.address(weights), taps, tile
+        by_columns = columns_first((height, width), (resized_height, resized_width))
+        if by_columns:
+            tile = _tile_of_columns(width / resized_width, self._spec.crop)
+        else:
+            tile = _tile_of_rows(height / resized_height)
+        return resized, corner, slot.weights.address(weights), taps, tile, by_columns, 0
 
     def _shrunk(self, image: Source) -> Source:
         """The image, or its crop by the CPU where no block could hold the rows it needs."""
         if not _too_large(image, self._spec):
             return image
         return Image(crop(pixels_of(image), self._spec))
+
+
+def _tile_of_rows(scale: float) -> int:
+    """Output rows of a block that resamples the source's rows first."""
+    return min(TILE, 1 + int((ROWS - 2 - 2 * max(scale, 1.0)) / scale))
+
+
+def _tile_of_columns(scale: float, side: int) -> int:
+    """The same where the source's columns are first, of which it needs all that the crop needs."""
+    return min(TILE, ROWS * side // (int((side + 1) * scale) + 2))
 
 
 def _too_large(image: Source, spec: Preprocessing) -> bool:

@@ -1,22 +1,32 @@
 """The crop kernels against Pillow's resize, on the CPU by emulation."""
 
+from collections.abc import Sequence
+from typing import Any, cast
+
 import numpy as np
 import pytest
 import torch
 
-from models.image import Image
+from models.codec.decode import upright
+from models.image import Image, Jpeg, Source, Subsampling
 from models.weights import RESNET18_PREPROCESSING as SPEC
-from tests.emulation.staging import EmulatedKernels, noise, staging_slot
+from tests.emulation.staging import EmulatedKernels, Planes, noise, staging_slot
 from workers.engines.cuda.crops import Cropper
+from workers.engines.cuda.nvjpeg import Decoder
 from workers.preprocess import crop
 
 SIZES = [(1, 1), (1, 40), (37, 2), (224, 224), (256, 256), (300, 255), (255, 401), (640, 333)]
+TALL = [(1200, 300), (900, 400), (2000, 257), (513, 256), (599, 300), (600, 300), (601, 300)]
+"""Pillow begins with the columns of most of these, with the rows of those in SIZES."""
+
 SIDE = SPEC.crop
 
 
-def cropped(images: list[Image], room: int = 1 << 22) -> np.ndarray[tuple[int, ...], np.dtype]:
+def cropped(
+    images: Sequence[Source], room: int = 1 << 22, decoder: Any = None
+) -> np.ndarray[tuple[int, ...], np.dtype]:
     """All crops by one launch; the table leaves levels as they are."""
-    slot = staging_slot(room)
+    slot = staging_slot(room, cast(Decoder, decoder))
     table = torch.arange(256, dtype=torch.int16).repeat_interleave(3).view(256, 3).contiguous()
     cropper = Cropper(EmulatedKernels(), SPEC, table)
     rows, starts = cropper.place(images, slot)
@@ -34,8 +44,38 @@ def test_crops_of_mixed_sizes_and_channels_are_pillows() -> None:
         assert np.array_equal(made, crop(image, SPEC)), image.pixels.shape
 
 
+def test_crops_of_tall_images_beside_others_are_pillows() -> None:
+    images = [Image(noise(*size, channels)) for size in TALL + SIZES[-2:] for channels in (1, 3, 4)]
+    found = cropped(images, room=1 << 25)
+    for made, image in zip(found, images, strict=True):
+        assert np.array_equal(made, crop(image, SPEC)), image.pixels.shape
+
+
 @pytest.mark.parametrize("size", [(9200, 9190), (2000, 17)])
 def test_crops_of_very_large_and_very_long_images_are_pillows(size: tuple[int, int]) -> None:
     image = Image(np.zeros((*size, 1), np.uint8) + noise(1, size[1], 1))
     (found,) = cropped([image], room=1 << 27)
+    assert np.array_equal(found, crop(image, SPEC))
+
+
+def test_crops_of_large_tall_images_are_pillows() -> None:
+    image = Image(noise(8200, 4000, 1))
+    (found,) = cropped([image], room=1 << 26)
+    assert np.array_equal(found, crop(image, SPEC))
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6])
+@pytest.mark.parametrize("stored", [(1200, 300), (300, 1200)])
+def test_a_jpeg_is_as_tall_as_it_is_upright(
+    monkeypatch: pytest.MonkeyPatch, stored: tuple[int, int], orientation: int
+) -> None:
+    class Stream:
+        cuda_stream = 0
+
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    samples = noise(*stored, 1)
+    image = Image(np.ascontiguousarray(upright(samples, orientation)))
+    file = np.zeros(4, np.uint8)
+    jpeg = Jpeg(file, image.height, image.width, orientation, Subsampling.GREY)
+    (found,) = cropped([jpeg], decoder=Planes([samples[..., 0]]))
     assert np.array_equal(found, crop(image, SPEC))

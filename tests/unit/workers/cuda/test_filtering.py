@@ -16,7 +16,7 @@ from models.codec.decode import upright as turned
 from models.errors import Unavailable, Undecodable
 from models.image import Image, Jpeg, Source, Subsampling
 from models.job import Job
-from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, noise, staging_slot
+from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, Planes, noise, staging_slot
 from workers.engines.cuda import encoding
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
@@ -144,24 +144,6 @@ def test_the_tables_of_many_tiles_need_none_of_the_room_for_uploads() -> None:
     images = [Image(noise(9, 7 + n, 3)) for n in range(16)]
     for found, image in zip(ran(chain, images), images, strict=True):
         assert np.array_equal(found, specified(chain, image.pixels))
-
-
-class Planes:
-    """A decoder that writes known planes, or fails as the real one does."""
-
-    def __init__(self, planes: Sequence[np.ndarray[Any, Any]], *, fails: bool = False) -> None:
-        self._planes = planes
-        self._fails = fails
-
-    def decode(self, data: Any, lengths: Any, destinations: Any, stream: int) -> None:
-        if self._fails:
-            raise NvJpegError("nvjpegDecodeBatched", 4)
-        for row in destinations:
-            for plane, address, pitch in zip(
-                self._planes, row["channel"], row["pitch"], strict=False
-            ):
-                for y, line in enumerate(plane):
-                    ctypes.memmove(int(address + y * pitch), line.tobytes(), len(line))
 
 
 @pytest.fixture(autouse=True)
