@@ -42,8 +42,8 @@ JSON at `GET /filters`, and shows each filter at `GET /filters/{name}/thumbnail`
 A request names one filter, `POST /filter?name=gaussian_blur&sigma=2`, or a chain of them as `ops`.
 Parameters that are left out have their defaults; a wrong one is answered with what is allowed.
 Images have 8 bits a channel and are grey, RGB, or RGB with alpha. The tolerance is how far the
-pixels may be from those of the reference a filter is tested against. A chain of filters that have
-GPU kernels runs on the GPU where there is one, any other on the CPU.
+pixels may be from those of the reference a filter is tested against. All filters have GPU kernels:
+a chain runs on the GPU where there is one.
 """
 
 

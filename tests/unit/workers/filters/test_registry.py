@@ -10,6 +10,7 @@ from models.image import Pixels
 from tests.unit.workers.filters.images import images
 from workers.filters import FILTERS, describe, parse_chain, parse_one
 from workers.filters.base import Filter
+from workers.operations import FilterChain
 
 LARGEST = 500_000
 """Pixels of a result that a test waits for."""
@@ -42,6 +43,11 @@ def test_every_filter_takes_a_view_of_an_image(name: str, pixels: Pixels) -> Non
     view = pixels[::-1, ::2].transpose(1, 0, 2)
     filter_ = parse_one(name, {})
     assert np.array_equal(filter_.apply(view), filter_.apply(view.copy()))
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_every_filter_has_kernels(name: str) -> None:
+    assert FilterChain((parse_one(name, {}),)).has_kernels
 
 
 @pytest.mark.parametrize("name", FILTERS)
