@@ -85,7 +85,7 @@ def _batches(chain: FilterChain, images: list[Image]) -> Iterator[list[Image]]:
 def _quick(operation: dict[str, object]) -> bool:
     """Whether the specification takes less than seconds at full size."""
     sizes = [v for k, v in operation.items() if k in ("sigma", "sigma_y", "radius", "size")]
-    return all(isinstance(v, int | float) and v <= 15 for v in sizes)
+    return "search" not in operation and all(isinstance(v, int | float) and v <= 15 for v in sizes)
 
 
 def test_one_batch_takes_different_parameters(run: Run) -> None:
