@@ -65,8 +65,11 @@ class Noise(Filter):
         grain = self._grain()
         rising = np.searchsorted(grain, np.arange(grain[0] + 1, grain[-1] + 1))
         header = struct.pack("<QiI", self.seed, grain[0], len(rising))
-        before = grain[::QUANTILE_GROUP] - grain[0]
-        return b"".join((header, before.astype("<u2").tobytes(), rising.astype("<u2").tobytes()))
+        groups = grain.reshape(-1, QUANTILE_GROUP).astype(np.int64)
+        often = groups[:, -1] > groups[:, 0] + 1
+        more = np.where(often, 0, np.count_nonzero(groups > groups[:, :1], axis=1))
+        words = groups[:, 0] << 16 | more << 10 | often
+        return b"".join((header, words.astype("<i4").tobytes(), rising.astype("<u2").tobytes()))
 
     def _grain(self) -> NDArray[np.int16]:
         """What is added, for every 16-bit number."""

@@ -69,7 +69,7 @@ class Vignette(Filter):
 
     def device_scratch(self, shape: Shape) -> int:
         """The table."""
-        return 4 * ((1 << BITS) + 1)
+        return 2 * ((1 << BITS) + 1)
 
     def _light(self) -> NDArray[np.uint32]:
         """For every squared distance in units of 2**-16, from 0 to 1."""

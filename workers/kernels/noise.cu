@@ -3,25 +3,34 @@
 
 constexpr int QUANTILE_GROUP = 64, QUANTILE_GROUPS = 65536 / QUANTILE_GROUP, MOST_STEPS = 1120;
 
-// Quantiles are whole and rise: `first` holds the numbers at which they rise by one.
+// Quantiles are whole and rise: `first` holds the numbers at which they rise by one. Of 64 numbers
+// at a time, `groups` holds the first one's quantile in the upper half, how many of them have one
+// more at bit 10, so that adding a number there carries, and at bit 0 whether they rise more often.
 struct Noise {
     u32 key[2];
-    int lowest;                    // the quantile of number 0
-    u32 steps;                     // of `first`
-    u16 before[QUANTILE_GROUPS];   // by how much they have risen at every 64th number
+    int lowest;  // the quantile of number 0
+    u32 steps;   // of `first`
+    int groups[QUANTILE_GROUPS];
     u16 first[MOST_STEPS];
 };
 
 struct Grain {
-    const u16* before;
+    const int* groups;
     const u32* first;  // the last one is beyond all numbers
     int lowest;
 
-    __device__ __forceinline__ u32 operator()(u32 level, u32 number) const
+    __device__ __forceinline__ int group(u32 number) const { return groups[number / QUANTILE_GROUP]; }
+
+    // The noisy level, in the third byte, by the number's group.
+    __device__ __forceinline__ u32 operator()(u32 level, u32 number, int grain) const
     {
-        int risen = before[number / QUANTILE_GROUP];
-        while (number >= first[risen]) ++risen;
-        return min(max((int)level + lowest + risen, 0), 255);
+        if (grain & 1) {
+            int risen = (grain >> 16) - lowest;
+            while (number >= first[risen]) ++risen;
+            grain = (lowest + risen) * 65536;
+        }
+        int noisy = grain + (int)(level << 16) + (int)(number % QUANTILE_GROUP << 10);
+        return max(min(noisy, 0xFFFFFF), 0);
     }
 };
 
@@ -61,7 +70,9 @@ __device__ __forceinline__ void noisy_line(
         if (at + 16 > total) {
             for (u32 s = at; s < total; ++s) {
                 bool alpha = C == 4 && s % 4 == 3;
-                dst[s] = alpha ? src[s] : grain(src[s], number_of(C == 4 ? s / 4 * 3 + s % 4 : s, key));
+                u32 colour_sample = C == 4 ? s / 4 * 3 + s % 4 : s;
+                u32 number = number_of(colour_sample, key);
+                dst[s] = alpha ? src[s] : (u8)(grain(src[s], number, grain.group(number)) >> 16);
             }
             continue;
         }
@@ -74,15 +85,19 @@ __device__ __forceinline__ void noisy_line(
             for (int i = 0; i < 6; ++i) numbers[i] = numbers[i + 2];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            u32 bytes[4];
+            constexpr int COLOURS = C == 4 ? 3 : 4;
+            u32 number[COLOURS], bytes[4] = {0, 0, 0, words[i] >> 24 << 16};
+            int group[COLOURS];
 #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                int s = C == 4 ? 3 * i + k : 4 * i + k;
-                u32 level = byte_of(words[i], k);
-                if (C == 4 && k == 3) bytes[k] = level;
-                else bytes[k] = grain(level, numbers[s / 2] >> s % 2 * 16 & 0xFFFF);
+            for (int k = 0; k < COLOURS; ++k) {
+                int s = COLOURS * i + k;
+                number[k] = numbers[s / 2] >> s % 2 * 16 & 0xFFFF;
+                group[k] = grain.group(number[k]);
             }
-            words[i] = packed(bytes[0], bytes[1], bytes[2], bytes[3]);
+#pragma unroll
+            for (int k = 0; k < COLOURS; ++k) bytes[k] = grain(byte_of(words[i], k), number[k], group[k]);
+            u32 low = __byte_perm(bytes[0], bytes[1], 0x0062), high = __byte_perm(bytes[2], bytes[3], 0x0062);
+            words[i] = __byte_perm(low, high, 0x5410);
         }
         store16(dst + at, words);
     }
@@ -91,16 +106,16 @@ __device__ __forceinline__ void noisy_line(
 extern "C" __global__ void __launch_bounds__(256)
 noise(const Item* items, const u32* starts, int n)
 {
-    __shared__ u16 before[QUANTILE_GROUPS];
+    __shared__ int groups[QUANTILE_GROUPS];
     __shared__ u32 first[MOST_STEPS + 1];
     int block;
     Item item = owner(items, starts, n, block);
     const Noise& of = *global<const Noise>(item.data);
-    for (int i = threadIdx.x; i < QUANTILE_GROUPS; i += THREADS) before[i] = of.before[i];
+    for (int i = threadIdx.x; i < QUANTILE_GROUPS; i += THREADS) groups[i] = of.groups[i];
     for (int i = threadIdx.x; i <= (int)of.steps; i += THREADS)
         first[i] = i < (int)of.steps ? of.first[i] : 65536;
     __syncthreads();
-    Grain grain = {before, first, of.lowest};
+    Grain grain = {groups, first, of.lowest};
     u32 key[2] = {of.key[0], of.key[1]};
     if (item.channels == 1) noisy_line<1>(item, block, key, grain);
     else if (item.channels == 3) noisy_line<3>(item, block, key, grain);

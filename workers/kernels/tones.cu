@@ -92,13 +92,13 @@ struct Turned {
         if (red == value) hue = green - blue;
         hue = hue * 65536 + chroma * turn;
         chroma *= 65536;
+        u32 circle = 6 * chroma, start = min((u32)hue, hue + circle);
+        start = min(start, start - circle);
 #pragma unroll
         for (int c = 0; c < 3; ++c) {
-            int k = hue + (5 - 2 * c) * chroma, circle = 6 * chroma;
-            if (k >= 2 * circle) k -= 2 * circle;
-            if (k >= circle) k -= circle;
-            if (k < 0) k += circle;
-            k = min(max(min(k, 4 * chroma - k), 0), chroma);
+            u32 turned = start + (5 - 2 * c) * chroma;
+            int k = min(turned, turned - circle);
+            k = max(min(min(k, 4 * chroma - k), chroma), 0);
             made[c] = (value * 65536 + 32768 - k) >> 16;
         }
     }

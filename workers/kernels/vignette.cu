@@ -5,7 +5,7 @@ struct Vignette {
 };
 
 constexpr int VIGNETTE_WIDTH = 128, VIGNETTE_HEIGHT = 32, VIGNETTE_BLOCKS = 64;
-constexpr int DISTANCES = 65536;  // and one more; of light as well
+constexpr int DISTANCES = 65536;  // and one more; of light one less, for that takes no level away
 
 extern "C" __global__ void __launch_bounds__(256)
 vignette_light(const Item* items, const u32* starts, int n)
@@ -13,11 +13,11 @@ vignette_light(const Item* items, const u32* starts, int n)
     int block;
     Item item = owner(items, starts, n, block);
     const Vignette of = *global<const Vignette>(item.data);
-    u32* light = global<u32>(item.scratch);
+    u16* light = global<u16>(item.scratch);
     for (int i = block * THREADS + threadIdx.x; i <= DISTANCES; i += VIGNETTE_BLOCKS * THREADS) {
         double t = __ddiv_rn(sqrt((double)i / DISTANCES) - of.radius, 1 - of.radius);
         t = min(max(t, 0.0), 1.0);
-        light[i] = (u32)((1 - of.amount * t * t * (3 - 2 * t)) * DISTANCES + 0.5);
+        light[i] = (u16)min((1 - of.amount * t * t * (3 - 2 * t)) * DISTANCES + 0.5, 65535.0);
     }
 }
 
@@ -32,7 +32,7 @@ template <int C>
 __device__ __forceinline__ void vignette_tile(
     const Item& item, const Tile& tile, const u32* across, const u32* down, u32* out)
 {
-    const u32* light = global<const u32>(item.scratch);
+    const u16* light = global<const u16>(item.scratch);
     int group = threadIdx.x % (VIGNETTE_WIDTH / 4) * 4;
     for (int row = threadIdx.x / (VIGNETTE_WIDTH / 4); row < tile.height && group < tile.width;
          row += THREADS / (VIGNETTE_WIDTH / 4)) {
