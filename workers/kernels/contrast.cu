@@ -5,19 +5,6 @@ struct Contrast {
     float factor;
 };
 
-template <int C> __device__ __forceinline__ u32 lumas_of(const u32* words)
-{
-    if constexpr (C == 1) {
-        return __dp4a(words[0], 0x01010101u, 0u);
-    } else {
-        u32 plane[C], sum = 0;
-        deinterleave<C>(words, plane);
-        for (int k = 0; k < 4; ++k)
-            sum += luma(byte_of(plane[0], k), byte_of(plane[1], k), byte_of(plane[2], k));
-        return sum;
-    }
-}
-
 // The lumas of this thread's 48 bytes.
 template <int C> __device__ __forceinline__ u32 line_lumas(const Item& item, int block)
 {
@@ -26,7 +13,7 @@ template <int C> __device__ __forceinline__ u32 line_lumas(const Item& item, int
     if (at + 48 <= total) {
         u32 words[12];
         for (int i = 0; i < 3; ++i) load16(src + at + 16 * i, words + 4 * i);
-        for (int i = 0; i < 12; i += C) sum += lumas_of<C>(words + i);
+        for (int i = 0; i < 12; i += C) sum = __dp4a(lumas4<C>(words + i), 0x01010101u, sum);
         return sum;
     }
     for (; at < total; at += C)
