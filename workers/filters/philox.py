@@ -17,7 +17,7 @@ Words = NDArray[np.uint64]
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> list[Words]:
-    """The four words of every counter; the counters' words are of one shape."""
+    """The four words of every counter; a word that all counters share may be an array of one."""
     a, b, c, d = counter
     for step in range(ROUNDS):
         keys = [np.uint64((k + step * w) & 0xFFFFFFFF) for k, w in zip(key, _WEYL, strict=True)]
@@ -34,8 +34,10 @@ def halves(start: int, count: int, seed: int) -> NDArray[np.uint16]:
     """
     first = start // 8
     number = np.arange(first, first + -(-count // 8), dtype=np.uint64)
-    zero = np.zeros_like(number)
+    high, zero = number >> _HIGH, np.zeros(1, np.uint64)
     key = (seed & 0xFFFFFFFF, seed >> 32)
-    words = philox((number & _LOW, number >> _HIGH, zero, zero), key)
-    table = np.stack([word.astype("<u4") for word in words], 1)
+    words = philox((number & _LOW, high if high[0] < high[-1] else high[:1], zero, zero), key)
+    table = np.empty((number.size, 4), "<u4")
+    for column, word in enumerate(words):
+        table[:, column] = word
     return table.view("<u2").ravel()[:count]

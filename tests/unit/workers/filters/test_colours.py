@@ -39,6 +39,26 @@ def test_hue_is_torchvision_s_of_bytes_within_one(degrees: float) -> None:
     assert np.abs(difference).max() <= 1
 
 
+@pytest.mark.parametrize("degrees", [-180.0, -60.0, -0.001, 0.4, 59.9999, 77.7, 180.0])
+def test_hue_is_its_formula_in_whole_numbers(degrees: float) -> None:
+    """Channel n = 5, 3, 1 is V - C·clip(min(k, 4 - k), 0, 1), k = (n + hue) mod 6, half-up."""
+    axis = np.array([0, 1, 2, 127, 128, 129, 254, 255])
+    corners = np.stack(np.meshgrid(axis, axis, axis), -1).reshape(16, 32, 3).astype(np.uint8)
+    for pixels in (corners, image(31, 8, 3, 1)):
+        red, green, blue = (pixels[:, :, n].astype(np.int64) for n in range(3))
+        value = pixels.max(2).astype(np.int64)
+        chroma = value - pixels.min(2)
+        hue = np.where(green == value, 2 * chroma + blue - red, 4 * chroma + red - green)
+        hue = np.where(red == value, green - blue, hue) << 16
+        hue += chroma * int(np.floor(degrees / 60 * 65536 + 0.5))
+        chroma <<= 16
+        found = run("hue", pixels, degrees=degrees)
+        for channel, n in enumerate((5, 3, 1)):
+            k = (hue + n * chroma) % np.maximum(6 * chroma, 1)
+            share = np.clip(np.minimum(k, 4 * chroma - k), 0, chroma)
+            assert np.array_equal(found[:, :, channel], ((value << 16) + 32768 - share) >> 16)
+
+
 @given(images())
 def test_hue_turned_by_nothing_or_of_grey_changes_nothing(pixels: Pixels) -> None:
     assert np.array_equal(run("hue", pixels), pixels)
