@@ -107,7 +107,10 @@ def _modulo_once(numbers: Plane, divisor: Plane) -> Plane:
 
 
 def _share(distance: Plane, chroma: Plane, more: int) -> NDArray[np.uint8]:
-    """|distance| - chroma, cut to 0…chroma, and some more, in levels."""
+    """|distance| - chroma, cut to 0…chroma, and some more, in levels.
+
+    Added, a half more rounds half-up; taken away, what is just below a half does.
+    """
     share = np.abs(distance)
     np.maximum(share, chroma, out=share)
     share -= chroma
