@@ -27,6 +27,9 @@ Work = Callable[[], Coroutine[Any, Any, Answer]]
 Present = Callable[[Answer], Record]
 """An answer as the record that is sent."""
 
+PIECE = 1 << 20
+"""Bytes of an image that are sent at a time."""
+
 JSON = "application/json"
 JSON_LINES = ("application/x-ndjson", "application/jsonl")
 EVENTS = "text/event-stream"
@@ -151,7 +154,20 @@ async def image(request: Request, work: Work, intake: Stages) -> Response:
         assert isinstance(each.outcome, ServiceError)
         return problem_response(each.outcome, request)
     headers = filter_headers() | {"Server-Timing": server_timing([intake, each.stages])}
-    return Response(each.outcome.data, headers=headers, media_type=each.outcome.format.media_type)
+    return _bytes(each.outcome.data, headers, each.outcome.format.media_type)
+
+
+def _bytes(data: bytes, headers: dict[str, str], media_type: str) -> Response:
+    """In pieces where it is large: a client that reads slowly holds its permit, not our memory."""
+    if len(data) <= PIECE:
+        return Response(data, headers=headers, media_type=media_type)
+
+    async def pieces() -> AsyncIterator[memoryview]:
+        for start in range(0, len(data), PIECE):
+            yield memoryview(data)[start : start + PIECE]
+
+    sized = headers | {"Content-Length": str(len(data))}
+    return StreamingResponse(pieces(), headers=sized, media_type=media_type)
 
 
 def zipped(

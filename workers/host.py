@@ -140,10 +140,11 @@ class _Guest:
             job = Job(operation, source, Deadline(frame.deadline), lane)
             self._tickets[frame.number] = self._worker.submit(job, self.deliver, (self, frame))
         except ServiceError as error:
-            return [Done(frame.number, error=(error.code, error.detail))]
+            return [Done(frame.number, error=translation.error_said(error))]
         except Exception:  # the other jobs of this front end are protected
             log.exception("a job could not be read")
-            return [Done(frame.number, error=(InternalError.code, "the job could not be read"))]
+            fault = InternalError("the job could not be read")
+            return [Done(frame.number, error=translation.error_said(fault))]
         return []
 
     def _dropped(self, frame: Cancel) -> list[Frame]:
@@ -152,7 +153,7 @@ class _Guest:
 
     def _done(self, asked: Submit, outcome: Outcome) -> Done:
         if not isinstance(outcome, Completed):
-            return Done(asked.number, error=(outcome.error.code, outcome.error.detail))
+            return Done(asked.number, error=translation.error_said(outcome.error))
         trace, result = translation.trace_said(outcome.trace), outcome.result
         if isinstance(result, Labels):
             return Done(asked.number, trace, result.class_ids, result.scores)
@@ -162,7 +163,8 @@ class _Guest:
             np.copyto(self._arena.pixels(Slot(asked.offset, asked.size), shape), content)
         except ValueError:  # the other jobs of the batch are protected
             log.exception("an answer does not fit where its image was")
-            return Done(asked.number, error=(InternalError.code, "the answer is too large"))
+            fault = InternalError("the answer is too large")
+            return Done(asked.number, error=translation.error_said(fault))
         return Done(asked.number, trace, shape=shape, jpeg=jpeg)
 
     def _answer(self, frames: list[Done]) -> None:

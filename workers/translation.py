@@ -4,12 +4,12 @@ import functools
 from typing import Any
 
 from models import errors
-from models.errors import InternalError, ServiceError
+from models.errors import FieldError, InternalError, ServiceError
 from models.image import Image, Jpeg, Pixels, Source, Subsampling
 from models.job import Operation, ReleaseReason, Trace
 from workers.filters import parse_chain
 from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply
-from workers.wire import JpegSaid, Shape, Times
+from workers.wire import ErrorSaid, JpegSaid, Shape, Times
 
 _SUBSAMPLINGS = {each.value: each for each in Subsampling}
 
@@ -18,6 +18,9 @@ _ERRORS = {
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, ServiceError) and "__init__" not in vars(kind)
 } | {ServiceError.code: InternalError}
+
+
+_PLAIN = (str, int, float, type(None))
 
 
 def operation_said(operation: Operation) -> object:
@@ -71,7 +74,16 @@ def trace_heard(said: Times) -> Trace:
     return Trace(*said[:-1], ReleaseReason(said[-1]))
 
 
-def error_heard(said: tuple[str, str]) -> ServiceError:
-    """The error of a code and a text; of a code that is not known here, a fault of ours."""
-    code, detail = said
-    return _ERRORS.get(code, InternalError)(detail)
+def error_said(error: ServiceError) -> ErrorSaid:
+    """An error, without where it was raised; what was given as it is, or as its text."""
+    fields = [
+        (e.path, e.message, e.given if isinstance(e.given, _PLAIN) else repr(e.given))
+        for e in error.errors
+    ]
+    return error.code, error.detail, fields
+
+
+def error_heard(said: ErrorSaid) -> ServiceError:
+    """The reverse of `error_said`; of a code that is not known here, a fault of ours."""
+    code, detail, fields = said
+    return _ERRORS.get(code, InternalError)(detail, [FieldError(*field) for field in fields])

@@ -31,6 +31,10 @@ Times = tuple[float, float, float, float, float, int, int, str]
 """A trace, in the order of its fields."""
 
 
+ErrorSaid = tuple[str, str, list[tuple[str, str, Any]]]
+"""An error's code and text, and the path, message and value of each wrong field."""
+
+
 class Submit(Frame, frozen=True):
     """A front end hands a job and its slot over. `deadline` is on the host's monotonic clock.
 
@@ -83,7 +87,7 @@ class Done(Frame, frozen=True):
     class_ids: tuple[int, ...] = ()
     scores: tuple[float, ...] = ()
     shape: Shape | None = None
-    error: tuple[str, str] | None = None
+    error: ErrorSaid | None = None
     jpeg: JpegSaid | None = None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from app.replies import PIECE
 from tests.pictures import drawing, encoded, jpeg, png
 
 
@@ -29,6 +30,13 @@ def test_one_image_in_is_one_image_out_with_the_exact_pixels(client: httpx.Clien
     assert reply.headers["X-Filter-Spec"] == "1"
     assert reply.headers["Vary"] == "Accept"
     assert "encode;dur=" in reply.headers["Server-Timing"]
+    assert np.array_equal(np.asarray(opened(reply.content)), np.asarray(ImageOps.invert(picture)))
+
+
+def test_a_large_image_comes_in_pieces_and_says_its_length(client: httpx.Client) -> None:
+    picture = drawing().resize((900, 700))
+    reply = post(client, "name=invert&format=png&png_level=0", encoded(picture, "PNG"))
+    assert int(reply.headers["Content-Length"]) == len(reply.content) > PIECE
     assert np.array_equal(np.asarray(opened(reply.content)), np.asarray(ImageOps.invert(picture)))
 
 

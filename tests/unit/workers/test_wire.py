@@ -3,7 +3,14 @@ import asyncio
 import msgspec
 import pytest
 
-from models.errors import InternalError, ServiceError, WeightsMissing, WorkerLost
+from models.errors import (
+    FieldError,
+    InternalError,
+    InvalidParameter,
+    ServiceError,
+    WeightsMissing,
+    WorkerLost,
+)
 from models.image import Subsampling
 from models.job import Operation, ReleaseReason, Trace
 from workers import translation, wire
@@ -36,10 +43,10 @@ def test_a_trace_arrives_as_it_left() -> None:
 
 def test_an_error_keeps_its_kind_and_its_text() -> None:
     for kind in (WorkerLost, WeightsMissing, InternalError):
-        heard = translation.error_heard((kind.code, "a text"))
+        heard = translation.error_heard((kind.code, "a text", []))
         assert type(heard) is kind
         assert heard.detail == "a text"
-    assert isinstance(translation.error_heard(("news", "a text")), ServiceError)
+    assert isinstance(translation.error_heard(("news", "a text", [])), ServiceError)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 10_000])
@@ -98,3 +105,14 @@ def test_a_done_of_a_cancelled_job_carries_nothing() -> None:
     packed = msgspec.msgpack.encode(Done(3))
     assert wire.FROM_WORKER.decode(packed) == Done(3)
     assert len(packed) < 16
+
+
+def test_the_wrong_fields_of_an_error_cross_as_well() -> None:
+    wrong = [FieldError("ops[0].sigma", "too large", 1e9), FieldError("encoder", "none", None)]
+    said = Done(1, error=translation.error_said(InvalidParameter("wrong", wrong)))
+    frame = wire.FROM_WORKER.decode(msgspec.msgpack.encode(said))
+    assert isinstance(frame, Done)
+    assert frame.error is not None
+    heard = translation.error_heard(frame.error)
+    assert isinstance(heard, InvalidParameter)
+    assert list(heard.errors) == wrong
