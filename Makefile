@@ -32,6 +32,7 @@ format: install
 bench: install
 	$(BIN)/python -m tests.bench.batcher
 	$(BIN)/python -m tests.bench.processes
+	$(BIN)/python -m tests.bench.front_end
 	$(BIN)/python -m tests.bench.filters_cpu
 	$(BIN)/python -m tests.bench.serve_cpu
 	$(BIN)/python -m tests.bench.memory

@@ -54,7 +54,7 @@ class Plan:
         raw = [load.raw_post(path, jpeg, "image/jpeg") for jpeg in jpegs]
         write_requests(self.requests(images, "raw"), raw)
         n = min(IMAGES_PER_MULTIPART, len(jpegs))
-        bodies = [_multipart(jpegs[i : i + n]) for i in range(0, len(jpegs) - n + 1, n)]
+        bodies = [multipart(jpegs[i : i + n]) for i in range(0, len(jpegs) - n + 1, n)]
         kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
         multipart = [load.raw_post(path, body, kind) for body in bodies]
         write_requests(self.requests(images, "multipart"), multipart)
@@ -67,7 +67,7 @@ class Plan:
         return [r.partition(b"\r\n\r\n")[2] for r in read_requests(self.requests(images, "raw"))]
 
 
-def _multipart(jpegs: list[bytes]) -> bytes:
+def multipart(jpegs: list[bytes]) -> bytes:
     """A form with these files."""
     parts = [
         b'--%s\r\nContent-Disposition: form-data; name="files"; filename="%d.jpg"\r\n'

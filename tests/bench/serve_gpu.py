@@ -22,7 +22,6 @@ Run: python -m tests.bench.serve_gpu [--quick] [--photos FOLDER] [--wrk PATH] [-
 """
 
 import argparse
-import io
 import json
 import os
 import platform
@@ -38,11 +37,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from models.weights import BUNDLED
 from tests.bench import gpu_samples, wrk
-from tests.bench.images import jpegs
+from tests.bench.images import jpegs, subsampled
 from tests.bench.parts import PARTS
 from tests.bench.plan import Plan
 from tests.bench.ratios import compared
@@ -126,18 +123,11 @@ def _write_images(options: argparse.Namespace, plan: Plan) -> dict[str, Any]:
     if options.photos:
         paths = sorted(p for p in options.photos.iterdir() if p.suffix.lower() in (".jpg", ".jpeg"))
         source, photos = "photos", [path.read_bytes() for path in paths[: options.count]]
-    sets = {"subsampled": [_subsampled(photo) for photo in photos], "mixed": photos}
+    sets = {"subsampled": [subsampled(photo) for photo in photos], "mixed": photos}
     for name, files in sets.items():
         plan.write_requests(name, files)
     sizes = {f"{n}_kB": round(sum(map(len, f)) / len(f) / 1e3, 1) for n, f in sets.items()}
     return {"source": source, "count": len(photos), **sizes}
-
-
-def _subsampled(photo: bytes) -> bytes:
-    """4:2:0, quality 90."""
-    file = io.BytesIO()
-    Image.open(io.BytesIO(photo)).convert("RGB").save(file, "JPEG", quality=90, subsampling=2)
-    return file.getvalue()
 
 
 def _isolated(name: str, plan: Plan, limit: float) -> dict[str, Any]:
