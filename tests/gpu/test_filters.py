@@ -52,6 +52,7 @@ def test_a_filter_gives_the_bytes_of_its_specification(run: Run, name: str) -> N
             for found, image in zip(run(chain, batch).values, batch, strict=True):
                 assert isinstance(found, Image)
                 expected = filter_.apply(image.pixels).astype(np.int16)
+                assert found.pixels.shape == expected.shape
                 distance = np.abs(found.pixels - expected)
                 assert distance.max() <= (1 if filter_.device_tolerance else 0), (
                     operation,
