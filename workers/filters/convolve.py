@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.image import Pixels
-from workers.filters.around import AROUND_PASSES, around_data, around_side
+from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, around_side, whole_data
 from workers.filters.base import Filter
 from workers.filters.borders import OPENCV, Border
 from workers.filters.colour import join_alpha, split_alpha
@@ -96,6 +96,8 @@ class Convolve(Filter):
     def device_passes(self) -> tuple[Pass, ...]:
         """Few weights whose sums float32 holds have kernels of their own."""
         weights, bits = self.fixed()
+        if self._whole() is not None:
+            return WHOLE_PASSES
         if not fits_single(weights, bits, _shift(self.bias, bits)):
             return self.passes
         return AROUND_PASSES.get(around_side(weights), self.passes)
@@ -103,6 +105,8 @@ class Convolve(Filter):
     def device_data(self, shape: Shape) -> bytes:
         """`struct Convolve`: the weights row by row; or what few of them need."""
         weights, bits = self.fixed()
+        if (whole := self._whole()) is not None:
+            return whole
         if self.device_passes != self.passes:
             unit = 2.0**-bits
             singles = (weights * unit).astype(np.float32)
@@ -110,6 +114,10 @@ class Convolve(Filter):
         border = [*OPENCV].index(self.border_mode)
         header = struct.pack("<q4i", _shift(self.bias, bits), bits, *weights.shape, border)
         return header + bytes(weights.astype("<i4").data)
+
+    def _whole(self) -> bytes | None:
+        weights, bits = self.fixed()
+        return whole_data(weights, _shift(self.bias, bits), 1 << bits, self.border_mode)
 
     def fixed(self) -> tuple[NDArray[np.int64], int]:
         """Integer weights (rows, columns), and how many bits of them are fractions."""

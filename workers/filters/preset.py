@@ -9,7 +9,7 @@ from PIL import ImageFilter
 from pydantic import Field
 
 from models.image import Pixels
-from workers.filters.around import AROUND_PASSES, around_data
+from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, whole_data
 from workers.filters.base import Filter
 from workers.filters.colour import by_pillow, join_alpha, split_alpha
 from workers.kernels.items import Pass, Shape
@@ -75,12 +75,22 @@ class Preset(Filter):
     @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Those of 3 × 3 or 5 × 5 weights."""
-        return AROUND_PASSES[len(self._weights())]
+        return WHOLE_PASSES if self._whole() is not None else AROUND_PASSES[len(self._weights())]
 
     def device_data(self, shape: Shape) -> bytes:
         """The weights and the offset, and whether the order of sums matters."""
+        if (whole := self._whole()) is not None:
+            return whole
         offset: float = _KERNELS[self.kernel].filterargs[2] + 0.5
         return around_data(self._weights(), offset, "replicate", self.kernel in _TIED)
+
+    def _whole(self) -> bytes | None:
+        """Half-up in integers: a sum that is whole is half-way between levels or not near it."""
+        size, divisor, offset, weights = _KERNELS[self.kernel].filterargs
+        if self.kernel in _TIED:
+            return None
+        upwards = np.array(weights, np.int64).reshape(size)
+        return whole_data(upwards[::-1], offset * divisor + divisor // 2, divisor, "replicate")
 
     def _weights(self) -> NDArray[np.float32]:
         """From top to bottom, divided; the rows of Pillow's kernels go upwards."""

@@ -32,6 +32,8 @@ FILES = (
     "contrast.cu",
     "median.cu",
     "bits.cu",
+    "pairs.cuh",
+    "whole.cu",
     "sharpen.cu",
     "histogram.cu",
     "gaussian.cu",

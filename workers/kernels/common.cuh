@@ -59,10 +59,10 @@ __device__ __forceinline__ int mirrored(int at, int size)
     return at < size ? at : 2 * size - 2 - at;
 }
 
-// Row y of the source; those beyond its ends replicate.
+// Row y of the source; those beyond its ends replicate. No image has 2**32 samples.
 __device__ __forceinline__ const u8* source_row(const Item& item, int y)
 {
-    return global<const u8>(item.src) + (i64)clamped(y, item.height) * item.width * item.channels;
+    return global<const u8>(item.src) + (u32)clamped(y, item.height) * (u32)(item.width * item.channels);
 }
 
 __device__ __forceinline__ u32 byte_of(u32 word, int k) { return word >> (8 * k) & 255; }
@@ -163,13 +163,12 @@ template <int PITCH>
 __device__ __forceinline__ void store_tile(const Item& item, const Tile& tile, const u8* from)
 {
     constexpr int WORDS = PITCH / 4 + 1, VECTORS = PITCH / 16;
-    i64 stride = (i64)item.width * item.channels;
-    u8* first = global<u8>(item.dst) + tile.y * stride + tile.x * item.channels;
+    u32 stride = item.width * item.channels;
+    u8* first = global<u8>(item.dst) + (tile.y * stride + tile.x * item.channels);
     if (stride % 16 == 0) {
         for (int i = threadIdx.x; i < tile.height * VECTORS; i += THREADS)
             if (i % VECTORS * 16 < tile.width * item.channels)
-                *(uint4*)(first + i / VECTORS * stride + i % VECTORS * 16) =
-                    *(const uint4*)(from + i * 16);
+                *(uint4*)(first + (i / VECTORS * stride + i % VECTORS * 16)) = *(const uint4*)(from + i * 16);
         return;
     }
     for (int i = threadIdx.x; i < tile.height * WORDS; i += THREADS) {

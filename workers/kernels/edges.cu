@@ -45,23 +45,30 @@ template <int C> __device__ __forceinline__ u32 row_lumas4(const u8* row, int wi
     return lumas4<C>(words);
 }
 
-// The lumas of a tile, a pixel more on top and bottom, four more on either side; INSIDE as of the
-// planes in separable.cu.
-template <int C, bool INSIDE>
+// The lumas of a tile, a pixel more on top and bottom, four more on either side.
+template <int C>
+static __device__ __noinline__ void stage_luma_ends(const Item& item, const Tile& tile, u32* grey)
+{
+    for (int i = threadIdx.x; i < (tile.height + 2) * EDGES_WORDS; i += THREADS) {
+        int x = tile.x + i % EDGES_WORDS * 4 - 4, y = tile.y + i / EDGES_WORDS - 1;
+        if (x <= tile.x + tile.width) grey[i] = row_lumas4<C>(source_row(item, y), item.width, x);
+    }
+}
+
+// ACROSS words of every row from word FIRST on, of tiles within their rows whose words are aligned.
+template <int C, int FIRST, int ACROSS>
 __device__ __forceinline__ void stage_lumas(const Item& item, const Tile& tile, u32* grey)
 {
-    int end = (tile.height + 2) * EDGES_WORDS;
-#pragma unroll(INSIDE ? 5 : 1)
-    for (int i = threadIdx.x; i < end; i += THREADS) {
-        int x = tile.x + i % EDGES_WORDS * 4 - 4, y = tile.y + i / EDGES_WORDS - 1;
-        const u8* row = source_row(item, y);
-        if constexpr (INSIDE) {
-            u32 words[C];
-            for (int c = 0; c < C; ++c) words[c] = ((const u32*)(row + x * C))[c];
-            grey[i] = lumas4<C>(words);
-        } else if (x <= tile.x + tile.width) {
-            grey[i] = row_lumas4<C>(row, item.width, x);
-        }
+    constexpr int STEP = THREADS / ACROSS, ROWS = EDGES_HEIGHT + 2;
+    int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS, offset = (tile.x + 4 * word - 4) * C;
+    grey += first * EDGES_WORDS + word;
+#pragma unroll
+    for (int row = 0; row < ROWS; row += STEP) {
+        if (row + STEP > ROWS && first + row >= ROWS) return;
+        const u32* from = (const u32*)(source_row(item, tile.y + first + row - 1) + offset);
+        u32 words[C];
+        for (int c = 0; c < C; ++c) words[c] = from[c];
+        grey[row * EDGES_WORDS] = lumas4<C>(words);
     }
 }
 
@@ -176,8 +183,12 @@ template <int C>
 __device__ __forceinline__ void stage_edges(const Item& item, const Tile& tile, u32* grey)
 {
     bool within = tile.x >= 4 && tile.x + EDGES_WIDTH + 4 <= item.width;
-    if (within && item.width * C % 4 == 0) stage_lumas<C, true>(item, tile, grey);
-    else stage_lumas<C, false>(item, tile, grey);
+    if (!within || item.width * C % 4 != 0) {
+        stage_luma_ends<C>(item, tile, grey);
+        return;
+    }
+    stage_lumas<C, 0, 32>(item, tile, grey);
+    stage_lumas<C, 32, 2>(item, tile, grey);
 }
 
 // The tones of EDGES_ROWS rows of four pixels; `words` holds the four before those of the row above.

@@ -47,6 +47,29 @@ static __device__ __noinline__ void stage_ends(const Item& item, const Tile& til
     }
 }
 
+// ACROSS words of every row from word FIRST on, as many as there are. A thread goes down by sixteens
+// of rows, so that all its places but the first are known beforehand.
+template <int REACH, int C, int PLANES, int FIRST, int ACROSS>
+__device__ __forceinline__ void stage_inside(const Item& item, const Tile& tile, u32* planes)
+{
+    using F = Field<REACH>;
+    constexpr int STEP = THREADS / ACROSS;
+    int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS;
+    int offset = (tile.x + 4 * word - REACH) * C;
+    u32* to = planes + row_place(first) * F::PITCH + word;
+    if (word >= F::PITCH) return;
+#pragma unroll
+    for (int row = 0; row < F::DOWN; row += STEP) {
+        if (row + STEP > F::DOWN && first + row >= F::DOWN) return;
+        const u32* from = (const u32*)(source_row(item, tile.y + first + row - REACH) + offset);
+        u32 plane[C], words[C];
+        for (int c = 0; c < C; ++c) words[c] = from[c];
+        if constexpr (PLANES == 1) plane[0] = lumas4<C>(words);
+        else deinterleave<C>(words, plane);
+        for (int c = 0; c < PLANES; ++c) to[c * F::PLANE + row * F::PITCH] = plane[c];
+    }
+}
+
 template <int REACH, int C, int PLANES>
 __device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, u32* planes)
 {
@@ -55,16 +78,8 @@ __device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, 
         stage_ends<REACH, C, PLANES>(item, tile, planes);
         return;
     }
-#pragma unroll 4
-    for (int i = threadIdx.x; i < (tile.height + 2 * REACH) * F::PITCH; i += THREADS) {
-        int row = i / F::PITCH, word = i % F::PITCH, x = tile.x + 4 * word - REACH;
-        const u32* from = (const u32*)(source_row(item, tile.y + row - REACH) + x * C);
-        u32 plane[C], words[C];
-        for (int c = 0; c < C; ++c) words[c] = from[c];
-        if constexpr (PLANES == 1) plane[0] = lumas4<C>(words);
-        else deinterleave<C>(words, plane);
-        for (int c = 0; c < PLANES; ++c) planes[c * F::PLANE + row_place(row) * F::PITCH + word] = plane[c];
-    }
+    stage_inside<REACH, C, PLANES, 0, 16>(item, tile, planes);
+    stage_inside<REACH, C, PLANES, 16, REACH == 8 ? 4 : 16>(item, tile, planes);
 }
 
 template <int REACH>
@@ -109,12 +124,13 @@ __device__ __forceinline__ void sum_rows(const u32* plane, const uint4* weights,
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     uint4 left[F::STEPS * Rule::ACROSS];
     load_weights<F::STEPS * Rule::ACROSS>(weights, left);
-    for (int unit = threadIdx.x / 32; unit < (rows + 15) / 16 * 4; unit += 8) {
-        int x = unit % 4, y = unit / 4;
+    int x = threadIdx.x / 32 % 4;
+    plane += g * F::PITCH + 4 * x + t, middle += (16 * x + g) * (F::DOWN / 4) + t;
+    for (int y = threadIdx.x / 128; y < (rows + 15) / 16; y += 2) {
         u32 sums[2][4];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const u32* from = plane + (16 * y + 8 * half + g) * F::PITCH + 4 * x + t;
+            const u32* from = plane + (16 * y + 8 * half) * F::PITCH;
             u32 parts[Rule::ACROSS][4];
             begin_parts<Rule::ACROSS>(Rule::HALF, parts);
 #pragma unroll
@@ -130,7 +146,7 @@ __device__ __forceinline__ void sum_rows(const u32* plane, const uint4* weights,
         for (int i = 0; i < 2; ++i) {
             u32 a = __byte_perm(sums[0][2 * i], sums[0][2 * i + 1], Rule::KEPT);
             u32 b = __byte_perm(sums[1][2 * i], sums[1][2 * i + 1], Rule::KEPT);
-            u32* to = middle + (16 * x + 8 * i + g) * (F::DOWN / 4) + 4 * y + t;
+            u32* to = middle + 8 * i * (F::DOWN / 4) + 4 * y;
             to[0] = __byte_perm(a, b, 0x5410);
             to[F::MIDDLE] = __byte_perm(a, b, 0x7632);
         }
@@ -146,12 +162,13 @@ __device__ __forceinline__ void sum_columns(
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     uint4 left[F::STEPS * Rule::DOWN];
     load_weights<F::STEPS * Rule::DOWN>(weights + 32 * F::STEPS * Rule::ACROSS, left);
-    for (int unit = threadIdx.x / 32; unit < (height + 15) / 16 * 4; unit += 8) {
-        int x = unit % 4, y = unit / 4;
+    int x = threadIdx.x / 32 % 4;
+    middle += (16 * x + g) * (F::DOWN / 4) + t, plane += REACH / 4 + 4 * x + t;
+    for (int y = threadIdx.x / 128; y < (height + 15) / 16; y += 2) {
         u32 sums[2][4];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const u32* from = middle + (16 * x + 8 * half + g) * (F::DOWN / 4) + 4 * y + t;
+            const u32* from = middle + 8 * half * (F::DOWN / 4) + 4 * y;
             u32 parts[Rule::DOWN + 1][4];
             begin_parts<Rule::DOWN + 1>(rule.half(), parts);
 #pragma unroll
@@ -168,8 +185,7 @@ __device__ __forceinline__ void sum_columns(
         }
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            int row = row_place(16 * y + 8 * i + g + REACH);
-            u32* at = plane + row * F::PITCH + REACH / 4 + 4 * x + t;
+            u32* at = plane + (16 * y + row_place(8 * i + g + REACH)) * F::PITCH;
             u32 four[4] = {sums[0][2 * i], sums[0][2 * i + 1], sums[1][2 * i], sums[1][2 * i + 1]};
             *at = rule(four, *at);
         }
@@ -203,11 +219,12 @@ template <int REACH, int C, int PLANES>
 static __device__ __noinline__ void store_field(const Item& item, const Tile& tile, const u32* planes, u32* room)
 {
     using F = Field<REACH>;
-    for (int i = threadIdx.x; i < tile.height * 16; i += THREADS) {
-        const u32* from = planes + row_place(i / 16 + REACH) * F::PITCH + REACH / 4 + i % 16;
+    const u32* from = planes + row_place(threadIdx.x / 16 + REACH) * F::PITCH + REACH / 4 + threadIdx.x % 16;
+#pragma unroll
+    for (int row = 0; row < F::HEIGHT; row += 16) {
         u32 words[C];
-        for (int c = 0; c < C; ++c) words[c] = from[PLANES == 1 ? 0 : c * F::PLANE];
-        interleave<C>(words, room + i * C);
+        for (int c = 0; c < C; ++c) words[c] = from[row * F::PITCH + (PLANES == 1 ? 0 : c * F::PLANE)];
+        interleave<C>(words, room + (threadIdx.x + 16 * row) * C);
     }
     __syncthreads();
     store_tile<F::WIDTH * C>(item, tile, (const u8*)room);

@@ -1,73 +1,91 @@
 // ImageEnhance.Sharpness: a blend with SMOOTH, which is (sum of 3 × 3 + 4 · centre) / 13, half-up.
-// No such quotient is near a half, so integers give what Pillow's floats do. Tiles as in median.cu.
+// No such quotient is near a half, so integers give what Pillow's floats do.
 
-// Sums of a sample and both its neighbours, of even samples and of odd ones: 16 bits each.
-struct Sums {
-    u32 even, odd;
-};
-
-__device__ __forceinline__ Sums row_sums(const u32* w, int shift)
-{
-    u32 left = __funnelshift_r(w[-1], w[0], 32 - shift), right = __funnelshift_rc(w[0], w[1], shift);
-    return {(left & HALVES) + (w[0] & HALVES) + (right & HALVES),
-            (left >> 8 & HALVES) + (w[0] >> 8 & HALVES) + (right >> 8 & HALVES)};
-}
-
-// Sample k of a word, sharpened but not clipped, in the lower half; `half` of `sums` is 13 times what
-// is smooth, with 6 more. 5042 / 65536 divides by 13 exactly up to 65535 / 13.
-__device__ __forceinline__ u32 sharpened(u32 word, int k, u32 sums, u32 half, float factor)
+// A sample, sharpened but not clipped, in the lower half; that of `sums` is 13 times what is smooth. It
+// is divided with a half more: 1290555 is 2**24 / 13, and no quotient is nearer to a half than 1 / 26.
+__device__ __forceinline__ u32 sharpened(u32 levels, u32 sums, u32 half, float factor)
 {
     float sum = __uint_as_float(__byte_perm(sums, 0x4B000000, half));
-    float smooth = __fmaf_rz(sum, 5042.0f / 65536, 8388608.0f - 645376.0f);
-    float level = __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + k));
+    float smooth = __fmaf_rz(sum, 1290555.0f / 16777216, 8388608.0f - 645277.0f);
+    float level = __uint_as_float(__byte_perm(levels, 0x4B000000, half));
     float mixed = __fadd_rn(__fmul_rn(__fsub_rn(level, smooth), factor), __fsub_rn(smooth, 8388608.0f));
     return __float_as_uint(__fadd_rz(mixed, 12582912.0f));
 }
 
-// Four samples; `sums` are those of three rows.
-__device__ __forceinline__ u32 sharpened4(u32 word, const Sums* sums, float factor)
+__device__ __forceinline__ u32 sharpened2(u32 levels, u32 sums, float factor)
 {
-    u32 even = sums[0].even + sums[1].even + sums[2].even + 4 * (word & HALVES) + 0x00060006;
-    u32 odd = sums[0].odd + sums[1].odd + sums[2].odd + 4 * (word >> 8 & HALVES) + 0x00060006;
-    u32 made[4];
+    u32 low = sharpened(levels, sums, 0x7610, factor), high = sharpened(levels, sums, 0x7632, factor);
+    return __vimin_s16x2_relu(__byte_perm(low, high, 0x5410), HALVES);
+}
+
+// The sums of three rows.
+template <int C> __device__ __forceinline__ Pairs<C> summed(const Pairs<C>* rows)
+{
+    Pairs<C> sums;
+#pragma unroll
+    for (int k = 0; k < C + 2; ++k) {
+        sums.even[k] = rows[0].even[k] + rows[1].even[k] + rows[2].even[k];
+        sums.odd[k] = rows[0].odd[k] + rows[1].odd[k] + rows[2].odd[k];
+    }
+    return sums;
+}
+
+// Of a row, C words; `rows` are this one and both beside it.
+template <int C>
+__device__ __forceinline__ void sharpen_row(const Pairs<C>* rows, float factor, u32* made)
+{
+    Pairs<C> sums = summed(rows);
+#pragma unroll
+    for (int k = 0; k < C; ++k) {
+        u32 even = rows[1].even[k + 1], odd = rows[1].odd[k + 1];
+        u32 evens = sums.even_before(k) + sums.even[k + 1] + sums.even_after(k) + 4 * even;
+        u32 odds = sums.odd_before(k) + sums.odd[k + 1] + sums.odd_after(k) + 4 * odd;
+        made[k] = __byte_perm(sharpened2(even, evens, factor), sharpened2(odd, odds, factor), 0x6240);
+    }
+}
+
+// Which bits of a word of samples of row y stay as they are: alpha, and the image's outermost pixels.
+template <int C> __device__ __forceinline__ u32 kept_bits(const Item& item, int sample, int y)
+{
+    if (y == 0 || y == item.height - 1) return ~0u;
+    u32 kept = C == 4 ? 0xFF000000u : 0;
+    int end = (item.width - 1) * C;
     for (int k = 0; k < 4; ++k)
-        made[k] = sharpened(word, k, k % 2 ? odd : even, k < 2 ? 0x7610 : 0x7632, factor);
-    u32 low = __vimin_s16x2_relu(__byte_perm(made[0], made[2], 0x5410), 0x00FF00FF);
-    u32 high = __vimin_s16x2_relu(__byte_perm(made[1], made[3], 0x5410), 0x00FF00FF);
-    return low | high << 8;
+        if (sample + k < C || sample + k >= end) kept |= 255u << 8 * k;
+    return kept;
 }
 
 template <int C>
 __device__ __forceinline__ void sharpen_tile(const Item& item, const Tile& tile, u32* words, u32* out)
 {
-    constexpr int ACROSS = EXCHANGE_WIDTH / 4 * C, PITCH = ACROSS + 8;
+    constexpr int PITCH = Share<C>::PITCH;
     float factor = *global<const float>(item.data);
-    int across = (tile.width * C + 3) / 4, end = (item.width - 1) * C;
-    Results<C> results(item, tile, out);
+    bool inside = C != 4 && tile.x > 0 && tile.x + tile.width < item.width && tile.y > 0
+        && tile.y + tile.height < item.height;
     stage_around<C>(item, tile, words);
     __syncthreads();
-    for (int i = threadIdx.x; i < EXCHANGE_HEIGHT / EXCHANGE_ROWS * ACROSS; i += THREADS) {
-        int at = i % ACROSS, first = i / ACROSS * EXCHANGE_ROWS, sample = tile.x * C + 4 * at;
-        if (at >= across || first >= tile.height) continue;
-        u32 kept = C == 4 ? 0xFF000000u : 0;
-        for (int k = 0; k < 4; ++k)
-            if (sample + k < C || sample + k >= end) kept |= 255u << 8 * k;
-        Sums sums[EXCHANGE_ROWS + 2];
+    Share<C> share;
+    const u32* from = share.staged(words);
+    Pairs<C> rows[3];
+    rows[1].load(from), rows[2].load(from + PITCH);
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_ROWS + 2; ++k)
-            sums[k] = row_sums(words + (first + k) * PITCH + at + 4, 8 * C);
-#pragma unroll
-        for (int k = 0; k < EXCHANGE_ROWS; ++k) {
-            u32 word = words[(first + k + 1) * PITCH + at + 4], made = sharpened4(word, sums + k, factor);
-            int y = tile.y + first + k;
-            u32 mask = y == 0 || y == item.height - 1 ? ~0u : kept;
-            if (y < item.height) results.store(first + k, at, (word & mask) | (made & ~mask));
-        }
+    for (int i = 0; i < PAIRS_ROWS; ++i) {
+        rows[0] = rows[1], rows[1] = rows[2];
+        rows[2].load(from + (i + 2) * PITCH);
+        u32 made[C];
+        sharpen_row(rows, factor, made);
+        if (!inside)
+            for (int k = 0; k < C; ++k) {
+                u32 kept = kept_bits<C>(item, tile.x * C + 4 * (share.word + k), tile.y + share.row + i);
+                made[k] = (from[(i + 1) * PITCH + k] & kept) | (made[k] & ~kept);
+            }
+        for (int k = 0; k < C; ++k) out[(share.row + i) * Share<C>::ACROSS * C + share.word + k] = made[k];
     }
-    results.finish(item, tile);
+    __syncthreads();
+    store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 4)
 sharpen(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];

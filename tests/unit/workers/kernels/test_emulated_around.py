@@ -5,6 +5,7 @@ import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
 from workers.filters import parse_one
+from workers.filters.around import WHOLE_PASSES
 
 
 @pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])
@@ -19,7 +20,30 @@ def test_small_kernels_of_whole_weights_are_exact(border: str, size: tuple[int, 
         assert_equal([parse_one("convolve", chosen)] * 5, images)
 
 
-@pytest.mark.parametrize("kernel", ["blur", "contour", "detail", "smooth", "smooth_more"])
+def test_whole_weights_at_the_ends_of_16_bits_are_exact() -> None:
+    ends = np.array([0, 1, 254, 255], np.uint8)
+    images = [np.random.default_rng(c).choice(ends, (40, 300, c)) for c in (1, 3, 4)]
+    images += [np.full((35, 140, c), level, np.uint8) for c in (1, 3, 4) for level in (0, 255)]
+    rising, falling = (
+        [[127, 0, 0], [0, -63, 1], [0, -65, 0]],
+        [[0, -64, 64], [-63, 63, 0], [0, 0, 1]],
+    )
+    for kernel in (rising, falling):
+        for divisor in (1, 2, 16, 128):
+            operation = parse_one("convolve", {"kernel": kernel, "divisor": divisor})
+            assert operation.device_passes == WHOLE_PASSES
+            assert_equal([operation] * len(images), images)
+
+
+def test_weights_that_16_bits_cannot_hold_take_another_kernel() -> None:
+    for kernel in ([[129, 0, 0]], [[0, 0, -129]], [[1], [1], [1], [1]]):
+        assert parse_one("convolve", {"kernel": kernel}).device_passes != WHOLE_PASSES
+    assert parse_one("convolve", {"kernel": [[1]], "divisor": 256}).device_passes != WHOLE_PASSES
+
+
+@pytest.mark.parametrize(
+    "kernel", ["blur", "contour", "detail", "edge_enhance", "emboss", "smooth", "smooth_more"]
+)
 def test_presets_of_noise_are_exact(kernel: str) -> None:
     random = np.random.default_rng(8)
     noise = [random.integers(0, 256, (90, 300, channels), np.uint8) for channels in (1, 3, 4)]

@@ -1,0 +1,83 @@
+// Sums of neighbours by 3 × 3 small whole weights, over a divisor. Borders replicate.
+
+struct Whole {
+    u32 added;       // 2**15 more than what is added to a sum, in both halves
+    u32 most;        // sum that is not cut off, in both halves
+    u32 multiplier;  // 2**16 over the divisor, rounded up
+    u32 weights[9];  // row by row, modulo 2**32
+};
+
+// Two sums to two levels, each in the third byte of a word. In both halves sums are between -2**15
+// and 2**15, so that with `added` none of them borrows from the other.
+__device__ __forceinline__ void divided(const Whole& of, u32 sums, u32* levels)
+{
+    u32 cut = __vimin_s16x2_relu(sums ^ 0x80008000, of.most);
+    levels[0] = (cut & 0xFFFF) * of.multiplier, levels[1] = (cut >> 16) * of.multiplier;
+}
+
+template <int C>
+__device__ __forceinline__ void whole_rows(const Whole& of, const u32* words, u32 (*made)[C])
+{
+    constexpr int PITCH = Share<C>::PITCH;
+    u32 even[PAIRS_ROWS][C], odd[PAIRS_ROWS][C];
+#pragma unroll
+    for (int i = 0; i < PAIRS_ROWS * C; ++i) even[i / C][i % C] = odd[i / C][i % C] = of.added;
+#pragma unroll
+    for (int row = 0; row < PAIRS_ROWS + 2; ++row) {
+        Pairs<C> pairs;
+        pairs.load(words + row * PITCH);
+#pragma unroll
+        for (int y = max(row - 2, 0); y <= min(row, PAIRS_ROWS - 1); ++y) {
+            const u32* weights = of.weights + 3 * (row - y);
+#pragma unroll
+            for (int k = 0; k < C; ++k) {
+                even[y][k] += weights[0] * pairs.even_before(k) + weights[1] * pairs.even[k + 1]
+                    + weights[2] * pairs.even_after(k);
+                odd[y][k] += weights[0] * pairs.odd_before(k) + weights[1] * pairs.odd[k + 1]
+                    + weights[2] * pairs.odd_after(k);
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < PAIRS_ROWS * C; ++i) {
+        u32 evens[2], odds[2];
+        divided(of, even[i / C][i % C], evens);
+        divided(of, odd[i / C][i % C], odds);
+        u32 low = __byte_perm(evens[0], odds[0], 0x0062), high = __byte_perm(evens[1], odds[1], 0x0062);
+        made[i / C][i % C] = __byte_perm(low, high, 0x5410);
+    }
+}
+
+template <int C>
+__device__ __forceinline__ void whole_tile(const Item& item, const Tile& tile, u32* words, u32* out)
+{
+    const Whole of = *global<const Whole>(item.data);
+    stage_around<C>(item, tile, words);
+    __syncthreads();
+    Share<C> share;
+    u32 made[PAIRS_ROWS][C];
+    const u32* from = share.staged(words);
+    whole_rows<C>(of, from, made);
+#pragma unroll
+    for (int y = 0; y < PAIRS_ROWS; ++y)
+#pragma unroll
+        for (int k = 0; k < C; ++k) {
+            if (C == 4) made[y][k] = (made[y][k] & 0xFFFFFF) | (from[(y + 1) * Share<C>::PITCH + k] & 0xFF000000);
+            out[(share.row + y) * Share<C>::ACROSS * C + share.word + k] = made[y][k];
+        }
+    __syncthreads();
+    store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+around_whole(const Item* items, const u32* starts, int n)
+{
+    __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
+    __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];
+    int block;
+    Item item = owner(items, starts, n, block);
+    Tile tile = tile_of(item, block, EXCHANGE_WIDTH, EXCHANGE_HEIGHT);
+    if (item.channels == 1) whole_tile<1>(item, tile, (u32*)words, (u32*)out);
+    else if (item.channels == 3) whole_tile<3>(item, tile, (u32*)words, (u32*)out);
+    else whole_tile<4>(item, tile, (u32*)words, (u32*)out);
+}
