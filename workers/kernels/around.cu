@@ -28,24 +28,16 @@ static __device__ __noinline__ u32 bordered_plane4(const Item& item, int x, int 
     return word;
 }
 
-// The planes of a tile; INSIDE as of those in separable.cu.
-template <int C, int REACH, bool INSIDE>
-__device__ __forceinline__ void stage_planes(const Item& item, const Tile& tile, int border, u32* staged)
+// The planes of a tile that is at an end of the image, or whose words are not aligned.
+template <int C, int REACH>
+static __device__ __noinline__ void stage_around_ends(const Item& item, const Tile& tile, int border, u32* staged)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3, WORDS = around_words(REACH);
-    int end = (tile.height + 2 * REACH) * AROUND_PITCH;
-#pragma unroll(INSIDE ? 5 : 1)
-    for (int i = threadIdx.x; i < end; i += THREADS) {
+    for (int i = threadIdx.x; i < (tile.height + 2 * REACH) * AROUND_PITCH; i += THREADS) {
         int x = tile.x + i % AROUND_PITCH * 4 - 4, y = tile.y + i / AROUND_PITCH - REACH;
         u32 plane[C];
-        if constexpr (INSIDE) {
-            const u32* from = (const u32*)(source_row(item, y) + x * C);
-            u32 words[C];
-            for (int c = 0; c < C; ++c) words[c] = from[c];
-            deinterleave<C>(words, plane);
-        } else if (x >= tile.x + tile.width + REACH) {
-            continue;
-        } else if (y >= 0 && y < item.height && x >= 0 && x + 4 <= item.width) {
+        if (x >= tile.x + tile.width + REACH) continue;
+        if (y >= 0 && y < item.height && x >= 0 && x + 4 <= item.width) {
             u32 words[C];
             inner_pixels4<C>(source_row(item, y), x, words);
             deinterleave<C>(words, plane);
@@ -56,14 +48,36 @@ __device__ __forceinline__ void stage_planes(const Item& item, const Tile& tile,
     }
 }
 
+// ACROSS words of every row from word FIRST on, of other tiles.
+template <int C, int REACH, int FIRST, int ACROSS>
+__device__ __forceinline__ void stage_around_inside(const Item& item, const Tile& tile, u32* staged)
+{
+    constexpr int COLOURS = C == 1 ? 1 : 3, STEP = THREADS / ACROSS, ROWS = AROUND_HEIGHT + 2 * REACH;
+    int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS, offset = (tile.x + 4 * word - 4) * C;
+    staged += first * AROUND_PITCH + word;
+#pragma unroll
+    for (int row = 0; row < ROWS; row += STEP) {
+        if (row + STEP > ROWS && first + row >= ROWS) return;
+        const u32* from = (const u32*)(source_row(item, tile.y + first + row - REACH) + offset);
+        u32 plane[C], words[C];
+        for (int c = 0; c < C; ++c) words[c] = from[c];
+        deinterleave<C>(words, plane);
+        for (int c = 0; c < COLOURS; ++c) staged[c * around_words(REACH) + row * AROUND_PITCH] = plane[c];
+    }
+}
+
 template <int C, int REACH>
 __device__ __forceinline__ void stage_around_planes(
     const Item& item, const Tile& tile, int border, u32* staged)
 {
     bool within = tile.x >= 4 && tile.x + AROUND_WIDTH + 4 <= item.width && tile.y >= REACH
-        && tile.y + tile.height + REACH <= item.height && item.width * C % 4 == 0;
-    if (within) stage_planes<C, REACH, true>(item, tile, border, staged);
-    else stage_planes<C, REACH, false>(item, tile, border, staged);
+        && tile.y + AROUND_HEIGHT + REACH <= item.height && item.width * C % 4 == 0;
+    if (!within) {
+        stage_around_ends<C, REACH>(item, tile, border, staged);
+        return;
+    }
+    stage_around_inside<C, REACH, 0, 32>(item, tile, staged);
+    stage_around_inside<C, REACH, 32, 2>(item, tile, staged);
 }
 
 // AROUND_ROWS rows of four samples; `words` holds the four before those of the first row needed.
