@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from models.codec import ImageFormat, decode, encode, encoded
-from models.image import Image, Jpeg, Source
+from models.image import Image, Jpeg, Source, Subsampling
 from models.settings import Optimize, Precision
 from models.weights import BUNDLED
 from models.weights import RESNET18_PREPROCESSING as SPEC
@@ -22,6 +22,8 @@ from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.engine import CudaEngine
 from workers.engines.cuda.modules import Kernels
 from workers.engines.cuda.network import GraphedResNet18
+from workers.engines.cuda.nvjpeg import NvJpeg
+from workers.engines.cuda.nvjpeg_encoder import Encoder, Placed
 from workers.engines.cuda.slot import Slot
 from workers.engines.cuda.sources import Sources
 
@@ -110,6 +112,15 @@ def encode_rate(jpegs: Sequence[bytes]) -> float:
             return sum(1 for _ in pool.map(lambda image: encode(image, ImageFormat.JPEG), pixels))
 
         return _rate(encode_all)
+
+
+def device_encode_rate(jpegs: Sequence[bytes]) -> float:
+    """JPEGs encoded by nvJPEG as answers are with `encoder=gpu`, from one thread."""
+    encoder = Encoder(NvJpeg(hardware=False), torch.cuda.Stream())
+    images = [decode(data, max_pixels=ROOM).image for data in jpegs[:BATCH]]
+    pixels = [torch.from_numpy(i.pixels).to(DEVICE) for i in images if isinstance(i, Image)]
+    placed = [Placed(p.data_ptr(), *p.shape[:2]) for p in pixels if p.shape[2] == 3]
+    return _rate(lambda: len(encoder.encode(placed, 90, Subsampling.S420)))
 
 
 def _slots(engine: CudaEngine) -> list[Slot]:

@@ -72,8 +72,8 @@ def filtered(plan: Plan, notes: Notes) -> None:
     with started(command, port, log, answers("/readyz"), plan.patience) as subject:
         for form in forms:
             requests = plan.requests("subsampled", form)
-            wrk.run(plan.wrk, port, requests, max(plan.peer_connections), plan.warm_up)
-            found = _curve(plan, subject, "subsampled", form, plan.peer_connections, 1)
+            wrk.run(plan.wrk, port, requests, max(plan.connections), plan.warm_up)
+            found = _curve(plan, subject, "subsampled", form, plan.connections, 1)
             notes.add(**{form: found})
 
 
@@ -84,14 +84,15 @@ def on_gpu(plan: Plan) -> bool:
 
 def engines(plan: Plan, notes: Notes) -> None:
     """What the device does alone, in images a second, and the machine's cores at encoding."""
-    from tests.bench.engine_rates import encode_rate, hardware_rate, model_rate, preprocess_rate
+    from tests.bench import engine_rates as alone
 
     rates = {
-        "model": model_rate,
-        "preprocess": lambda: preprocess_rate(plan.jpegs("subsampled")),
-        "hardware_subsampled": lambda: hardware_rate(plan.jpegs("subsampled")),
-        "hardware_mixed": lambda: hardware_rate(plan.jpegs("mixed")),
-        "encode": lambda: encode_rate(plan.jpegs("subsampled")),
+        "model": alone.model_rate,
+        "preprocess": lambda: alone.preprocess_rate(plan.jpegs("subsampled")),
+        "hardware_subsampled": lambda: alone.hardware_rate(plan.jpegs("subsampled")),
+        "hardware_mixed": lambda: alone.hardware_rate(plan.jpegs("mixed")),
+        "encode": lambda: alone.encode_rate(plan.jpegs("subsampled")),
+        "encode_by_gpu": lambda: alone.device_encode_rate(plan.jpegs("subsampled")),
     }
     for name, rate in rates.items():
         try:

@@ -16,8 +16,9 @@ def compared(parts: dict[str, dict[str, Any]]) -> dict[str, float]:
         if alone := engines.get(f"hardware_{images}"):
             multipart = darkroom[images]["multipart"]["best"]["images_per_second"]
             ratios[f"{images}_multipart_by_hardware"] = round(multipart / alone, 3)
-    limit = min(engines.get(name, 0.0) for name in ("hardware_subsampled", "encode"))
     for form, found in parts.get("filtered", {}).items():
+        encode = "encode_by_gpu" if form.endswith("_by_gpu") else "encode"
+        limit = min(engines.get(name, 0.0) for name in ("hardware_subsampled", encode))
         if limit and "best" in str(found):
             rate = found["best"]["images_per_second"]
             ratios[f"{form}_by_decode_and_encode"] = round(rate / limit, 3)

@@ -1,17 +1,16 @@
 """A batch's results as JPEGs, made from the pixels that a chain of filters left on the device."""
 
 import logging
-from collections.abc import Sequence
+import math
 
-import numpy as np
 import torch
 from cuda.pathfinder import DynamicLibNotFoundError
 
 from models.errors import ServiceError, Unavailable
-from models.image import Image, Jpeg
+from models.image import Image, Jpeg, Pixels
 from models.job import Result
 from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError
-from workers.engines.cuda.nvjpeg_encoder import Encoder
+from workers.engines.cuda.nvjpeg_encoder import Encoder, Placed
 from workers.engines.cuda.slot import Slot
 from workers.operations import DeviceJpeg
 
@@ -27,35 +26,40 @@ def _encoder() -> Encoder:
         raise
 
 
-def as_jpegs(
-    slot: Slot, values: Sequence[Result | ServiceError], asked: DeviceJpeg
-) -> list[Result | ServiceError]:
-    """`values` with RGB images as JPEGs; once the slot's work is done, before it is released.
+def as_jpegs(slot: Slot, asked: DeviceJpeg) -> list[Result | ServiceError]:
+    """The results of a batch that is done, RGB images as JPEGs; before its slot is released.
 
     Pixels stay pixels where the device refuses them, and where a JPEG would be the larger. Without
     nvJPEG all are Unavailable. Called with the slot's device as the current one.
     """
-    made = list(values)
     assert slot.result is not None
     try:
         if slot.encoder is None:  # most servers are never asked, and need no memory for it
             slot.encoder = _encoder()
     except (NvJpegError, DynamicLibNotFoundError) as error:
         log.warning("JPEGs cannot be encoded on the GPU: %s", error)
-        return [Unavailable("encoder: the GPU here cannot encode; leave it out")] * len(made)
-    for index, (value, (offset, _)) in enumerate(zip(values, slot.places, strict=True)):
-        if not isinstance(value, Image) or value.channels != 3:
-            continue
-        address = slot.result.address(offset)
-        try:
-            file = slot.encoder.encode(
-                address, value.height, value.width, asked.quality, asked.subsampling
-            )
-        except NvJpegError as error:
-            log.warning("an image is encoded on the CPU: %s", error)
-            continue
-        if len(file) < value.pixels.size:
-            made[index] = Jpeg(
-                np.ascontiguousarray(file), value.height, value.width, 1, asked.subsampling
-            )
-    return made
+        return [Unavailable("encoder: the GPU here cannot encode; leave it out")] * len(slot.places)
+    coloured = [index for index, (_, shape) in enumerate(slot.places) if shape[2] == 3]
+    placed = [
+        Placed(slot.result.address(offset), *shape[:2])
+        for offset, shape in (slot.places[index] for index in coloured)
+    ]
+    try:
+        files = slot.encoder.encode(placed, asked.quality, asked.subsampling)
+    except NvJpegError as error:
+        files = [error] * len(placed)
+    made = dict(zip(coloured, files, strict=True))
+    return [_file(slot, index, made.get(index), asked) for index in range(len(slot.places))]
+
+
+def _file(
+    slot: Slot, index: int, file: Pixels | NvJpegError | None, asked: DeviceJpeg
+) -> Image | Jpeg:
+    offset, shape = slot.places[index]
+    if isinstance(file, NvJpegError):
+        log.warning("an image is encoded on the CPU: %s", file)
+    elif file is not None and len(file) < math.prod(shape):
+        return Jpeg(file, *shape[:2], 1, asked.subsampling)
+    assert slot.result is not None
+    pixels = slot.result.memory[offset : offset + math.prod(shape)]
+    return Image(pixels.cpu().numpy().reshape(shape))

@@ -113,11 +113,9 @@ class CudaEngine:
         try:
             slot.marks.done.synchronize()
             upload, decode, compute, download = times(slot.marks)
-            values, started = self._values(slot), time.monotonic()
-            if isinstance(chain := slot.jobs[0].operation, FilterChain) and chain.jpeg is not None:
-                with torch.cuda.device(self._torch_device):
-                    values = as_jpegs(slot, values, chain.jpeg)
-                download += time.monotonic() - started
+            started = time.monotonic()
+            values = self._values(slot)
+            download += time.monotonic() - started
         except Exception as error:
             raise diagnosed(error, self._torch_device) from error
         return BatchResult(values, upload, compute, download, decode)
@@ -155,8 +153,12 @@ class CudaEngine:
 
     def _values(self, slot: Slot) -> Sequence[Result | ServiceError]:
         values: list[Result | ServiceError]
-        if self._classifying is not None and isinstance(slot.jobs[0].operation, Classify):
+        operation = slot.jobs[0].operation
+        if self._classifying is not None and isinstance(operation, Classify):
             values = [*self._classifying.results(slot, slot.jobs)]
+        elif isinstance(operation, FilterChain) and operation.jpeg is not None:
+            with torch.cuda.device(self._torch_device):
+                values = as_jpegs(slot, operation.jpeg)
         else:
             values = [*self._filtering.results(slot)]
         for index, error in slot.failed.items():

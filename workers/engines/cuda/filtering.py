@@ -42,7 +42,10 @@ class Filtering:
         self._scratch = scratch
 
     def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
-        """Upload and decode, filter, download: each on its own stream."""
+        """Upload and decode, filter, download: each on its own stream.
+
+        What is encoded on the device is not downloaded as pixels.
+        """
         with self._streams.uploading(slot):
             sources = Sources(slot)
             rows = sources.place([job.image for job in jobs])
@@ -55,7 +58,7 @@ class Filtering:
                 arguments = (each.rows, each.starts, np.int32(each.n))
                 self._kernels.launch(each.kernel, each.blocks, THREADS, arguments)
         with self._streams.downloading(slot):
-            used = result.used
+            used = 0 if _chain(jobs[0]).jpeg else result.used
             slot.host[:used].copy_(result.memory[:used], non_blocking=True)
 
     def results(self, slot: Slot) -> list[Image]:
@@ -84,7 +87,7 @@ class Filtering:
     def _filtered(self, slot: Slot, jobs: Sequence[Job], launches: list[Launch]) -> Region:
         """Add every step's passes, source and target in turns; where the results end up."""
         source, target = slot.first, slot.second
-        for steps in zip(*(_steps(job) for job in jobs), strict=True):
+        for steps in zip(*(_chain(job).steps for job in jobs), strict=True):
             target.used = 0
             table, places = self._items(slot, steps, source, target)
             shapes = [shape for _, shape in slot.places]
@@ -128,6 +131,6 @@ def _shape(index: int, job: Job, slot: Slot) -> Shape:
     return job.image.height, job.image.width, job.image.channels
 
 
-def _steps(job: Job) -> Sequence[Step]:
+def _chain(job: Job) -> FilterChain:
     assert isinstance(job.operation, FilterChain)
-    return job.operation.steps
+    return job.operation

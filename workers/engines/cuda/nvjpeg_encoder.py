@@ -5,12 +5,13 @@ https://docs.nvidia.com/cuda/nvjpeg/
 """
 
 import ctypes
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from models.image import Pixels, Subsampling
-from workers.engines.cuda.nvjpeg import DESTINATION, NvJpeg
+from workers.engines.cuda.nvjpeg import DESTINATION, NvJpeg, NvJpegError
 
 RGB_INTERLEAVED = 5
 """NVJPEG_INPUT_RGBI."""
@@ -29,65 +30,119 @@ class Stream(Protocol):
         """Wait for all that was put on it."""
 
 
+TOGETHER = 16
+"""Images that are encoded before the first is waited for; each needs a state."""
+
+LARGE = 1 << 21
+"""Pixels from which on an image is encoded alone: a state keeps room for its largest one."""
+
+
+class Placed(NamedTuple):
+    """An RGB image that lies whole at an address of the device."""
+
+    address: int
+    height: int
+    width: int
+
+
 class Encoder:
-    """Encodes one image at a time on `stream`, and waits for it. One thread at a time."""
+    """Encodes on `stream`, and waits for it. One thread at a time."""
 
     def __init__(self, library: NvJpeg, stream: Stream) -> None:
         self._library, self._stream = library, stream
-        self._state, self._parameters = ctypes.c_void_p(), ctypes.c_void_p()
-        for name, made in (
-            ("nvjpegEncoderStateCreate", self._state),
-            ("nvjpegEncoderParamsCreate", self._parameters),
-        ):
-            library.call(name, library.handle, ctypes.byref(made), self._on)
+        self._states: list[ctypes.c_void_p] = []
+        self._parameters = self._made("nvjpegEncoderParamsCreate")
 
     def encode(
-        self, address: int, height: int, width: int, quality: int, subsampling: Subsampling
-    ) -> Pixels:
-        """The file, uint8 (n,), of an image (height, width, 3) that lies whole at `address`.
-
-        Raises NvJpegError.
-        """
-        call, parameters = self._library.call, self._parameters
-        call("nvjpegEncoderParamsSetQuality", parameters, quality, self._on)
-        factors = _SUBSAMPLINGS[subsampling]
-        call("nvjpegEncoderParamsSetSamplingFactors", parameters, factors, self._on)
-        source = np.zeros(1, DESTINATION)
-        source["channel"][0, 0], source["pitch"][0, 0] = address, 3 * width
-        call(
-            "nvjpegEncodeImage",
-            self._library.handle,
-            self._state,
-            parameters,
-            ctypes.c_void_p(source.ctypes.data),
-            RGB_INTERLEAVED,
-            width,
-            height,
-            self._on,
-        )
-        length = ctypes.c_size_t()
-        self._retrieve(None, length)
-        file = np.empty(length.value, np.uint8)
-        self._retrieve(file.ctypes.data, length)
-        return file[: length.value]
+        self, images: Sequence[Placed], quality: int, subsampling: Subsampling
+    ) -> list[Pixels | NvJpegError]:
+        """A file, uint8 (n,), for each image, or why there is none. Raises NvJpegError."""
+        factors, call = _SUBSAMPLINGS[subsampling], self._library.call
+        call("nvjpegEncoderParamsSetQuality", self._parameters, quality, self._on)
+        call("nvjpegEncoderParamsSetSamplingFactors", self._parameters, factors, self._on)
+        return [file for group in _groups(images) for file in self._together(group)]
 
     def close(self) -> None:
-        """Let go of the state; the handle is the library's."""
+        """Let go of the states; the handle is the library's."""
         self._library.call("nvjpegEncoderParamsDestroy", self._parameters)
-        self._library.call("nvjpegEncoderStateDestroy", self._state)
+        for state in self._states:
+            self._library.call("nvjpegEncoderStateDestroy", state)
 
     @property
     def _on(self) -> ctypes.c_void_p:
         return ctypes.c_void_p(self._stream.cuda_stream)
 
-    def _retrieve(self, target: int | None, length: ctypes.c_size_t) -> None:
+    def _made(self, name: str) -> ctypes.c_void_p:
+        made = ctypes.c_void_p()
+        self._library.call(name, self._library.handle, ctypes.byref(made), self._on)
+        return made
+
+    def _together(self, images: Sequence[Placed]) -> list[Pixels | NvJpegError]:
+        while len(self._states) < len(images):
+            self._states.append(self._made("nvjpegEncoderStateCreate"))
+        failed = [self._begin(*each) for each in zip(self._states, images, strict=False)]
+        self._stream.synchronize()
+        files = [
+            error or self._fetch(state) for error, state in zip(failed, self._states, strict=False)
+        ]
+        self._stream.synchronize()
+        return files
+
+    def _begin(self, state: ctypes.c_void_p, image: Placed) -> NvJpegError | None:
+        source = np.zeros(1, DESTINATION)
+        source["channel"][0, 0], source["pitch"][0, 0] = image.address, 3 * image.width
+        try:
+            self._library.call(
+                "nvjpegEncodeImage",
+                self._library.handle,
+                state,
+                self._parameters,
+                ctypes.c_void_p(source.ctypes.data),
+                RGB_INTERLEAVED,
+                image.width,
+                image.height,
+                self._on,
+            )
+        except NvJpegError as error:
+            return error
+        return None
+
+    def _fetch(self, state: ctypes.c_void_p) -> Pixels | NvJpegError:
+        """The file of an image that is encoded; whole once the stream was waited for again."""
+        length = ctypes.c_size_t()
+        try:
+            self._retrieve(state, None, length)
+            file = np.empty(length.value, np.uint8)
+            self._retrieve(state, file.ctypes.data, length)
+        except NvJpegError as error:
+            return error
+        return file
+
+    def _retrieve(
+        self, state: ctypes.c_void_p, target: int | None, length: ctypes.c_size_t
+    ) -> None:
         """The length alone where there is no target."""
         self._library.call(
             "nvjpegEncodeRetrieveBitstream",
             self._library.handle,
-            self._state,
+            state,
             ctypes.c_void_p(target),
             ctypes.byref(length),
             self._on,
         )
-        self._stream.synchronize()
+
+
+def _groups(images: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
+    """In order; at most `TOGETHER`, and large ones alone."""
+    group: list[Placed] = []
+    for image in images:
+        large = image.height * image.width >= LARGE
+        if group and (large or len(group) == TOGETHER):
+            yield group
+            group = []
+        group.append(image)
+        if large:
+            yield group
+            group = []
+    if group:
+        yield group

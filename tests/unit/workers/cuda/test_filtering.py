@@ -20,6 +20,7 @@ from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, Planes, noi
 from workers.engines.cuda import encoding
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
+from workers.engines.cuda.nvjpeg_encoder import Placed
 from workers.engines.cuda.slot import Region, SlotFull
 from workers.engines.cuda.sources import Sources
 from workers.filters import parse_chain, parse_one
@@ -78,10 +79,15 @@ class Encoder:
         self._fails = fails
 
     def encode(
+        self, images: Sequence[Placed], quality: int, subsampling: Subsampling
+    ) -> list[np.ndarray[Any, Any] | NvJpegError]:
+        if self._fails:
+            return [NvJpegError("nvjpegEncodeImage", 7)] * len(images)
+        return [self._file(*image, quality, subsampling) for image in images]
+
+    def _file(
         self, address: int, height: int, width: int, quality: int, subsampling: Subsampling
     ) -> np.ndarray[Any, Any]:
-        if self._fails:
-            raise NvJpegError("nvjpegEncodeImage", 7)
         lying = ctypes.string_at(address, height * width * 3)
         pixels = np.frombuffer(lying, np.uint8).reshape(height, width, 3)
         file = simplejpeg.encode_jpeg(pixels, quality, "RGB", subsampling.replace(":", ""))
@@ -99,7 +105,7 @@ def test_rgb_results_are_encoded_where_they_lie_and_others_stay_pixels(fails: bo
     scratch = Region(4 * ROOM, CPU)
     filtering = Filtering(EmulatedKernels(), NoStreams(), scratch)  # type: ignore[arg-type]
     filtering.launch(slot, [Job(chain, image) for image in images])
-    found = encoding.as_jpegs(slot, filtering.results(slot), asked)
+    found = encoding.as_jpegs(slot, asked)
     kinds = [type(each) for each in found]
     assert kinds == ([Image] * 5 if fails else [Jpeg, Image, Image, Jpeg, Image])
     for each, image in zip(found, images, strict=True):
@@ -230,6 +236,6 @@ def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(
     monkeypatch.setattr(encoding, "NvJpeg", missing)
     slot = staging_slot(ROOM)
     slot.result = slot.first
-    images = [Image(noise(4, 5, 3))] * 2
-    found = encoding.as_jpegs(slot, images, DeviceJpeg(85, Subsampling.S422))
+    slot.places = [(0, (4, 5, 3))] * 2
+    found = encoding.as_jpegs(slot, DeviceJpeg(85, Subsampling.S422))
     assert [type(each) for each in found] == [Unavailable] * 2

@@ -8,7 +8,7 @@ import pytest
 
 from models.image import Subsampling
 from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
-from workers.engines.cuda.nvjpeg_encoder import RGB_INTERLEAVED, Encoder
+from workers.engines.cuda.nvjpeg_encoder import RGB_INTERLEAVED, Encoder, Placed
 
 FILE = bytes(range(200))
 
@@ -49,35 +49,49 @@ class Library:
                 ctypes.memmove(target.value, FILE, len(FILE))
 
 
-def test_an_image_is_encoded_waited_for_and_fetched() -> None:
+def test_images_are_encoded_together_waited_for_and_fetched() -> None:
     library = Library()
     encoder = Encoder(library, Stream(library.calls))  # type: ignore[arg-type]
-    made = encoder.encode(1 << 40, 30, 20, 85, Subsampling.S422)
-    assert made.tobytes() == FILE
+    images = [Placed(1 << 40, 30, 20), Placed(1 << 41, 10, 40)]
+    files = encoder.encode(images, 85, Subsampling.S422)
+    assert [bytes(file) for file in files if not isinstance(file, NvJpegError)] == [FILE] * 2
     assert library.calls == [
-        "EncoderStateCreate",
         "EncoderParamsCreate",
         "EncoderParamsSetQuality",
         "EncoderParamsSetSamplingFactors",
-        "EncodeImage",
-        "EncodeRetrieveBitstream",
+        *["EncoderStateCreate"] * 2,
+        *["EncodeImage"] * 2,
         "wait",
-        "EncodeRetrieveBitstream",
+        *["EncodeRetrieveBitstream"] * 4,
         "wait",
     ]
     assert library.arguments["nvjpegEncoderParamsSetQuality"][1] == 85
     assert library.arguments["nvjpegEncoderParamsSetSamplingFactors"][1] == 1
-    assert library.arguments["nvjpegEncodeImage"][4:7] == (RGB_INTERLEAVED, 20, 30)
+    assert library.arguments["nvjpegEncodeImage"][4:7] == (RGB_INTERLEAVED, 40, 10)
     assert library.source is not None
-    assert library.source["channel"].tolist() == [[1 << 40, 0, 0, 0]]
-    assert library.source["pitch"].tolist() == [[60, 0, 0, 0]]
+    assert library.source["channel"].tolist() == [[1 << 41, 0, 0, 0]]
+    assert library.source["pitch"].tolist() == [[120, 0, 0, 0]]
     assert all(arguments[-1].value == 77 for arguments in library.arguments.values())
 
 
-def test_what_the_library_refuses_is_an_error_and_the_next_image_is_encoded() -> None:
-    library = Library("nvjpegEncodeImage")
+@pytest.mark.parametrize("function", ["nvjpegEncodeImage", "nvjpegEncodeRetrieveBitstream"])
+def test_what_the_library_refuses_is_an_error_and_the_next_image_is_encoded(function: str) -> None:
+    library = Library(function)
     encoder = Encoder(library, Stream(library.calls))  # type: ignore[arg-type]
-    with pytest.raises(NvJpegError, match="nvjpegEncodeImage failed with status 6"):
-        encoder.encode(0, 1, 1, 50, Subsampling.S420)
+    (failed,) = encoder.encode([Placed(0, 1, 1)], 50, Subsampling.S420)
+    assert isinstance(failed, NvJpegError)
+    assert str(failed) == f"{function} failed with status 6"
     library._fails = None
-    assert encoder.encode(0, 1, 1, 50, Subsampling.S444).tobytes() == FILE
+    (file,) = encoder.encode([Placed(0, 1, 1)], 50, Subsampling.S444)
+    assert not isinstance(file, NvJpegError)
+    assert file.tobytes() == FILE
+
+
+def test_a_state_keeps_room_for_one_large_image_alone() -> None:
+    library = Library()
+    encoder = Encoder(library, Stream(library.calls))  # type: ignore[arg-type]
+    small, large = Placed(0, 100, 100), Placed(0, 2000, 2000)
+    encoder.encode([small, small, large, small, large] + [small] * 17, 85, Subsampling.S420)
+    text = "".join({"EncodeImage": "e", "wait": "."}.get(call, "") for call in library.calls)
+    assert text == "ee..e..e..e.." + 16 * "e" + "..e.."
+    assert library.calls.count("EncoderStateCreate") == 16
