@@ -15,6 +15,7 @@ from models.job import Job, Operation
 from models.settings import Precision
 from models.weights import BUNDLED
 from models.weights import RESNET18_PREPROCESSING as SPEC
+from tests.gpu.equality import MAX_PIXELS
 from tests.shared import PHOTOS
 from workers.engine import BatchResult
 from workers.engines.checkpoint import State, load_state
@@ -26,7 +27,6 @@ else:
     from workers.engines.cuda.network import GraphedResNet18
 
 MAX_BATCH_SIZE = 64
-MAX_PIXELS = 16_000_000
 
 Run = Callable[[Operation, Sequence[Source]], BatchResult]
 

@@ -1,92 +1,24 @@
 """Every filter that has kernels: the bytes of its specification, in batches of mixed sizes."""
 
 import json
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from models.errors import InvalidParameter
 from models.image import Image
 from tests.emulation.staging import noise
-from tests.gpu.conftest import MAX_PIXELS, Run, as_jpeg, photos
-from workers.filters import FILTERS, parse_chain, parse_one
-from workers.filters.base import Filter
+from tests.gpu.conftest import Run, as_jpeg, photos
+from tests.gpu.equality import NAMES, compared
+from workers.filters import FILTERS, parse_one
 from workers.operations import FilterChain
-
-SIZES = [(1, 1), (1, 64), (97, 1), (2, 3), (17, 13), (127, 131), (500, 375), (1080, 1920)]
-NAMES = [name for name, each in FILTERS.items() if each.passes]
-
-
-def extremes(filter_: type[Filter]) -> list[dict[str, object]]:
-    """The example, and every numeric parameter at both ends of its range, the others at rest."""
-    found: list[dict[str, object]] = [dict(filter_.example), {"name": filter_.example["name"]}]
-    for name, schema in filter_.model_json_schema()["properties"].items():
-        for key in ("minimum", "maximum"):
-            if key in schema:
-                found.append({**filter_.example, name: schema[key]})
-        for value in schema.get("enum", ()):
-            found.append({**filter_.example, name: value})
-    return [each for n, each in enumerate(found) if each not in found[:n] and _valid(each)]
-
-
-def _valid(operation: dict[str, object]) -> bool:
-    """Some parameters bound each other."""
-    try:
-        parse_chain([operation])
-    except InvalidParameter:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_filter_gives_the_bytes_of_its_specification(run: Run, name: str) -> None:
-    images = [Image(noise(h, w, c)) for h, w in SIZES for c in (1, 3, 4)]
-    off: list[tuple[int, int]] = []
-    for operation in extremes(FILTERS[name]):
-        filter_ = parse_one(operation.pop("name"), operation)
-        chain = FilterChain((filter_,))
-        large = (1080, 1920)
-        some = [i for i in images if (i.height, i.width) != large or _quick(operation)]
-        for batch in _batches(chain, some):
-            for found, image in zip(run(chain, batch).values, batch, strict=True):
-                assert isinstance(found, Image)
-                expected = filter_.apply(image.pixels).astype(np.int16)
-                assert found.pixels.shape == expected.shape
-                distance = np.abs(found.pixels - expected)
-                assert distance.max() <= (1 if filter_.device_tolerance else 0), (
-                    operation,
-                    image.pixels.shape,
-                )
-                off.append((int(distance.sum()), distance.size))
-    different, samples = (sum(column) for column in zip(*off, strict=True))
-    assert different <= filter_.device_tolerance * samples
-
-
-def _batches(chain: FilterChain, images: list[Image]) -> Iterator[list[Image]]:
-    """The images that a chain can take and that do not become too large, as a slot holds them."""
-    batch: list[Image] = []
-    used = 0
-    for image in images:
-        try:
-            pixels = chain.most_pixels(image.height, image.width)
-        except InvalidParameter:
-            continue
-        if pixels > MAX_PIXELS // 2:
-            continue
-        if used + pixels > MAX_PIXELS // 2:
-            yield batch
-            batch, used = [], 0
-        batch.append(image)
-        used += pixels
-    if batch:
-        yield batch
-
-
-def _quick(operation: dict[str, object]) -> bool:
-    """Whether the specification takes less than seconds at full size."""
-    sizes = [v for k, v in operation.items() if k in ("sigma", "sigma_y", "radius", "size")]
-    return "search" not in operation and all(isinstance(v, int | float) and v <= 15 for v in sizes)
+    found = compared(run, name)
+    tolerance = FILTERS[name].device_tolerance
+    assert found.different <= tolerance * found.samples, found.where
+    assert found.most_off <= (1 if tolerance else 0), found.where
 
 
 def test_one_batch_takes_different_parameters(run: Run) -> None:

@@ -1,0 +1,55 @@
+"""Every filter's bytes on a GPU against those of its specification on the CPU, as a table.
+
+Method. What the GPU tests compare (tests/gpu/equality.py), counted: for every filter its example,
+its defaults and each parameter at both ends of its range or at each of its values, on noise of
+eight sizes from one pixel to 1920 × 1080 (the largest only where the specification takes no seconds
+for it), grey, RGB and RGBA in one batch. `different` are samples that are not equal, `most_off` by
+how many levels at most.
+
+Run: python -m tests.bench.filters_equal
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import torch
+
+from models.image import Source
+from models.job import Job, Operation
+from tests.gpu.equality import MAX_PIXELS, NAMES, SIZES, compared
+from workers.engine import BatchResult
+from workers.engines.cuda.engine import CudaEngine
+
+
+def main() -> None:
+    """Compare everything, print a table, and all of it as JSON on the last line."""
+    engine = CudaEngine(None, 64, MAX_PIXELS, "cuda:0")
+
+    def run(operation: Operation, sources: Sequence[Source]) -> BatchResult:
+        slot = engine.acquire()
+        assert slot is not None
+        try:
+            engine.launch(slot, [Job(operation, source) for source in sources])
+            return engine.collect(slot)
+        finally:
+            engine.release(slot)
+
+    rows = []
+    for name in NAMES:
+        found = compared(run, name)
+        rows.append({"filter": name, **asdict(found)})
+        print(f"{name:20} {found.parameters:4} parameters {found.samples:12,} samples", end=" ")
+        print(f"{found.different:6} different, {found.most_off} at most")
+    result = {
+        "benchmark": "filters_equal",
+        "command": "python -m tests.bench.filters_equal",
+        "gpu": torch.cuda.get_device_name(),
+        "sizes": SIZES,
+        "filters": rows,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

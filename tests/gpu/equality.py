@@ -1,0 +1,106 @@
+"""Filters on the GPU against their specifications: mixed sizes, parameters at both ends."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.errors import InvalidParameter
+from models.image import Image, Source
+from models.job import Operation
+from tests.emulation.staging import noise
+from workers.engine import BatchResult
+from workers.filters import FILTERS, parse_chain, parse_one
+from workers.filters.base import Filter
+from workers.operations import FilterChain
+
+SIZES = [(1, 1), (1, 64), (97, 1), (2, 3), (17, 13), (127, 131), (500, 375), (1080, 1920)]
+"""Each with one, three and four channels."""
+
+NAMES = [name for name, each in FILTERS.items() if each.passes]
+
+MAX_PIXELS = 16_000_000
+"""Of a batch."""
+
+
+@dataclass(slots=True)
+class Compared:
+    """What all images of a filter came to; `where` is the parameters and shape of the worst one."""
+
+    parameters: int = 0
+    images: int = 0
+    samples: int = 0
+    different: int = 0
+    most_off: int = 0
+    where: str = ""
+
+
+def compared(run: Callable[[Operation, Sequence[Source]], BatchResult], name: str) -> Compared:
+    """Every image of `SIZES` with every one of `extremes`, in batches."""
+    images = [Image(noise(h, w, c)) for h, w in SIZES for c in (1, 3, 4)]
+    result = Compared()
+    for operation in extremes(FILTERS[name]):
+        filter_ = parse_one(operation.pop("name"), operation)
+        chain = FilterChain((filter_,))
+        some = [i for i in images if (i.height, i.width) != SIZES[-1] or _quick(operation)]
+        result.parameters += 1
+        for batch in _batches(chain, some):
+            for found, image in zip(run(chain, batch).values, batch, strict=True):
+                assert isinstance(found, Image), found
+                expected = filter_.apply(image.pixels).astype(np.int16)
+                assert found.pixels.shape == expected.shape, (operation, image.pixels.shape)
+                distance = np.abs(found.pixels - expected)
+                result.images += 1
+                result.samples += distance.size
+                result.different += int(np.count_nonzero(distance))
+                if distance.max() > result.most_off:
+                    result.most_off = int(distance.max())
+                    result.where = f"{operation} {image.pixels.shape}"
+    return result
+
+
+def extremes(filter_: type[Filter]) -> list[dict[str, object]]:
+    """The example, and every numeric parameter at both ends of its range, the others at rest."""
+    found: list[dict[str, object]] = [dict(filter_.example), {"name": filter_.example["name"]}]
+    for name, schema in filter_.model_json_schema()["properties"].items():
+        for key in ("minimum", "maximum"):
+            if key in schema:
+                found.append({**filter_.example, name: schema[key]})
+        for value in schema.get("enum", ()):
+            found.append({**filter_.example, name: value})
+    return [each for n, each in enumerate(found) if each not in found[:n] and _valid(each)]
+
+
+def _valid(operation: dict[str, object]) -> bool:
+    """Some parameters bound each other."""
+    try:
+        parse_chain([operation])
+    except InvalidParameter:
+        return False
+    return True
+
+
+def _batches(chain: FilterChain, images: list[Image]) -> Iterator[list[Image]]:
+    """The images that a chain can take and that do not become too large, as a slot holds them."""
+    batch: list[Image] = []
+    used = 0
+    for image in images:
+        try:
+            pixels = chain.most_pixels(image.height, image.width)
+        except InvalidParameter:
+            continue
+        if pixels > MAX_PIXELS // 2:
+            continue
+        if used + pixels > MAX_PIXELS // 2:
+            yield batch
+            batch, used = [], 0
+        batch.append(image)
+        used += pixels
+    if batch:
+        yield batch
+
+
+def _quick(operation: dict[str, object]) -> bool:
+    """Whether the specification takes less than seconds at full size."""
+    sizes = [v for k, v in operation.items() if k in ("sigma", "sigma_y", "radius", "size")]
+    return "search" not in operation and all(isinstance(v, int | float) and v <= 15 for v in sizes)
