@@ -18,8 +18,8 @@ from workers.filters.separable import Band, Place, Planes, Sums, two_passes
 from workers.kernels.items import Pass, Shape
 
 _IN_TILES = {
-    NEAR: Pass("box_near", 64, 64, channels=(1, 3)),
-    FAR: Pass("box_far", 64, 32, channels=(1, 3)),
+    NEAR: Pass("box_near", 128, 64, channels=(1, 3)),
+    FAR: Pass("box_far", 128, 32, channels=(1, 3)),
 }
 _WITH_ALPHA = Pass("box_alpha_sums", 512, 128, channels=(4,))
 _SUMS = Pass("box_sums", 512, 360, channels=(1, 3))

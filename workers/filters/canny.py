@@ -24,7 +24,7 @@ _BLURS = (
     Pass("canny_rows", 256, 16),
     Pass("canny_columns", 64, 32),
 )
-_IN_TILES = {NEAR: Pass("canny_near", 64, 64), FAR: Pass("canny_far", 64, 32)}
+_IN_TILES = {NEAR: Pass("canny_near", 128, 64), FAR: Pass("canny_far", 128, 32)}
 _EDGES = (
     Pass("canny_edges", 64, 16),
     Pass("canny_link", 256, 16),

@@ -25,8 +25,8 @@ from workers.filters.premultiplied import filtered
 from workers.kernels.items import Pass, Shape
 
 _IN_TILES = {
-    NEAR: Pass("gaussian_near", 64, 64, channels=(1, 3)),
-    FAR: Pass("gaussian_far", 64, 32, channels=(1, 3)),
+    NEAR: Pass("gaussian_near", 128, 64, channels=(1, 3)),
+    FAR: Pass("gaussian_far", 128, 32, channels=(1, 3)),
 }
 _WIDE = (
     Pass("gaussian_wide_rows", 64, 32, channels=(1, 3)),

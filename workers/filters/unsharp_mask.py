@@ -12,7 +12,7 @@ from workers.filters.fragments import FAR, NEAR
 from workers.filters.gaussian import ROWS, blurred_levels, device_taps, reach, tile_taps
 from workers.kernels.items import Pass, Shape
 
-_IN_TILES = {NEAR: Pass("unsharp_near", 64, 64), FAR: Pass("unsharp_far", 64, 32)}
+_IN_TILES = {NEAR: Pass("unsharp_near", 128, 64), FAR: Pass("unsharp_far", 128, 32)}
 _COLUMNS = Pass("unsharp_columns", 64, 32)
 
 

@@ -40,6 +40,7 @@ FILES = (
     "columns.cu",
     "tensor.cuh",
     "separable.cu",
+    "strips.cuh",
     "linear.cu",
     "wide.cu",
     "box.cu",

@@ -128,30 +128,31 @@ struct Judged {
 };
 
 template <int REACH>
-__device__ __forceinline__ void judge_tile(const Item* items, const u32* starts, int n, u32* planes)
+__device__ __forceinline__ void judge_tile(const Item* items, const u32* starts, int n, u32* plane, u32* room)
 {
     int block;
     Item item = owner(items, starts, n, block);
     Tile tile = field_of<REACH>(item, block);
     const u32* of = separable_of(item).parameters;
-    u32* room = planes + Field<REACH>::PLANE;
-    stage_grey<REACH>(item, tile, planes);
-    filter_planes<REACH>(item, tile, Judged{of[0], of[1], (int)of[2]}, 1, planes, room);
+    Judged judged = {of[0], of[1], (int)of[2]};
+    stage_grey<REACH>(item, tile, plane);
     item.channels = min(item.channels, 3);
-    if (item.channels == 1) store_field<REACH, 1, 1>(item, tile, planes, room);
-    else store_field<REACH, 3, 1>(item, tile, planes, room);
+    if (item.channels == 1) filter_grey<REACH, 1>(item, tile, judged, plane, room);
+    else filter_grey<REACH, 3>(item, tile, judged, plane, room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 4)
 adaptive_near(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<8>::words(1, 3) / 4];
-    judge_tile<8>(items, starts, n, (u32*)planes);
+    __shared__ u32 plane[Field<8>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
+    judge_tile<8>(items, starts, n, plane, (u32*)room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 4)
 adaptive_far(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<24>::words(1, 3) / 4];
-    judge_tile<24>(items, starts, n, (u32*)planes);
+    __shared__ u32 plane[Field<24>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
+    judge_tile<24>(items, starts, n, plane, (u32*)room);
 }

@@ -52,30 +52,30 @@ canny_columns(const Item* items, const u32* starts, int n)
 
 // The blur of small windows in one pass, from the image.
 template <int REACH>
-__device__ __forceinline__ void blur_grey(const Item* items, const u32* starts, int n, u32* planes)
+__device__ __forceinline__ void blur_grey(const Item* items, const u32* starts, int n, u32* plane, u32* room)
 {
     int block;
     Item item = owner(items, starts, n, block), grey = weighed(item);
     Tile tile = field_of<REACH>(item, block);
-    u32* room = planes + Field<REACH>::PLANE;
-    stage_grey<REACH>(item, tile, planes);
-    filter_planes<REACH>(grey, tile, Blurred(), 1, planes, room);
+    stage_grey<REACH>(item, tile, plane);
     grey.channels = 1, grey.dst = blurred_of(item);
-    store_field<REACH, 1, 1>(grey, tile, planes, room);
+    filter_grey<REACH, 1>(grey, tile, Blurred(), plane, room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 4)
 canny_near(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<8>::words(1, 1) / 4];
-    blur_grey<8>(items, starts, n, (u32*)planes);
+    __shared__ u32 plane[Field<8>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
+    blur_grey<8>(items, starts, n, plane, (u32*)room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 3)
 canny_far(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<24>::words(1, 1) / 4];
-    blur_grey<24>(items, starts, n, (u32*)planes);
+    __shared__ u32 plane[Field<24>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
+    blur_grey<24>(items, starts, n, plane, (u32*)room);
 }
 
 struct Gradient {

@@ -47,70 +47,76 @@ struct Mean {
     }
 };
 
-template <int REACH>
-__device__ __forceinline__ void blur_near(const Item* items, const u32* starts, int n, u32* planes)
+// A tile of an image of one or three channels, or with MOST of 4 of any.
+template <int REACH, int MOST, class Rule>
+__device__ __forceinline__ void separable_tile(const Item& item, int block, const Rule& rule, u32* planes, u32* room)
 {
-    int block;
-    Item item = owner(items, starts, n, block);
-    separable_tile<REACH, 3>(item, block, Blurred(), planes);
+    Tile tile = field_of<REACH>(item, block);
+    if (item.channels == 1) filter_colours<REACH, 1>(item, tile, rule, planes, room);
+    else if (item.channels == 3) filter_colours<REACH, 3>(item, tile, rule, planes, room);
+    else if constexpr (MOST == 4) filter_colours<REACH, 4>(item, tile, rule, planes, room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 4)
 gaussian_near(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<8>::words(3, 3) / 4];
-    blur_near<8>(items, starts, n, (u32*)planes);
+    __shared__ u32 planes[3 * Field<8>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
+    int block;
+    Item item = owner(items, starts, n, block);
+    separable_tile<8, 3>(item, block, Blurred(), planes, (u32*)room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 2)
 gaussian_far(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<24>::words(3, 3) / 4];
-    blur_near<24>(items, starts, n, (u32*)planes);
-}
-
-template <int REACH>
-__device__ __forceinline__ void box_near_tile(const Item* items, const u32* starts, int n, u32* planes)
-{
+    __shared__ u32 planes[3 * Field<24>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
     int block;
     Item item = owner(items, starts, n, block);
-    const u32* of = separable_of(item).parameters;
-    separable_tile<REACH, 3>(item, block, Mean{of[0], of[1]}, planes);
+    separable_tile<24, 3>(item, block, Blurred(), planes, (u32*)room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 4)
 box_near(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<8>::words(3, 3) / 4];
-    box_near_tile<8>(items, starts, n, (u32*)planes);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 5)
-box_far(const Item* items, const u32* starts, int n)
-{
-    __shared__ uint4 planes[Field<24>::words(3, 3) / 4];
-    box_near_tile<24>(items, starts, n, (u32*)planes);
-}
-
-template <int REACH>
-__device__ __forceinline__ void unsharp_tile(const Item* items, const u32* starts, int n, u32* planes)
-{
+    __shared__ u32 planes[3 * Field<8>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
     int block;
     Item item = owner(items, starts, n, block);
     const u32* of = separable_of(item).parameters;
-    separable_tile<REACH, 4>(item, block, Unsharp{of[0], of[1]}, planes);
+    separable_tile<8, 3>(item, block, Mean{of[0], of[1]}, planes, (u32*)room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 3)
+box_far(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 planes[3 * Field<24>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
+    int block;
+    Item item = owner(items, starts, n, block);
+    const u32* of = separable_of(item).parameters;
+    separable_tile<24, 3>(item, block, Mean{of[0], of[1]}, planes, (u32*)room);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4)
 unsharp_near(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<8>::words(4, 4) / 4];
-    unsharp_tile<8>(items, starts, n, (u32*)planes);
+    __shared__ u32 planes[3 * Field<8>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
+    int block;
+    Item item = owner(items, starts, n, block);
+    const u32* of = separable_of(item).parameters;
+    separable_tile<8, 4>(item, block, Unsharp{of[0], of[1]}, planes, (u32*)room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 2)
 unsharp_far(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 planes[Field<24>::words(4, 4) / 4];
-    unsharp_tile<24>(items, starts, n, (u32*)planes);
+    __shared__ u32 planes[3 * Field<24>::PLANE];
+    __shared__ uint4 room[EIGHTS / 4];
+    int block;
+    Item item = owner(items, starts, n, block);
+    const u32* of = separable_of(item).parameters;
+    separable_tile<24, 4>(item, block, Unsharp{of[0], of[1]}, planes, (u32*)room);
 }

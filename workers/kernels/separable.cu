@@ -1,6 +1,7 @@
-// A linear filter as two passes within one tile, by tensor cores, where a window reaches at most
-// REACH samples to either side: planes of bytes, sums along rows as two bytes each, sums of those
-// down columns, and what a rule makes of them. Weights come byte by byte.
+// A linear filter as two passes at once, by tensor cores, where a window reaches at most REACH samples
+// to either side. A warp goes down 16 columns of a tile: it sums up 16 samples of 16 rows at a time and
+// keeps these sums in registers, two bytes each, as the sums down columns need them. Weights come byte
+// by byte.
 
 struct Separable {
     u32 parameters[4];  // the rule's
@@ -8,17 +9,13 @@ struct Separable {
 };
 
 template <int REACH> struct Field {
-    static constexpr int WIDTH = 64, HEIGHT = REACH == 8 ? 64 : 32, STEPS = (REACH + 8) / 16;
+    static constexpr int WIDTH = 128, HEIGHT = REACH == 8 ? 64 : 32;
+    static constexpr int STEPS = (REACH + 8) / 16, SPAN = 2 * STEPS;  // 32 samples, or 16 rows, a window
     static constexpr int PITCH = WIDTH / 4 + REACH / 2, DOWN = HEIGHT + 2 * REACH;  // words, rows
-    static constexpr int PLANE = PITCH * DOWN, MIDDLE = WIDTH * DOWN / 4;           // words
-    static constexpr int SUMS = REACH == 8 ? 2 : 1;  // planes whose sums of rows lie side by side
-    // What planes and the rest need: sums of rows, then results side by side.
-    __device__ static constexpr int words(int planes, int channels)
-    {
-        int results = WIDTH * HEIGHT / 4 * channels + 4, sums = 2 * MIDDLE * (planes > 1 ? SUMS : 1);
-        return PLANE * planes + (results > sums ? results : sums);
-    }
+    static constexpr int PLANE = PITCH * DOWN;                                      // words
 };
+
+constexpr int EIGHTS = 1024;  // words: of every warp eight rows of 16 pixels
 
 __device__ __forceinline__ const Separable& separable_of(const Item& item)
 {
@@ -47,8 +44,7 @@ static __device__ __noinline__ void stage_ends(const Item& item, const Tile& til
     }
 }
 
-// ACROSS words of every row from word FIRST on, as many as there are. A thread goes down by sixteens
-// of rows, so that all its places but the first are known beforehand.
+// ACROSS words of every row from word FIRST on, as many as there are.
 template <int REACH, int C, int PLANES, int FIRST, int ACROSS>
 __device__ __forceinline__ void stage_inside(const Item& item, const Tile& tile, u32* planes)
 {
@@ -56,17 +52,17 @@ __device__ __forceinline__ void stage_inside(const Item& item, const Tile& tile,
     constexpr int STEP = THREADS / ACROSS;
     int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS;
     int offset = (tile.x + 4 * word - REACH) * C;
-    u32* to = planes + row_place(first) * F::PITCH + word;
     if (word >= F::PITCH) return;
 #pragma unroll
     for (int row = 0; row < F::DOWN; row += STEP) {
         if (row + STEP > F::DOWN && first + row >= F::DOWN) return;
         const u32* from = (const u32*)(source_row(item, tile.y + first + row - REACH) + offset);
+        u32* to = planes + (row_place(first + row % 16) + row / 16 * 16) * F::PITCH + word;
         u32 plane[C], words[C];
         for (int c = 0; c < C; ++c) words[c] = from[c];
         if constexpr (PLANES == 1) plane[0] = lumas4<C>(words);
         else deinterleave<C>(words, plane);
-        for (int c = 0; c < PLANES; ++c) to[c * F::PLANE + row * F::PITCH] = plane[c];
+        for (int c = 0; c < PLANES; ++c) to[c * F::PLANE] = plane[c];
     }
 }
 
@@ -76,10 +72,11 @@ __device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, 
     using F = Field<REACH>;
     if (tile.x < REACH || tile.x + F::WIDTH + REACH > item.width || item.width * C % 4) {
         stage_ends<REACH, C, PLANES>(item, tile, planes);
-        return;
+    } else {
+        stage_inside<REACH, C, PLANES, 0, 32>(item, tile, planes);
+        stage_inside<REACH, C, PLANES, 32, REACH == 8 ? 4 : 16>(item, tile, planes);
     }
-    stage_inside<REACH, C, PLANES, 0, 16>(item, tile, planes);
-    stage_inside<REACH, C, PLANES, 16, REACH == 8 ? 4 : 16>(item, tile, planes);
+    __syncthreads();
 }
 
 template <int REACH>
@@ -115,138 +112,98 @@ template <int N> __device__ __forceinline__ void begin_parts(u32 first, u32 (*pa
         for (int i = 0; i < 4; ++i) parts[b][i] = b ? 0 : first;
 }
 
-// A plane to sums along its rows, in two planes of bytes with columns as lines. A warp makes 16 ×
-// 16 of them at a time.
+// Of 16 × 16 sums along rows a lane has those of columns g and g + 8, each of four rows: both bytes.
+struct RowSums {
+    u32 low[2], high[2];
+};
+
 template <int REACH, class Rule>
-__device__ __forceinline__ void sum_rows(const u32* plane, const uint4* weights, int rows, u32* middle)
+__device__ __forceinline__ RowSums sum_rows(const u32* plane, const uint4* weights)
 {
     using F = Field<REACH>;
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    uint4 left[F::STEPS * Rule::ACROSS];
-    load_weights<F::STEPS * Rule::ACROSS>(weights, left);
-    int x = threadIdx.x / 32 % 4;
-    plane += g * F::PITCH + 4 * x + t, middle += (16 * x + g) * (F::DOWN / 4) + t;
-    for (int y = threadIdx.x / 128; y < (rows + 15) / 16; y += 2) {
-        u32 sums[2][4];
+    u32 sums[2][4];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const u32* from = plane + (16 * y + 8 * half) * F::PITCH;
-            u32 parts[Rule::ACROSS][4];
-            begin_parts<Rule::ACROSS>(Rule::HALF, parts);
+    for (int half = 0; half < 2; ++half, plane += 8 * F::PITCH) {
+        u32 parts[Rule::ACROSS][4];
+        begin_parts<Rule::ACROSS>(Rule::HALF, parts);
 #pragma unroll
-            for (int step = 0; step < F::STEPS; ++step) {
-                u32 right[2] = {from[8 * step], from[8 * step + 4]};
+        for (int step = 0; step < F::STEPS; ++step) {
+            u32 right[2] = {plane[8 * step], plane[8 * step + 4]};
 #pragma unroll
-                for (int b = 0; b < Rule::ACROSS; ++b)
-                    multiply_add(left[step * Rule::ACROSS + b], right, parts[b]);
+            for (int b = 0; b < Rule::ACROSS; ++b)
+                multiply_add(weights[step * Rule::ACROSS + b], right, parts[b]);
+        }
+        join_parts<Rule::ACROSS>(parts, sums[half]);
+    }
+    RowSums made;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        u32 a = __byte_perm(sums[0][2 * i], sums[0][2 * i + 1], Rule::KEPT);
+        u32 b = __byte_perm(sums[1][2 * i], sums[1][2 * i + 1], Rule::KEPT);
+        made.low[i] = __byte_perm(a, b, 0x5410), made.high[i] = __byte_perm(a, b, 0x7632);
+    }
+    return made;
+}
+
+// 16 × 16 sums down columns: of a lane four pixels of row g and four of row g + 8, half by half.
+template <int REACH, class Rule>
+__device__ __forceinline__ void sum_columns(u32 first, const RowSums* rows, const uint4* weights, u32 (*sums)[4])
+{
+    using F = Field<REACH>;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        u32 parts[Rule::DOWN + 1][4];
+        begin_parts<Rule::DOWN + 1>(first, parts);
+#pragma unroll
+        for (int step = 0; step < F::STEPS; ++step) {
+            const RowSums* at = rows + 2 * step;
+            u32 low[2] = {at[0].low[half], at[1].low[half]}, high[2] = {at[0].high[half], at[1].high[half]};
+#pragma unroll
+            for (int b = 0; b < Rule::DOWN; ++b) {
+                multiply_add(weights[step * Rule::DOWN + b], low, parts[b]);
+                multiply_add(weights[step * Rule::DOWN + b], high, parts[b + 1]);
             }
-            join_parts<Rule::ACROSS>(parts, sums[half]);
         }
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            u32 a = __byte_perm(sums[0][2 * i], sums[0][2 * i + 1], Rule::KEPT);
-            u32 b = __byte_perm(sums[1][2 * i], sums[1][2 * i + 1], Rule::KEPT);
-            u32* to = middle + 8 * i * (F::DOWN / 4) + 4 * y;
-            to[0] = __byte_perm(a, b, 0x5410);
-            to[F::MIDDLE] = __byte_perm(a, b, 0x7632);
-        }
+        join_parts<Rule::DOWN + 1>(parts, sums[half]);
     }
 }
 
-// Sums down the columns, and the results in place of the samples.
-template <int REACH, class Rule>
-__device__ __forceinline__ void sum_columns(
-    const Rule& rule, const u32* middle, const uint4* weights, int height, u32* plane)
+// Filters the staged planes; `store` gets the lane's four pixels, x and y within the tile, as a word of
+// each plane. All lanes of a warp call it as one.
+template <int REACH, int PLANES, class Rule, class Store>
+__device__ __forceinline__ void filter_field(
+    const Item& item, const Tile& tile, const Rule& rule, const u32* planes, const Store& store)
 {
     using F = Field<REACH>;
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    uint4 left[F::STEPS * Rule::DOWN];
-    load_weights<F::STEPS * Rule::DOWN>(weights + 32 * F::STEPS * Rule::ACROSS, left);
-    int x = threadIdx.x / 32 % 4;
-    middle += (16 * x + g) * (F::DOWN / 4) + t, plane += REACH / 4 + 4 * x + t;
-    for (int y = threadIdx.x / 128; y < (height + 15) / 16; y += 2) {
-        u32 sums[2][4];
+    constexpr int ACROSS = F::STEPS * Rule::ACROSS, DOWN = F::STEPS * Rule::DOWN;
+    int strip = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    if (16 * strip >= tile.width) return;
+    uint4 across[ACROSS], down[DOWN];
+    load_weights<ACROSS>(separable_of(item).weights, across);
+    load_weights<DOWN>(separable_of(item).weights + 32 * ACROSS, down);
+    RowSums rows[PLANES][F::SPAN];
+    planes += 4 * strip + t;
+#pragma unroll 1
+    for (int y = 16 - 16 * F::SPAN; y < tile.height; y += 16) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const u32* from = middle + 8 * half * (F::DOWN / 4) + 4 * y;
-            u32 parts[Rule::DOWN + 1][4];
-            begin_parts<Rule::DOWN + 1>(rule.half(), parts);
+        for (int c = 0; c < PLANES; ++c) {
 #pragma unroll
-            for (int step = 0; step < F::STEPS; ++step) {
-                u32 low[2] = {from[8 * step], from[8 * step + 4]};
-                u32 high[2] = {from[F::MIDDLE + 8 * step], from[F::MIDDLE + 8 * step + 4]};
+            for (int k = 0; k < F::SPAN - 1; ++k) rows[c][k] = rows[c][k + 1];
+            const u32* from = planes + c * F::PLANE + (y + 16 * F::SPAN - 16 + g) * F::PITCH;
+            rows[c][F::SPAN - 1] = sum_rows<REACH, Rule>(from, across);
+        }
+        if (y < 0) continue;
+        u32 made[2][PLANES];
 #pragma unroll
-                for (int b = 0; b < Rule::DOWN; ++b) {
-                    multiply_add(left[step * Rule::DOWN + b], low, parts[b]);
-                    multiply_add(left[step * Rule::DOWN + b], high, parts[b + 1]);
-                }
+        for (int c = 0; c < PLANES; ++c) {
+            u32 sums[2][4];
+            sum_columns<REACH, Rule>(rule.half(), rows[c], down, sums);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                u32 four[4] = {sums[0][2 * i], sums[0][2 * i + 1], sums[1][2 * i], sums[1][2 * i + 1]};
+                made[i][c] = rule(four, planes[c * F::PLANE + (y + row_place(8 * i + g + REACH)) * F::PITCH + REACH / 4]);
             }
-            join_parts<Rule::DOWN + 1>(parts, sums[half]);
         }
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            u32* at = plane + (16 * y + row_place(8 * i + g + REACH)) * F::PITCH;
-            u32 four[4] = {sums[0][2 * i], sums[0][2 * i + 1], sums[1][2 * i], sums[1][2 * i + 1]};
-            *at = rule(four, *at);
-        }
+        for (int i = 0; i < 2; ++i) store(16 * strip + 4 * t, y + 8 * i + g, made[i]);
     }
-}
-
-// Filter the first `n` of the staged planes in place; `middle` has the sums of rows. Where there is
-// room for two of these, rows of the next plane go along with columns of this one.
-template <int REACH, class Rule>
-__device__ __forceinline__ void filter_planes(
-    const Item& item, const Tile& tile, const Rule& rule, int n, u32* planes, u32* middle)
-{
-    using F = Field<REACH>;
-    const uint4* weights = separable_of(item).weights;
-    int rows = tile.height + 2 * REACH;
-    __syncthreads();
-    for (int c = -1; c < n; ++c) {
-        if (c >= 0) {
-            const u32* sums = middle + c % F::SUMS * 2 * F::MIDDLE;
-            sum_columns<REACH>(rule, sums, weights, tile.height, planes + c * F::PLANE);
-            if (F::SUMS == 1) __syncthreads();
-        }
-        u32* sums = middle + (c + 1) % F::SUMS * 2 * F::MIDDLE;
-        if (c + 1 < n) sum_rows<REACH, Rule>(planes + (c + 1) * F::PLANE, weights, rows, sums);
-        __syncthreads();
-    }
-}
-
-// Store filtered planes as pixels of C channels, by way of `room`; one plane makes all of them.
-template <int REACH, int C, int PLANES>
-static __device__ __noinline__ void store_field(const Item& item, const Tile& tile, const u32* planes, u32* room)
-{
-    using F = Field<REACH>;
-    const u32* from = planes + row_place(threadIdx.x / 16 + REACH) * F::PITCH + REACH / 4 + threadIdx.x % 16;
-#pragma unroll
-    for (int row = 0; row < F::HEIGHT; row += 16) {
-        u32 words[C];
-        for (int c = 0; c < C; ++c) words[c] = from[row * F::PITCH + (PLANES == 1 ? 0 : c * F::PLANE)];
-        interleave<C>(words, room + (threadIdx.x + 16 * row) * C);
-    }
-    __syncthreads();
-    store_tile<F::WIDTH * C>(item, tile, (const u8*)room);
-}
-
-template <int REACH> __device__ __forceinline__ Tile field_of(const Item& item, int block)
-{
-    return tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
-}
-
-// Every plane but alpha filtered, of an image of at most MOST channels.
-template <int REACH, int MOST, class Rule>
-__device__ __forceinline__ void separable_tile(const Item& item, int block, const Rule& rule, u32* planes)
-{
-    Tile tile = field_of<REACH>(item, block);
-    int c = item.channels;
-    u32* room = planes + MOST * Field<REACH>::PLANE;
-    if (c == 1) stage_field<REACH, 1, 1>(item, tile, planes);
-    else if (c == 3) stage_field<REACH, 3, 3>(item, tile, planes);
-    else if constexpr (MOST == 4) stage_field<REACH, 4, 4>(item, tile, planes);
-    filter_planes<REACH>(item, tile, rule, min(c, 3), planes, room);
-    if (c == 1) store_field<REACH, 1, 1>(item, tile, planes, room);
-    else if (c == 3) store_field<REACH, 3, 3>(item, tile, planes, room);
-    else if constexpr (MOST == 4) store_field<REACH, 4, 4>(item, tile, planes, room);
 }
