@@ -15,69 +15,61 @@ __device__ __forceinline__ void divided(const Whole& of, u32 sums, u32* levels)
     levels[0] = (cut & 0xFFFF) * of.multiplier, levels[1] = (cut >> 16) * of.multiplier;
 }
 
+// Adds a row's samples by the weights of theirs.
 template <int C>
-__device__ __forceinline__ void whole_rows(const Whole& of, const u32* words, u32 (*made)[C])
+__device__ __forceinline__ void add_weighed(const u32* weights, const Pairs<C>& row, u32* even, u32* odd)
 {
-    constexpr int PITCH = Share<C>::PITCH;
-    u32 even[PAIRS_ROWS][C], odd[PAIRS_ROWS][C];
 #pragma unroll
-    for (int i = 0; i < PAIRS_ROWS * C; ++i) even[i / C][i % C] = odd[i / C][i % C] = of.added;
+    for (int k = 0; k < 4; ++k) {
+        even[k] += weights[0] * row.even_before(k + 1) + weights[1] * row.even[k + 1] + weights[2] * row.even_after(k + 1);
+        odd[k] += weights[0] * row.odd_before(k + 1) + weights[1] * row.odd[k + 1] + weights[2] * row.odd_after(k + 1);
+    }
+}
+
+template <int C>
+__device__ __forceinline__ void whole_rows(const Item& item, const Whole& of, int y, int at)
+{
+    u32 even[PAIRS_ROWS][4], odd[PAIRS_ROWS][4], alpha[PAIRS_ROWS][4];
+#pragma unroll
+    for (int i = 0; i < PAIRS_ROWS * 4; ++i) even[i / 4][i % 4] = odd[i / 4][i % 4] = of.added;
 #pragma unroll
     for (int row = 0; row < PAIRS_ROWS + 2; ++row) {
         Pairs<C> pairs;
-        pairs.load(words + row * PITCH);
+        pairs.load(item, y + row - 1, at);
+        if (C == 4 && row > 0 && row <= PAIRS_ROWS)
+            for (int k = 0; k < 4; ++k) alpha[row - 1][k] = pairs.word(k + 1) & 0xFF000000;
 #pragma unroll
-        for (int y = max(row - 2, 0); y <= min(row, PAIRS_ROWS - 1); ++y) {
-            const u32* weights = of.weights + 3 * (row - y);
-#pragma unroll
-            for (int k = 0; k < C; ++k) {
-                even[y][k] += weights[0] * pairs.even_before(k) + weights[1] * pairs.even[k + 1]
-                    + weights[2] * pairs.even_after(k);
-                odd[y][k] += weights[0] * pairs.odd_before(k) + weights[1] * pairs.odd[k + 1]
-                    + weights[2] * pairs.odd_after(k);
-            }
-        }
+        for (int i = max(row - 2, 0); i <= min(row, PAIRS_ROWS - 1); ++i)
+            add_weighed(of.weights + 3 * (row - i), pairs, even[i], odd[i]);
     }
 #pragma unroll
-    for (int i = 0; i < PAIRS_ROWS * C; ++i) {
-        u32 evens[2], odds[2];
-        divided(of, even[i / C][i % C], evens);
-        divided(of, odd[i / C][i % C], odds);
-        u32 low = __byte_perm(evens[0], odds[0], 0x0062), high = __byte_perm(evens[1], odds[1], 0x0062);
-        made[i / C][i % C] = __byte_perm(low, high, 0x5410);
+    for (int i = 0; i < PAIRS_ROWS; ++i) {
+        u32 made[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            u32 evens[2], odds[2];
+            divided(of, even[i][k], evens);
+            divided(of, odd[i][k], odds);
+            u32 low = __byte_perm(evens[0], odds[0], 0x0062), high = __byte_perm(evens[1], odds[1], 0x0062);
+            made[k] = __byte_perm(low, high, 0x5410);
+            if (C == 4) made[k] = (made[k] & 0xFFFFFF) | alpha[i][k];
+        }
+        if (y + i < item.height) store_four<C>(item, y + i, at, made);
     }
 }
 
-template <int C>
-__device__ __forceinline__ void whole_tile(const Item& item, const Tile& tile, u32* words, u32* out)
+template <int C> __device__ __forceinline__ void whole_tile(const Item& item, int block)
 {
     const Whole of = *global<const Whole>(item.data);
-    stage_around<C>(item, tile, words);
-    __syncthreads();
-    Share<C> share;
-    u32 made[PAIRS_ROWS][C];
-    const u32* from = share.staged(words);
-    whole_rows<C>(of, from, made);
-#pragma unroll
-    for (int y = 0; y < PAIRS_ROWS; ++y)
-#pragma unroll
-        for (int k = 0; k < C; ++k) {
-            if (C == 4) made[y][k] = (made[y][k] & 0xFFFFFF) | (from[(y + 1) * Share<C>::PITCH + k] & 0xFF000000);
-            out[(share.row + y) * Share<C>::ACROSS * C + share.word + k] = made[y][k];
-        }
-    __syncthreads();
-    store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
+    each_sixteen<C>(item, block, [&](int y, int at) { whole_rows<C>(item, of, y, at); });
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 3)
 around_whole(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
-    __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];
     int block;
     Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, EXCHANGE_WIDTH, EXCHANGE_HEIGHT);
-    if (item.channels == 1) whole_tile<1>(item, tile, (u32*)words, (u32*)out);
-    else if (item.channels == 3) whole_tile<3>(item, tile, (u32*)words, (u32*)out);
-    else whole_tile<4>(item, tile, (u32*)words, (u32*)out);
+    if (item.channels == 1) whole_tile<1>(item, block);
+    else if (item.channels == 3) whole_tile<3>(item, block);
+    else whole_tile<4>(item, block);
 }
