@@ -56,8 +56,8 @@ class Plan:
         n = min(IMAGES_PER_MULTIPART, len(jpegs))
         bodies = [multipart(jpegs[i : i + n]) for i in range(0, len(jpegs) - n + 1, n)]
         kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
-        multipart = [load.raw_post(path, body, kind) for body in bodies]
-        write_requests(self.requests(images, "multipart"), multipart)
+        forms = [load.raw_post(path, body, kind) for body in bodies]
+        write_requests(self.requests(images, "multipart"), forms)
         for form, path in BLURRED.items():
             blurred = [load.raw_post(path, jpeg, "image/jpeg") for jpeg in jpegs]
             write_requests(self.requests(images, form), blurred)

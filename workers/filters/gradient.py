@@ -21,7 +21,7 @@ Gradient = NDArray[np.int16]
 Wide = NDArray[np.int16] | NDArray[np.int32]
 
 
-EDGE_PASSES = (Pass("edges", 128, 32),)
+EDGE_PASSES = (Pass("edges", 128, 64),)
 """Of operators of 3 × 3 weights on a GPU; their data are `edge_data`."""
 
 WIDE_EDGE_PASSES = (Pass("edges_wide", 64, 16),)

@@ -9,7 +9,7 @@ struct Edges {
 
 enum Operator { SOBEL, SCHARR, PREWITT, LAPLACIAN };
 
-constexpr int EDGES_WIDTH = 128, EDGES_HEIGHT = 32, EDGES_WORDS = EDGES_WIDTH / 4 + 2, EDGES_ROWS = 4;
+constexpr int EDGES_WIDTH = 128, EDGES_HEIGHT = 64, EDGES_WORDS = EDGES_WIDTH / 4 + 2, EDGES_ROWS = 8;
 constexpr int MOST_TONES = 5771;
 constexpr u32 HALVES = 0x00FF00FF;
 
@@ -217,7 +217,7 @@ __device__ __forceinline__ void spread_edges(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 4)
 edges(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 grey[(EDGES_HEIGHT + 2) * EDGES_WORDS];

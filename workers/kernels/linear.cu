@@ -57,7 +57,7 @@ __device__ __forceinline__ void separable_tile(const Item& item, int block, cons
     else if constexpr (MOST == 4) filter_colours<REACH, 4>(item, tile, rule, planes, room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 3)
 gaussian_near(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * Field<8>::PLANE];
@@ -77,7 +77,7 @@ gaussian_far(const Item* items, const u32* starts, int n)
     separable_tile<24, 3>(item, block, Blurred(), planes, (u32*)room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 3)
 box_near(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * Field<8>::PLANE];
@@ -99,7 +99,7 @@ box_far(const Item* items, const u32* starts, int n)
     separable_tile<24, 3>(item, block, Mean{of[0], of[1]}, planes, (u32*)room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 3)
 unsharp_near(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * Field<8>::PLANE];
