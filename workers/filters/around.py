@@ -67,7 +67,7 @@ class Whole:
 def nine_weights(weights: NDArray[np.int64], channels: int) -> bytes:
     """`weights` of `struct Nine` in kernels/nine.cuh; what of a lane follows what.
 
-    Of row dy the matrix has, in column n of half h, the weights of result x = 4(n / 2) + 2h + n % 2;
+    Of row dy the matrix has in column n of half h the weights of result 4(n / 2) + 2h + n % 2;
     sample k of 32 is k - 4 on from the first result.
     """
     lane, half, part, byte = np.ogrid[:32, :2, :2, :4]

@@ -13,7 +13,6 @@ from workers.filters.colour import blend, join_alpha, split_alpha
 from workers.filters.preset import Preset
 from workers.kernels.items import Pass, Shape
 
-
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]])
 
 
