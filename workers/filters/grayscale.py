@@ -7,8 +7,8 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.colour import blend, join_alpha, repeated, split_alpha
-from workers.filters.luma import luma
+from workers.filters.colour import blend, join_alpha, split_alpha
+from workers.filters.luma import lumas
 from workers.kernels.items import LINE, Pass, Shape
 
 
@@ -31,8 +31,7 @@ class Grayscale(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `convert("L")`, blended with the original."""
         colour, alpha = split_alpha(pixels)
-        grey = repeated(luma(pixels), colour.shape[2])
-        return join_alpha(blend(colour, grey, self.amount), alpha)
+        return join_alpha(blend(colour, lumas(colour), self.amount), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
         """The amount in float32, as `blend` has it."""

@@ -1,15 +1,15 @@
 """The hue filter."""
 
 import struct
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from models.image import Pixels
-from workers.filters.bands import STRIP_SAMPLES, bands
+from workers.filters.bands import bands
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
 from workers.kernels.items import LINE, Pass, Shape
@@ -19,8 +19,8 @@ BITS = 16
 
 SIXTH = 1 << BITS
 
-Plane = NDArray[np.int32]
-Short = NDArray[np.int16]
+Plane = cv2.typing.MatLike
+"""One channel, uint8."""
 
 
 class Hue(Filter):
@@ -41,19 +41,20 @@ class Hue(Filter):
     tolerance: ClassVar = "within 1 of torchvision's adjust_hue in floating point"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """HSV with saturation and value kept, in integers.
+        """HSV with saturation and value kept, in integers, half-up.
 
         With V and m the largest and smallest colour, C = V - m and h from 0 to 6 the turned hue in
         sixths of the circle, green is V - C·f(2) and blue V - C·f(4), where f(n) is |h - n| - 1
-        cut to 0…1, and red m + C·f(3); all of it times C and 2**16, so that nothing is divided.
-        Half-up.
+        cut to 0…1, and red m + C·f(3).
         """
         colour, alpha = split_alpha(pixels)
         if colour.shape[2] == 1:
             return np.array(colour, order="C")
+        sixths = (self._angle() + SIXTH // 2) // SIXTH
+        rest = self._angle() - sixths * SIXTH
         result = np.empty(colour.shape, np.uint8)
-        for rows in bands(len(colour), colour[0].size, STRIP_SAMPLES):
-            result[rows] = _turned(colour[rows], self._angle())
+        for rows in bands(len(colour), colour[0].size):
+            result[rows] = _turned(colour[rows], sixths, rest)
         return join_alpha(result, alpha)
 
     def device_data(self, shape: Shape) -> bytes:
@@ -64,57 +65,35 @@ class Hue(Filter):
         return int(np.floor(self.degrees / 60 * (1 << BITS) + 0.5))
 
 
-def _turned(colour: Pixels, turn: int) -> Pixels:
-    planes = cv2.split(colour)
-    value = np.maximum(np.maximum(planes[0], planes[1]), planes[2])
-    least = np.minimum(np.minimum(planes[0], planes[1]), planes[2])
-    chroma = (value - least).astype(np.int32)
-    hue = _hue([plane.astype(np.int16) for plane in (*planes, value, least)]).astype(np.int32)
-    hue <<= BITS
-    hue += chroma * ((turn - SIXTH) % (6 * SIXTH) + SIXTH)
-    chroma <<= BITS
-    hue = _modulo_once(hue, 6 * chroma)
-    hue -= 2 * chroma
-    green = value - _share(hue, chroma, SIXTH // 2 - 1)
-    hue -= chroma
-    red = least + _share(hue, chroma, SIXTH // 2)
-    hue -= chroma
-    blue = value - _share(hue, chroma, SIXTH // 2 - 1)
-    return np.asarray(cv2.merge([red, green, blue]), np.uint8)
+def _turned(colour: Pixels, sixths: int, rest: int) -> Pixels:
+    """By so many sixths of the circle, and a rest of at most half of one, in bytes.
 
-
-def _hue(planes: list[Short]) -> Short:
-    """The hue in sixths of the circle, times the chroma: from -chroma to 5·chroma."""
-    red, green, blue, value, least = planes
-    chroma = value - least
-    hue = _chosen(green == value, 2 * chroma + blue - red, 4 * chroma + red - green)
-    return _chosen(red == value, green - blue, hue)
-
-
-def _chosen(condition: NDArray[np.bool_], one: Short, other: Short) -> Short:
-    """np.where, a third as long: bits of one or the other."""
-    mask = np.negative(condition.view(np.int8), dtype=np.int16)
-    one ^= other
-    one &= mask
-    one ^= other
-    return one
-
-
-def _modulo_once(numbers: Plane, divisor: Plane) -> Plane:
-    """0 <= numbers < 2·divisor modulo it: what would be negative is large without a sign."""
-    less = np.subtract(numbers, divisor)
-    return np.minimum(numbers.view(np.uint32), less.view(np.uint32)).view(np.int32)
-
-
-def _share(distance: Plane, chroma: Plane, more: int) -> NDArray[np.uint8]:
-    """|distance| - chroma, cut to 0…chroma, and some more, in levels.
-
-    Added, a half more rounds half-up; taken away, what is just below a half does.
+    Three sixths turn a colour c into V + m - c, two sixths make red green, green blue, blue red.
     """
-    share = np.abs(distance)
-    np.maximum(share, chroma, out=share)
-    share -= chroma
-    np.minimum(share, chroma, out=share)
-    share += more
-    share >>= BITS
-    return share.astype(np.uint8)
+    opposite = sixths % 2
+    planes = _turned_a_little(cv2.split(colour), rest, opposite)
+    thirds = (sixths - 3 * opposite) // 2
+    return np.asarray(cv2.merge([planes[(n - thirds) % 3] for n in range(3)]), np.uint8)
+
+
+def _turned_a_little(planes: Sequence[Plane], rest: int, opposite: int) -> list[Plane]:
+    """The colours turned by `rest`; if `opposite`, V + m - c of each, half-up like themselves.
+
+    Turned by d, in colours, towards the next colour, a colour c falls by what the next one exceeds
+    V - d by, and rises by what it lacks to m + d: the hexagon's edges, whose ends are V and m. As d
+    is at most C / 2, never both.
+    """
+    value = cv2.max(cv2.max(planes[0], planes[1]), planes[2])
+    least = cv2.min(cv2.min(planes[0], planes[1]), planes[2])
+    chroma = cv2.subtract(value, least)
+    shares = np.arange(256) * abs(rest) + (SIXTH // 2)
+    up, down = ((shares - less) >> BITS for less in (opposite, 1 - opposite))
+    high = cv2.subtract(value, cv2.LUT(chroma, down.astype(np.uint8)))
+    low = cv2.add(least, cv2.LUT(chroma, up.astype(np.uint8)))
+    turned, ahead = [], 1 if rest >= 0 else 2
+    for n, plane in enumerate(planes):
+        following = planes[(n + ahead) % 3]
+        new = cv2.min(cv2.add(plane, cv2.subtract(low, following)), value)
+        new = cv2.max(cv2.subtract(new, cv2.subtract(following, high)), least)
+        turned.append(cv2.add(cv2.subtract(value, new), least) if opposite else new)
+    return turned

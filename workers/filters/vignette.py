@@ -1,5 +1,6 @@
 """The vignette filter."""
 
+import functools
 import struct
 from typing import Any, ClassVar, Literal
 
@@ -11,7 +12,7 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.bands import STRIP_SAMPLES, bands
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, split_alpha
+from workers.filters.colour import join_alpha, repeated, split_alpha
 from workers.kernels.items import Pass, Shape
 
 BITS = 16
@@ -51,13 +52,14 @@ class Vignette(Filter):
         colour, alpha = split_alpha(pixels)
         height, width, channels = colour.shape
         down, across = _squares(height), _squares(width)[: (width + 1) // 2]
-        light = (self._light() * 2.0**-BITS).astype(np.float32)
+        mirror = cv2.BORDER_REFLECT_101 if width % 2 else cv2.BORDER_REFLECT
+        light = _light(self.amount, self.radius)
         result = np.empty(colour.shape, np.uint8)
         for rows in bands((height + 1) // 2, width * channels, STRIP_SAMPLES):
             distance = (down[rows, None] + across) >> (DISTANCE_BITS - BITS)
             half = np.take(light, distance)
-            whole = np.hstack((half, np.flip(half[:, : width // 2], 1)))
-            lights = np.asarray(cv2.merge([whole] * channels)).reshape(*whole.shape, channels)
+            whole = cv2.copyMakeBorder(half, 0, 0, 0, width // 2, mirror)
+            lights = repeated(np.asarray(whole, np.float32), channels)
             _lit(colour[rows], lights, result[rows])
             mirrored = slice(height - rows.stop, height - rows.start)
             _lit(colour[mirrored], lights[::-1], result[mirrored])
@@ -71,12 +73,14 @@ class Vignette(Filter):
         """The table."""
         return 2 * ((1 << BITS) + 1)
 
-    def _light(self) -> NDArray[np.uint32]:
-        """For every squared distance in units of 2**-16, from 0 to 1."""
-        distance = np.sqrt(np.arange((1 << BITS) + 1) / (1 << BITS))
-        t = np.clip((distance - self.radius) / (1 - self.radius), 0, 1)
-        light = 1 - self.amount * t * t * (3 - 2 * t)
-        return np.floor(light * (1 << BITS) + 0.5).astype(np.uint32)
+
+@functools.lru_cache(8)
+def _light(amount: float, radius: float) -> NDArray[np.float32]:
+    """For every squared distance in units of 2**-16, from 0 to 1: a multiple of 2**-16."""
+    distance = np.sqrt(np.arange((1 << BITS) + 1) / (1 << BITS))
+    t = np.clip((distance - radius) / (1 - radius), 0, 1)
+    light = 1 - amount * t * t * (3 - 2 * t)
+    return (np.floor(light * (1 << BITS) + 0.5) * 2.0**-BITS).astype(np.float32)
 
 
 def _squares(length: int) -> NDArray[np.uint32]:

@@ -10,10 +10,11 @@ from models.image import Pixels
 from tests.unit.workers.filters.images import images
 from workers.filters import Filter
 from workers.filters.brightness import Brightness
+from workers.filters.colour import blend
 from workers.filters.contrast import Contrast
 from workers.filters.grayscale import Grayscale
 from workers.filters.invert import Invert
-from workers.filters.luma import luma
+from workers.filters.luma import luma, lumas
 from workers.filters.saturation import Saturation
 
 FACTORS = st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0, 8, width=32))
@@ -34,6 +35,8 @@ def test_luma_is_its_integer_formula(pixels: Pixels) -> None:
     )
     expected = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
     assert np.array_equal(luma(pixels), expected)
+    colour = np.ascontiguousarray(pixels[:, :, :3])
+    assert (lumas(colour) == expected[..., None]).all()
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,16 @@ def test_enhancements_are_pillow_s(
 ) -> None:
     expected = theirs(pillow(pixels)).enhance(factor)
     assert same(ours(factor=factor).apply(pixels), expected)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.3, 0.5, 1.2, 1.3, 1.5, 2.0, 3.37, 7.77, 8.0, 10.0])
+@pytest.mark.parametrize("width", [256, 251, 7])
+def test_all_pairs_of_levels_blend_as_in_pillow(factor: float, width: int) -> None:
+    """With and without an offset that lets OpenCV blend, in its vectors and in what is left."""
+    levels = np.arange(256, dtype=np.uint8)
+    one, other = (each[..., None].copy() for each in np.meshgrid(levels[:width], levels))
+    expected = Image.blend(pillow(other), pillow(one), factor)
+    assert same(blend(other, one, factor), expected)
 
 
 @given(images(channels=(1, 3)))

@@ -39,7 +39,9 @@ def test_hue_is_torchvision_s_of_bytes_within_one(degrees: float) -> None:
     assert np.abs(difference).max() <= 1
 
 
-@pytest.mark.parametrize("degrees", [-180.0, -60.0, -0.001, 0.4, 59.9999, 77.7, 180.0])
+@pytest.mark.parametrize(
+    "degrees", [-180.0, -90.0, -60.0, -0.001, 0.4, 30.0, 45.0, 59.9999, 77.7, 150.0, 180.0]
+)
 def test_hue_is_its_formula_in_whole_numbers(degrees: float) -> None:
     """Channel n = 5, 3, 1 is V - C·clip(min(k, 4 - k), 0, 1), k = (n + hue) mod 6, half-up."""
     axis = np.array([0, 1, 2, 127, 128, 129, 254, 255])
