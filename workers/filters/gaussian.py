@@ -8,19 +8,22 @@ rounding each weight by itself (largest remainder) was off by 1 on 0.4 % of samp
 import functools
 import struct
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.filters.fragments import reach_of, separable_weights, wide_reach_of
-from workers.filters.separable import Band, Place, Planes, Sums, two_passes
-from workers.filters.toeplitz import correlated_down, transposed
+from workers.filters.separable import Band, Place, Planes, Sums
+from workers.filters.toeplitz import around, correlated_down, tiles, transposed
 from workers.kernels.items import Pass
 
 ROW_BITS, COLUMN_BITS, MIDDLE_BITS = 22, 16, 8
 SUM_BITS = COLUMN_BITS + MIDDLE_BITS
+
+ACROSS, NARROW = 960, 120
+"""Columns in a tile, where rows are summed and where columns are."""
 
 _SMALLEST_IN_TILES = 0.25
 
@@ -84,7 +87,7 @@ def quantised(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
 
 
 def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Place, Sums]]:
-    """Gaussian sums of integer planes (H, W, n) in units of 2**-24, by bands of columns.
+    """Gaussian sums of integer planes (H, W, n) in units of 2**-24, by tiles.
 
     Border: replicate.
     """
@@ -104,15 +107,23 @@ def _two_passes(
 
     Scaling by a power of two is exact.
     """
+    held = _rows(planes, across, more)
+    for place in tiles(planes.shape, NARROW):
+        rows, columns = place
+        seen, inside = around(rows, len(down) // 2)
+        yield place, correlated_down(held[seen, columns], down * 1.0, inside)
+
+
+def _rows(planes: Planes, across: NDArray[Any], more: int) -> Band:
+    """The intermediate, and `more`."""
     scaled = across * 2.0 ** (MIDDLE_BITS - ROW_BITS)
-    middle = np.uint16 if planes.dtype == np.uint8 else np.int32
-
-    def rows(band: Band) -> Band:
-        sums = correlated_down(transposed(band), scaled)
+    held = np.empty(planes.shape, np.uint16 if planes.dtype == np.uint8 else np.int32)
+    for rows, columns in tiles(planes.shape, ACROSS):
+        seen, inside = around(columns, len(across) // 2)
+        sums = correlated_down(transposed(planes[rows, seen]), scaled, inside)
         sums += 0.5 + more
-        return transposed(sums.astype(middle))
-
-    return two_passes(planes, rows, partial(correlated_down, weights=down * 1.0), middle)
+        cv2.transpose(sums.astype(held.dtype), held[rows, columns])
+    return held
 
 
 def device_taps(

@@ -29,15 +29,14 @@ def two_passes(
     planes: Planes,
     rows: Callable[[Band], Band | Sums],
     columns: Callable[[Band], Sums],
-    middle: type[np.integer[Any]] = np.int32,
 ) -> Iterator[tuple[Place, Sums]]:
     """Bands of columns, in order, and the filtered planes there: (H, band, n).
 
-    Only the whole parts of the results of `rows` are held whole, as `middle`.
+    Only the whole parts of the results of `rows` are held whole.
     """
     height, width, count = planes.shape
     source = np.ascontiguousarray(planes)
-    held = np.empty(planes.shape, middle)
+    held = np.empty(planes.shape, np.int32)
     for band in bands(height, width * count):
         held[band] = rows(source[band])
     for band in bands(width, height * count):

@@ -4,12 +4,14 @@ A strip of a column is a banded Toeplitz matrix, whose rows are the weights, eac
 times what the strip sees. Knows nothing of what weights mean, or of rounding.
 """
 
+from collections.abc import Iterator
+
 import cv2
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from workers.filters.separable import Band, Sums
+from workers.filters.separable import Band, Place, Sums
+from workers.kernels.items import Shape
 
 ON_ONE_THREAD = 1 << 18
 """Multiplications in a product, at most: OpenBLAS spreads larger ones over threads."""
@@ -20,31 +22,66 @@ SHORT, LONG = 8, 24
 LONG_FROM = 16
 """A reach from which strips are long."""
 
+TILE_SAMPLES = 3 << 15
+"""In a tile: what weights are multiplied with, and the sums, are in a cache next to the core."""
 
-def correlated_down(band: Band, weights: NDArray[np.float64]) -> Sums:
-    """The weighted sums around every sample of (H, w, n), along H; border: replicate.
+
+def tiles(shape: Shape, across: int) -> Iterator[Place]:
+    """Tiles of (H, W, n) with `across` columns, and as many rows as `TILE_SAMPLES` allows.
+
+    Those are a whole number of strips.
+    """
+    height, width, count = shape
+    across = min(across, width)
+    down = max(1, TILE_SAMPLES // (across * count * LONG)) * LONG
+    for top in range(0, height, down):
+        for left in range(0, width, across):
+            yield slice(top, min(top + down, height)), slice(left, min(left + across, width))
+
+
+def around(part: slice, radius: int) -> tuple[slice, slice]:
+    """What windows of so many samples to either side see of a line; and the part, within that."""
+    first = max(part.start - radius, 0)
+    return slice(first, part.stop + radius), slice(part.start - first, part.stop - first)
+
+
+def correlated_down(band: Band, weights: NDArray[np.float64], rows: slice | None = None) -> Sums:
+    """The weighted sums around samples of (H, w, n), along H, in some rows; border: replicate.
 
     Exact in any order, if all partial sums are multiples below 2**53 of one power of two.
     """
-    height, radius = len(band), len(weights) // 2
+    rows = slice(0, len(band)) if rows is None else rows
+    height, radius = rows.stop - rows.start, len(weights) // 2
     step = LONG if radius >= LONG_FROM else SHORT
-    strips, seen = -(-height // step), step + 2 * radius
-    padded = np.empty((strips * step + 2 * radius, band[0].size))
-    inside = band.reshape(height, -1)
-    padded[:radius], padded[radius + height :] = inside[0], inside[-1]
-    padded[radius : radius + height] = inside
-    down, across = padded.strides
-    windows = as_strided(
-        padded, (strips, seen, padded.shape[1]), (step * down, down, across), writeable=False
-    )
-    matrix = np.zeros((step, seen))
+    strips = -(-height // step)
+    inside = band[max(rows.start - radius, 0) : rows.stop + radius]
+    samples, above = inside.reshape(len(inside), -1), max(radius - rows.start, 0)
+    padded = np.empty((strips * step + 2 * radius, samples.shape[1]))
+    padded[:above], padded[above + len(inside) :] = samples[0], samples[-1]
+    padded[above : above + len(inside)] = samples
+    sums = _products(_matrix(weights, step), padded, strips)
+    return sums.reshape(-1, padded.shape[1])[:height].reshape(height, *band.shape[1:])
+
+
+def _matrix(weights: NDArray[np.float64], step: int) -> Sums:
+    """(step, step + 2 · radius)."""
+    matrix = np.zeros((step, step - 1 + len(weights)))
     for row in range(step):
         matrix[row, row : row + len(weights)] = weights
-    sums, most = np.empty((strips, step, padded.shape[1])), max(1, ON_ONE_THREAD // matrix.size)
-    for start in range(0, padded.shape[1], most):
-        part = slice(start, start + most)
+    return matrix
+
+
+def _products(matrix: Sums, padded: Sums, strips: int) -> Sums:
+    """(strips, step, samples): the matrix times what every strip sees."""
+    (step, seen), breadth, (down, across) = matrix.shape, padded.shape[1], padded.strides
+    windows: Sums = np.ndarray(
+        (strips, seen, breadth), np.float64, padded, 0, (step * down, down, across)
+    )
+    sums, most = np.empty((strips, step, breadth)), ON_ONE_THREAD // matrix.size
+    for start in range(0, breadth, max(1, most)):
+        part = slice(start, start + max(1, most))
         np.matmul(matrix, windows[:, :, part], out=sums[:, :, part])
-    return sums.reshape(-1, padded.shape[1])[:height].reshape(band.shape)
+    return sums
 
 
 def transposed(band: Band) -> Band:

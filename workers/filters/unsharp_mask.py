@@ -58,7 +58,8 @@ class UnsharpMask(Filter):
         amount = self._amount() / (1 << 16)
         result = np.empty(colour.shape, np.uint8)
         for place, levels in blurred_levels(colour, self.sigma, self.sigma):
-            level = colour[place] + 0.5
+            level = colour[place].astype(np.float64)
+            level += 0.5
             difference = np.subtract(level, levels, out=levels)
             weak = np.abs(difference) < self.threshold if self.threshold else None
             difference *= amount

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from tests.unit.workers.filters.images import image
 from tests.unit.workers.filters.sums import slow_sums
 from workers.filters.gaussian import taps
-from workers.filters.toeplitz import LONG_FROM, correlated_down, transposed
+from workers.filters.toeplitz import LONG_FROM, around, correlated_down, tiles, transposed
 
 
 def chequered(height: int, width: int, count: int) -> NDArray[np.uint8]:
@@ -34,6 +34,25 @@ def test_parts_of_a_power_of_two_are_as_exact_in_many_products() -> None:
     for n in range(3):
         expected = slow_sums(band[..., n].astype(np.int64), weights[:, None], "replicate")
         assert np.array_equal(found[..., n] * 2**24, expected)
+
+
+@pytest.mark.parametrize("rows", [slice(0, 9), slice(9, 33), slice(40, 50), slice(0, 50)])
+@pytest.mark.parametrize("radius", [0, 5, 30, 70])
+def test_sums_of_some_rows_are_those_of_all_of_them(rows: slice, radius: int) -> None:
+    band, weights = image(50, 6, 3, 4), np.arange(2.0 * radius + 1)
+    whole = correlated_down(band, weights)
+    assert np.array_equal(correlated_down(band, weights, rows), whole[rows])
+    seen, inside = around(rows, radius)
+    assert np.array_equal(correlated_down(band[seen], weights, inside), whole[rows])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (100, 7), (7, 3000), (300, 400), (70_000, 2)])
+@pytest.mark.parametrize("count", [1, 4])
+def test_tiles_cover_every_pixel_once(shape: tuple[int, int], count: int) -> None:
+    covered = np.zeros(shape, np.uint8)
+    for place in tiles((*shape, count), 960):
+        covered[place] += 1
+    assert (covered == 1).all()
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int32])
