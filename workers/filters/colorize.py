@@ -11,7 +11,7 @@ from models.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import LEVELS, blend, join_alpha, repeated, split_alpha
 from workers.filters.hex_colour import COLOUR, HexColour, rgba
-from workers.filters.luma import luma
+from workers.filters.luma import lumas
 from workers.kernels.items import LINE, Pass, Shape
 
 
@@ -40,11 +40,9 @@ class Colorize(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageOps.colorize` of the luma, blended with the original."""
         colour, alpha = split_alpha(pixels)
-        grey = luma(pixels)
         if colour.shape[2] == 1:
-            colour = repeated(grey, 3)
-        toned = np.asarray(cv2.LUT(repeated(grey, 3), self._table()), np.uint8)
-        toned = toned.reshape(colour.shape)
+            colour = repeated(np.ascontiguousarray(colour[:, :, 0]), 3)
+        toned = np.asarray(cv2.LUT(lumas(colour), self._table()), np.uint8).reshape(colour.shape)
         return join_alpha(toned if self.intensity == 1 else self._faded(colour, toned), alpha)
 
     def device_data(self, shape: Shape) -> bytes:

@@ -15,7 +15,7 @@ from workers.filters.colour import join_alpha, split_alpha
 from workers.filters.philox import halves
 from workers.kernels.items import LINE, Pass, Shape
 
-PIECE = 1 << 16
+PIECE = 1 << 17
 """Samples at a time."""
 
 QUANTILE_GROUP = 64

@@ -22,8 +22,12 @@ def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> 
     for step in range(ROUNDS):
         keys = [np.uint64((k + step * w) & 0xFFFFFFFF) for k, w in zip(key, _WEYL, strict=True)]
         first, second = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
-        a, b = (second >> _HIGH) ^ b ^ keys[0], second & _LOW
-        c, d = (first >> _HIGH) ^ d ^ keys[1], first & _LOW
+        a, c = (second >> _HIGH) ^ b, (first >> _HIGH) ^ d
+        a ^= keys[0]
+        c ^= keys[1]
+        second &= _LOW
+        first &= _LOW
+        b, d = second, first
     return [a, b, c, d]
 
 
