@@ -2,7 +2,7 @@
 
 import functools
 import struct
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import cv2
 import numpy as np
@@ -60,9 +60,9 @@ class Vignette(Filter):
             half = np.take(light, distance)
             whole = cv2.copyMakeBorder(half, 0, 0, 0, width // 2, mirror)
             lights = repeated(np.asarray(whole, np.float32), channels)
-            _lit(colour[rows], lights, result[rows])
+            lit(colour[rows], lights, result[rows])
             mirrored = slice(height - rows.stop, height - rows.start)
-            _lit(colour[mirrored], lights[::-1], result[mirrored])
+            lit(colour[mirrored], lights[::-1], result[mirrored])
         return join_alpha(result, alpha)
 
     def device_data(self, shape: Shape) -> bytes:
@@ -76,11 +76,11 @@ class Vignette(Filter):
 
 @functools.lru_cache(8)
 def _light(amount: float, radius: float) -> NDArray[np.float32]:
-    """For every squared distance in units of 2**-16, from 0 to 1: a multiple of 2**-16."""
+    """For every squared distance in units of 2**-16, from 0 to 1, as `lit` takes it."""
     distance = np.sqrt(np.arange((1 << BITS) + 1) / (1 << BITS))
     t = np.clip((distance - radius) / (1 - radius), 0, 1)
     light = 1 - amount * t * t * (3 - 2 * t)
-    return (np.floor(light * (1 << BITS) + 0.5) * 2.0**-BITS).astype(np.float32)
+    return nudged((np.floor(light * (1 << BITS) + 0.5) * 2.0**-BITS).astype(np.float32))
 
 
 def _squares(length: int) -> NDArray[np.uint32]:
@@ -90,9 +90,18 @@ def _squares(length: int) -> NDArray[np.uint32]:
     return np.floor(offset * offset * (1 << (DISTANCE_BITS - 1)) + 0.5).astype(np.uint32)
 
 
-def _lit(colour: Pixels, lights: NDArray[Any], result: Pixels) -> None:
-    """Exact: float32 holds 255 · 2**16 + 2**15."""
+def nudged(light: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Multiples of 2**-16 up to 1, so that c · light is half-up where ties are rounded to even.
+
+    Float32 holds all products. As a level has at most seven factors of 2, ties are products of
+    multiples of 2**-8 only, whose other products are as far from one. Those get a little larger:
+    enough to leave a tie, and too little to come to one.
+    """
+    return np.where(light * 256 % 1 == 0, light * np.float32(1 + 2.0**-23), light)
+
+
+def lit(colour: Pixels, lights: NDArray[np.float32], result: Pixels) -> None:
+    """c · light half-up, of `nudged` lights."""
     samples = colour.astype(np.float32)
     samples *= lights
-    samples += 0.5
-    result[:] = samples
+    cv2.convertScaleAbs(samples, result)

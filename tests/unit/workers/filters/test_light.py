@@ -10,6 +10,7 @@ from models.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from workers.filters import parse_one
 from workers.filters.philox import halves, philox
+from workers.filters.vignette import lit, nudged
 
 ONES = 0xFFFFFFFF
 
@@ -99,6 +100,16 @@ def test_vignette_is_half_up_in_whole_numbers(size: tuple[int, int], amount: flo
     for pixels in (image(height, width, 3, 1), np.full((height, width, 1), 255, np.uint8)):
         found = run("vignette", pixels, amount=amount, radius=0.1)
         assert np.array_equal(found, (pixels * light + (1 << 15)) >> 16)
+
+
+def test_every_level_in_every_light_is_half_up() -> None:
+    light, levels = np.arange((1 << 16) + 1), np.arange(256, dtype=np.uint8)
+    lights = nudged((light * 2.0**-16).astype(np.float32))
+    for level in levels:
+        pixels = np.full((1, len(light), 1), level)
+        found = np.empty_like(pixels)
+        lit(pixels, lights[None, :, None], found)
+        assert np.array_equal(found[0, :, 0], (int(level) * light + (1 << 15)) >> 16)
 
 
 def test_vignette_keeps_the_middle_and_takes_its_amount_from_the_corners() -> None:
