@@ -116,7 +116,7 @@ def mixed(colour: Pixels, matrix: NDArray[np.int64], bits: int) -> Pixels:
     if single:
         exact[:, 3] -= 1 << (bits - 9)
     exact *= 2.0 ** (8 - bits if single else -bits)
-    for rows in bands(len(colour), colour[0].size, STRIP_SAMPLES << single):
+    for rows in bands(len(colour), colour[0].size, STRIP_SAMPLES):
         if single:
             fine = np.asarray(cv2.transform(colour[rows].astype(np.uint16), exact), np.uint16)
             result[rows] = np.right_shift(fine, 8, out=fine)
