@@ -22,7 +22,7 @@ SHORT, LONG = 8, 24
 LONG_FROM = 16
 """A reach from which strips are long."""
 
-TILE_SAMPLES = 3 << 15
+TILE_SAMPLES = 1 << 16
 """In a tile: what weights are multiplied with, and the sums, are in a cache next to the core."""
 
 
