@@ -81,7 +81,7 @@ def _turned_a_little(planes: Sequence[Plane], rest: int, opposite: int) -> list[
 
     Turned by d, in colours, towards the next colour, a colour c falls by what the next one exceeds
     V - d by, and rises by what it lacks to m + d: the hexagon's edges, whose ends are V and m. As d
-    is at most C / 2, never both.
+    is at most C / 2, never both. Bytes that stop at 0 and 255 stop beyond m and V.
     """
     value = cv2.max(cv2.max(planes[0], planes[1]), planes[2])
     least = cv2.min(cv2.min(planes[0], planes[1]), planes[2])
