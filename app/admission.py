@@ -57,7 +57,8 @@ class Admission:
         if amount.images > limits.images or amount.bytes > limits.bytes:
             raise TooLarge(
                 f"{amount.images} images ({amount.bytes} bytes) never fit: the server holds "
-                f"{limits.images} images and {limits.bytes} bytes; send smaller requests"
+                f"{limits.images} images (DARKROOM_MAX_IMAGES_IN_FLIGHT) and {limits.bytes} bytes "
+                "(DARKROOM_MAX_BYTES_IN_FLIGHT); send smaller requests"
             )
 
     def give_back(self, amount: "Amount") -> None:

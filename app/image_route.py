@@ -8,8 +8,9 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from app.admission import Permit
+from app.body import announced, too_large, unannounced
 from app.service import service_of
-from models.errors import Overloaded, Unavailable
+from models.errors import Draining, Overloaded
 
 
 class ImageRoute(APIRoute):
@@ -24,8 +25,24 @@ class ImageRoute(APIRoute):
             await super().handle(scope, receive, send)
             return
         request = Request(scope, receive, send)
-        with _admitted(request) as scope["permit"]:
-            response = await self.endpoint(request)
+        try:
+            await self._admitted(request, send)
+        except (Draining, Overloaded) as error:
+            service_of(request).metrics.rejections.labels(error.code).inc()
+            raise
+
+    async def _admitted(self, request: Request, send: Send) -> None:
+        """With a permit for one image and the bytes of the body."""
+        service, scope, receive = service_of(request), request.scope, request.receive
+        most = service.settings.max_body_bytes
+        n_bytes = announced(request)
+        if n_bytes > most:
+            raise too_large(n_bytes, most)
+        with service.admission.admit(1, n_bytes) as permit:
+            scope["permit"] = permit
+            if not n_bytes:
+                receive = unannounced(receive, permit, most)
+            response = await self.endpoint(Request(scope, receive, send))
             await response(scope, receive, send)
 
 
@@ -34,14 +51,3 @@ def permit_of(request: Request) -> Permit:
     permit = request.scope["permit"]
     assert isinstance(permit, Permit)
     return permit
-
-
-def _admitted(request: Request) -> Permit:
-    """One image and the declared bytes. Raises Overloaded or Draining."""
-    service, declared = service_of(request), request.headers.get("content-length", "")
-    try:
-        return service.admission.admit(1, int(declared) if declared.isdigit() else 0)
-    except Unavailable as error:
-        reason = "overloaded" if isinstance(error, Overloaded) else "draining"
-        service.metrics.rejections.labels(reason).inc()
-        raise

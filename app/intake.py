@@ -5,7 +5,6 @@ Fetches and decodes nothing: URLs stay URLs, files stay blobs.
 
 import asyncio
 import base64
-import binascii
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from pydantic import ValidationError
 
 from app import form
 from app.admission import Permit
+from app.body import announced
 from app.problems import invalid
 from app.spool import Blob, Spool
 from models.errors import (
@@ -88,15 +88,14 @@ def _check_count(count: int, settings: Settings) -> None:
         raise MalformedRequest("no image: send `files` or `urls`, or `images` in JSON")
     if count > settings.max_images_per_request:
         raise TooLarge(
-            f"{count} images; one request takes {settings.max_images_per_request}, send several"
+            f"{count} images; one request takes {settings.max_images_per_request} "
+            "(DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
         )
 
 
 async def _raw(request: Request, settings: Settings) -> Blob:
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > settings.max_image_bytes:
-        raise _file_too_large(int(declared), settings)
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+        spool.expect(announced(request))
         async for chunk in request.stream():
             await spool.write(chunk)
         return await spool.finish()
@@ -116,10 +115,6 @@ async def _multipart(request: Request, settings: Settings) -> tuple[list[Found],
         else:
             options[part.name] = part.text
     return found, options
-
-
-def _file_too_large(size: int, settings: Settings) -> TooLarge:
-    return TooLarge(f"the file has {size} bytes; the limit is {settings.max_image_bytes}")
 
 
 async def _json(request: Request, settings: Settings) -> tuple[list[Found], dict[str, Any]]:
@@ -149,12 +144,12 @@ async def _data_uri(uri: str, settings: Settings) -> Blob | ServiceError:
     head, comma, body = uri.partition(",")
     if not (comma and head.lower().startswith("data:") and head.lower().endswith(";base64")):
         return MalformedRequest("not a data URI of the form data:image/…;base64,…")
-    if len(body) * 3 // 4 > settings.max_image_bytes + 2:
-        return _file_too_large(len(body) * 3 // 4, settings)
-    try:
-        data = base64.b64decode(body, validate=True)
-    except binascii.Error:
-        return MalformedRequest("the data URI is not valid base64")
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
-        await spool.write(data)
+        try:
+            spool.expect(len(body) * 3 // 4 - body[-2:].count("="))
+            await spool.write(base64.b64decode(body, validate=True))
+        except TooLarge as error:
+            return error.with_traceback(None)
+        except ValueError:
+            return MalformedRequest("the data URI is not valid base64")
         return await spool.finish()

@@ -160,7 +160,6 @@ def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
         summary="Labels and filtered images, one answer for every image.",
         version=version("darkroom"),
         lifespan=lifespan,
-        max_body_size=settings.max_body_bytes,
         redoc_url=None,
     )
     for part in (classify, filter, process, catalogue, health):

@@ -88,13 +88,13 @@ class Spool:
     def expect(self, size: int) -> None:
         """Raise TooLarge at once when `size` bytes, as announced, would be over the limit."""
         if size > self._limit:
-            raise TooLarge(f"{size} bytes announced; the limit for one image is {self._limit}")
+            raise self._too_large(f"{size}")
 
     async def write(self, chunk: bytes) -> None:
         """Take one more chunk; raises TooLarge, and OSError when the disk is full."""
         self._size += len(chunk)
         if self._size > self._limit:
-            raise TooLarge(f"more than {self._limit} bytes, the limit for one image")
+            raise self._too_large(f"more than {self._limit}")
         if self._file is not None:
             await self._file.write(chunk)
             return
@@ -112,3 +112,8 @@ class Spool:
         await self._file.flush()
         file, self._file = self._file._file, None
         return Blob(None, file, self._size)
+
+    def _too_large(self, size: str) -> TooLarge:
+        return TooLarge(
+            f"the image has {size} bytes; one has at most {self._limit} (DARKROOM_MAX_IMAGE_BYTES)"
+        )

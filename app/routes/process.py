@@ -91,6 +91,6 @@ def _count(n_items: int, wanted: Wanted, settings: Settings) -> int:
     if count > most:
         raise TooLarge(
             f"{n_items} images with {wanted.n_parts} labels or versions each count as {count}; "
-            f"one request takes {most}, send several"
+            f"one request takes {most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
         )
     return count

@@ -153,9 +153,10 @@ def test_more_images_than_a_request_may_hold_are_413(client: httpx.Client) -> No
 
 def test_a_bad_data_uri_is_an_error_of_its_item(client: httpx.Client) -> None:
     good = "data:image/png;base64," + base64.b64encode(png()).decode()
-    images = [{"data": good}, {"data": "data:image/png;base64,%%%"}, {"data": "hello"}]
+    wrong = ["data:image/png;base64,%%%", "data:image/png;base64,é", "hello"]
+    images = [{"data": each} for each in (good, *wrong)]
     results = client.post("/classify", json={"images": images}).json()["results"]
-    assert [r["status"] for r in results] == ["ok", "error", "error"]
+    assert [r["status"] for r in results] == ["ok", "error", "error", "error"]
 
 
 def test_no_answer_goes_to_the_wrong_image_under_concurrency(client: httpx.Client) -> None:

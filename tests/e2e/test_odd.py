@@ -1,8 +1,11 @@
 """Every odd image through both endpoints: its own clear status, no 500, no hang."""
 
 import io
+import json
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -10,6 +13,7 @@ import pytest
 from PIL import Image
 
 from models.codec import ImageFormat
+from tests.e2e.conftest import Running
 from tests.shared import ODD
 
 FORMATS = [f.name for f in ImageFormat]
@@ -88,7 +92,7 @@ def test_a_file_over_the_size_limit_is_413_and_its_neighbours_are_answered(
     assert results[0]["error"]["status"] == 413
 
 
-def test_a_body_over_the_limit_is_413_as_a_problem(client: httpx.Client) -> None:
+def test_a_body_over_the_limit_is_413_and_names_the_limit(client: httpx.Client) -> None:
     def endless() -> object:
         for _ in range(300):
             yield bytes(1 << 20)
@@ -97,6 +101,18 @@ def test_a_body_over_the_limit_is_413_as_a_problem(client: httpx.Client) -> None
     reply = client.post("/classify", content=endless(), headers=kind)  # type: ignore[arg-type]
     assert reply.status_code == 413
     assert reply.headers["Content-Type"] == "application/problem+json"
+    assert "268435456 (DARKROOM_MAX_BODY_BYTES)" in reply.json()["detail"]
+
+
+def test_a_body_announced_over_the_limit_is_413_before_its_first_byte(server: Running) -> None:
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
+        connection.putrequest("POST", "/filter")
+        connection.putheader("Content-Length", "999999999")
+        connection.endheaders()
+        reply = connection.getresponse()
+        problem = json.loads(reply.read())
+    assert (reply.status, problem["request_id"]) == (413, reply.headers["X-Request-ID"])
+    assert problem["detail"].startswith("the body has 999999999 bytes")
 
 
 def test_an_animation_is_answered_by_its_first_frame(client: httpx.Client) -> None:
