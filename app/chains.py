@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from app import accept
 from app.answers import Output, Version
 from app.problems import invalid
-from models.codec import DEFAULT_CHROMA, DEFAULT_QUALITY, ENCODABLE, Encoding, ImageFormat
+from models.codec import ENCODABLE, Encoding, ImageFormat
 from models.errors import FieldError, InvalidParameter
 from models.image import Subsampling
 from models.schemas import FilterOptions, ProcessOptions
@@ -104,9 +104,8 @@ def encoded_there(chain: FilterChain, encoding: Encoding, format_: str | None) -
     if reason is not None:
         wrong = FieldError("encoder", reason, encoding.encoder)
         raise InvalidParameter(f"encoder: {reason}", [wrong])
-    quality = encoding.quality or DEFAULT_QUALITY[ImageFormat.JPEG]
-    chroma = Subsampling(":".join(encoding.chroma or DEFAULT_CHROMA))
-    return replace(chain, jpeg=DeviceJpeg(quality, chroma))
+    chroma = Subsampling(":".join(encoding.subsampling))
+    return replace(chain, jpeg=DeviceJpeg(encoding.quality_for(ImageFormat.JPEG), chroma))
 
 
 def format_for(asked: str | None, header: str | None, source: ImageFormat) -> ImageFormat:

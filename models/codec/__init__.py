@@ -3,14 +3,12 @@
 from models.codec.decode import Decoded, decode, pixels_of
 from models.codec.encode import encode, finished
 from models.codec.encoded import encoded
-from models.codec.encoding import DEFAULT_CHROMA, DEFAULT_QUALITY, Chroma, Encoding
+from models.codec.encoding import Chroma, Encoding
 from models.codec.flatten import flatten
 from models.codec.formats import ENCODABLE, ImageFormat
 from models.codec.probe import ImageInfo, probe
 
 __all__ = [
-    "DEFAULT_CHROMA",
-    "DEFAULT_QUALITY",
     "ENCODABLE",
     "Chroma",
     "Decoded",

@@ -8,7 +8,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
-from models.codec.encoding import DEFAULT_CHROMA, DEFAULT_QUALITY, PLAIN, Encoding
+from models.codec.encoding import PLAIN, Chroma, Encoding
 from models.codec.exif import kept
 from models.codec.flatten import flatten
 from models.codec.formats import ImageFormat
@@ -95,8 +95,7 @@ def _jpeg(image: Image, encoding: Encoding) -> bytes:
     """By simplejpeg, the same bytes on every machine, but where it cannot do what is asked."""
     grey = image.channels == 1
     pixels = np.ascontiguousarray(image.pixels if grey else flatten(image).pixels)
-    quality = encoding.quality or DEFAULT_QUALITY[ImageFormat.JPEG]
-    chroma = encoding.chroma or DEFAULT_CHROMA
+    quality, chroma = encoding.quality_for(ImageFormat.JPEG), encoding.subsampling
     if encoding.progressive:
         options = {
             "quality": quality,
@@ -119,21 +118,22 @@ def _progressive(pixels: Pixels, options: Mapping[str, Any]) -> bytes:
 
 def _options(image: Image, format_: ImageFormat, encoding: Encoding) -> Mapping[str, Any]:
     """What Pillow is to be told of a format that is not JPEG."""
-    level, quality = encoding.png_level, encoding.quality or DEFAULT_QUALITY.get(format_)
     if format_ is ImageFormat.PNG:
+        level = encoding.png_level
         return _RUN_LENGTH if level is None else {"compress_level": level}
+    quality = encoding.quality_for(format_)
     if format_ is ImageFormat.WEBP:
         return _LOSSLESS if encoding.lossless else {"quality": quality, "method": _WEBP_METHOD}
     coloured = image.channels > 1
     return {
-        **(_subsampling(encoding.chroma or DEFAULT_CHROMA) if coloured else {}),
+        **(_subsampling(encoding.subsampling) if coloured else {}),
         "quality": quality,
         "speed": _AVIF_SPEED if encoding.avif_speed is None else encoding.avif_speed,
         "max_threads": 1,  # the threads of the caller's pool share the cores already
     }
 
 
-def _subsampling(chroma: str) -> dict[str, str]:
+def _subsampling(chroma: Chroma) -> dict[str, str]:
     return {"subsampling": ":".join(chroma)}
 
 

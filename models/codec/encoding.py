@@ -10,13 +10,13 @@ from models.errors import FieldError, InvalidParameter
 Chroma = Literal["420", "422", "444"]
 """Chroma halved in both directions, in width alone, or in full."""
 
-DEFAULT_QUALITY: Mapping[ImageFormat, int] = {
+_DEFAULT_QUALITY: Mapping[ImageFormat, int] = {
     ImageFormat.JPEG: 90,
     ImageFormat.WEBP: 80,
     ImageFormat.AVIF: 75,
 }
 
-DEFAULT_CHROMA: Chroma = "420"
+_DEFAULT_CHROMA: Chroma = "420"
 
 OPTIONS_OF: Mapping[str, tuple[ImageFormat, ...]] = {
     "progressive": (ImageFormat.JPEG,),
@@ -49,6 +49,15 @@ class Encoding:
     avif_speed: int | None = None
     metadata: Literal["strip", "keep"] = "strip"
     encoder: Literal["cpu", "gpu"] = "cpu"
+
+    def quality_for(self, format: ImageFormat) -> int:
+        """As asked, else the default of `format`, which is JPEG, WebP or AVIF."""
+        return self.quality or _DEFAULT_QUALITY[format]
+
+    @property
+    def subsampling(self) -> Chroma:
+        """As asked, else the default."""
+        return self.chroma or _DEFAULT_CHROMA
 
     def check(self, format: ImageFormat) -> None:
         """Raise InvalidParameter, with the paths of all that `format` has not, or no format has."""
