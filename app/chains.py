@@ -6,15 +6,13 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
-from pydantic import ValidationError
-
 from app import accept
 from app.answers import Output, Version
-from app.problems import invalid
+from app.options import read_with_encoding
 from models.codec import ENCODABLE, Encoding, ImageFormat
 from models.errors import FieldError, InvalidParameter
 from models.image import Subsampling
-from models.schemas import FilterOptions, ProcessOptions
+from models.schemas import EncodingOptions, FilterOptions
 from workers.filters import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
@@ -28,14 +26,6 @@ _PREFERRED = (ImageFormat.AVIF, ImageFormat.WEBP, ImageFormat.PNG, ImageFormat.J
 
 _OF_ANY_FORMAT = ("quality", "metadata")
 """Options of encoding that a version with a format of its own still takes from the request."""
-
-
-def filter_options(given: Mapping[str, Any]) -> FilterOptions:
-    """The options of `POST /filter`, or of one version; raises InvalidParameter."""
-    try:
-        return FilterOptions.model_validate(given)
-    except ValidationError as error:
-        raise invalid(error) from None
 
 
 def chain_of(options: FilterOptions) -> FilterChain:
@@ -54,9 +44,11 @@ def chain_of(options: FilterOptions) -> FilterChain:
     return FilterChain(parse_chain(_decoded("ops", options.ops)))
 
 
-def versions_of(options: ProcessOptions, header: str | None) -> tuple[Version, ...]:
+def versions_of(
+    wanted: str | list[Any], shared: EncodingOptions, header: str | None
+) -> tuple[Version, ...]:
     """The versions of `POST /process`; `header` is Accept. Raises with the paths of all errors."""
-    given = _decoded("versions", options.versions)
+    given = _decoded("versions", wanted)
     if not isinstance(given, list) or len(given) > MAX_VERSIONS:
         message = f'a list of at most {MAX_VERSIONS} is needed: [{{"ops": [{{"name": …}}]}}, …]'
         raise InvalidParameter(f"versions: {message}", [FieldError("versions", message)])
@@ -64,7 +56,7 @@ def versions_of(options: ProcessOptions, header: str | None) -> tuple[Version, .
     errors: list[FieldError] = []
     for number, each in enumerate(given):
         try:
-            versions.append(_version(each, options, header))
+            versions.append(_version(each, shared, header))
         except InvalidParameter as error:
             errors.extend(
                 FieldError(f"versions[{number}].{e.path}".rstrip("."), e.message, e.given)
@@ -75,7 +67,7 @@ def versions_of(options: ProcessOptions, header: str | None) -> tuple[Version, .
     return tuple(versions)
 
 
-def encoding_of(own: FilterOptions, shared: ProcessOptions | None = None) -> Encoding:
+def encoding_of(own: EncodingOptions, shared: EncodingOptions | None = None) -> Encoding:
     """What is asked of the encoder; raises InvalidParameter if the format asked for has it not.
 
     Where no format is asked for, `Output.format_for` judges the one that is chosen.
@@ -121,7 +113,7 @@ def format_for(asked: str | None, header: str | None, source: ImageFormat) -> Im
     return next(f for f in ENCODABLE if f.media_type == chosen)
 
 
-def _version(given: object, options: ProcessOptions, header: str | None) -> Version:
+def _version(given: object, shared: EncodingOptions, header: str | None) -> Version:
     """One version; the paths of its errors start at the version."""
     if not isinstance(given, Mapping):
         message = 'an object is needed: {"ops": [{"name": …}]}'
@@ -130,10 +122,12 @@ def _version(given: object, options: ProcessOptions, header: str | None) -> Vers
     if id_ is not None and not (isinstance(id_, str) and len(id_) <= MAX_ID):
         message = f"a text of at most {MAX_ID} characters is needed"
         raise InvalidParameter(message, [FieldError("id", message, id_)])
-    own = filter_options({name: value for name, value in given.items() if name != "id"})
-    choose = partial(format_for, own.format or options.format, header)
-    encoding = encoding_of(own, options)
-    chain = encoded_there(chain_of(own), encoding, own.format or options.format)
+    asked = {name: value for name, value in given.items() if name != "id"}
+    options, own = read_with_encoding(FilterOptions, asked)
+    format_ = own.format or shared.format
+    encoding = encoding_of(own, shared)
+    chain = encoded_there(chain_of(options), encoding, format_)
+    choose = partial(format_for, format_, header)
     return Version(chain, Output(choose, encoding), id_)
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from app import commands
 from models.codec import Encoding
-from models.schemas import FilterOptions
+from models.schemas import EncodingOptions
 from models.settings import PREFIX, Settings, load_settings
 from models.weights import resolve
 
@@ -85,7 +85,7 @@ def _add_filter(actions: Actions) -> None:
     )
     parser.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
     for field in fields(Encoding):
-        text = str(FilterOptions.model_fields[field.name].description)
+        text = str(EncodingOptions.model_fields[field.name].description)
         switch: dict[str, Any] = {"action": "store_true"} if field.default is False else {}
         parser.add_argument("--" + field.name.replace("_", "-"), help=text, **switch)
 

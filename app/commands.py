@@ -12,15 +12,17 @@ from typing import Any
 from app import logs, main, offline, server, tree
 from app.admission import Permit
 from app.answers import Answer, EncodedImage, Output
-from app.chains import encoded_there, encoding_of, filter_options, format_for, parsed_json
+from app.chains import encoded_there, encoding_of, format_for, parsed_json
 from app.intake import Item, Url
 from app.metrics import Metrics
+from app.options import read
 from app.records import line, record
 from app.service import Service
 from app.spool import Blob
 from models.codec import ENCODABLE, ImageFormat
 from models.deadline import NEVER
 from models.errors import InvalidParameter, MalformedRequest, ServiceError
+from models.schemas import EncodingOptions
 from models.settings import Settings
 from workers.filters import FILTERS, describe, parse_chain
 from workers.operations import Classify, FilterChain
@@ -89,7 +91,7 @@ def filter_files(
     if output != "-" and (problem := _problem_of(target, files, wanted)):
         return _wrong(f"--output: {problem}")
     try:
-        asked = encoding_of(filter_options({**encoding, "format": wanted}))
+        asked = encoding_of(read(EncodingOptions, {**encoding, "format": wanted}))
         chain = encoded_there(chain, asked, wanted)
     except InvalidParameter as error:
         wrong = error.errors[0]

@@ -4,7 +4,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from models.schemas import ClassifyOptions, FilterOptions, JsonImages, ProcessOptions
+from models.schemas import (
+    ClassifyOptions,
+    EncodingOptions,
+    FilterOptions,
+    JsonImages,
+    ProcessOptions,
+)
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
@@ -16,16 +22,18 @@ def classify_document() -> dict[str, Any]:
 
 def filter_document() -> dict[str, Any]:
     """The request of `POST /filter`."""
-    return _document(FilterOptions)
+    return _document(FilterOptions, EncodingOptions)
 
 
 def process_document() -> dict[str, Any]:
     """The request of `POST /process`."""
-    return _document(ProcessOptions)
+    return _document(ProcessOptions, EncodingOptions)
 
 
-def _document(options: type[BaseModel]) -> dict[str, Any]:
-    properties = options.model_json_schema()["properties"]
+def _document(*options: type[BaseModel]) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for each in options:
+        properties |= each.model_json_schema()["properties"]
     images = JsonImages.model_json_schema()
     item = images.pop("$defs")["JsonImage"]
     images["properties"]["images"]["items"] = item

@@ -122,9 +122,10 @@ async def _json(request: Request, settings: Settings) -> tuple[list[Found], dict
     try:
         parsed = await asyncio.to_thread(JsonImages.model_validate_json, body)
     except ValidationError as error:
-        if error.errors(include_url=False)[0]["type"] == "json_invalid":
+        details = error.errors(include_url=False, include_context=False)
+        if details[0]["type"] == "json_invalid":
             raise MalformedRequest("the body is not valid JSON") from None
-        raise invalid(error) from None
+        raise invalid(details) from None
     _check_count(len(parsed.images) + len(parsed.urls), settings)
     found: list[Found] = []
     for index, image in enumerate(parsed.images):

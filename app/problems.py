@@ -1,11 +1,12 @@
 """Errors as RFC 9457 problems: the one place where the error tree meets HTTP."""
 
 import math
+from collections.abc import Sequence
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 
 from models.errors import FieldError, InvalidParameter, Overloaded, ServiceError
@@ -48,12 +49,10 @@ def answer(error: ServiceError, request: Request) -> Response:
     return Response(body, error.status, headers, MEDIA_TYPE)
 
 
-def invalid(error: ValidationError, prefix: str = "") -> InvalidParameter:
-    """What pydantic found, as paths: `top_k`, `images[2].url`."""
-    errors = [
-        FieldError(prefix + _path(e["loc"]), e["msg"], e.get("input"))
-        for e in error.errors(include_url=False, include_context=False)
-    ]
+def invalid(details: Sequence[ErrorDetails]) -> InvalidParameter:
+    """What pydantic found, as paths: `top_k`, `images[2].url`; unknown ones last."""
+    ordered = sorted(details, key=lambda each: each["type"] == "extra_forbidden")
+    errors = [FieldError(_path(each["loc"]), each["msg"], each.get("input")) for each in ordered]
     first = errors[0]
     return InvalidParameter(f"{first.path}: {first.message}", errors)
 

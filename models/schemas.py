@@ -127,50 +127,6 @@ TopK = Annotated[int, Field(ge=1, le=1000, description="classes to return, best 
 ScoreFunction = Annotated[
     Literal["softmax", "sigmoid", "none"], Field(description="what turns logits into scores")
 ]
-OutputFormat = Annotated[
-    Literal["jpeg", "jpg", "png", "webp", "avif"] | None,
-    Field(description="format of the answer; else the Accept header, else the source's"),
-]
-Quality = Annotated[
-    int | None,
-    Field(ge=1, le=100, description="of JPEG, WebP and AVIF: 90, 80 and 75 if not given"),
-]
-Progressive = Annotated[
-    bool | None, Field(description="of JPEG: shown coarse first, a tenth smaller, slower to make")
-]
-Chroma = Annotated[
-    Literal["420", "422", "444"] | None,
-    BeforeValidator(lambda given: str(given) if type(given) is int else given),
-    Field(description="of JPEG and AVIF: chroma subsampling; 420 if not given"),
-]
-Lossless = Annotated[bool | None, Field(description="of WebP: every pixel as it is")]
-PngLevel = Annotated[
-    int | None,
-    Field(
-        ge=0,
-        le=9,
-        description="of PNG: zlib's level, 0 stored, 9 smallest; if not given, run lengths, which "
-        "are faster than level 1",
-    ),
-]
-AvifSpeed = Annotated[
-    int | None, Field(ge=0, le=10, description="of AVIF: 0 smallest, 10 fastest; 9 if not given")
-]
-Metadata = Annotated[
-    Literal["strip", "keep"] | None,
-    Field(
-        description="strip, the default, leaves the copyright alone; keep leaves of the source's "
-        "EXIF all that still holds: not thumbnail, maker's notes, XMP, nor the profile, since "
-        "pixels are sRGB and upright"
-    ),
-]
-Encoder = Annotated[
-    Literal["cpu", "gpu"] | None,
-    Field(
-        description="of JPEG: gpu makes RGB results there, other bytes than the CPU's; an error "
-        "where there is none or a filter has no kernel, and only with format=jpeg; cpu if not given"
-    ),
-]
 
 
 class ClassifyOptions(BaseModel):
@@ -182,8 +138,51 @@ class ClassifyOptions(BaseModel):
     function_to_apply: ScoreFunction = "softmax"
 
 
+class EncodingOptions(BaseModel):
+    """How filtered images are encoded, beside the options of `POST /filter` and `POST /process`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal["jpeg", "jpg", "png", "webp", "avif"] | None = Field(
+        None, description="format of the answer; else the Accept header, else the source's"
+    )
+    quality: int | None = Field(
+        None, ge=1, le=100, description="of JPEG, WebP and AVIF: 90, 80 and 75 if not given"
+    )
+    progressive: bool | None = Field(
+        None, description="of JPEG: shown coarse first, a tenth smaller, slower to make"
+    )
+    chroma: Annotated[
+        Literal["420", "422", "444"] | None,
+        BeforeValidator(lambda given: str(given) if type(given) is int else given),
+    ] = Field(None, description="of JPEG and AVIF: chroma subsampling; 420 if not given")
+    lossless: bool | None = Field(None, description="of WebP: every pixel as it is")
+    png_level: int | None = Field(
+        None,
+        ge=0,
+        le=9,
+        description="of PNG: zlib's level, 0 stored, 9 smallest; if not given, run lengths, which "
+        "are faster than level 1",
+    )
+    avif_speed: int | None = Field(
+        None, ge=0, le=10, description="of AVIF: 0 smallest, 10 fastest; 9 if not given"
+    )
+    metadata: Literal["strip", "keep"] | None = Field(
+        None,
+        description="strip, the default, leaves the copyright alone; keep leaves of the source's "
+        "EXIF all that still holds: not thumbnail, maker's notes, XMP, nor the profile, since "
+        "pixels are sRGB and upright",
+    )
+    encoder: Literal["cpu", "gpu"] | None = Field(
+        None,
+        description="of JPEG: gpu makes RGB results there, other bytes than the CPU's; an error "
+        "where there is none or a filter has no kernel, and only with format=jpeg; cpu if not "
+        "given",
+    )
+
+
 class FilterOptions(BaseModel):
-    """Options of `POST /filter`: `ops`, or `name` and that filter's own parameters beside it."""
+    """Of `POST /filter`: `ops`, or `name` and that filter's own parameters beside it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -191,19 +190,10 @@ class FilterOptions(BaseModel):
         None, description='chain of filters: [{"name": "gaussian_blur", "sigma": 2}, …]'
     )
     name: str | None = Field(None, description="one filter; its parameters stand beside it")
-    format: OutputFormat = None
-    quality: Quality = None
-    progressive: Progressive = None
-    chroma: Chroma = None
-    lossless: Lossless = None
-    png_level: PngLevel = None
-    avif_speed: AvifSpeed = None
-    metadata: Metadata = None
-    encoder: Encoder = None
 
 
 class ProcessOptions(BaseModel):
-    """Options of `POST /process`; what they say of encoding, versions may say for themselves."""
+    """Of `POST /process`; what is said of encoding beside it, versions may say for themselves."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -215,12 +205,3 @@ class ProcessOptions(BaseModel):
         description="each what POST /filter takes, and an id if you like: "
         '[{"id": "small", "ops": [{"name": "grayscale"}], "format": "webp"}, …]',
     )
-    format: OutputFormat = None
-    quality: Quality = None
-    progressive: Progressive = None
-    chroma: Chroma = None
-    lossless: Lossless = None
-    png_level: PngLevel = None
-    avif_speed: AvifSpeed = None
-    metadata: Metadata = None
-    encoder: Encoder = None

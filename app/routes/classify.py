@@ -1,16 +1,17 @@
 """`POST /classify`: labels for one or many images."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import ValidationError
 
 from app import accept, replies
 from app.documents import classify_document
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
-from app.problems import invalid
+from app.options import read
 from app.records import record
 from app.scope import before, deadline_of
 from app.service import service_of
@@ -50,9 +51,6 @@ async def classify(request: Request) -> Response:
     return replies.streamed(request, works, chosen, present, headers, model)
 
 
-def _operation(options: dict[str, object]) -> Classify:
-    try:
-        parsed = ClassifyOptions.model_validate(options)
-    except ValidationError as error:
-        raise invalid(error) from None
-    return Classify(parsed.top_k, FunctionToApply(parsed.function_to_apply))
+def _operation(given: Mapping[str, Any]) -> Classify:
+    options = read(ClassifyOptions, given)
+    return Classify(options.top_k, FunctionToApply(options.function_to_apply))

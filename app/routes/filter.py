@@ -7,16 +7,18 @@ from fastapi.responses import Response
 
 from app import accept, replies
 from app.answers import Output
-from app.chains import chain_of, encoded_there, encoding_of, filter_options, format_for
+from app.chains import chain_of, encoded_there, encoding_of, format_for
 from app.documents import filter_document
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
+from app.options import read_with_encoding
 from app.records import record
 from app.scope import before, deadline_of
 from app.service import service_of
 from app.stages import Stages
 from models.codec import ENCODABLE, ImageFormat
 from models.errors import NotAcceptable
+from models.schemas import FilterOptions
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)
 
@@ -31,11 +33,11 @@ async def filter_images(request: Request) -> Response:
     reading = Stages()
     with reading.measure("intake"):
         intake = await before(deadline, collect(request, permit, service.settings))
-    options = filter_options(intake.options)
-    encoding = encoding_of(options)
-    operation = encoded_there(chain_of(options), encoding, options.format)
+    options, asked = read_with_encoding(FilterOptions, intake.options)
+    encoding = encoding_of(asked)
+    operation = encoded_there(chain_of(options), encoding, asked.format)
     header = request.headers.get("accept")
-    output = Output(partial(_format, options.format, header), encoding)
+    output = Output(partial(_format, asked.format, header), encoding)
     works = [
         partial(service.pipeline.filter, item, operation, output, deadline, permit)
         for item in intake.items

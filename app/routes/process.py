@@ -1,10 +1,11 @@
 """`POST /process`: labels and filtered versions of one or many images, each decoded once."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import ValidationError
 
 from app import accept, replies
 from app.answers import Wanted
@@ -12,7 +13,7 @@ from app.chains import versions_of
 from app.documents import process_document
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
-from app.problems import invalid
+from app.options import read_with_encoding
 from app.records import record
 from app.scope import before, deadline_of
 from app.service import Service, service_of
@@ -39,9 +40,8 @@ async def process(request: Request) -> Response:
     reading = Stages()
     with reading.measure("intake"):
         intake = await before(deadline, collect(request, permit, service.settings))
-    options = _options(intake.options)
     header = request.headers.get("accept")
-    wanted = _wanted(options, header, service)
+    wanted = _wanted(intake.options, header, service)
     permit.grow(_count(len(intake.items), wanted, service.settings) - len(intake.items), 0)
     chosen = accept.best(header, _OFFERS)
     if chosen is None:
@@ -61,22 +61,16 @@ async def process(request: Request) -> Response:
     return replies.streamed(request, works, chosen, present, headers, made_by)
 
 
-def _options(given: dict[str, object]) -> ProcessOptions:
-    try:
-        return ProcessOptions.model_validate(given)
-    except ValidationError as error:
-        raise invalid(error) from None
-
-
-def _wanted(options: ProcessOptions, header: str | None, service: Service) -> Wanted:
+def _wanted(given: Mapping[str, Any], header: str | None, service: Service) -> Wanted:
     """Without weights the labels fail alone, unless nothing else is wanted."""
+    options, encoding = read_with_encoding(ProcessOptions, given)
     labels: Classify | WeightsMissing | None = None
     if options.labels:
         labels = Classify(options.top_k, FunctionToApply(options.function_to_apply))
         if service.model is None:
             problem = service.computing().weights_problem
             labels = WeightsMissing(problem or "no weights are loaded")
-    wanted = Wanted(labels, versions_of(options, header))
+    wanted = Wanted(labels, versions_of(options.versions, encoding, header))
     if not wanted.n_parts:
         wrong = FieldError("versions", "without labels at least one version is needed")
         raise InvalidParameter(wrong.message, [wrong])

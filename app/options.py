@@ -1,0 +1,41 @@
+"""A request's options, flat keys, as the models that declare them; all that is wrong at once."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from app.problems import invalid
+from models.schemas import EncodingOptions
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def read(kind: type[ModelT], given: Mapping[str, Any]) -> ModelT:
+    """All of `given` as one model; raises InvalidParameter."""
+    found, wrong = _tried(kind, given)
+    if found is None:
+        raise invalid(wrong)
+    return found
+
+
+def read_with_encoding(
+    kind: type[ModelT], given: Mapping[str, Any]
+) -> tuple[ModelT, EncodingOptions]:
+    """What is asked of the encoder, and all else as `kind`; raises InvalidParameter."""
+    names = EncodingOptions.model_fields.keys()
+    found, wrong = _tried(kind, {k: v for k, v in given.items() if k not in names})
+    encoding, more = _tried(EncodingOptions, {k: v for k, v in given.items() if k in names})
+    if found is None or encoding is None:
+        raise invalid([*wrong, *more])
+    return found, encoding
+
+
+def _tried(
+    kind: type[ModelT], given: Mapping[str, Any]
+) -> tuple[ModelT | None, list[ErrorDetails]]:
+    try:
+        return kind.model_validate(given), []
+    except ValidationError as error:
+        return None, error.errors(include_url=False, include_context=False)

@@ -1,0 +1,32 @@
+"""Flat options, and who declares them."""
+
+import pytest
+
+from app.options import read, read_with_encoding
+from models.errors import InvalidParameter
+from models.schemas import ClassifyOptions, EncodingOptions, FilterOptions, ProcessOptions
+
+
+def test_what_is_said_of_encoding_is_told_from_the_rest() -> None:
+    given = {"name": "gamma", "gamma": "2", "format": "webp", "quality": "70"}
+    found, encoding = read_with_encoding(FilterOptions, given)
+    assert (found.name, found.model_extra) == ("gamma", {"gamma": "2"})
+    assert encoding == EncodingOptions(format="webp", quality=70)
+
+
+def test_all_that_is_wrong_is_said_and_what_is_unknown_last() -> None:
+    given = {"zip": 1, "quality": 0, "top_k": 0, "format": "bmp"}
+    with pytest.raises(InvalidParameter) as refused:
+        read_with_encoding(ProcessOptions, given)
+    assert [each.path for each in refused.value.errors] == ["top_k", "format", "quality", "zip"]
+    assert refused.value.detail.startswith("top_k: ")
+
+
+def test_an_option_of_encoding_is_unknown_where_nothing_is_encoded() -> None:
+    with pytest.raises(InvalidParameter, match="quality"):
+        read(ClassifyOptions, {"quality": 70})
+
+
+def test_no_option_is_declared_twice_beside_those_of_encoding() -> None:
+    for each in (FilterOptions, ProcessOptions):
+        assert not each.model_fields.keys() & EncodingOptions.model_fields.keys()
