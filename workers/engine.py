@@ -62,4 +62,7 @@ class Engine(Protocol[SlotT]):
         """Do what the first batch would otherwise pay for."""
 
     def close(self) -> None:
-        """Wake whoever waits in `acquire`, then let go of everything. Twice is as good as once."""
+        """Wake whoever waits in `acquire`. Twice is as good as once.
+
+        What a device holds goes with the process: its driver takes it back.
+        """

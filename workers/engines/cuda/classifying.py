@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from models.job import Job, Labels
@@ -53,8 +52,3 @@ def _labels(scores: NDArray[np.float32], job: Job) -> Labels:
         case FunctionToApply.SIGMOID:
             values = np.float32(1) / (np.float32(1) + np.exp(-values))
     return Labels(tuple(map(int, scores[CLASSES, best].tolist())), tuple(values.tolist()))
-
-
-def host_scores(n: int, n_classes: int) -> torch.Tensor:
-    """Pinned memory for the scores of a batch."""
-    return torch.zeros((n, 3, n_classes), pin_memory=True)

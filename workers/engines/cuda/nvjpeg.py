@@ -45,17 +45,6 @@ class NvJpeg:
         backend = HARDWARE if hardware else DEFAULT
         self.call("nvjpegCreateEx", backend, None, None, 0, ctypes.byref(self.handle))
 
-    def engines(self) -> int:
-        """How many decode engines the device has."""
-        engines, cores = ctypes.c_uint(), ctypes.c_uint()
-        self.call(
-            "nvjpegGetHardwareDecoderInfo",
-            self.handle,
-            ctypes.byref(engines),
-            ctypes.byref(cores),
-        )
-        return engines.value
-
     def decoder(self) -> "Decoder":
         """What one batch at a time is decoded with."""
         return Decoder(self)
@@ -72,7 +61,7 @@ class NvJpeg:
 
 
 class Decoder:
-    """Decodes one batch at a time.
+    """Decodes one batch at a time, for as long as the process lives.
 
     A state is made for one number of files, and making it for another takes 1.5 ms: as long as
     decoding 40 photos. So there is one for each of a few numbers, and a batch between two of them
@@ -107,11 +96,6 @@ class Decoder:
             ctypes.c_void_p(destinations.ctypes.data),
             ctypes.c_void_p(stream),
         )
-
-    def close(self) -> None:
-        """Let go of the states."""
-        for state in self._states.values():
-            self._nvjpeg.call("nvjpegJpegStateDestroy", state)
 
     def _state(self, n: int) -> ctypes.c_void_p:
         if n not in self._states:

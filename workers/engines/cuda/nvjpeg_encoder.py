@@ -46,7 +46,7 @@ class Placed(NamedTuple):
 
 
 class Encoder:
-    """Encodes on `stream`, and waits for it. One thread at a time."""
+    """Encodes on `stream`, and waits for it, for as long as the process lives. One thread at a time."""
 
     def __init__(self, library: NvJpeg, stream: Stream) -> None:
         self._library, self._stream = library, stream
@@ -61,12 +61,6 @@ class Encoder:
         call("nvjpegEncoderParamsSetQuality", self._parameters, quality, self._on)
         call("nvjpegEncoderParamsSetSamplingFactors", self._parameters, factors, self._on)
         return [file for group in _groups(images) for file in self._together(group)]
-
-    def close(self) -> None:
-        """Let go of the states; the handle is the library's."""
-        self._library.call("nvjpegEncoderParamsDestroy", self._parameters)
-        for state in self._states:
-            self._library.call("nvjpegEncoderStateDestroy", state)
 
     @property
     def _on(self) -> ctypes.c_void_p:
