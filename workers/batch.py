@@ -3,24 +3,13 @@
 Knows neither threads nor queues.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.errors import ServiceError
 from models.job import Completed, Failed, Outcome, ReleaseReason, Trace
 from workers.delivery import Ticket
 from workers.engine import BatchResult
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRecord:
-    """What is remembered of a released batch: sizes in images and pixels, monotonic seconds."""
-
-    launched_at: float
-    size: int
-    pixels: int
-    reason: ReleaseReason
-    key: Hashable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,17 +19,6 @@ class Batch:
     tickets: Sequence[Ticket]
     reason: ReleaseReason
     launched_at: float
-
-    @property
-    def record(self) -> BatchRecord:
-        """The batch without its images."""
-        return BatchRecord(
-            launched_at=self.launched_at,
-            size=len(self.tickets),
-            pixels=sum(ticket.pixels for ticket in self.tickets),
-            reason=self.reason,
-            key=self.tickets[0].job.operation.batch_key,
-        )
 
     def halves(self) -> "tuple[Batch, Batch]":
         """Both halves, to be launched again."""

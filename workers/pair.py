@@ -5,7 +5,6 @@ from typing import Any
 
 from models.backend import Load
 from models.job import Job
-from workers.batch import BatchRecord
 from workers.delivery import Mailbox, Ticket
 from workers.worker import Worker
 
@@ -40,11 +39,6 @@ class Pair:
             takes_jpegs=first.takes_jpegs,
             decoding=first.decoding,
         )
-
-    def recent(self) -> list[BatchRecord]:
-        """The last batches released by either, oldest first."""
-        both = [*self._first.recent(), *self._second.recent()]
-        return sorted(both, key=lambda record: record.launched_at)
 
     def stop(self, timeout: float | None = None) -> None:
         """Refuse new jobs and finish the accepted ones, as `Worker.stop`, one after the other."""

@@ -15,7 +15,7 @@ from typing import Generic
 from models.backend import Load
 from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
 from models.job import Failed, Job
-from workers.batch import Batch, BatchRecord
+from workers.batch import Batch
 from workers.batcher import BatchLimits, MicroBatcher, Picked
 from workers.delivery import Mailbox, Ticket, deliver
 from workers.engine import BatchResult, Engine, EngineLost, SlotT
@@ -24,9 +24,6 @@ from workers.rate import ServiceRate
 log = logging.getLogger("darkroom.worker")
 
 Observer = Callable[[Batch, BatchResult], None]
-
-REMEMBERED = 64
-"""Released batches that `Worker.recent` shows."""
 
 
 class Worker(Generic[SlotT]):
@@ -46,7 +43,6 @@ class Worker(Generic[SlotT]):
         self._changed = threading.Condition()
         self._halves: deque[Batch] = deque()
         self._under_way: set[Batch] = set()
-        self._recent: deque[BatchRecord] = deque(maxlen=REMEMBERED)
         self._launched: queue.SimpleQueue[tuple[SlotT, Batch] | None] = queue.SimpleQueue()
         self._running = 0
         self._stopping = self._alive = self._waiting = False
@@ -97,11 +93,6 @@ class Worker(Generic[SlotT]):
             takes_jpegs=self._engine.takes_jpegs,
             decoding=self._rate.decoding,
         )
-
-    def recent(self) -> list[BatchRecord]:
-        """The last batches released, oldest first."""
-        with self._changed:
-            return list(self._recent)
 
     def stop(self, timeout: float | None = None) -> None:
         """Refuse new jobs, finish the accepted ones, end the threads and the engine.
@@ -231,7 +222,6 @@ class Worker(Generic[SlotT]):
         """Count a batch as under way. Called with the lock held."""
         self._under_way.add(batch)
         self._running += len(batch.tickets)
-        self._recent.append(batch.record)
         return batch
 
     def _claim(self, batch: Batch, halves: tuple[Batch, ...] = ()) -> bool:

@@ -303,16 +303,6 @@ def test_the_service_rate_is_jobs_per_second_while_busy() -> None:
     assert worker.load().service_rate == pytest.approx(2.0)
 
 
-def test_the_last_sixty_four_batches_are_remembered() -> None:
-    inbox = Inbox()
-    with running(FakeEngine(), size=1) as worker:
-        tickets = [worker.submit(fake_job(n_pixels=n), inbox) for n in range(1, 71)]
-        inbox.outcome_of(tickets[-1])
-    recent = worker.recent()
-    assert [record.pixels for record in recent] == list(range(7, 71))
-    assert {(r.size, r.reason, r.key) for r in recent} == {(1, ReleaseReason.FULL, "a")}
-
-
 def test_stopping_finishes_what_was_accepted() -> None:
     gate, inbox = Gate(), Inbox()
     engine = FakeEngine(slots=1, on_collect=gate, on_launch=poisonous)
