@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from models.job import Job, Outcome
-from workers.operations import pixels_of
+from workers.operations import most_pixels
 
 log = logging.getLogger("darkroom.worker")
 
@@ -23,7 +23,7 @@ class Ticket:
         self.mailbox = mailbox
         self.tag = tag
         self.key = (job.operation.batch_key, job.lane)
-        self.pixels = pixels_of(job)
+        self.pixels = most_pixels(job)
         self.enqueued_at = 0.0
         self.queued = False
         self.cancelled = False

@@ -83,7 +83,7 @@ class FilterChain:
         return max(height * width, *(h * w for h, w in self.sizes(height, width)))
 
 
-def pixels_of(job: Job) -> int:
+def most_pixels(job: Job) -> int:
     """Pixels of the largest image that a job makes; its own if it is going to fail."""
     image = job.image
     if not isinstance(job.operation, FilterChain):
