@@ -22,7 +22,7 @@ from app.garbage import settle
 from app.metrics import Metrics
 from app.observe import Observe
 from app.pipeline import Pipeline
-from app.routes import catalogue, classify, filter, health, process
+from app.routes import catalogue, classify, docs, filter, health, process
 from app.service import Computing, Model, Service
 from models.backend import Backend
 from models.image import Image
@@ -160,9 +160,10 @@ def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
         summary="Labels and filtered images, one answer for every image.",
         version=version("darkroom"),
         lifespan=lifespan,
+        docs_url=None,  # loads its scripts from elsewhere, as the other does; `docs` asks nobody
         redoc_url=None,
     )
-    for part in (classify, filter, process, catalogue, health):
+    for part in (classify, filter, process, catalogue, health, docs):
         app.include_router(part.router)
     problems.install(app)
     app.add_middleware(Observe, metrics=metrics, body_timeout=settings.body_timeout)

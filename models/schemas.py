@@ -187,7 +187,9 @@ class FilterOptions(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     ops: str | list[Any] | None = Field(
-        None, description='chain of filters: [{"name": "gaussian_blur", "sigma": 2}, …]'
+        None,
+        description='chain of filters: [{"name": "gaussian_blur", "sigma": 2}, …]',
+        examples=['[{"name": "gaussian_blur", "sigma": 2}, {"name": "grayscale"}]'],
     )
     name: str | None = Field(None, description="one filter; its parameters stand beside it")
 
@@ -204,4 +206,5 @@ class ProcessOptions(BaseModel):
         [],
         description="each what POST /filter takes, and an id if you like: "
         '[{"id": "small", "ops": [{"name": "grayscale"}], "format": "webp"}, …]',
+        examples=['[{"id": "grey", "name": "grayscale"}, {"name": "sobel", "format": "png"}]'],
     )

@@ -1,0 +1,104 @@
+"""The page for people: every endpoint, its options, and a form to try it with a file.
+
+Made of the OpenAPI document. One HTML text without scripts that asks nothing of anybody but this
+server, so that it works where there is no way out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'"
+"""The Content-Security-Policy that holds a browser to the promise."""
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }
+section { border-top: 1px solid #ccc; margin-top: 2em }
+table { border-collapse: collapse }
+td, th { text-align: left; vertical-align: top; padding: .2em 1em .2em 0 }
+form { background: #f4f4f4; padding: 1em; margin-top: 1em }
+label { display: block; margin-bottom: .5em }
+input:not([type]) { width: 40em; max-width: 100%; font-family: monospace }
+"""
+
+
+def page(document: Mapping[str, Any], filters: Iterable[str]) -> str:
+    """The page of an OpenAPI `document`, with a link to the picture of each of `filters`."""
+    info = document["info"]
+    title = escape(f"{info['title']} {info['version']}")
+    pictures = ", ".join(_link(f"filters/{name}/thumbnail", name) for name in filters)
+    sections = [
+        _section(method, path, operation)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    ]
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<link rel="icon" href="data:,"><style>{_STYLE}</style></head><body><h1>{title}</h1>'
+        f"<p>{escape(info['summary'])} For programs: {_link('openapi.json', 'openapi.json')}.</p>"
+        f"<p>What each filter does: {pictures}.</p>{''.join(sections)}</body></html>"
+    )
+
+
+def _section(method: str, path: str, operation: Mapping[str, Any]) -> str:
+    parameters = operation.get("parameters", [])
+    name = f"{method.upper()} {path}"
+    linked = method == "get" and "{" not in path
+    return (
+        f"<section><h2>{_link(path[1:], name) if linked else escape(name)}</h2>"
+        f"<p>{escape(operation.get('description', ''))}</p>"
+        f"{_table(parameters)}{_form(path, operation)}</section>"
+    )
+
+
+def _table(parameters: list[Mapping[str, Any]]) -> str:
+    if not parameters:
+        return ""
+    rows = (
+        f"<tr><td><code>{escape(each['name'])}</code><td>{escape(_takes(each['schema']))}"
+        f"<td>{escape(each.get('description', ''))}"
+        for each in parameters
+    )
+    return f"<table><tr><th>option<th>takes<th>{''.join(rows)}</table>"
+
+
+def _form(path: str, operation: Mapping[str, Any]) -> str:
+    """A file, and the options that have a default or an example to begin with."""
+    body = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
+    if body is None:
+        return ""
+    fields = "".join(_fields(body["schema"]["properties"]))
+    return (
+        f'<form action="{escape(path[1:])}" method="post" enctype="multipart/form-data">'
+        '<label>files <input type="file" name="files" multiple required></label>'
+        f"{fields}<button>Try it</button></form>"
+    )
+
+
+def _fields(properties: Mapping[str, Schema]) -> Iterator[str]:
+    for name, schema in properties.items():
+        value = schema["examples"][0] if "examples" in schema else schema.get("default")
+        if value is not None:
+            text = escape(str(value).lower() if isinstance(value, bool) else str(value))
+            yield f'<label>{escape(name)} <input name="{escape(name)}" value="{text}"></label>'
+
+
+def _takes(schema: Schema) -> str:
+    """`integer from 1 to 100`, `one of strip, keep`, `string or array`."""
+    kinds = (each for each in schema.get("anyOf", [schema]) if each.get("type") != "null")
+    return " or ".join(_kind(each) for each in kinds)
+
+
+def _kind(schema: Schema) -> str:
+    if "enum" in schema:
+        return f"one of {', '.join(schema['enum'])}"
+    if "minimum" in schema:
+        return f"{schema['type']} from {schema['minimum']} to {schema['maximum']}"
+    return str(schema["type"])
+
+
+def _link(address: str, text: str) -> str:
+    """Relative, so that it holds behind a proxy's prefix as well."""
+    return f'<a href="{escape(address)}">{escape(text)}</a>'

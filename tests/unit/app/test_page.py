@@ -1,0 +1,15 @@
+"""What the page for people makes of a document."""
+
+import re
+
+from app.page import page
+
+
+def test_what_documents_say_is_text_and_never_markup() -> None:
+    operation = {"description": "<b>", "parameters": [{"name": "<i>", "schema": {"type": "<u>"}}]}
+    document = {
+        "info": {"title": "<p>", "version": "1", "summary": "&"},
+        "paths": {"/<a>": {"get": operation}},
+    }
+    text = page(document, ["<q>"])
+    assert not re.search(r"<(b|i|u|q)>|<a>|<p>1|& ", text)
