@@ -17,6 +17,7 @@ from app import problems
 from app.admission import Admission
 from app.budget import PixelBudget
 from app.canary import Canary
+from app.documents import PROBLEMS
 from app.fetch import Fetcher, FetchLimits
 from app.garbage import settle
 from app.metrics import Metrics
@@ -160,6 +161,7 @@ def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
         summary="Labels and filtered images, one answer for every image.",
         version=version("darkroom"),
         lifespan=lifespan,
+        responses=PROBLEMS,
         docs_url=None,  # loads its scripts from elsewhere, as the other does; `docs` asks nobody
         redoc_url=None,
     )

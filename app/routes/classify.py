@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from app import accept, replies
-from app.documents import classify_document
+from app.documents import LABELS, classify_document
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
 from app.options import read
@@ -25,7 +25,7 @@ router = APIRouter(tags=["images"], route_class=ImageRoute)
 _OFFERS = (replies.JSON, *replies.JSON_LINES, replies.EVENTS)
 
 
-@router.post("/classify", openapi_extra=classify_document())
+@router.post("/classify", responses=LABELS, openapi_extra=classify_document())
 async def classify(request: Request) -> Response:
     """Labels for 1…N images: raw body, multipart/form-data or JSON; uploads, data URIs, URLs."""
     service, permit = service_of(request), permit_of(request)

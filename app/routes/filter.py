@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from app import accept, replies
 from app.answers import Output
 from app.chains import chain_of, encoded_there, encoding_of, format_for
-from app.documents import filter_document
+from app.documents import IMAGES, filter_document
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
 from app.options import read_with_encoding
@@ -25,7 +25,7 @@ router = APIRouter(tags=["images"], route_class=ImageRoute)
 _SEVERAL = (replies.ZIP, replies.MULTIPART, *replies.JSON_LINES, replies.EVENTS)
 
 
-@router.post("/filter", openapi_extra=filter_document())
+@router.post("/filter", response_class=Response, responses=IMAGES, openapi_extra=filter_document())
 async def filter_images(request: Request) -> Response:
     """1…N images through a chain of filters: one image back as bytes, several as a ZIP."""
     service, permit = service_of(request), permit_of(request)

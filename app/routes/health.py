@@ -10,14 +10,19 @@ from app.service import Service, ServiceOf
 
 router = APIRouter(tags=["health"])
 
+_NOT_YET: dict[int | str, dict[str, Any]] = {503: {"description": "Not, or not yet"}}
+_VERBOSE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/json": {"schema": {"type": "object"}}}}
+}
 
-@router.get("/livez")
+
+@router.get("/livez", response_class=PlainTextResponse)
 async def livez() -> Response:
     """The event loop turns."""
     return PlainTextResponse("ok\n")
 
 
-@router.get("/readyz")
+@router.get("/readyz", response_class=PlainTextResponse, responses=_NOT_YET | _VERBOSE)
 @router.get("/health", include_in_schema=False)
 @router.get("/healthz", include_in_schema=False)
 async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Response:
@@ -30,7 +35,7 @@ async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Respo
     return JSONResponse({"status": word if ready else "not ready"} | _checks(service), status)
 
 
-@router.get("/startupz")
+@router.get("/startupz", response_class=PlainTextResponse, responses=_NOT_YET)
 async def startupz(service: ServiceOf) -> Response:
     """The first canary has passed."""
     started = service.canary.started

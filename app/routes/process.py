@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from app import accept, replies
 from app.answers import Wanted
 from app.chains import versions_of
-from app.documents import process_document
+from app.documents import PARTS, process_document
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
 from app.options import read_with_encoding
@@ -28,7 +28,7 @@ router = APIRouter(tags=["images"], route_class=ImageRoute)
 _OFFERS = (replies.JSON, *replies.STREAMS)
 
 
-@router.post("/process", openapi_extra=process_document())
+@router.post("/process", responses=PARTS, openapi_extra=process_document())
 async def process(request: Request) -> Response:
     """Labels and any number of filtered versions of 1…N images, each decoded once.
 

@@ -1,5 +1,6 @@
 """Overload, deadlines, leaving clients, slow bodies, health and metrics."""
 
+import re
 import socket
 import threading
 import time
@@ -187,6 +188,24 @@ def test_the_openapi_document_describes_bodies_and_options(client: httpx.Client)
     post = document["paths"]["/classify"]["post"]
     assert set(post["requestBody"]["content"]) >= {"multipart/form-data", "application/json"}
     assert {p["name"] for p in post["parameters"]} >= {"top_k", "function_to_apply"}
+
+
+def test_the_openapi_document_describes_answers_and_problems(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    found = {path: next(iter(paths[path].values()))["responses"] for path in paths}
+    assert "image/jpeg" in found["/filter"]["200"]["content"]
+    assert "application/json" not in found["/filter"]["200"]["content"]
+    assert "application/zip" in found["/process"]["200"]["content"]
+    assert [*found["/livez"]["200"]["content"]] == ["text/plain"]
+    for path, responses in found.items():
+        assert [*responses["default"]["content"]] == ["application/problem+json"], path
+        assert "422" not in responses, path
+
+
+def test_every_reference_of_the_openapi_document_leads_somewhere(client: httpx.Client) -> None:
+    reply = client.get("/openapi.json")
+    references = set(re.findall(r'"#/components/schemas/(\w+)"', reply.text))
+    assert references == reply.json()["components"]["schemas"].keys()
 
 
 def test_models_name_the_weights_and_every_class(client: httpx.Client) -> None:
