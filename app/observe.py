@@ -38,15 +38,16 @@ class Observe:
             await self._app(scope, receive, send)
             return
         request_id = scope["request_id"] = _request_id(scope)
-        start, status = time.monotonic(), 0
+        start, status, streamed = time.monotonic(), 0, False
 
         async def named(message: Message) -> None:
-            nonlocal status
+            nonlocal status, streamed
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
                 message = {**message, "headers": headers}
-            await self._sent(send(message), message)
+            streamed = streamed or message.get("more_body", False)
+            await (self._taken(send(message)) if streamed else send(message))
 
         try:
             await self._app(scope, _impatient(receive, self._body_timeout), named)
@@ -60,11 +61,11 @@ class Observe:
         finally:
             self._note(scope, status or Cancelled.status, time.monotonic() - start)
 
-    async def _sent(self, sending: Awaitable[None], message: Message) -> None:
-        """A client that reads no more of a stream for as long as a body may take has left."""
-        if not message.get("more_body"):
-            await sending
-            return
+    async def _taken(self, sending: Awaitable[None]) -> None:
+        """A client that reads no more of a stream for as long as a body may take has left.
+
+        Also at its last message, which waits until the one before has been taken.
+        """
         try:
             async with asyncio.timeout(self._body_timeout):
                 await sending

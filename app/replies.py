@@ -28,7 +28,7 @@ Present = Callable[[Answer], Record]
 """An answer as the record that is sent."""
 
 PIECE = 1 << 20
-"""Bytes of an image that are sent at a time."""
+"""Bytes of an answer that are sent at a time."""
 
 JSON = "application/json"
 JSON_LINES = ("application/x-ndjson", "application/jsonl")
@@ -81,11 +81,8 @@ async def whole(
     records = [present(a) for a in answers]
     reply = Reply(model=model, results=records, summary=summary(records))
     timing = server_timing([intake, *(stages for a in answers for stages in a.all_stages)])
-    return Response(
-        reply.model_dump_json(exclude_none=True),
-        headers=headers | {"Server-Timing": timing},
-        media_type=JSON,
-    )
+    body = reply.model_dump_json(exclude_none=True).encode()
+    return _bytes(body, headers | {"Server-Timing": timing}, JSON)
 
 
 def json_lines(

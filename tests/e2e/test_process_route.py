@@ -11,6 +11,7 @@ import httpx
 import pytest
 from PIL import Image
 
+from app.replies import PIECE
 from models import codec
 from models.job import Completed, Job, Labels
 from tests.e2e.conftest import Running, Start
@@ -330,6 +331,13 @@ def test_versions_come_although_there_are_no_weights(start: Start, tmp_path: Pat
         assert record["error"]["code"] == "weights_missing"
         assert record["versions"][0]["status"] == "ok"
         assert process(running.client, jpeg()).status_code == 503
+
+
+def test_a_large_reply_comes_in_pieces_and_says_its_length(client: httpx.Client) -> None:
+    version = {"name": "invert", "format": "png", "png_level": 0}
+    reply = process(client, jpeg(width=700, height=700), versions=[version], labels="false")
+    assert int(reply.headers["Content-Length"]) == len(reply.content) > PIECE
+    assert reply.json()["summary"]["succeeded"] == 1
 
 
 def test_large_images_take_turns_in_memory_and_all_their_versions_come(start: Start) -> None:

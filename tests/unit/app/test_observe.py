@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from app.metrics import Metrics
@@ -10,27 +11,33 @@ from app.observe import Observe
 SCOPE = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
 
-def test_a_stream_that_nobody_reads_ends() -> None:
+@pytest.mark.parametrize("n_chunks", [1, 1_000_000])
+def test_a_stream_that_nobody_reads_ends_at_its_last_message_too(n_chunks: int) -> None:
     ended = asyncio.Event()
 
-    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         try:
-            while True:
+            for _ in range(n_chunks):
                 await send({"type": "http.response.body", "body": b"x", "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             ended.set()
 
-    async def stuck(message: Message) -> None:
+    async def full_after_one(message: Message) -> None:
+        nonlocal room
         if message["type"] == "http.response.body":
-            await asyncio.Event().wait()
+            if not room:
+                await asyncio.Event().wait()
+            room -= 1
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def scenario() -> None:
         async with asyncio.timeout(5):
-            await Observe(endless, Metrics(), 0.01)(dict(SCOPE), receive, stuck)
+            await Observe(stream, Metrics(), 0.01)(dict(SCOPE), receive, full_after_one)
         assert ended.is_set()
 
+    room = 1
     asyncio.run(scenario())
