@@ -16,7 +16,7 @@ def read(kind: type[ModelT], given: Mapping[str, Any]) -> ModelT:
     """All of `given` as one model; raises InvalidParameter."""
     found, wrong = _tried(kind, given)
     if found is None:
-        raise invalid(wrong)
+        raise invalid(_explained(wrong, kind))
     return found
 
 
@@ -28,7 +28,7 @@ def read_with_encoding(
     found, wrong = _tried(kind, {k: v for k, v in given.items() if k not in names})
     encoding, more = _tried(EncodingOptions, {k: v for k, v in given.items() if k in names})
     if found is None or encoding is None:
-        raise invalid([*wrong, *more])
+        raise invalid(_explained([*wrong, *more], kind, EncodingOptions))
     return found, encoding
 
 
@@ -39,3 +39,12 @@ def _tried(
         return kind.model_validate(given), []
     except ValidationError as error:
         return None, error.errors(include_url=False, include_context=False)
+
+
+def _explained(details: list[ErrorDetails], *kinds: type[BaseModel]) -> list[ErrorDetails]:
+    """Beside an unknown option stand those there are."""
+    known = ", ".join(name for kind in kinds for name in kind.model_fields)
+    for each in details:
+        if each["type"] == "extra_forbidden":
+            each["msg"] = f"unknown option; there are {known}"
+    return details

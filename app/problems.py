@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,7 +16,7 @@ from models.schemas import Problem
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:darkroom:problem:"
 
-_HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+_HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 def problem(
@@ -54,7 +55,7 @@ def invalid(details: Sequence[ErrorDetails]) -> InvalidParameter:
     ordered = sorted(details, key=lambda each: each["type"] == "extra_forbidden")
     errors = [FieldError(_path(each["loc"]), each["msg"], each.get("input")) for each in ordered]
     first = errors[0]
-    return InvalidParameter(f"{first.path}: {first.message}", errors)
+    return InvalidParameter(f"{first.path}: {first.message}".removeprefix(": "), errors)
 
 
 def install(app: FastAPI) -> None:
@@ -67,12 +68,11 @@ def install(app: FastAPI) -> None:
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = _HTTP_CODES.get(error.status_code, "http_error")
-        detail = str(error.detail)
         body = Problem(
             type=TYPE_PREFIX + code,
-            title=detail,
+            title=HTTPStatus(error.status_code).phrase,
             status=error.status_code,
-            detail=detail,
+            detail=_detail(error, request.url.path),
             code=code,
             instance=request.url.path,
             request_id=request.scope.get("request_id"),
@@ -88,6 +88,15 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ServiceError, service_error)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(RequestValidationError, validation_error)
+
+
+def _detail(error: HTTPException, path: str) -> str:
+    """What is allowed, and where to look: the framework's own errors do not say."""
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return f"{path} takes {(error.headers or {}).get('Allow', 'another method')}"
+    if error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase:
+        return f"there is no {path}; GET / shows what there is"
+    return str(error.detail)
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

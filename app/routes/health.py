@@ -10,6 +10,9 @@ from app.service import Service, ServiceOf
 
 router = APIRouter(tags=["health"])
 
+_GET_AND_HEAD = ["GET", "HEAD"]
+"""Some load balancers ask for the headers alone."""
+
 _NOT_YET: dict[int | str, dict[str, Any]] = {503: {"description": "Not, or not yet"}}
 _VERBOSE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/json": {"schema": {"type": "object"}}}}
@@ -17,14 +20,16 @@ _VERBOSE: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/livez", response_class=PlainTextResponse)
+@router.head("/livez", include_in_schema=False)
 async def livez() -> Response:
     """The event loop turns."""
     return PlainTextResponse("ok\n")
 
 
 @router.get("/readyz", response_class=PlainTextResponse, responses=_NOT_YET | _VERBOSE)
-@router.get("/health", include_in_schema=False)
-@router.get("/healthz", include_in_schema=False)
+@router.head("/readyz", include_in_schema=False)
+@router.api_route("/health", methods=_GET_AND_HEAD, include_in_schema=False)
+@router.api_route("/healthz", methods=_GET_AND_HEAD, include_in_schema=False)
 async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Response:
     """Not stopping, and a canary inference passed lately; `?verbose` says why."""
     ready = service.canary.ready and not service.stopping.is_set()
@@ -36,6 +41,7 @@ async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Respo
 
 
 @router.get("/startupz", response_class=PlainTextResponse, responses=_NOT_YET)
+@router.head("/startupz", include_in_schema=False)
 async def startupz(service: ServiceOf) -> Response:
     """The first canary has passed."""
     started = service.canary.started

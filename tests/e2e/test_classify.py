@@ -146,6 +146,11 @@ def test_a_request_that_cannot_be_read_says_why(
     assert reply.headers["Content-Type"] == "application/problem+json"
 
 
+def test_json_that_is_no_object_says_so(client: httpx.Client) -> None:
+    reply = client.post("/classify", json=[])
+    assert (reply.status_code, reply.json()["detail"]) == (422, "Input should be an object")
+
+
 def test_more_images_than_a_request_may_hold_are_413(client: httpx.Client) -> None:
     reply = client.post("/classify", json={"urls": ["http://127.0.0.1/x"] * 17})
     assert reply.status_code == 413

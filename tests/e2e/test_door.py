@@ -136,6 +136,7 @@ def test_without_weights_filters_work_and_classify_says_what_to_do(
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/health", "/healthz", "/startupz"])
 def test_health_is_well(client: httpx.Client, path: str) -> None:
     assert client.get(path).text == "ok\n"
+    assert client.head(path).status_code == 200
 
 
 def test_a_server_ends_with_its_worker_and_says_so_by_its_exit_code(start: Start) -> None:
@@ -172,13 +173,19 @@ def test_a_request_id_is_kept_when_it_is_sane(client: httpx.Client, given: str, 
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/nope", 404), ("PUT", "/filter", 405)]
+    ("method", "path", "status", "title", "detail"),
+    [
+        ("GET", "/nope", 404, "Not Found", "there is no /nope; GET / shows what there is"),
+        ("PUT", "/filter", 405, "Method Not Allowed", "/filter takes POST"),
+        ("GET", "/filters/x", 404, "Not Found", "no filter 'x'; GET /filters lists them all"),
+    ],
 )
 def test_unknown_paths_and_methods_are_problems(
-    client: httpx.Client, method: str, path: str, status: int
+    client: httpx.Client, method: str, path: str, status: int, title: str, detail: str
 ) -> None:
     reply = client.request(method, path)
     assert reply.status_code == status
+    assert (reply.json()["title"], reply.json()["detail"]) == (title, detail)
     assert reply.headers["Content-Type"] == "application/problem+json"
     assert reply.json()["request_id"] == reply.headers["X-Request-ID"]
 

@@ -23,7 +23,8 @@ def test_all_that_is_wrong_is_said_and_what_is_unknown_last() -> None:
 
 
 def test_an_option_of_encoding_is_unknown_where_nothing_is_encoded() -> None:
-    with pytest.raises(InvalidParameter, match="quality"):
+    said = "quality: unknown option; there are top_k, function_to_apply"
+    with pytest.raises(InvalidParameter, match=said):
         read(ClassifyOptions, {"quality": 70})
 
 
