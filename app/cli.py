@@ -1,6 +1,7 @@
 """The command line: `darkroom serve | classify | filter | filters | profile | weights`."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -42,7 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"darkroom: {error}", file=sys.stderr)
         return 2
-    code: int = command(settings, **options)
+    try:
+        code: int = command(settings, **options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `darkroom … | head` has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return code
 
 

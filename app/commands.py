@@ -1,7 +1,6 @@
 """What each command does. Files go the same way as uploads: same engine, same records."""
 
 import asyncio
-import contextlib
 import json
 import os
 import sys
@@ -22,7 +21,7 @@ from app.spool import Blob
 from models.codec import ENCODABLE, ImageFormat
 from models.deadline import NEVER
 from models.errors import InvalidParameter, MalformedRequest, ServiceError
-from models.schemas import EncodingOptions
+from models.schemas import ClassifyOptions, EncodingOptions
 from models.settings import Settings
 from workers.filters import FILTERS, describe, parse_chain
 from workers.operations import Classify, FilterChain
@@ -53,9 +52,10 @@ def serve(settings: Settings) -> int:
 
 def classify(settings: Settings, files: Sequence[str], top_k: int) -> int:
     """One JSON line per file, in order; exit code 1 when any failed."""
-    if not 1 <= top_k <= 1000:
-        return _wrong(f"--top-k: 1 to 1000 (given: {top_k})")
-    operation = Classify(top_k=top_k)
+    try:
+        operation = Classify(read(ClassifyOptions, {"top_k": top_k}).top_k)
+    except InvalidParameter as error:
+        return _wrong(f"--top-k: {error.errors[0].message} (given: {top_k})")
 
     async def work(service: Service, item: Item, permit: Permit) -> Answer:
         return await service.pipeline.classify(item, operation, NEVER, permit)
@@ -188,6 +188,9 @@ def _format_of(target: Path) -> ImageFormat | None:
 def _problem_of(target: Path, files: Sequence[str], wanted: str | None) -> str | None:
     """Why results may not be written there: nothing of anybody is overwritten unasked."""
     if not target.is_dir():
+        if target.suffix and not wanted:
+            written = ", ".join(each.extension for each in ENCODABLE)
+            return f"{target.suffix} is not written, only {written}; or say --format"
         same = target.resolve() in {Path(name).resolve() for name in files}
         missing = None if target.parent.is_dir() else f"there is no folder {target.parent}"
         return f"{target} is the source itself" if same else missing
@@ -212,9 +215,8 @@ def _write(image: EncodedImage, output: str, source: str) -> None:
 
 
 def _print(data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def _wrong(message: str) -> int:

@@ -48,6 +48,7 @@ def test_sigterm_ends_a_server_that_is_still_starting_at_once() -> None:
         (["classify", "x.jpg", "--top-k", "0", "--weights", "random"], {}, "--top-k"),
         (["filter", "x.jpg", "--ops", "[", "-o", "-"], {}, "--ops"),
         (["filter", "x.jpg", "--ops", '[{"name": "nope"}]', "-o", "-"], {}, "nope"),
+        (["filter", "x.jpg", "--ops", '[{"name": "invert"}]', "-o", "x.gif"], {}, ".gif"),
         (["filters", "nope"], {}, "nope"),
         (["weights", "fetch", "nope"], {}, "nope"),
     ],
@@ -61,6 +62,15 @@ def test_wrong_usage_exits_with_2_and_says_what(
     assert done.returncode == 2, done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_wants_no_more_ends_a_command_without_a_traceback() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "app.cli", "filters"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_a_taken_port_is_an_error_with_a_plain_word() -> None:
