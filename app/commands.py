@@ -134,7 +134,11 @@ def profile(settings: Settings, seconds: float, output: str, ops: str | None) ->
         operation = FilterChain(parse_chain(parsed_json(ops))) if ops else Classify()
     except (ValueError, ServiceError) as error:
         return _wrong(f"--ops: {error}")
-    print(json.dumps(offline.profile(settings, operation, seconds, Path(output)), indent=2))
+    try:
+        found = offline.profile(settings, operation, seconds, Path(output))
+    except (ValueError, OSError) as error:  # of the settings, or of the file
+        return _wrong(str(error))
+    print(json.dumps(found, indent=2))
     return 0
 
 
@@ -147,7 +151,10 @@ async def _each(
     needs_weights: bool = False,
 ) -> int:
     logs.configure("warning")
-    service = await main.start_service(settings, Metrics(), needs_weights)
+    try:
+        service = await main.start_service(settings, Metrics(), needs_weights)
+    except ValueError as error:  # of the settings: weights that do not fit their labels, no GPU
+        return _wrong(str(error))
     try:
         if needs_weights and service.model is None:
             return _wrong(str(service.computing().weights_problem))

@@ -4,6 +4,7 @@ The only file of `app` that picks a backend and reaches into `workers` beyond de
 """
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -41,6 +42,8 @@ from workers.processes import ProcessBackend
 from workers.start import cores, start_worker
 from workers.wire import Batched, Welcome
 from workers.worker import Observer
+
+log = logging.getLogger("darkroom.main")
 
 BYTES_PER_PIXEL = 4
 """Of the shared memory through which images go to worker processes."""
@@ -148,7 +151,13 @@ def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = app.state.service = await start_service(settings, metrics, addresses=addresses)
+        try:
+            service = await start_service(settings, metrics, addresses=addresses)
+        except ValueError as error:  # of the settings: it would be the same the next time
+            log.critical("%s", error)
+            app.state.wrong_settings = True
+            raise
+        app.state.service = service
         await service.canary.sing()
         settle()
         singing = asyncio.create_task(service.canary.keep_singing())

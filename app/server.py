@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import socket
@@ -15,6 +16,9 @@ from app.acceptor import Acceptor, Shared
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
+
+WRONG_SETTINGS = 2
+"""Exit code of a process that will never run, however often it is started."""
 
 WORKER_DIED = 72
 """Exit code of a process whose worker died, with its device perhaps: start it again."""
@@ -40,7 +44,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                timeout_graceful_shutdown=int(settings.drain_timeout),
+                timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
             )
         )
 
@@ -88,7 +92,15 @@ class Server(uvicorn.Server):
 
 
 def run(app: FastAPI, settings: Settings) -> int:
-    """Serve until told to stop; the exit code is 0 after a drain, WORKER_DIED without a worker."""
+    """Serve until told to stop; the exit code is 0 after a drain, WORKER_DIED without a worker.
+
+    With settings that can never work it is WRONG_SETTINGS.
+    """
     server = Server(app, settings)
-    server.run()
+    try:
+        server.run()
+    except SystemExit:  # uvicorn's, after a start that failed
+        if getattr(app.state, "wrong_settings", False):
+            return WRONG_SETTINGS
+        raise
     return server.exit_code

@@ -126,6 +126,7 @@ def share(settings: Settings, n: int) -> Settings:
         "max_bytes_in_flight": max(settings.max_body_bytes, -(-settings.max_bytes_in_flight // n)),
         "max_pixels_in_flight": max(settings.max_pixels, -(-settings.max_pixels_in_flight // n)),
         "fetch_concurrency": -(-settings.fetch_concurrency // n),
+        "fetch_per_host": -(-settings.fetch_per_host // n),
         "threads": -(-cores(settings) // n),
     }
     return settings.model_copy(update=shared)

@@ -5,10 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
 
+from models.weights import BUNDLED
 from tests.pictures import jpeg
 from tests.server import serving
 
@@ -49,6 +51,8 @@ def test_sigterm_ends_a_server_that_is_still_starting_at_once() -> None:
         (["filter", "x.jpg", "--ops", "[", "-o", "-"], {}, "--ops"),
         (["filter", "x.jpg", "--ops", '[{"name": "nope"}]', "-o", "-"], {}, "nope"),
         (["filter", "x.jpg", "--ops", '[{"name": "invert"}]', "-o", "x.gif"], {}, ".gif"),
+        (["classify", "x.jpg", "--gpus", "99"], {}, "--gpus 99"),
+        (["profile", "--ops", '[{"name": "invert"}]', "--gpus", "99"], {}, "--gpus 99"),
         (["filters", "nope"], {}, "nope"),
         (["weights", "fetch", "nope"], {}, "nope"),
     ],
@@ -62,6 +66,18 @@ def test_wrong_usage_exits_with_2_and_says_what(
     assert done.returncode == 2, done.stderr
     assert text in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["classify", "x.jpg"]])
+def test_weights_that_do_not_fit_their_labels_are_wrong_usage(
+    tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "labels.txt").write_text("the only one")
+    flags = ["--weights", str(BUNDLED.path), "--weights-labels", str(tmp_path / "labels.txt")]
+    words = [sys.executable, "-m", "app.cli", *command, *flags]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert "10 classes, but there are 1 labels" in done.stderr
 
 
 def test_a_reader_that_wants_no_more_ends_a_command_without_a_traceback() -> None:
@@ -82,10 +98,8 @@ def test_a_taken_port_is_an_error_with_a_plain_word() -> None:
     assert "address already in use" in done.stderr
 
 
-def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: object) -> None:
-    from pathlib import Path
-
-    folder = Path(str(tmp_path))
+def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: Path) -> None:
+    folder = tmp_path
     (folder / "a.jpg").write_bytes(jpeg())
     (folder / "b.jpg").write_bytes(b"broken")
     command = [sys.executable, "-m", "app.cli"]

@@ -55,3 +55,15 @@ def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
     assert len(set(addresses)) == len(devices)
     assert [each.orders["addresses"] for each in front_ends] == [addresses] * 3
     assert all(str(os.getpid()) in each for each in addresses)
+
+
+def test_limits_are_shared_out_but_each_front_end_can_hold_one_request() -> None:
+    whole = Settings(threads=8, fetch_concurrency=64, fetch_per_host=8, max_images_in_flight=512)
+    each = tree.share(whole, 4)
+    assert (each.threads, each.fetch_concurrency, each.fetch_per_host) == (2, 16, 2)
+    assert each.max_images_in_flight == 128
+    least = tree.share(whole, 512)
+    assert least.max_images_in_flight == whole.max_images_per_request
+    assert least.max_bytes_in_flight == whole.max_body_bytes
+    assert least.max_pixels_in_flight == whole.max_pixels
+    assert (least.threads, least.fetch_per_host) == (1, 1)
