@@ -18,9 +18,7 @@ from typing import NoReturn, TypeAlias
 import httpx
 from tqdm import tqdm
 
-from models.weights import CATALOGUE, LocalFile, Published, PublishedWeights, Random, resolve
-
-__all__ = ["LocalFile", "Published", "Random", "WeightsStore", "WeightsUnavailable", "resolve"]
+from models.weights import CATALOGUE, PublishedWeights
 
 log = logging.getLogger("darkroom.weights")
 

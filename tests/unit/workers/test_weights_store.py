@@ -12,18 +12,23 @@ import numpy as np
 import pytest
 
 from models.settings import Settings
-from models.weights import BUNDLED, CATALOGUE, Auto, PublishedWeights
-from tests.range_server import RangeServer
-from workers.weights_store import (
+from models.weights import (
+    BUNDLED,
+    CATALOGUE,
+    Auto,
     LocalFile,
     Published,
+    PublishedWeights,
     Random,
+    resolve,
+)
+from tests.range_server import RangeServer
+from workers.weights_store import (
     Status,
     WeightsCorrupt,
     WeightsStore,
     WeightsUnavailable,
     file_sha256,
-    resolve,
     verified_sha256,
 )
 
