@@ -53,7 +53,9 @@ async def filter_images(request: Request) -> Response:
 def _shape(single: bool, header: str | None) -> str | None:
     """How the answer leaves: None is the bytes of one image."""
     if single:
-        return next((kind for kind in replies.STREAMS if accept.names(header, kind)), None)
+        named = [kind for kind in replies.STREAMS if accept.names(header, kind)]
+        liked = accept.best(header, [*named, *(each.media_type for each in ENCODABLE)])
+        return liked if liked in named else None
     chosen = accept.best(header, _SEVERAL)
     if chosen is None:
         raise NotAcceptable(f"several images are answered as {', '.join(_SEVERAL)}")

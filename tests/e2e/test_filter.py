@@ -40,6 +40,23 @@ def test_a_large_image_comes_in_pieces_and_says_its_length(client: httpx.Client)
     assert np.array_equal(np.asarray(opened(reply.content)), np.asarray(ImageOps.invert(picture)))
 
 
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("image/png, application/x-ndjson;q=0.5", "image/png"),
+        ("image/png;q=0.5, application/x-ndjson", "application/x-ndjson"),
+        ("application/zip, */*", "application/zip"),
+        ("text/html, */*;q=0.8", "image/png"),
+    ],
+)
+def test_one_image_comes_in_the_form_that_accept_likes_best(
+    client: httpx.Client, accept: str, kind: str
+) -> None:
+    headers = {"Content-Type": "image/png", "Accept": accept}
+    reply = client.post("/filter?name=invert", content=png(), headers=headers)
+    assert (reply.status_code, reply.headers["Content-Type"]) == (200, kind)
+
+
 def test_a_chain_is_its_filters_one_by_one(client: httpx.Client) -> None:
     body = png()
     ops = [{"name": "gaussian_blur", "sigma": 2}, {"name": "grayscale"}, {"name": "invert"}]
