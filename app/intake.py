@@ -61,13 +61,12 @@ class Intake:
 async def collect(request: Request, permit: Permit, settings: Settings) -> Intake:
     """Read the request's body; `permit` grows by the images found. Raises ServiceError."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    query: dict[str, Any] = dict(request.query_params)
     if kind == "multipart/form-data":
         found, options = await _multipart(request, settings)
     elif kind == "application/json" or kind.endswith("+json"):
         found, options = await _json(request, settings)
     elif kind.startswith("image/") or kind == "application/octet-stream":
-        found, options = [(await _raw(request, settings), None, None)], {}
+        found, options = [(await _raw(request, settings), None, None)], []
     else:
         raise UnsupportedMedia(
             f"Content-Type is {kind or 'missing'}; send an image as image/* or "
@@ -76,8 +75,11 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
     _check_count(len(found), settings)
     permit.grow(len(found) - 1, 0)
     items = (Item(n, content, source, id_) for n, (content, source, id_) in enumerate(found))
-    return Intake(tuple(items), query | options)
+    return Intake(tuple(items), _once([*request.query_params.multi_items(), *options]))
 
+
+Options = list[tuple[str, Any]]
+"""Name and value, as they come."""
 
 Found = tuple[Blob | Url | ServiceError, str | None, str | None]
 """Content, source and the client's id."""
@@ -93,6 +95,17 @@ def _check_count(count: int, settings: Settings) -> None:
         )
 
 
+def _once(options: Options) -> dict[str, Any]:
+    """By name; one that is given twice, in the query and the body perhaps, is not guessed at."""
+    known: dict[str, Any] = {}
+    for name, value in options:
+        if name in known:
+            wrong = FieldError(name, "given more than once", value)
+            raise InvalidParameter(f"{name}: {wrong.message}", [wrong])
+        known[name] = value
+    return known
+
+
 async def _raw(request: Request, settings: Settings) -> Blob:
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
         spool.expect(announced(request))
@@ -101,9 +114,9 @@ async def _raw(request: Request, settings: Settings) -> Blob:
         return await spool.finish()
 
 
-async def _multipart(request: Request, settings: Settings) -> tuple[list[Found], dict[str, Any]]:
+async def _multipart(request: Request, settings: Settings) -> tuple[list[Found], Options]:
     found: list[Found] = []
-    options: dict[str, Any] = {}
+    options: Options = []
     async for part in form.parts(request, settings):
         if isinstance(part, form.File):
             if part.name not in form.FILES:
@@ -113,11 +126,11 @@ async def _multipart(request: Request, settings: Settings) -> tuple[list[Found],
         elif part.name == "urls":
             found.append((Url(part.text), part.text, None))
         else:
-            options[part.name] = part.text
+            options.append((part.name, part.text))
     return found, options
 
 
-async def _json(request: Request, settings: Settings) -> tuple[list[Found], dict[str, Any]]:
+async def _json(request: Request, settings: Settings) -> tuple[list[Found], Options]:
     body = await request.body()
     try:
         parsed = await asyncio.to_thread(JsonImages.model_validate_json, body)
@@ -137,7 +150,7 @@ async def _json(request: Request, settings: Settings) -> tuple[list[Found], dict
         else:
             found.append((await _data_uri(image.data or "", settings), None, image.id))
     found.extend((Url(url), url, None) for url in parsed.urls)
-    return found, dict(parsed.model_extra or {})
+    return found, [*(parsed.model_extra or {}).items()]
 
 
 async def _data_uri(uri: str, settings: Settings) -> Blob | ServiceError:

@@ -13,6 +13,7 @@ from app.fetch import Fetcher
 from app.metrics import Metrics
 from app.pipeline import Pipeline
 from models.backend import Backend
+from models.errors import WeightsMissing
 from models.labels import LabelSet
 from models.schemas import ModelRecord
 from models.settings import Settings
@@ -37,6 +38,11 @@ class Computing:
     model: Model | None
     weights_problem: str | None
     degraded: str | None = None
+
+    @property
+    def missing(self) -> WeightsMissing:
+        """What a client hears that wants labels while there is no model."""
+        return WeightsMissing(self.weights_problem or "no weights are loaded")
 
 
 @dataclass(frozen=True, slots=True)

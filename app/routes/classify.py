@@ -16,7 +16,7 @@ from app.records import record
 from app.scope import before, deadline_of
 from app.service import service_of
 from app.stages import Stages
-from models.errors import NotAcceptable, WeightsMissing
+from models.errors import NotAcceptable
 from models.schemas import ClassifyOptions
 from workers.operations import Classify, FunctionToApply
 
@@ -35,7 +35,7 @@ async def classify(request: Request) -> Response:
         intake = await before(deadline, collect(request, permit, service.settings))
     operation = _operation(intake.options)
     if service.model is None:
-        raise WeightsMissing(service.computing().weights_problem or "no weights are loaded")
+        raise service.computing().missing
     works = [
         partial(service.pipeline.classify, item, operation, deadline, permit)
         for item in intake.items

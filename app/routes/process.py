@@ -68,8 +68,7 @@ def _wanted(given: Mapping[str, Any], header: str | None, service: Service) -> W
     if options.labels:
         labels = Classify(options.top_k, FunctionToApply(options.function_to_apply))
         if service.model is None:
-            problem = service.computing().weights_problem
-            labels = WeightsMissing(problem or "no weights are loaded")
+            labels = service.computing().missing
     wanted = Wanted(labels, versions_of(options.versions, encoding, header))
     if not wanted.n_parts:
         wrong = FieldError("versions", "without labels at least one version is needed")
