@@ -5,10 +5,10 @@ while the device is busy the next batch grows by itself.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from models.job import Lane, ReleaseReason
+from models.job import Job, Lane, ReleaseReason
 from workers.delivery import Ticket
 
 
@@ -16,13 +16,15 @@ from workers.delivery import Ticket
 class BatchLimits:
     """What one micro-batch may be; `ageing` is when a waiting bulk job counts as interactive.
 
-    Times in seconds. A single image over `max_batch_pixels` rides alone.
+    Times in seconds. A single image over `max_batch_pixels` rides alone, and so does every job
+    that is `alone`: it gains nothing from company, and would only wait for its neighbours.
     """
 
     max_batch_size: int
     max_batch_pixels: int
     max_queue_delay: float = 0.0
     ageing: float = 1.0
+    alone: Callable[[Job], bool] = lambda job: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,16 @@ class Picked:
 
 
 class _Lane:
-    """Jobs of one batch key and one priority, oldest first.
+    """Jobs of one batch key and one priority, oldest first; `most` of them share a batch.
 
     Ordered and linked, so that a cancelled job leaves in O(1) and takes its image with it.
     """
 
-    __slots__ = ("bulk", "pixels", "tickets")
+    __slots__ = ("bulk", "most", "pixels", "tickets")
 
-    def __init__(self, bulk: bool) -> None:
+    def __init__(self, bulk: bool, most: int) -> None:
         self.bulk = bulk
+        self.most = most
         self.pixels = 0
         self.tickets: OrderedDict[Ticket, None] = OrderedDict()
 
@@ -68,7 +71,8 @@ class MicroBatcher:
         """Let a job wait from `now` on."""
         lane = self._lanes.get(ticket.key)
         if lane is None:
-            lane = self._lanes[ticket.key] = _Lane(ticket.job.lane is Lane.BULK)
+            most = 1 if self.limits.alone(ticket.job) else self.limits.max_batch_size
+            lane = self._lanes[ticket.key] = _Lane(ticket.job.lane is Lane.BULK, most)
         ticket.enqueued_at, ticket.queued = now, True
         lane.tickets[ticket] = None
         lane.pixels += ticket.pixels
@@ -120,8 +124,7 @@ class MicroBatcher:
 
     def _full(self, lane: _Lane) -> bool:
         """Counts jobs that expired behind the head too: they are met only when a batch forms."""
-        limits = self.limits
-        return len(lane.tickets) >= limits.max_batch_size or lane.pixels >= limits.max_batch_pixels
+        return len(lane.tickets) >= lane.most or lane.pixels >= self.limits.max_batch_pixels
 
     def _head(self, lane: _Lane, now: float, dropped: list[Ticket]) -> Ticket | None:
         """The oldest living job of a lane; the expired before it are dropped."""
@@ -141,7 +144,7 @@ class MicroBatcher:
         batch: list[Ticket] = []
         pixels = 0
         over = False
-        while len(batch) < limits.max_batch_size:
+        while len(batch) < lane.most:
             head = self._head(lane, now, dropped)
             if head is None:
                 break

@@ -5,7 +5,7 @@ Torch and CuPy are imported by the engine that is chosen, and only then.
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from models.job import Job
@@ -74,7 +74,7 @@ def _on_cpu(
     size = settings.max_batch_size or CPU_BATCH
     engine = CpuEngine(loaded.network, size, cores(settings))
     engine.warm_up()
-    worker = _started(Worker(engine, _limits(settings, size), on_batch))
+    worker = _started(Worker(engine, replace(_limits(settings, size), alone=_filters), on_batch))
     return Started(worker, loaded.record, loaded.labels, loaded.problem, degraded=degraded)
 
 
@@ -100,13 +100,19 @@ def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> 
     engine.warm_up()
     first = _started(Worker(engine, _limits(settings, size), on_batch))
     beside = CpuEngine(None, CPU_BATCH, cores(settings))
-    second = _started(Worker(beside, _limits(settings, CPU_BATCH), on_batch))
+    limits = replace(_limits(settings, CPU_BATCH), alone=_filters)
+    second = _started(Worker(beside, limits, on_batch))
     pair = Pair(first, second, _has_kernels)
     return Started(pair, loaded.record, loaded.labels, loaded.problem)
 
 
 def _has_kernels(job: Job) -> bool:
     return not isinstance(job.operation, FilterChain) or job.operation.has_kernels
+
+
+def _filters(job: Job) -> bool:
+    """A CPU filters one image after the other, whoever rides with it."""
+    return isinstance(job.operation, FilterChain)
 
 
 def _limits(settings: Settings, max_batch_size: int) -> BatchLimits:

@@ -54,6 +54,24 @@ def test_a_full_batch_says_so() -> None:
     assert b.pick(0.0).reason is ReleaseReason.FULL
 
 
+def test_a_job_that_gains_nothing_from_company_rides_alone_and_never_waits_for_it() -> None:
+    b = MicroBatcher(BatchLimits(4, 1000, 0.5, alone=lambda job: job.operation.batch_key == "a"))
+    for number, key in enumerate("aabb"):
+        add(b, fake_job(number, key))
+    assert [numbers(b.pick(0.0)) for _ in range(3)] == [[0], [1], []]
+    assert numbers(b.pick(0.5)) == [2, 3]
+
+
+def test_jobs_that_ride_alone_are_dropped_up_to_the_last_moment() -> None:
+    b = MicroBatcher(BatchLimits(4, 1000, alone=lambda job: True))
+    first, second = add(b, fake_job(1)), add(b, fake_job(2))
+    third = add(b, fake_job(3, deadline=Deadline(1.0)))
+    assert b.pick(0.0).batch == [first]
+    b.cancel(second)
+    picked = b.pick(2.0)
+    assert (picked.batch, picked.dropped, b.queued_jobs) == ([], [third], 0)
+
+
 def test_jobs_with_different_keys_never_share_a_batch() -> None:
     b = batcher()
     for number, key in enumerate("abab"):

@@ -1,11 +1,19 @@
 """Which engine a worker starts with."""
 
 import logging
+import threading
 
+import numpy as np
 import pytest
 
+from models.image import Image
+from models.job import Job
 from models.settings import Settings
+from workers.batch import Batch
 from workers.devices import count_gpus, wanted_gpus
+from workers.engine import BatchResult
+from workers.filters import parse_one
+from workers.operations import FilterChain
 from workers.start import start_worker
 
 NO_SUCH_GPU = 99
@@ -25,6 +33,26 @@ def test_a_gpu_that_cannot_be_used_leaves_a_worker_on_the_cpu_that_says_so(
         assert f"GPU {NO_SUCH_GPU} cannot be used" in started.degraded
     finally:
         started.worker.stop()
+
+
+def test_on_a_cpu_every_image_that_is_filtered_rides_alone() -> None:
+    sizes: list[int] = []
+    answered = threading.Semaphore(0)
+
+    def observe(batch: Batch, _: BatchResult) -> None:
+        sizes.append(len(batch.tickets))
+        answered.release()
+
+    worker = start_worker(Settings(threads=1), observe, weights=False).worker
+    try:
+        image = Image(np.zeros((4, 4, 3), np.uint8))
+        job = Job(FilterChain((parse_one("invert", {}),)), image)
+        for _ in range(20):
+            worker.submit(job, lambda outcomes: None)
+        assert all(answered.acquire(timeout=10) for _ in range(20))
+    finally:
+        worker.stop()
+    assert sizes == [1] * 20
 
 
 def test_more_gpus_than_there_are_is_wrong_usage() -> None:
