@@ -98,7 +98,7 @@ def json_lines(
         async for each in as_finished(request, works):
             yield line(present(each))
 
-    return StreamingResponse(lines(), headers=headers, media_type=media_type)
+    return StreamingResponse(_pieces(lines()), headers=headers, media_type=media_type)
 
 
 def events(
@@ -122,7 +122,7 @@ def events(
         yield format_sse_event(event="summary", data_str=summary(records).model_dump_json())
 
     return StreamingResponse(
-        stream(), headers={**headers, "Cache-Control": "no-cache"}, media_type=EVENTS
+        _pieces(stream()), headers={**headers, "Cache-Control": "no-cache"}, media_type=EVENTS
     )
 
 
@@ -155,16 +155,22 @@ async def image(request: Request, work: Work, intake: Stages) -> Response:
 
 
 def _bytes(data: bytes, headers: dict[str, str], media_type: str) -> Response:
-    """In pieces where it is large: a client that reads slowly holds its permit, not our memory."""
+    """In pieces where it is large."""
     if len(data) <= PIECE:
         return Response(data, headers=headers, media_type=media_type)
 
-    async def pieces() -> AsyncIterator[memoryview]:
-        for start in range(0, len(data), PIECE):
-            yield memoryview(data)[start : start + PIECE]
+    async def alone() -> AsyncIterator[bytes]:
+        yield data
 
     sized = headers | {"Content-Length": str(len(data))}
-    return StreamingResponse(pieces(), headers=sized, media_type=media_type)
+    return StreamingResponse(_pieces(alone()), headers=sized, media_type=media_type)
+
+
+async def _pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[memoryview]:
+    """A client that reads slowly holds its permit, not our memory, and has time for each piece."""
+    async for chunk in chunks:
+        for start in range(0, len(chunk), PIECE):
+            yield memoryview(chunk)[start : start + PIECE]
 
 
 def zipped(
@@ -173,7 +179,7 @@ def zipped(
     """A ZIP of the images as they finish, `results.jsonl` with every record last."""
     name = {"Content-Disposition": 'attachment; filename="darkroom.zip"'}
     archive = _zip(request, works, present)
-    return StreamingResponse(archive, headers=headers | name, media_type=ZIP)
+    return StreamingResponse(_pieces(archive), headers=headers | name, media_type=ZIP)
 
 
 async def _zip(request: Request, works: Sequence[Work], present: Present) -> AsyncIterator[bytes]:
@@ -212,7 +218,7 @@ def multipart(
         yield f"--{boundary}--\r\n".encode()
 
     kind = f"{MULTIPART}; boundary={boundary}"
-    return StreamingResponse(parts(), headers=headers, media_type=kind)
+    return StreamingResponse(_pieces(parts()), headers=headers, media_type=kind)
 
 
 def filter_headers() -> dict[str, str]:
