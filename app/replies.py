@@ -1,10 +1,9 @@
 """How answers leave: whole JSON, JSON Lines, server-sent events, one image, a ZIP, multipart."""
 
-import asyncio
 import io
 import secrets
 import zipfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,16 +12,13 @@ from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
 
 from app.answers import Answer, EncodedImage
+from app.gather import Work, all_answers, as_finished
 from app.problems import answer as problem_response
 from app.records import line, member, summary
-from app.scope import disconnected, until_disconnect
 from app.stages import Stages, server_timing
 from models.errors import ServiceError
 from models.schemas import ModelRecord, Record, Reply
 from workers.filters import SPEC_VERSION
-
-Work = Callable[[], Coroutine[Any, Any, Answer]]
-"""Starts the work on one item; called only once somebody listens."""
 
 Present = Callable[[Answer], Record]
 """An answer as the record that is sent."""
@@ -36,34 +32,6 @@ EVENTS = "text/event-stream"
 ZIP = "application/zip"
 MULTIPART = "multipart/mixed"
 STREAMS = (*JSON_LINES, EVENTS, ZIP, MULTIPART)
-
-
-async def all_answers(request: Request, works: Sequence[Work]) -> list[Answer]:
-    """Every answer, in input order; the work ends early when the client leaves."""
-
-    async def together() -> list[Answer]:
-        if len(works) == 1:
-            return [await works[0]()]
-        return await asyncio.gather(*(work() for work in works))
-
-    return await until_disconnect(request, together())
-
-
-async def as_finished(request: Request, works: Sequence[Work]) -> AsyncIterator[Answer]:
-    """Each answer as it finishes; the work ends early when the client leaves."""
-    watch = asyncio.ensure_future(disconnected(request))
-    pending = {asyncio.ensure_future(work()) for work in works}
-    try:
-        while pending and not watch.done():
-            waited_for: set[asyncio.Future[Any]] = {*pending, watch}
-            await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
-            for task in [each for each in pending if each.done()]:
-                pending.discard(task)
-                yield task.result()
-    finally:
-        for left in (watch, *pending):
-            left.cancel()
-        await asyncio.gather(watch, *pending, return_exceptions=True)
 
 
 async def whole(
