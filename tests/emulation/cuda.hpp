@@ -6,7 +6,6 @@
 // told so, and arguments of kernels that are floats.
 #pragma once
 #include <csetjmp>
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -203,7 +202,7 @@ static inline unsigned __ballot_sync(unsigned, int is)
 
 // What kernels/tensor.cuh has of it, by the layout of PTX's mma.m16n8k32.
 #define EMULATED
-template <class Right> void emulated_multiply_add(const uint4& left, const unsigned* right, unsigned* sums)
+static inline void multiply_add(const uint4& left, const unsigned* right, unsigned* sums)
 {
     static unsigned lefts[emulation::MOST][4], rights[emulation::MOST][2];
     unsigned me = emulation::current, first = me / 32 * 32, row = me % 32 / 4, column = me % 4 * 2;
@@ -214,23 +213,11 @@ template <class Right> void emulated_multiply_add(const uint4& left, const unsig
         unsigned lane = k % 16 / 4, shift = k % 4 * 8, half = k / 16;
         for (unsigned i = 0; i < 4; ++i) {
             unsigned a = lefts[first + row * 4 + lane][half * 2 + i / 2] >> shift & 255;
-            unsigned b = (Right)(rights[first + (column + i % 2) * 4 + lane][half] >> shift);
+            unsigned b = rights[first + (column + i % 2) * 4 + lane][half] >> shift & 255;
             sums[i] += a * b;
         }
     }
     __syncwarp();
-}
-
-static inline void multiply_add(const uint4& left, const unsigned* right, unsigned* sums)
-{
-    emulated_multiply_add<unsigned char>(left, right, sums);
-}
-
-static inline void multiply_add_signed(
-    const uint4& left, const unsigned* right, const unsigned* added, unsigned* sums)
-{
-    for (int i = 0; i < 4; ++i) sums[i] = added[i];
-    emulated_multiply_add<signed char>(left, right, sums);
 }
 
 template <class T> T emulated_atomic(T* at, T made)
@@ -311,8 +298,6 @@ static inline unsigned __vsubus4(unsigned a, unsigned b)
     for (int i = 0; i < 32; i += 8) made |= ((a >> i & 255) - min(a >> i & 255, b >> i & 255)) << i;
     return made;
 }
-static inline int __vimin_s32_relu(int a, int b) { return std::max(std::min(a, b), 0); }
-
 static inline unsigned __vimin_s16x2_relu(unsigned a, unsigned b)
 {
     unsigned made = 0;

@@ -1,7 +1,6 @@
 """What around.cu and whole.cu need to know: few weights, and which kernel they take."""
 
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ AROUND_PASSES = {side: (Pass(f"around_{side}", 128, 32),) for side in (3, 5)}
 
 
 WHOLE_PASSES = (Pass("around_whole", 128, 64),)
-"""Of `Whole`."""
+"""For 3 × 3 whole weights as `whole_data` has them."""
 
 
 def around_side(weights: NDArray[Any]) -> int:
@@ -35,48 +34,25 @@ def around_data(
     return header + room[::-1].tobytes()
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """floor((sum + added) / divisor) of 3 × 3 whole weights, as kernels/whole.cu can make it."""
+def whole_data(
+    weights: NDArray[np.int64], added: int, divisor: int, border: Border
+) -> bytes | None:
+    """`struct Whole` for floor((sum + added) / divisor), or None where the kernel is not for it.
 
-    weights: NDArray[np.int64]
-    added: int
-    divisor: int
-
-    @classmethod
-    def of(
-        cls, weights: NDArray[np.int64], added: int, divisor: int, border: Border
-    ) -> "Whole | None":
-        """None where the kernel is not for it: weights have a byte and borders replicate.
-
-        It multiplies by 2**16 / divisor rounded up, which divides exactly as long as what rounding
-        adds stays below one part of the divisor.
-        """
-        rounding = -(1 << 16) % divisor
-        exact = (256 * divisor - 1) * rounding < 1 << 16
-        fits = around_side(weights) == 3 and int(np.abs(weights).max()) <= 127
-        fits = fits and abs(added) < 1 << 30 and divisor <= 1 << 16
-        return cls(weights, added, divisor) if exact and fits and border == "replicate" else None
-
-    def data(self, channels: int) -> bytes:
-        """`struct Nine`."""
-        parameters = (self.added, -(-(1 << 16) // self.divisor), 256 * self.divisor - 1)
-        return struct.pack("<3i4x", *parameters) + nine_weights(self.weights, channels)
-
-
-def nine_weights(weights: NDArray[np.int64], channels: int) -> bytes:
-    """`weights` of `struct Nine` in kernels/nine.cuh; what of a lane follows what.
-
-    Of row dy the matrix has in column n of half h the weights of result 4(n / 2) + 2h + n % 2;
-    sample k of 32 is k - 4 on from the first result.
+    It has 16 bits for a sum and multiplies by 2**16 / divisor rounded up, which divides exactly
+    as long as what rounding adds stays below one part of the divisor.
     """
-    lane, half, part, byte = np.ogrid[:32, :2, :2, :4]
-    results = lane // 4 // 2 * 4 + 2 * half + lane // 4 % 2
-    away = 16 * part + 4 * (lane % 4) + byte - 4 - results
-    near = (np.abs(away) == channels) | (away == 0)
-    columns = np.where(near, np.sign(away) + 1, 0)
-    laid = np.where(near, _squared(weights, 3, np.dtype(np.int8))[:, columns], 0)
-    return laid.astype(np.int8).tobytes()
+    if border != "replicate" or around_side(weights) != 3:
+        return None
+    least = added + 255 * int(weights.clip(max=0).sum())
+    most = added + 255 * int(weights.clip(min=0).sum())
+    multiplier, uncut = -(-(1 << 16) // divisor), 256 * divisor - 1
+    exact = uncut * (multiplier * divisor - (1 << 16)) < 1 << 16
+    if not exact or least < -(1 << 15) or max(most, uncut) >= 1 << 15:
+        return None
+    both = 0x10001
+    header = struct.pack("<3I", (added + (1 << 15)) * both, uncut * both, multiplier)
+    return header + _squared(weights, 3, np.dtype("<i4")).tobytes()
 
 
 def _squared(weights: NDArray[Any], side: int, kind: np.dtype[Any]) -> NDArray[Any]:

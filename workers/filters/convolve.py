@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.image import Pixels
-from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, Whole, around_data, around_side
+from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, around_side, whole_data
 from workers.filters.base import Filter
 from workers.filters.borders import OPENCV, Border
 from workers.filters.colour import join_alpha, split_alpha
@@ -106,7 +106,7 @@ class Convolve(Filter):
         """`struct Convolve`: the weights row by row; or what few of them need."""
         weights, bits = self.fixed()
         if (whole := self._whole()) is not None:
-            return whole.data(shape[2])
+            return whole
         if self.device_passes != self.passes:
             unit = 2.0**-bits
             singles = (weights * unit).astype(np.float32)
@@ -115,9 +115,9 @@ class Convolve(Filter):
         header = struct.pack("<q4i", _shift(self.bias, bits), bits, *weights.shape, border)
         return header + bytes(weights.astype("<i4").data)
 
-    def _whole(self) -> Whole | None:
+    def _whole(self) -> bytes | None:
         weights, bits = self.fixed()
-        return Whole.of(weights, _shift(self.bias, bits), 1 << bits, self.border_mode)
+        return whole_data(weights, _shift(self.bias, bits), 1 << bits, self.border_mode)
 
     def fixed(self) -> tuple[NDArray[np.int64], int]:
         """Integer weights (rows, columns), and how many bits of them are fractions."""

@@ -9,7 +9,7 @@ from PIL import ImageFilter
 from pydantic import Field
 
 from models.image import Pixels
-from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, Whole, around_data
+from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, whole_data
 from workers.filters.base import Filter
 from workers.filters.colour import by_pillow, join_alpha, split_alpha
 from workers.kernels.items import Pass, Shape
@@ -80,17 +80,17 @@ class Preset(Filter):
     def device_data(self, shape: Shape) -> bytes:
         """The weights and the offset, and whether the order of sums matters."""
         if (whole := self._whole()) is not None:
-            return whole.data(shape[2])
+            return whole
         offset: float = _KERNELS[self.kernel].filterargs[2] + 0.5
         return around_data(self._weights(), offset, "replicate", self.kernel in _TIED)
 
-    def _whole(self) -> Whole | None:
+    def _whole(self) -> bytes | None:
         """Half-up in integers: a sum that is whole is half-way between levels or not near it."""
         size, divisor, offset, weights = _KERNELS[self.kernel].filterargs
         if self.kernel in _TIED:
             return None
         upwards = np.array(weights, np.int64).reshape(size)
-        return Whole.of(upwards[::-1], offset * divisor + divisor // 2, divisor, "replicate")
+        return whole_data(upwards[::-1], offset * divisor + divisor // 2, divisor, "replicate")
 
     def _weights(self) -> NDArray[np.float32]:
         """From top to bottom, divided; the rows of Pillow's kernels go upwards."""

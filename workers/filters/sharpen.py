@@ -3,17 +3,13 @@
 import struct
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from models.image import Pixels
-from workers.filters.around import nine_weights
 from workers.filters.base import Filter
 from workers.filters.colour import blend, join_alpha, split_alpha
 from workers.filters.preset import Preset
 from workers.kernels.items import Pass, Shape
-
-_SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]])
 
 
 class Sharpen(Filter):
@@ -41,5 +37,5 @@ class Sharpen(Filter):
         return join_alpha(blend(smooth, colour, self.factor), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Nine`: the factor in float32, as Pillow has it, and the weights of SMOOTH."""
-        return struct.pack("<f12x", self.factor) + nine_weights(_SMOOTH, shape[2])
+        """The factor in float32, as Pillow has it."""
+        return struct.pack("<f", self.factor)

@@ -38,7 +38,7 @@ FILES = (
     "tensor.cuh",
     "separable.cu",
     "strips.cuh",
-    "nine.cuh",
+    "pairs.cuh",
     "whole.cu",
     "sharpen.cu",
     "linear.cu",

@@ -1,56 +1,90 @@
 // ImageEnhance.Sharpness: a blend with SMOOTH, which is (sum of 3 × 3 + 4 · centre) / 13, half-up.
 // No such quotient is near a half, so integers give what Pillow's floats do.
 
-template <int C> struct Sharpened {
-    float factor;
-    int width, height;
+// A sample, sharpened but not clipped, in the lower half; that of `sums` is 13 times what is smooth. It
+// is divided with a half more: 1290555 is 2**24 / 13, and no quotient is nearer to a half than 1 / 26.
+__device__ __forceinline__ u32 sharpened(u32 levels, u32 sums, u32 half, float factor)
+{
+    float sum = __uint_as_float(__byte_perm(sums, 0x4B000000, half));
+    float smooth = __fmaf_rz(sum, 1290555.0f / 16777216, 8388608.0f - 645277.0f);
+    float level = __uint_as_float(__byte_perm(levels, 0x4B000000, half));
+    float mixed = __fadd_rn(__fmul_rn(__fsub_rn(level, smooth), factor), __fsub_rn(smooth, 8388608.0f));
+    return __float_as_uint(__fadd_rz(mixed, 12582912.0f));
+}
 
-    // Added to 2**23 as a float.
-    __device__ __forceinline__ u32 first() const { return 0x4B000000; }
+__device__ __forceinline__ u32 sharpened2(u32 levels, u32 sums, float factor)
+{
+    u32 low = sharpened(levels, sums, 0x7610, factor), high = sharpened(levels, sums, 0x7632, factor);
+    return __vimin_s16x2_relu(__byte_perm(low, high, 0x5410), HALVES);
+}
 
-    // A sample, not clipped, in the lower half. A sum is 13 times what is smooth; 1290555 is 2**24 / 13,
-    // and no quotient is nearer to a half than 1 / 26.
-    __device__ __forceinline__ u32 sharpened(u32 sum, u32 word, int k) const
-    {
-        float smooth = __fmaf_rz(__uint_as_float(sum), 1290555.0f / 16777216, 8388608.0f - 645277.0f);
-        float level = __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + k));
-        float mixed = __fadd_rn(__fmul_rn(__fsub_rn(level, smooth), factor), __fsub_rn(smooth, 8388608.0f));
-        return __float_as_uint(__fadd_rz(mixed, 12582912.0f));
+// Of a row, C words; `rows` are this one and both beside it.
+template <int C>
+__device__ __forceinline__ void sharpen_row(const Pairs<C>* rows, float factor, u32* made)
+{
+    Pairs<C> sums;
+#pragma unroll
+    for (int k = 0; k < C + 2; ++k) {
+        sums.even[k] = rows[0].even[k] + rows[1].even[k] + rows[2].even[k];
+        sums.odd[k] = rows[0].odd[k] + rows[1].odd[k] + rows[2].odd[k];
     }
-
-    // Which bits stay as they are: alpha, and the image's outermost pixels.
-    __device__ __forceinline__ u32 kept(int at, int y) const
-    {
-        if (y == 0 || y == height - 1) return ~0u;
-        u32 kept = C == 4 ? 0xFF000000u : 0;
-        int end = (width - 1) * C;
-        if (at >= C && at + 3 < end) return kept;
-        for (int k = 0; k < 4; ++k)
-            if (at + k < C || at + k >= end) kept |= 255u << 8 * k;
-        return kept;
+#pragma unroll
+    for (int k = 1; k <= C; ++k) {
+        u32 even = rows[1].even[k], odd = rows[1].odd[k];
+        u32 evens = sums.even_before(k) + sums.even[k] + sums.even_after(k) + 4 * even;
+        u32 odds = sums.odd_before(k) + sums.odd[k] + sums.odd_after(k) + 4 * odd;
+        made[k - 1] = __byte_perm(sharpened2(even, evens, factor), sharpened2(odd, odds, factor), 0x6240);
     }
+}
 
-    __device__ __forceinline__ u32 operator()(const u32* sums, u32 word, int at, int y) const
-    {
-        u32 level[4];
-        for (int k = 0; k < 4; ++k) level[k] = sharpened(sums[k], word, k);
-        u32 low = __vimin_s16x2_relu(__byte_perm(level[0], level[1], 0x5410), HALVES);
-        u32 high = __vimin_s16x2_relu(__byte_perm(level[2], level[3], 0x5410), HALVES);
-        u32 made = __byte_perm(low, high, 0x6420), mask = kept(at, y);
-        return (word & mask) | (made & ~mask);
+// Which bits of a word of samples stay as they are: alpha, and those of a row's first and last pixel.
+// Apart, for it is rare.
+template <int C> static __device__ __noinline__ u32 kept_bits(int bytes, int at)
+{
+    u32 kept = C == 4 ? 0xFF000000u : 0;
+    for (int k = 0; k < 4; ++k)
+        if (at + k < C || at + k >= bytes - C) kept |= 255u << 8 * k;
+    return kept;
+}
+
+template <int C>
+__device__ __forceinline__ void sharpen_rows(
+    const Item& item, const Tile& tile, float factor, const u32* words, int first, int at, u32* room)
+{
+    constexpr int PITCH = Pairs<C>::PITCH;
+    bool inside = C != 4 && tile.x > 0 && tile.x + tile.width < item.width;
+    Pairs<C> rows[3];
+    rows[1].load(words), rows[2].load(words + PITCH);
+#pragma unroll
+    for (int i = 0; i < PAIRS_ROWS; ++i) {
+        rows[0] = rows[1], rows[1] = rows[2];
+        rows[2].load(words + (i + 2) * PITCH);
+        if (first + i >= tile.height) continue;
+        u32 made[C];
+        sharpen_row(rows, factor, made);
+        int y = tile.y + first + i;
+        bool outermost = y == 0 || y == item.height - 1;
+        if (!inside || outermost)
+            for (int k = 0; k < C; ++k) {
+                u32 kept = outermost ? ~0u : kept_bits<C>(item.width * C, at + 4 * k);
+                made[k] = (words[(i + 1) * PITCH + k] & kept) | (made[k] & ~kept);
+            }
+        store_pairs<C>(item, tile, first + i, made, room);
     }
-};
+}
 
 template <int C> __device__ __forceinline__ void sharpen_tile(const Item& item, int block, u32* words, u32* room)
 {
-    float factor = __int_as_float(nine_of(item).parameters[0]);
-    nine_tile<C>(item, block, Sharpened<C>{factor, item.width, item.height}, words, room);
+    float factor = *global<const float>(item.data);
+    pairs_tile<C>(item, block, words, room, [&](const Tile& tile, const u32* from, int row, int at, u32* own) {
+        sharpen_rows<C>(item, tile, factor, from, row, at, own);
+    });
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 sharpen(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 words[NINE_WORDS / 4], room[EIGHTS / 4];
+    __shared__ uint4 words[PAIRS_WORDS / 4], room[EIGHTS / 4];
     int block;
     Item item = owner(items, starts, n, block);
     if (item.channels == 1) sharpen_tile<1>(item, block, (u32*)words, (u32*)room);

@@ -11,29 +11,22 @@ static __device__ __noinline__ void store_eight_ends(u8* first, u32 stride, int 
     }
 }
 
-// A warp's eight rows of 16 pixels, C words a pixel and four, from x, y in the tile on.
-template <int C>
-__device__ __forceinline__ void copy_eight(const Item& item, const Tile& tile, int x, int y, const u32* from)
-{
-    int lane = threadIdx.x % 32, rows = min(8, tile.height - y), bytes = min(16, tile.width - x) * C;
-    u32 stride = item.width * C;
-    u8* first = global<u8>(item.dst) + ((tile.y + y) * stride + (tile.x + x) * C);
-    __syncwarp();
-    if (stride % 16 || bytes < 16 * C) store_eight_ends<C>(first, stride, rows, bytes, from);
-    else if (lane / C < rows && lane < 8 * C)
-        *(uint4*)(first + (lane / C * stride + lane % C * 16)) = *(const uint4*)(from + 4 * lane);
-    __syncwarp();
-}
-
-// A lane's four pixels, by planes; together they are eight rows of 16 pixels.
+// A lane's four pixels of C channels at x, y in the tile, those of a warp in eight rows of 16 pixels.
 template <int C>
 __device__ __forceinline__ void store_eight(
     const Item& item, const Tile& tile, int x, int y, const u32* plane, u32* room)
 {
-    u32 *mine = room + threadIdx.x / 32 * 128, words[C];
+    int lane = threadIdx.x % 32;
+    u32 *mine = room + threadIdx.x / 32 * 128, words[C], stride = item.width * C;
     interleave<C>(plane, words);
-    for (int c = 0; c < C; ++c) mine[threadIdx.x % 32 * C + c] = words[c];
-    copy_eight<C>(item, tile, x & ~15, y & ~7, mine);
+    for (int c = 0; c < C; ++c) mine[lane * C + c] = words[c];
+    __syncwarp();
+    int left = x & ~15, top = y & ~7, rows = min(8, tile.height - top), bytes = min(16, tile.width - left) * C;
+    u8* first = global<u8>(item.dst) + ((tile.y + top) * stride + (tile.x + left) * C);
+    if (stride % 16 || bytes < 16 * C) store_eight_ends<C>(first, stride, rows, bytes, mine);
+    else if (lane / C < rows && lane < 8 * C)
+        *(uint4*)(first + (lane / C * stride + lane % C * 16)) = *(const uint4*)(mine + 4 * lane);
+    __syncwarp();
 }
 
 // Every plane but alpha filtered, of an image of C channels.

@@ -17,23 +17,4 @@ __device__ __forceinline__ void multiply_add(const uint4& left, const u32* right
             : "r"(half[i]), "r"(right[i / 2]));
 #endif
 }
-
-// The same with signed bytes in the right matrix; what is added need not be where the sums are.
-__device__ __forceinline__ void multiply_add_signed(const uint4& left, const u32* right, const u32* added, u32* sums)
-{
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
-        : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
-        : "r"(left.x), "r"(left.y), "r"(left.z), "r"(left.w), "r"(right[0]), "r"(right[1]),
-          "r"(added[0]), "r"(added[1]), "r"(added[2]), "r"(added[3]));
-#else
-    u32 half[4] = {left.x, left.y, left.z, left.w};
-    for (int i = 0; i < 4; ++i) sums[i] = added[i];
-    for (int i = 0; i < 4; ++i)
-        asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
-            : "+r"(sums[i % 2 * 2]), "+r"(sums[i % 2 * 2 + 1])
-            : "r"(half[i]), "r"(right[i / 2]));
-#endif
-}
 #endif

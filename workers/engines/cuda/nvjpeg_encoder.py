@@ -46,7 +46,7 @@ class Placed(NamedTuple):
 
 
 class Encoder:
-    """Encodes on `stream`, and waits for it, for as long as the process lives. One thread at a time."""
+    """Encodes on `stream`, and waits for it. One thread at a time, as long as the process lives."""
 
     def __init__(self, library: NvJpeg, stream: Stream) -> None:
         self._library, self._stream = library, stream
