@@ -21,15 +21,17 @@ struct Tile {
     int x, y, width, height;
 };
 
-// Whose block this is, and which of its blocks. Every thread of the block has to call it.
+// Whose block this is, and which of its blocks. Every thread of the block has to call it. Every other
+// pass begins at the end, with what the one before it has left in the cache.
 __device__ __forceinline__ Item owner(const Item* items, const u32* starts, int n, int& block)
 {
+    u32 index = items->step % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     int at = 0;
     for (int first = 0; first < n; first += THREADS) {
         int i = first + threadIdx.x;
-        at += __syncthreads_count(i < n && starts[i + 1] <= blockIdx.x);
+        at += __syncthreads_count(i < n && starts[i + 1] <= index);
     }
-    block = blockIdx.x - starts[at];
+    block = index - starts[at];
     return items[at];
 }
 
