@@ -19,7 +19,7 @@ PIECE = 1 << 17
 """Samples at a time."""
 
 QUANTILE_GROUP = 64
-"""A kernel looks for a quantile among so many."""
+"""Numbers that may have one quantile and the next, in a kernel's table."""
 
 
 class Noise(Filter):
@@ -43,7 +43,7 @@ class Noise(Filter):
 
     example: ClassVar = {"name": "noise", "amount": 20, "seed": 7}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (Pass("noise", LINE, flat=True),)
+    passes: ClassVar = (Pass("noise", 4 * LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """clip(c + q[u]): u is number n of Philox's 16-bit numbers for colour sample n.
@@ -61,15 +61,18 @@ class Noise(Filter):
         return join_alpha(result.reshape(colour.shape), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Noise`: where the quantiles, which are whole numbers, rise, and how far."""
-        grain = self._grain()
-        rising = np.searchsorted(grain, np.arange(grain[0] + 1, grain[-1] + 1))
-        header = struct.pack("<QiI", self.seed, grain[0], len(rising))
-        groups = grain.reshape(-1, QUANTILE_GROUP).astype(np.int64)
-        often = groups[:, -1] > groups[:, 0] + 1
-        more = np.where(often, 0, np.count_nonzero(groups > groups[:, :1], axis=1))
-        words = groups[:, 0] << 16 | more << 10 | often
-        return b"".join((header, words.astype("<i4").tobytes(), rising.astype("<u2").tobytes()))
+        """`struct Noise`: the quantiles, one for numbers that have the same or the next."""
+        grain = np.clip(self._grain(), -256, 255).astype(np.int32) + 256
+        groups = grain.reshape(-1, QUANTILE_GROUP)
+        often = np.flatnonzero(groups[:, -1] > groups[:, 0] + 1)
+        tail = int(np.minimum(often, len(groups) - 1 - often).max(initial=-1)) + 1
+        more = np.count_nonzero(groups > groups[:, :1], axis=1)
+        middle = (64 * groups[:, 0] + more)[tail : len(groups) - tail]
+        end = tail * QUANTILE_GROUP
+        parts = (64 * grain[:end], middle, 64 * grain[len(grain) - end :])
+        quantiles = np.concatenate(parts).astype("<u2")
+        header = struct.pack("<QI4x", self.seed, tail)
+        return header + quantiles.tobytes() + bytes(-quantiles.nbytes % 16)
 
     def _grain(self) -> NDArray[np.int16]:
         """What is added, for every 16-bit number."""

@@ -1,36 +1,40 @@
 // Normally distributed grain: Philox4x32-10 (Salmon et al., 2011) gives a 16-bit number for every
-// colour sample, and the number the quantile that is added.
+// colour sample, and the number the quantile that is added. Two samples a word.
 
-constexpr int QUANTILE_GROUP = 64, QUANTILE_GROUPS = 65536 / QUANTILE_GROUP, MOST_STEPS = 1120;
+constexpr int QUANTILE_GROUP = 64, QUANTILE_GROUPS = 65536 / QUANTILE_GROUP, MOST_TAIL = 64;
+constexpr u32 NOISE_LINE = 4 * LINE;  // samples a block
+constexpr int MOST_QUANTILES = QUANTILE_GROUPS + 2 * MOST_TAIL * (QUANTILE_GROUP - 1);
 
-// Quantiles are whole and rise: `first` holds the numbers at which they rise by one. Of 64 numbers
-// at a time, `groups` holds the first one's quantile in the upper half, how many of them have one
-// more at bit 10, so that adding a number there carries, and at bit 0 whether they rise more often.
+// Quantiles are whole and rise. At both ends, for `tail` groups of 64 numbers each, every number has
+// one of its own; between them they rise at most once in a group, and a group has one. Ten bits of a
+// quantile are what is added and 256; how many of the group's numbers have one more are the lowest
+// six, so that adding a number carries there.
 struct Noise {
     u32 key[2];
-    int lowest;  // the quantile of number 0
-    u32 steps;   // of `first`
-    int groups[QUANTILE_GROUPS];
-    u16 first[MOST_STEPS];
+    u32 tail, reserved;
+    u16 quantiles[MOST_QUANTILES];  // a whole number of 16 bytes is uploaded
 };
 
 struct Grain {
-    const int* groups;
-    const u32* first;  // the last one is beyond all numbers
-    int lowest;
+    const u8* quantiles;
+    u32 before, skipped;  // how much further groups and the second tail lie, in both halves
 
-    __device__ __forceinline__ int group(u32 number) const { return groups[number / QUANTILE_GROUP]; }
-
-    // The noisy level, in the third byte, by the number's group.
-    __device__ __forceinline__ u32 operator()(u32 level, u32 number, int grain) const
+    __device__ __forceinline__ Grain(const void* quantiles, u32 tail)
+        : quantiles((const u8*)quantiles),
+          before((QUANTILE_GROUP - 1) * tail * 0x10001),
+          skipped((QUANTILE_GROUP - 1) * (QUANTILE_GROUPS - 2 * tail) * 0x10001)
     {
-        if (grain & 1) {
-            int risen = (grain >> 16) - lowest;
-            while (number >= first[risen]) ++risen;
-            grain = (lowest + risen) * 65536;
-        }
-        int noisy = grain + (int)(level << 16) + (int)(number % QUANTILE_GROUP << 10);
-        return max(min(noisy, 0xFFFFFF), 0);
+    }
+
+    // The noisy levels of two samples, in bits 6 to 13 of the halves: where quantiles lie is the
+    // larger of two places, the smaller of two.
+    __device__ __forceinline__ u32 operator()(u32 levels, u32 numbers) const
+    {
+        u32 groups = (numbers >> 6 & 0x03FF03FF) + before;
+        u32 places = 2 * __vmaxu2(__vminu2(numbers, groups) + skipped, numbers) - 2 * skipped;
+        u32 first = *(const u16*)(quantiles + (places & 0xFFFF)), second = *(const u16*)(quantiles + (places >> 16));
+        u32 sums = levels * 64 + (numbers & 0x003F003F) + first + second * 65536;
+        return __vminu2(__vmaxu2(sums, 0x40004000), 0x7FFF7FFF);
     }
 };
 
@@ -47,14 +51,22 @@ __device__ __forceinline__ void philox(u32 counter, const u32* key, u32* words)
     words[0] = a, words[1] = b, words[2] = c, words[3] = d;
 }
 
-// The 16-bit number of a colour sample: apart, for it is rarely needed alone.
-static __device__ __noinline__ u32 number_of(u32 sample, const u32* key)
+// The noisy level of one colour sample: apart, for it is rarely needed alone.
+static __device__ __noinline__ u8 noisy_one(u32 level, u32 sample, const u32* key, const Grain& grain)
 {
     u32 words[4];
     philox(sample / 8, key, words);
     u32 pair = sample % 8 / 2;
     u32 word = pair < 2 ? (pair ? words[1] : words[0]) : pair == 2 ? words[2] : words[3];
-    return word >> sample % 2 * 16 & 0xFFFF;
+    return (u8)(grain(level, word >> sample % 2 * 16 & 0xFFFF) >> 6);
+}
+
+// Four samples by their numbers; of alpha, which is the fourth, the number is any.
+template <int C> __device__ __forceinline__ u32 noisy4(u32 word, u32 low, u32 high, const Grain& grain)
+{
+    u32 first = grain(__byte_perm(word, 0, 0x4140), low), second = grain(__byte_perm(word, 0, 0x4342), high);
+    u32 made = __byte_perm(first << 2, second << 2, 0x7531);
+    return C == 4 ? __byte_perm(made, word, 0x7210) : made;
 }
 
 // Sixteen samples a thread and turn: two counters, whose middle is where those of alpha begin.
@@ -62,17 +74,15 @@ template <int C>
 __device__ __forceinline__ void noisy_line(
     const Item& item, int block, const u32* key, const Grain& grain)
 {
-    u32 total = samples_of(item), end = min(total, (block + 1) * LINE);
+    u32 total = samples_of(item), end = min(total, (block + 1) * NOISE_LINE);
     const u8* src = global<const u8>(item.src);
     u8* dst = global<u8>(item.dst);
-    for (u32 at = block * LINE + 16 * threadIdx.x; at < end; at += 16 * THREADS) {
+    for (u32 at = block * NOISE_LINE + 16 * threadIdx.x; at < end; at += 16 * THREADS) {
         u32 colour = C == 4 ? at / 4 * 3 : at;
         if (at + 16 > total) {
             for (u32 s = at; s < total; ++s) {
-                bool alpha = C == 4 && s % 4 == 3;
                 u32 colour_sample = C == 4 ? s / 4 * 3 + s % 4 : s;
-                u32 number = number_of(colour_sample, key);
-                dst[s] = alpha ? src[s] : (u8)(grain(src[s], number, grain.group(number)) >> 16);
+                dst[s] = C == 4 && s % 4 == 3 ? src[s] : noisy_one(src[s], colour_sample, key, grain);
             }
             continue;
         }
@@ -85,19 +95,13 @@ __device__ __forceinline__ void noisy_line(
             for (int i = 0; i < 6; ++i) numbers[i] = numbers[i + 2];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            constexpr int COLOURS = C == 4 ? 3 : 4;
-            u32 number[COLOURS], bytes[4] = {0, 0, 0, words[i] >> 24 << 16};
-            int group[COLOURS];
-#pragma unroll
-            for (int k = 0; k < COLOURS; ++k) {
-                int s = COLOURS * i + k;
-                number[k] = numbers[s / 2] >> s % 2 * 16 & 0xFFFF;
-                group[k] = grain.group(number[k]);
+            if constexpr (C < 4) {
+                words[i] = noisy4<C>(words[i], numbers[2 * i], numbers[2 * i + 1], grain);
+            } else {
+                u32 low = numbers[i / 2 * 3], middle = numbers[i / 2 * 3 + 1], high = numbers[i / 2 * 3 + 2];
+                words[i] = i % 2 ? noisy4<C>(words[i], __funnelshift_r(middle, high, 16), high >> 16, grain)
+                                 : noisy4<C>(words[i], low, middle, grain);
             }
-#pragma unroll
-            for (int k = 0; k < COLOURS; ++k) bytes[k] = grain(byte_of(words[i], k), number[k], group[k]);
-            u32 low = __byte_perm(bytes[0], bytes[1], 0x0062), high = __byte_perm(bytes[2], bytes[3], 0x0062);
-            words[i] = __byte_perm(low, high, 0x5410);
         }
         store16(dst + at, words);
     }
@@ -106,17 +110,15 @@ __device__ __forceinline__ void noisy_line(
 extern "C" __global__ void __launch_bounds__(256)
 noise(const Item* items, const u32* starts, int n)
 {
-    __shared__ int groups[QUANTILE_GROUPS];
-    __shared__ u32 first[MOST_STEPS + 1];
+    __shared__ uint4 quantiles[MOST_QUANTILES / 8];
     int block;
     Item item = owner(items, starts, n, block);
     const Noise& of = *global<const Noise>(item.data);
-    for (int i = threadIdx.x; i < QUANTILE_GROUPS; i += THREADS) groups[i] = of.groups[i];
-    for (int i = threadIdx.x; i <= (int)of.steps; i += THREADS)
-        first[i] = i < (int)of.steps ? of.first[i] : 65536;
+    u32 key[2] = {of.key[0], of.key[1]}, tail = of.tail;
+    int used = (QUANTILE_GROUPS + 2 * (QUANTILE_GROUP - 1) * (int)tail + 7) / 8;
+    for (int i = threadIdx.x; i < used; i += THREADS) quantiles[i] = ((const uint4*)of.quantiles)[i];
     __syncthreads();
-    Grain grain = {groups, first, of.lowest};
-    u32 key[2] = {of.key[0], of.key[1]};
+    Grain grain(quantiles, tail);
     if (item.channels == 1) noisy_line<1>(item, block, key, grain);
     else if (item.channels == 3) noisy_line<3>(item, block, key, grain);
     else noisy_line<4>(item, block, key, grain);
