@@ -33,6 +33,14 @@ template <int C> __device__ __forceinline__ void inner_pixels4(const u8* row, in
     for (int c = 0; c < C; ++c) words[c] = __funnelshift_r(words[c], c + 1 < C ? words[c + 1] : last, 8 * over);
 }
 
+// The same anywhere; those beyond the row's end replicate.
+template <int C> __device__ __forceinline__ void words4(const u8* row, int width, int x, u32* words)
+{
+    if (x + 4 <= width) inner_pixels4<C>(row, x, words);
+    else
+        for (int c = 0; c < C; ++c) words[c] = replicated4(row, width * C, C, x * C + 4 * c);
+}
+
 // Pixels x … x+3 of a row as a word for each channel; pixels beyond the row's ends replicate.
 template <int C> __device__ __forceinline__ void pixels4(const u8* row, int width, int x, u32* plane)
 {
