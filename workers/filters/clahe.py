@@ -31,7 +31,7 @@ class Clahe(Filter):
     example: ClassVar = {"name": "clahe"}
     alpha_rule: ClassVar = "point"
     border: ClassVar = "mirror"
-    passes: ClassVar = (Pass("clahe_tables", each=64), Pass("clahe", 128, 16))
+    passes: ClassVar = (Pass("clahe_tables", each=64), Pass("clahe", 128, 32))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.createCLAHE` on a grey image, or on Y of YCrCb (K. Zuiderveld, 1994)."""

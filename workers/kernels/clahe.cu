@@ -6,39 +6,81 @@ struct Clahe {
     float scale, across, down;       // 255 / area, 1 / width, 1 / height of a tile
 };
 
-constexpr int CLAHE_WIDTH = 128, CLAHE_HEIGHT = 16;
+constexpr int CLAHE_WIDTH = 128, CLAHE_HEIGHT = 32, CLAHE_QUADS = 8;
 
-// Y of cv2.COLOR_RGB2YCrCb.
-__device__ __forceinline__ int luminance(int red, int green, int blue)
+// Y of cv2.COLOR_RGB2YCrCb; weights are bytes, upper and lower ones apart.
+__device__ __forceinline__ int luminance(u32 pixel)
 {
-    return (red * 4899 + green * 9617 + blue * 1868 + 8192) >> 14;
+    return (256 * __dp4a(pixel, 0x00072513u, 0u) + __dp4a(pixel, 0x004C9123u, 8192u)) >> 14;
 }
 
-// Count the luminances of pixels x … x+n-1, n at most four, of a row.
-template <int C>
-__device__ __forceinline__ void count_four(
-    const u8* row, int width, int x, int n, const Counters& counters)
+// Words of four pixels as they lie in memory, as a word for each; a fourth byte may be a neighbour's.
+template <int C> __device__ __forceinline__ void separate(const u32* words, u32* pixel)
 {
-    u32 plane[4] = {};
-    if (x + 4 <= width) pixels4<C>(row, width, x, plane);
-    else
-        for (int k = 0; k < n; ++k)
-            for (int c = 0; c < C; ++c) plane[c] |= (u32)row[mirrored(x + k, width) * C + c] << 8 * k;
-    for (int k = 0; k < n; ++k) {
-        u32 level = byte_of(plane[0], k);
-        counters(0, C == 1 ? level : luminance(level, byte_of(plane[1], k), byte_of(plane[2], k)));
+    if constexpr (C == 1) {
+        for (int k = 0; k < 4; ++k) pixel[k] = byte_of(words[0], k);
+    } else if constexpr (C == 3) {
+        pixel[0] = words[0], pixel[1] = __funnelshift_r(words[0], words[1], 24);
+        pixel[2] = __funnelshift_r(words[1], words[2], 16), pixel[3] = words[2] >> 8;
+    } else {
+        for (int k = 0; k < 4; ++k) pixel[k] = words[k];
     }
 }
 
+// Four samples of a row from sample `at` on, mirrored at its end; apart as `replicated4` is.
+static __device__ __noinline__ u32 mirrored4(const u8* row, int width, int channels, int at)
+{
+    u32 word = 0;
+    for (int k = 0; k < 4; ++k) {
+        int s = at + k, x = mirrored(s / channels, width);
+        word |= (u32)row[x * channels + s % channels] << (8 * k);
+    }
+    return word;
+}
+
+static __device__ __noinline__ int mirrored_row(int y, int height) { return mirrored(y, height); }
+
+// Words of pixels x … x+3 of row y as they lie in memory, both mirrored.
+template <int C> __device__ __forceinline__ void mirrored_words(const Item& item, int x, int y, u32* words)
+{
+    if (y >= item.height) y = mirrored_row(y, item.height);
+    const u8* row = global<const u8>(item.src) + (i64)y * item.width * C;
+    if (x + 4 <= item.width) inner_pixels4<C>(row, x, words);
+    else
+        for (int c = 0; c < C; ++c) words[c] = mirrored4(row, item.width, C, x * C + 4 * c);
+}
+
+// Count a tile's luminances; what is at hand at once are all loads before any count.
 template <int C>
 __device__ __forceinline__ void count_tile(
     const Item& item, const Clahe& of, int block, const Counters& counters)
 {
+    constexpr int AT_ONCE = 2;
     int left = block % of.tiles * of.width, top = block / of.tiles * of.height;
-    int groups = (of.width + 3) / 4;
-    for (int i = threadIdx.x; i < groups * of.height; i += THREADS) {
-        int x = i % groups * 4, y = mirrored(top + i / groups, item.height);
-        count_four<C>(source_row(item, y), item.width, left + x, min(4, of.width - x), counters);
+    int groups = (of.width + 3) / 4, down = THREADS / groups, over = THREADS % groups;
+    int y = threadIdx.x / groups, group = threadIdx.x % groups;
+    while (y < of.height) {
+        u32 words[AT_ONCE][C];
+        int n[AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            n[i] = y < of.height ? of.width - 4 * group : 0;
+            if (n[i]) mirrored_words<C>(item, left + 4 * group, top + y, words[i]);
+            y += down, group += over;
+            if (group >= groups) group -= groups, ++y;
+        }
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            u32 pixel[4];
+            separate<C>(words[i], pixel);
+            if (C > 1)
+                for (int k = 0; k < 4; ++k) pixel[k] = luminance(pixel[k]);
+            if (n[i] >= 4)
+                for (int k = 0; k < 4; ++k) counters(0, pixel[k]);
+            else
+                for (int k = 0; k < 3; ++k)
+                    if (k < n[i]) counters(0, pixel[k]);
+        }
     }
 }
 
@@ -51,16 +93,15 @@ clahe_tables(const Item* items, const u32* starts, int n)
     int block, level = threadIdx.x;
     Item item = owner(items, starts, n, block);
     const Clahe& of = *global<const Clahe>(item.data);
-    for (int i = 0; i < 2; ++i) bins[2 * level + i] = make_uint4(0, 0, 0, 0);
     if (level == 0) excess = 0;
-    __syncthreads();
     Counters counters = {(u32*)bins};
+    counters.clear(256);
+    __syncthreads();
     if (item.channels == 1) count_tile<1>(item, of, block, counters);
     else if (item.channels == 3) count_tile<3>(item, of, block, counters);
     else count_tile<4>(item, of, block, counters);
     __syncthreads();
-    uint4 a = bins[2 * level], b = bins[2 * level + 1];
-    int count = a.x + a.y + a.z + a.w + b.x + b.y + b.z + b.w;
+    int count = counters.total(level);
     if (count > of.clip) atomicAdd(&excess, (u32)(count - of.clip));
     __syncthreads();
     int rest = excess % 256, step = max(256 / max(rest, 1), 1);
@@ -69,17 +110,27 @@ clahe_tables(const Item* items, const u32* starts, int n)
     global<u8>(item.scratch)[block * 256 + level] = (u8)min(__float2int_rn(tone), 255);
 }
 
-// Where a pixel lies between two tiles: both, and how much of the second.
+// Where a pixel lies between two tiles: the first one's place, -1 before them all, and how much of
+// the second.
 struct Between {
-    int first, second;
+    int first;
     float share;
 };
 
-__device__ __forceinline__ Between between(int at, float inverse, int tiles)
+__device__ __forceinline__ Between between(int at, float inverse)
 {
     float place = __fsub_rn(__fmul_rn(__int2float_rn(at), inverse), 0.5f);
     int first = __float2int_rd(place);
-    return {max(first, 0), min(first + 1, tiles - 1), __fsub_rn(place, __int2float_rn(first))};
+    return {first, __fsub_rn(place, __int2float_rn(first))};
+}
+
+// What a level becomes in the four tiles around a place; apart as `replicated4` is.
+static __device__ __noinline__ u32 quad(const u8* tables, int tiles, int across, int down, int level)
+{
+    const u8* upper = tables + clamped(down, tiles) * tiles * 256 + level;
+    const u8* lower = tables + clamped(down + 1, tiles) * tiles * 256 + level;
+    int first = clamped(across, tiles) * 256, second = clamped(across + 1, tiles) * 256;
+    return packed(upper[first], upper[second], lower[first], lower[second]);
 }
 
 __device__ __forceinline__ float mixed(float first, float second, float share)
@@ -87,53 +138,61 @@ __device__ __forceinline__ float mixed(float first, float second, float share)
     return __fadd_rn(__fmul_rn(first, __fsub_rn(1.0f, share)), __fmul_rn(second, share));
 }
 
-__device__ __forceinline__ int equalised(
-    const u8* upper, const u8* lower, const Between& x, float share, int level)
+// Byte k of a word as a float.
+__device__ __forceinline__ float float_of(u32 word, u32 k)
 {
-    int first = x.first * 256 + level, second = x.second * 256 + level;
-    float above = mixed(as_float(upper[first]), as_float(upper[second]), x.share);
-    float below = mixed(as_float(lower[first]), as_float(lower[second]), x.share);
-    return min(__float2int_rn(mixed(above, below, share)), 255);
+    return __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + k)) - 8388608.0f;
+}
+
+__device__ __forceinline__ int equalised(u32 four, float across, float down)
+{
+    float above = mixed(float_of(four, 0), float_of(four, 1), across);
+    float below = mixed(float_of(four, 2), float_of(four, 3), across);
+    return __float_as_uint(__fadd_rn(mixed(above, below, down), 8388608.0f)) & 255;
 }
 
 __device__ __forceinline__ u32 as_byte(int value) { return min(max(value, 0), 255); }
 
 // A pixel with another luminance, by way of YCrCb as OpenCV rounds it.
-__device__ __forceinline__ void relit(const u32* colour, int from, int to, u32* made)
+__device__ __forceinline__ void relit(u32 pixel, int from, int to, u32* made)
 {
-    int red = as_byte((((int)colour[0] - from) * 11682 + (128 << 14) + 8192) >> 14) - 128;
-    int blue = as_byte((((int)colour[2] - from) * 9241 + (128 << 14) + 8192) >> 14) - 128;
+    int red = as_byte((((int)byte_of(pixel, 0) - from) * 11682 + (128 << 14) + 8192) >> 14) - 128;
+    int blue = as_byte((((int)byte_of(pixel, 2) - from) * 9241 + (128 << 14) + 8192) >> 14) - 128;
     made[0] = as_byte(to + ((red * 22987 + 8192) >> 14));
     made[1] = as_byte(to + ((blue * -5636 + red * -11698 + 8192) >> 14));
     made[2] = as_byte(to + ((blue * 29049 + 8192) >> 14));
 }
 
+// Quads of the places that a tile touches lie in shared memory if there are few: `places` in a row,
+// none where there are many.
 template <int C>
-__device__ __forceinline__ void clahe_tile(const Item& item, const Tile& tile, u32* out)
+__device__ __forceinline__ void clahe_tile(
+    const Item& item, const Tile& tile, const Clahe& of, const u32* quads, int places, u32* out)
 {
-    const Clahe& of = *global<const Clahe>(item.data);
     const u8* tables = global<const u8>(item.scratch);
     int group = threadIdx.x % (CLAHE_WIDTH / 4) * 4;
+    int left = between(tile.x, of.across).first, top = between(tile.y, of.down).first;
     Between x[4];
-    for (int k = 0; k < 4; ++k) x[k] = between(tile.x + group + k, of.across, of.tiles);
+    for (int k = 0; k < 4; ++k) x[k] = between(min(tile.x + group + k, item.width - 1), of.across);
     for (int row = threadIdx.x / (CLAHE_WIDTH / 4); row < tile.height && group < tile.width;
          row += THREADS / (CLAHE_WIDTH / 4)) {
-        Between y = between(tile.y + row, of.down, of.tiles);
-        const u8 *upper = tables + y.first * of.tiles * 256, *lower = tables + y.second * of.tiles * 256;
-        u32 plane[C], bytes[4 * C];
-        pixels4<C>(source_row(item, tile.y + row), item.width, tile.x + group, plane);
+        Between y = between(tile.y + row, of.down);
+        const u32* line = quads + ((y.first - top) * places - left) * 256;
+        u32 words[C], pixel[4], four[4], bytes[4 * C];
+        int level[4];
+        words4<C>(source_row(item, tile.y + row), item.width, tile.x + group, words);
+        separate<C>(words, pixel);
+        for (int k = 0; k < 4; ++k) level[k] = C == 1 ? pixel[k] : luminance(pixel[k]);
+        if (places)
+            for (int k = 0; k < 4; ++k) four[k] = line[x[k].first * 256 + level[k]];
+        else
+            for (int k = 0; k < 4; ++k) four[k] = quad(tables, of.tiles, x[k].first, y.first, level[k]);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            Between at = {min(x[k].first, of.tiles - 1), x[k].second, x[k].share};
-            u32 colour[C];
-            for (int c = 0; c < C; ++c) colour[c] = byte_of(plane[c], k);
-            if constexpr (C == 1) {
-                bytes[k] = equalised(upper, lower, at, y.share, colour[0]);
-            } else {
-                int level = luminance(colour[0], colour[1], colour[2]);
-                relit(colour, level, equalised(upper, lower, at, y.share, level), bytes + C * k);
-                if constexpr (C == 4) bytes[4 * k + 3] = colour[3];
-            }
+            u32 made = equalised(four[k], x[k].share, y.share);
+            if constexpr (C == 1) bytes[k] = made;
+            else relit(pixel[k], level[k], made, bytes + C * k);
+            if constexpr (C == 4) bytes[4 * k + 3] = pixel[k] >> 24;
         }
 #pragma unroll
         for (int i = 0; i < C; ++i)
@@ -144,14 +203,24 @@ __device__ __forceinline__ void clahe_tile(const Item& item, const Tile& tile, u
     store_tile<CLAHE_WIDTH * C>(item, tile, (const u8*)out);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
 clahe(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 out[CLAHE_WIDTH * CLAHE_HEIGHT / 4 + 1];
+    __shared__ uint4 out[CLAHE_WIDTH * CLAHE_HEIGHT / 4];
+    __shared__ u32 quads[CLAHE_QUADS * 256];
     int block;
     Item item = owner(items, starts, n, block);
+    const Clahe of = *global<const Clahe>(item.data);
     Tile tile = tile_of(item, block, CLAHE_WIDTH, CLAHE_HEIGHT);
-    if (item.channels == 1) clahe_tile<1>(item, tile, (u32*)out);
-    else if (item.channels == 3) clahe_tile<3>(item, tile, (u32*)out);
-    else clahe_tile<4>(item, tile, (u32*)out);
+    int left = between(tile.x, of.across).first, top = between(tile.y, of.down).first;
+    int places = between(tile.x + tile.width - 1, of.across).first - left + 1;
+    int lines = between(tile.y + tile.height - 1, of.down).first - top + 1;
+    if (places * lines > CLAHE_QUADS) places = 0;
+    for (int i = 0; i < places * lines; ++i)
+        quads[i * 256 + threadIdx.x] =
+            quad(global<const u8>(item.scratch), of.tiles, left + i % places, top + i / places, threadIdx.x);
+    __syncthreads();
+    if (item.channels == 1) clahe_tile<1>(item, tile, of, quads, places, (u32*)out);
+    else if (item.channels == 3) clahe_tile<3>(item, tile, of, quads, places, (u32*)out);
+    else clahe_tile<4>(item, tile, of, quads, places, (u32*)out);
 }

@@ -36,6 +36,18 @@ struct Counters {
     {
         atomicAdd(&bins[(plane * 256 + level) * 8 + threadIdx.x % 8], 1u);
     }
+
+    __device__ __forceinline__ void clear(int levels) const
+    {
+        for (int i = threadIdx.x; i < 2 * levels; i += THREADS) ((uint4*)bins)[i] = make_uint4(0, 0, 0, 0);
+    }
+
+    // Of a level of all planes.
+    __device__ __forceinline__ u32 total(int level) const
+    {
+        uint4 a = ((uint4*)bins)[2 * level], b = ((uint4*)bins)[2 * level + 1];
+        return a.x + a.y + a.z + a.w + b.x + b.y + b.z + b.w;
+    }
 };
 
 template <int C, bool LUMA>
@@ -76,17 +88,16 @@ template <bool LUMA>
 __device__ __forceinline__ void count_block(const Item& item, int block, uint4* bins)
 {
     int levels = LUMA || item.channels == 1 ? 256 : 768;
-    for (int i = threadIdx.x; i < 2 * levels; i += THREADS) bins[i] = make_uint4(0, 0, 0, 0);
-    __syncthreads();
     Counters counters = {(u32*)bins};
+    counters.clear(levels);
+    __syncthreads();
     if (item.channels == 1) count_line<1, LUMA>(item, block, counters);
     else if (item.channels == 3) count_line<3, LUMA>(item, block, counters);
     else count_line<4, LUMA>(item, block, counters);
     __syncthreads();
     u32* counts = global<Counted>(item.data)->counts[0];
     for (int i = threadIdx.x; i < levels; i += THREADS) {
-        uint4 a = bins[2 * i], b = bins[2 * i + 1];
-        u32 count = a.x + a.y + a.z + a.w + b.x + b.y + b.z + b.w;
+        u32 count = counters.total(i);
         if (count) atomicAdd(&counts[i], count);
     }
 }
