@@ -28,7 +28,7 @@ _SHAPES = {"rect": cv2.MORPH_RECT, "cross": cv2.MORPH_CROSS, "ellipse": cv2.MORP
 ROWS, COLUMNS = Pass("morphology_rows", 256, 32), Pass("morphology_columns", 128, 64)
 RUNS, DIFFERENCE = Pass("morphology_runs", 128, 32), Pass("morphology_difference", LINE, flat=True)
 
-SQUARES = Pass("morphology_squares", 64, 64)
+SQUARES = Pass("morphology_squares", 64, 60), Pass("morphology_squares", 64, 48)
 
 SOURCE, RESULT, SCRATCH, SPARE = range(4)
 """Where images lie, as morphology.cu has it."""
@@ -52,6 +52,7 @@ class Step(NamedTuple):
     dilates: bool = False
     before: int = 0
     length: int = 0
+    strip: int = 0
 
 
 class Morphology(Filter):
@@ -72,7 +73,7 @@ class Morphology(Filter):
     example: ClassVar = {"name": "morphology", "op": "open", "size": 5}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "outside ignored"
-    passes: ClassVar = (SQUARES, ROWS, COLUMNS, RUNS, DIFFERENCE)
+    passes: ClassVar = (*SQUARES, ROWS, COLUMNS, RUNS, DIFFERENCE)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """`cv2.morphologyEx`, channel by channel."""
@@ -96,7 +97,7 @@ class Morphology(Filter):
         rows = [np.flatnonzero(row) - self.size // 2 for row in self._kernel()]
         left, right = -min(int(row[0]) for row in rows), max(int(row[-1]) for row in rows)
         levels = max(len(row) for row in rows).bit_length()
-        steps = np.zeros((STEPS, 5), "<i4")
+        steps = np.zeros((STEPS, 6), "<i4")
         for index, step in enumerate(self._steps()):
             steps[index] = step[1:]
         header = struct.pack("<16x5i12x", self.size, self.size // 2, left, right, levels)
@@ -139,7 +140,9 @@ class Morphology(Filter):
         """All iterations are one larger rectangle, as in OpenCV."""
         before, reach = self.size // 2 * self.iterations, self._reach
         if self._small:
-            yield Step(SQUARES, source, target, dilates, before, reach + 1)
+            each, length = SQUARES[reach > 15], reach + 1
+            strip = -(-each.width // -(-each.width // length))
+            yield Step(each, source, target, dilates, before, length, strip)
             return
         pieces = [min(LONGEST, reach - start) for start in range(0, reach, LONGEST)]
         rest = before

@@ -32,7 +32,8 @@ struct Grain {
     {
         u32 groups = (numbers >> 6 & 0x03FF03FF) + before;
         u32 places = 2 * __vmaxu2(__vminu2(numbers, groups) + skipped, numbers) - 2 * skipped;
-        u32 first = *(const u16*)(quantiles + (places & 0xFFFF)), second = *(const u16*)(quantiles + (places >> 16));
+        u32 first = *(const u16*)(quantiles + (places & 0xFFFF));
+        u32 second = *(const u16*)(quantiles + (places >> 16));
         u32 sums = levels * 64 + (numbers & 0x003F003F) + first + second * 65536;
         return __vminu2(__vmaxu2(sums, 0x40004000), 0x7FFF7FFF);
     }

@@ -1,8 +1,11 @@
 // Erosion and dilation by small rectangles in one pass: columns from the image, then rows in shared
 // memory, where words hold a sample of four rows, so that neighbours are words.
 
-constexpr int SQUARE_WIDTH = 64, SQUARE_HEIGHT = 64, SQUARE_LONGEST = 25, SQUARE_GROUPS = SQUARE_HEIGHT / 4;
-constexpr int SQUARE_WORDS = SQUARE_HEIGHT * (SQUARE_WIDTH + SQUARE_LONGEST) + 4 * SQUARE_GROUPS;
+constexpr int SQUARE_WIDTH = 64;
+constexpr int SQUARE_WORDS = 6640, SQUARE_RESULTS = 4752;  // of four channels: windows of 25, and of 16
+
+// Of a tile: strips of windows of 15 fill it, and five blocks fit a multiprocessor.
+__device__ __forceinline__ int square_height(int length) { return length <= 16 ? 60 : 48; }
 
 // The least of words, byte by byte; two samples a word in the high bytes of its halves, as in median.cu.
 struct Least {
@@ -40,123 +43,131 @@ __device__ __forceinline__ void least_windows(int n, int length, const Load& loa
     }
 }
 
-// Words of a column of the image, from row y on: whole ones of memory.
-struct InnerColumn {
-    static constexpr int AHEAD = 8;  // loads at once
-    const u8* from;
-    int y, last;
-    u32 stride, flip;
-
-    __device__ __forceinline__ u32 operator()(int j) const
-    {
-        return flip ^ *(const u32*)(from + (u32)min(max(y + j, 0), last) * stride);
-    }
-};
-
-// The same anywhere.
-struct AnyColumn {
-    static constexpr int AHEAD = 1;
-    const Item& item;
-    int at, y;
-    u32 flip;
-
-    __device__ __forceinline__ u32 operator()(int j) const
-    {
-        return flip ^ samples4(source_row(item, y + j), item.width * item.channels, item.channels, at);
-    }
-};
-
-struct SharedRow {
-    static constexpr int AHEAD = 4;
+struct SharedLine {
+    static constexpr int AHEAD = 4;  // loads at once
     const u32* from;
     int step;
 
     __device__ __forceinline__ u32 operator()(int j) const { return from[j * step]; }
 };
 
-// How many windows to make at once of `total`: at most `length`, in strips of about the same size.
-__device__ __forceinline__ int strip_of(int total, int length)
-{
-    int strips = (total + length - 1) / length;
-    return (total + strips - 1) / strips;
-}
+// A thread's cell of a table of 2**bits columns that is as high as the block has threads for.
+struct Cell {
+    int column, row, rows;
 
-// Apart, as `replicated4` is.
-static __device__ __noinline__ void least_of_any(const AnyColumn& column, int n, int length, u32* to, int step)
-{
-    least_windows(n, length, column, to, step);
-}
+    __device__ __forceinline__ Cell(int bits)
+        : column(threadIdx.x & (1 << bits) - 1), row(threadIdx.x >> bits), rows(THREADS >> bits)
+    {
+    }
+};
 
-// Down the columns of `across` words from sample `first` on, to lines of so many words.
-__device__ __forceinline__ void least_columns(
-    const Item& item, const Step& step, const Tile& tile, int first, int across, u32* lines)
+// Rows from y on, `vectors` times 16 samples of each, 32 at most, from sample `first` on, a multiple of 16.
+__device__ __forceinline__ void bring_rows(
+    const Item& item, int y, int rows, int first, int vectors, u32 flip, u32* to)
 {
-    int n = strip_of(tile.height, step.length), strips = (tile.height + n - 1) / n;
     int bytes = item.width * item.channels;
-    u32 flip = step.dilates ? ~0u : 0;
-    for (int i = threadIdx.x; i < across * strips; i += THREADS) {
-        int word = i % across, y = i / across * n, at = first + 4 * word, top = tile.y + y - step.before;
-        u32* to = lines + y * across + word;
-        if (bytes % 4 || at < 0 || at + 4 > bytes) {
-            least_of_any({item, at, top, flip}, min(n, tile.height - y), step.length, to, across);
-            continue;
+    Cell at(vectors <= 8 ? 3 : vectors <= 16 ? 4 : 5);
+    if (at.column >= vectors) return;
+    first += 16 * at.column;
+    uint4* place = (uint4*)to + at.column;
+    if (first >= 0 && first + 16 <= bytes && bytes % 16 == 0) {
+        const u8* src = global<const u8>(item.src) + first;
+#pragma unroll 5
+        for (int row = at.row; row < rows; row += at.rows) {
+            uint4 v = *(const uint4*)(src + (u32)(clamped(y + row, item.height) * bytes));
+            place[row * vectors] = make_uint4(flip ^ v.x, flip ^ v.y, flip ^ v.z, flip ^ v.w);
         }
-        InnerColumn column = {global<const u8>(item.src) + at, top, item.height - 1, (u32)bytes, flip};
-        least_windows(min(n, tile.height - y), step.length, column, to, across);
+        return;
+    }
+    for (int row = at.row; row < rows; row += at.rows) {
+        u32 four[4];
+        samples16(source_row(item, y + row), bytes, item.channels, first, four);
+        place[row * vectors] = make_uint4(flip ^ four[0], flip ^ four[1], flip ^ four[2], flip ^ four[3]);
+    }
+}
+
+// How many bits the numbers below this have: 4 to 7.
+__device__ __forceinline__ int bits_of(int across)
+{
+    return across <= 16 ? 4 : across <= 32 ? 5 : across <= 64 ? 6 : 7;
+}
+
+// Down the columns of `across` words of lines of `pitch` words, to lines of `across` words.
+__device__ __forceinline__ void least_columns(
+    const u32* from, int pitch, int across, int rows, int length, u32* lines)
+{
+    Cell at(bits_of(across));
+    if (at.column >= across) return;
+    for (int y = at.row * length; y < rows; y += at.rows * length) {
+        SharedLine column = {from + y * pitch + at.column, pitch};
+        least_windows(min(length, rows - y), length, column, lines + y * across + at.column, across);
     }
 }
 
 // Words of one row of four, to words of four rows; a line of `pitch` for each four.
-__device__ __forceinline__ void stand_up(const u32* lines, int across, int rows, int pitch, u32* standing)
+__device__ __forceinline__ void stand_up(const u32* lines, int across, int groups, int pitch, u32* standing)
 {
-    for (int i = threadIdx.x; i < (rows + 3) / 4 * across; i += THREADS) {
-        int group = i / across, word = i % across;
-        const u32* from = lines + 4 * group * across + word;
+    Cell at(bits_of(across));
+    if (at.column >= across) return;
+    for (int group = at.row; group < groups; group += at.rows) {
+        const u32* from = lines + 4 * group * across + at.column;
         u32 four[4] = {from[0], from[across], from[2 * across], from[3 * across]};
         transpose_bytes(four[0], four[1], four[2], four[3]);
-        store16((u8*)(standing + group * pitch + 4 * word), four);
+        store16((u8*)(standing + group * pitch + 4 * at.column), four);
     }
 }
 
-// The way back, to rows of `across` words.
-__device__ __forceinline__ void lie_down(const u32* standing, int across, int rows, int pitch, u32 flip, u32* lines)
+// Along the rows of standing words, to lines of `made` words; lanes lie in different groups of rows.
+__device__ __forceinline__ void least_across(
+    const u32* standing, int pitch, int width, int c, int groups, int length, int strip, u32* to, int made)
 {
-    for (int i = threadIdx.x; i < (rows + 3) / 4 * across; i += THREADS) {
-        int group = i / across, word = i % across;
-        u32 four[4];
-        load16((const u8*)(standing + group * pitch + 4 * word), four);
-        transpose_bytes(four[0], four[1], four[2], four[3]);
-        for (int k = 0; k < 4; ++k) lines[(4 * group + k) * across + word] = flip ^ four[k];
+    Cell at(4);
+    int part = c == 1 ? 256 : c == 3 ? 86 : 64;  // 256 / c, rounded up
+    if (at.column >= groups) return;
+    for (int unit = at.row; ; unit += at.rows) {
+        int x = (unit * part >> 8) * strip, sample = x * c + unit - (unit * part >> 8) * c;
+        if (x >= width) return;
+        SharedLine row = {standing + at.column * pitch + sample, c};
+        least_windows(min(strip, width - x), length, row, to + at.column * made + sample, c);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4)
+// The way back.
+__device__ __forceinline__ void lie_down(
+    const u32* standing, int across, int groups, int pitch, u32 flip, u32* lines)
+{
+    Cell at(bits_of(across));
+    if (at.column >= across) return;
+    for (int group = at.row; group < groups; group += at.rows) {
+        u32 four[4];
+        load16((const u8*)(standing + group * pitch + 4 * at.column), four);
+        transpose_bytes(four[0], four[1], four[2], four[3]);
+        for (int k = 0; k < 4; ++k) lines[(4 * group + k) * across + at.column] = flip ^ four[k];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256, 5)
 morphology_squares(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 one[SQUARE_WORDS / 4 + 1], other[SQUARE_WORDS / 4 + 1];
+    __shared__ uint4 one[SQUARE_WORDS / 4], other[SQUARE_RESULTS / 4];
     int block;
     Item item = owner(items, starts, n, block), moved;
     Step step = step_of(item, moved);
-    Tile tile = tile_of(item, block, SQUARE_WIDTH, SQUARE_HEIGHT);
-    u32 *lines = (u32*)one, *standing = (u32*)other;
-    int c = item.channels, left = (tile.x - step.before) * c, first = left & ~3;
-    int across = (left - first + (tile.width + step.length - 1) * c + 3) / 4;
-    least_columns(moved, step, tile, first, across, lines);
+    Tile tile = tile_of(item, block, SQUARE_WIDTH, square_height(step.length));
+    u32 *standing = (u32*)one, *lines = (u32*)other, flip = step.dilates ? ~0u : 0;
+    int c = item.channels, left = (tile.x - step.before) * c, first = left & ~15, extra = left - first;
+    int bytes = (tile.width + step.length - 1) * c, vectors = (extra + bytes + 15) / 16;
+    bring_rows(moved, tile.y - step.before, tile.height + step.length - 1, first, vectors, flip, standing);
     __syncthreads();
-    int pitch = 4 * (across | 1);  // so that groups of rows lie in different banks
-    stand_up(lines, across, tile.height, pitch, standing);
+    int across = (extra % 4 + bytes + 3) / 4, pitch = 4 * (across | 1), made = SQUARE_WIDTH * c + 4;
+    int groups = (tile.height + 3) / 4;
+    least_columns(standing + extra / 4, 4 * vectors, across, tile.height, step.length, lines);
     __syncthreads();
-    int made = SQUARE_WIDTH * c + 4, strip = strip_of(tile.width, step.length);
-    int units = (tile.width + strip - 1) / strip * c;
-    for (int i = threadIdx.x; i < SQUARE_GROUPS * units; i += THREADS) {
-        int group = i % SQUARE_GROUPS, unit = i / SQUARE_GROUPS;
-        int x = unit / c * strip, sample = x * c + unit % c;
-        if (4 * group >= tile.height) continue;
-        SharedRow row = {standing + group * pitch + left - first + sample, c};
-        least_windows(min(strip, tile.width - x), step.length, row, lines + group * made + sample, c);
-    }
+    stand_up(lines, across, groups, pitch, standing);
     __syncthreads();
-    lie_down(lines, SQUARE_WIDTH / 4 * c, tile.height, made, step.dilates ? ~0u : 0, standing);
+    least_across(standing + extra % 4, pitch, tile.width, c, groups, step.length, step.strip, lines, made);
+    __syncthreads();
+    lie_down(lines, SQUARE_WIDTH / 4 * c, groups, made, flip, standing);
     __syncthreads();
     store_tile_of<SQUARE_WIDTH>(moved, tile, (const u8*)standing);
 }

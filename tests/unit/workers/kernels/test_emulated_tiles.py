@@ -79,7 +79,9 @@ def test_weights_that_do_not_fit_their_bytes_are_refused() -> None:
 
 
 @pytest.mark.parametrize("op", ["erode", "close", "gradient"])
-@pytest.mark.parametrize(("size", "iterations"), [(3, 1), (5, 1), (4, 8), (25, 1), (26, 1)])
+@pytest.mark.parametrize(
+    ("size", "iterations"), [(3, 1), (5, 1), (8, 2), (17, 1), (4, 8), (25, 1), (26, 1)]
+)
 def test_rectangles_in_tiles_are_exact(op: str, size: int, iterations: int) -> None:
     random = np.random.default_rng(size)
     shapes = [(130, 70, 3), (65, 129, 4), (67, 131, 1), (3, 200, 3), (1, 1, 1), (66, 2, 3)]
