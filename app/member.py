@@ -17,6 +17,7 @@ from app import logs, main, server
 from app.acceptor import Shared, Tally
 from app.garbage import settle
 from models.settings import Settings
+from workers.allocator import keep_freed_memory
 from workers.host import Host
 from workers.pair import AnyWorker
 from workers.start import start_worker
@@ -44,6 +45,7 @@ def run() -> int:
         except ValueError as error:  # of the settings: it would be the same the next time
             log.error("%s", error)
             return WRONG_USAGE
+    keep_freed_memory()
     tally = Tally(orders["tally"], orders["front_ends"])
     shared = Shared(socket.socket(fileno=orders["socket"]), tally, orders["number"])
     app = main.create_app(settings, orders["addresses"])

@@ -13,6 +13,7 @@ from models.labels import LabelSet
 from models.schemas import ModelRecord
 from models.settings import Settings
 from models.weights import RESNET18_PREPROCESSING
+from workers.allocator import keep_freed_memory
 from workers.batcher import BatchLimits
 from workers.operations import FilterChain
 from workers.pair import AnyWorker, Pair
@@ -50,6 +51,7 @@ def start_worker(
     settings: Settings, on_batch: Observer, *, weights: bool = True, gpu: int | None = None
 ) -> Started:
     """A worker on GPU number `gpu`, or on the CPU; if the GPU cannot be used, on the CPU too."""
+    keep_freed_memory()
     if gpu is None:
         return _on_cpu(settings, on_batch, weights)
     try:

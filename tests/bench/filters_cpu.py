@@ -30,7 +30,7 @@ from PIL import __version__ as pillow_version
 
 from tests.bench.filter_peers import PEERS, Peer, Pixels
 from tests.pictures import drawing
-from workers.engines.cpu import keep_freed_memory
+from workers.allocator import keep_freed_memory
 from workers.filters import parse_chain
 
 WIDTH, HEIGHT = 1920, 1080
