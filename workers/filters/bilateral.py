@@ -71,9 +71,9 @@ class Bilateral(Filter):
     def device_data(self, shape: Shape) -> bytes:
         """`struct Bilateral`: OpenCV's weights, made in float64."""
         radius = max(self.diameter // 2, 1)
-        away = np.arange(MOST_REACH + 1)
+        rows, columns = np.arange(MOST_REACH + 1), np.arange(-MOST_REACH, MOST_REACH + 1)
         reach = [math.isqrt(max(radius**2 - n**2, 0)) for n in range(MOST_REACH + 1)]
-        space = np.exp(np.add.outer(away**2, away**2) * (-0.5 / self.sigma_space**2))
+        space = np.exp(np.add.outer(rows**2, columns**2) * (-0.5 / self.sigma_space**2))
         colour = np.exp(np.arange(3 * 255 + 1) ** 2 * (-0.5 / self.sigma_color**2))
         weights = np.concatenate((space.ravel(), colour)).astype("<f4")
         return struct.pack(f"<{MOST_REACH + 2}i", radius, *reach) + bytes(weights.data)

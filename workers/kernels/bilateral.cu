@@ -2,83 +2,157 @@
 // tile with its surroundings in shared memory, four pixels of a row a thread. OpenCV sums the last
 // columns of a row in another order, so a level may differ by one now and then.
 
-constexpr int MOST_REACH = 16;  // of the window
+constexpr int MOST_REACH = 16, SPACE_PITCH = 2 * MOST_REACH + 1;  // of the window, across it
 
 struct Bilateral {
     int radius;
-    int reach[MOST_REACH + 1];                       // of the window's row that many rows away
-    float space[MOST_REACH + 1][MOST_REACH + 1];     // weights by rows and columns away
-    float colour[766];                               // by the sum of the colours' distances
+    int reach[MOST_REACH + 1];                    // of the window's row that many rows away
+    float space[(MOST_REACH + 1) * SPACE_PITCH];  // weights of its pixels, from the left to the right
+    float colour[766];                            // by the sum of the colours' distances
 };
 
 constexpr int BILATERAL_WIDTH = CORRELATE_WIDTH, BILATERAL_HEIGHT = 16;
-constexpr int BILATERAL_PITCH = BILATERAL_WIDTH + 2 * MOST_REACH + 1;  // odd: two rows, other banks
+constexpr int BILATERAL_PITCH = BILATERAL_WIDTH + 2 * MOST_REACH + 1;  // 1 beyond a multiple of 4
 constexpr int BILATERAL_ROWS = BILATERAL_HEIGHT + 2 * MOST_REACH;
-constexpr int SPACE_PITCH = 2 * MOST_REACH + 4;  // 0 behind the last weight, for four pixels
+constexpr int COPIES = 8;
 
 struct BilateralShared {
-    u32 pixels[BILATERAL_ROWS * BILATERAL_PITCH];
+    float colour[COPIES * 766];
     float space[(MOST_REACH + 1) * SPACE_PITCH];
-    float colour[766 * 8];  // eight times side by side, so that few lanes meet in a bank
+    int reach[MOST_REACH + 1];
+    __align__(16) u32 pixels[BILATERAL_ROWS * BILATERAL_PITCH];
+};
+
+// Four pixels from x on, which lies within the row or beyond its ends, a word each without alpha.
+template <int C>
+__device__ __forceinline__ void mirrored_colours4(const Item& item, int x, int y, u32* colours)
+{
+    y = mirrored(y, item.height);
+    if (x < 0 || x + 4 > item.width) {
+        for (int k = 0; k < 4; ++k) colours[k] = bordered_colour<C>(item, x + k, y, MIRROR);
+        return;
+    }
+    u32 words[C];
+    inner_pixels4<C>(source_row(item, y), x, words);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        if constexpr (C == 1) colours[k] = byte_of(words[0], k);
+        else if constexpr (C == 4) colours[k] = words[k] & 0xFFFFFF;
+        else if (k == 0) colours[k] = words[0] & 0xFFFFFF;
+        else if (k == 3) colours[k] = words[2] >> 8;
+        else colours[k] = __funnelshift_r(words[k - 1], words[k], 32 - 8 * k) & 0xFFFFFF;
+    }
+}
+
+template <int C>
+__device__ __forceinline__ void stage_mirrored(const Item& item, const Tile& tile, int radius, u32* pixels)
+{
+    u32 quads = (BILATERAL_WIDTH + 2 * radius + 3) / 4, n = quads * (BILATERAL_HEIGHT + 2 * radius);
+    u32 inverse = 65536 / quads + 1;  // exact for so few
+    for (u32 i = threadIdx.x; i < n; i += THREADS) {
+        int row = i * inverse >> 16, x = (i - row * quads) * 4;
+        u32 colours[4];
+        mirrored_colours4<C>(item, tile.x + x - radius, tile.y + row - radius, colours);
+        for (int k = 0; k < 4; ++k) pixels[row * BILATERAL_PITCH + x + k] = colours[k];
+    }
+}
+
+// Weights by the distance of colours, each COPIES times side by side, so that fewer lanes meet in a
+// bank. More of them, or fewer, were slower.
+template <int C>
+__device__ __forceinline__ void stage_weights(const Bilateral& of, BilateralShared& shared)
+{
+    for (int i = threadIdx.x; i < (C == 1 ? 256 : 766) * COPIES / 4; i += THREADS) {
+        float weight = of.colour[4 * i / COPIES];
+        ((float4*)shared.colour)[i] = make_float4(weight, weight, weight, weight);
+    }
+    for (int i = threadIdx.x; i < (of.radius + 1) * SPACE_PITCH; i += THREADS)
+        shared.space[i] = of.space[i];
+    if (threadIdx.x <= MOST_REACH) shared.reach[threadIdx.x] = of.reach[threadIdx.x];
+}
+
+// A thread's own of the weights' copies, by the byte: that takes one addition.
+struct ColourWeights {
+    const u8* own;
+
+    __device__ __forceinline__ float of(u32 a, u32 b) const
+    {
+        return *(const float*)(own + __vsadu4(a, b) * (4 * COPIES));
+    }
 };
 
 // The sums of four pixels.
 template <int C> struct Smoothed {
-    float sums[4][C], weights[4];
+    u32 centres[4];
+    float sums[4][C] = {}, weights[4] = {};
+
+    // A pixel of the window counts for those from FIRST to LAST, by `space[k]`.
+    template <int FIRST, int LAST>
+    __device__ __forceinline__ void add(u32 pixel, const float* space, const ColourWeights& colours)
+    {
+        float levels[C];
+        for (int c = 0; c < C; ++c) levels[c] = level_of(pixel, c);
+#pragma unroll
+        for (int k = FIRST; k <= LAST; ++k) {
+            float weight = __fmul_rn(space[k], colours.of(pixel, centres[k]));
+            weights[k] = __fadd_rn(weights[k], weight);
+            for (int c = 0; c < C; ++c) sums[k][c] = __fmaf_rn(levels[c], weight, sums[k][c]);
+        }
+    }
 };
 
-template <int C>
-__device__ __forceinline__ void bilateral_load(
-    const Item& item, const Tile& tile, const Bilateral& of, BilateralShared& shared)
+// The next weight of a row of the window is that of the first of four pixels, and so on.
+__device__ __forceinline__ void slide(float* space, float next)
 {
-    int across = BILATERAL_WIDTH + 2 * of.radius, down = BILATERAL_HEIGHT + 2 * of.radius;
-    for (int i = threadIdx.x; i < across * down; i += THREADS) {
-        int x = tile.x + i % across - of.radius, y = tile.y + i / across - of.radius;
-        shared.pixels[i / across * BILATERAL_PITCH + i % across] = bordered_colour<C>(item, x, y, MIRROR);
-    }
-    for (int i = threadIdx.x; i < (MOST_REACH + 1) * SPACE_PITCH; i += THREADS) {
-        int row = i / SPACE_PITCH, away = abs(i % SPACE_PITCH - MOST_REACH);
-        bool within = row <= of.radius && away <= of.reach[row];
-        shared.space[i] = within ? of.space[row][away] : 0.0f;
-    }
-    for (int i = threadIdx.x; i < (C == 1 ? 256 : 766) * 8; i += THREADS)
-        shared.colour[i] = of.colour[i / 8];
+    space[3] = space[2], space[2] = space[1], space[1] = space[0], space[0] = next;
 }
 
-// A pixel of the window counts for those of the four it is near to.
+// A row of the window but the first and the last, which are a pixel wide: from its first pixel and
+// weight on. Its columns at both ends are not in the windows of all four.
 template <int C>
-__device__ __forceinline__ void bilateral_pixel(
-    u32 pixel, const u32* centres, const float* space, const float* colour, Smoothed<C>& smoothed)
+__device__ __forceinline__ void smooth_row(
+    const u32* pixel, const float* weight, int reach, const ColourWeights& colours, Smoothed<C>& smoothed)
 {
-    float levels[C];
-    for (int c = 0; c < C; ++c) levels[c] = as_float(byte_of(pixel, c));
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        if (space[k] == 0.0f) continue;
-        float weight = __fmul_rn(space[k], colour[__vsadu4(pixel, centres[k]) * 8]);
-        smoothed.weights[k] = __fadd_rn(smoothed.weights[k], weight);
-        for (int c = 0; c < C; ++c)
-            smoothed.sums[k][c] = __fmaf_rn(levels[c], weight, smoothed.sums[k][c]);
+    float space[4] = {};
+    slide(space, weight[0]), smoothed.template add<0, 0>(pixel[0], space, colours);
+    slide(space, weight[1]), smoothed.template add<0, 1>(pixel[1], space, colours);
+    slide(space, weight[2]), smoothed.template add<0, 2>(pixel[2], space, colours);
+    pixel += 3, weight += 3;
+#pragma unroll 1
+    for (int pairs = reach - 1; pairs > 0; --pairs, pixel += 2, weight += 2) {
+        slide(space, weight[0]), smoothed.template add<0, 3>(pixel[0], space, colours);
+        slide(space, weight[1]), smoothed.template add<0, 3>(pixel[1], space, colours);
     }
+    slide(space, 0), smoothed.template add<1, 3>(pixel[0], space, colours);
+    slide(space, 0), smoothed.template add<2, 3>(pixel[1], space, colours);
+    slide(space, 0), smoothed.template add<3, 3>(pixel[2], space, colours);
+}
+
+template <int C>
+__device__ __forceinline__ void smooth_ends(
+    const u32* pixel, float weight, const ColourWeights& colours, Smoothed<C>& smoothed)
+{
+    float space[4] = {weight, weight, weight, weight};
+    smoothed.template add<0, 0>(pixel[0], space, colours);
+    smoothed.template add<1, 1>(pixel[1], space, colours);
+    smoothed.template add<2, 2>(pixel[2], space, colours);
+    smoothed.template add<3, 3>(pixel[3], space, colours);
 }
 
 template <int C>
 __device__ __forceinline__ void bilateral_four(
-    const Bilateral& of, const BilateralShared& shared, int x, int y, u32* made)
+    int radius, const BilateralShared& shared, int x, int y, u32* made)
 {
-    const u32* middle = shared.pixels + (y + of.radius) * BILATERAL_PITCH + x + of.radius;
-    const float* colour = shared.colour + threadIdx.x % 8;
-    u32 centres[4] = {middle[0], middle[1], middle[2], middle[3]};
-    Smoothed<C> smoothed = {};
-    for (int dy = -of.radius; dy <= of.radius; ++dy) {
-        const u32* row = middle + dy * BILATERAL_PITCH;
+    ColourWeights colours = {(const u8*)(shared.colour + threadIdx.x % COPIES)};
+    const u32* row = shared.pixels + y * BILATERAL_PITCH + x + radius;
+    const u32* middle = row + radius * BILATERAL_PITCH;
+    Smoothed<C> smoothed = {{middle[0], middle[1], middle[2], middle[3]}};
+#pragma unroll 1
+    for (int dy = -radius; dy <= radius; ++dy, row += BILATERAL_PITCH) {
         const float* weights = shared.space + abs(dy) * SPACE_PITCH + MOST_REACH;
-        int reach = of.reach[abs(dy)];
-        float space[4] = {};
-        for (int dx = -reach; dx < reach + 4; ++dx) {
-            space[3] = space[2], space[2] = space[1], space[1] = space[0], space[0] = weights[dx];
-            bilateral_pixel<C>(row[dx], centres, space, colour, smoothed);
-        }
+        int reach = shared.reach[abs(dy)];
+        if (reach) smooth_row<C>(row - reach, weights - reach, reach, colours, smoothed);
+        else smooth_ends<C>(row, weights[0], colours, smoothed);
     }
     for (int k = 0; k < 4; ++k) {
         float share = __fdiv_rn(1.0f, smoothed.weights[k]);
@@ -90,24 +164,27 @@ __device__ __forceinline__ void bilateral_four(
     }
 }
 
-// With alpha C is 4, and the colours' C is 3.
+// With alpha C is 4, and the colours' C is 3. A warp has 8 × 4 times four pixels: no two of them
+// begin in the same bank.
 template <int C>
 __device__ __forceinline__ void bilateral_tile(
     const Item& item, const Tile& tile, const Bilateral& of, BilateralShared& shared)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3;
-    bilateral_load<C>(item, tile, of, shared);
+    stage_weights<COLOURS>(of, shared);
+    stage_mirrored<C>(item, tile, of.radius, shared.pixels);
     __syncthreads();
-    int x = threadIdx.x % (BILATERAL_WIDTH / 4) * 4, y = threadIdx.x / (BILATERAL_WIDTH / 4);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int x = warp % 2 * 32 + lane % 8 * 4, y = warp / 2 * 4 + lane / 8;
     u32 made[4 * COLOURS];
-    bilateral_four<COLOURS>(of, shared, x, y, made);
+    bilateral_four<COLOURS>(of.radius, shared, x, y, made);
     __syncthreads();
     recoloured4<C>(item, tile, x, y, made, shared.pixels);
     __syncthreads();
     store_tile<BILATERAL_WIDTH * C>(item, tile, (const u8*)shared.pixels);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
 bilateral(const Item* items, const u32* starts, int n)
 {
     __shared__ __align__(16) BilateralShared shared;

@@ -200,6 +200,12 @@ __device__ __forceinline__ float as_float(u32 whole)
     return __uint_as_float(0x4B000000 | whole) - 8388608.0f;
 }
 
+// A byte of a word as a float, in two instructions.
+__device__ __forceinline__ float level_of(u32 word, int k)
+{
+    return __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 | k)) - 8388608.0f;
+}
+
 // Pillow's Image.blend: clip(trunc(base + factor · (level - base))), each step rounded.
 __device__ __forceinline__ u32 blend(float base, float level, float factor)
 {
