@@ -188,6 +188,12 @@ template <class T> T __shfl_down_sync(unsigned, T value, int step)
     int lane = threadIdx.x & 31;
     return emulation::exchange(value, lane + step > 31 ? lane : lane + step);
 }
+// What kernels/counts.cu has of them.
+static inline void add_lower(unsigned& value, int step)
+{
+    unsigned lower = __shfl_up_sync(~0u, value, step);
+    if ((int)(threadIdx.x & 31) >= step) value += lower;
+}
 static inline unsigned __ballot_sync(unsigned, int is)
 {
     unsigned bits = 0, me = emulation::current / 32 * 32;

@@ -1,5 +1,6 @@
 """The adaptive_threshold filter."""
 
+import functools
 import math
 import struct
 from typing import ClassVar, Literal
@@ -12,9 +13,9 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.bands import BAND_SAMPLES
 from workers.filters.base import Filter, Odd
-from workers.filters.box_blur import device_box, tile_box
+from workers.filters.box_blur import device_box
 from workers.filters.colour import repeated
-from workers.filters.fragments import FAR, NEAR, reach_of
+from workers.filters.fragments import FAR, NEAR, reach_of, separable_weights
 from workers.filters.gaussian import device_weights, quantised
 from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
@@ -75,7 +76,7 @@ class AdaptiveThreshold(Filter):
     def device_data(self, shape: Shape) -> bytes:
         """`struct Adaptive`, the weights of a plain mean being ones; or `struct Separable`."""
         if self._reach is not None:
-            return tile_box(self.block // 2, math.ceil(self.c))
+            return _in_tiles(self.block // 2, math.ceil(self.c))
         gaussian = self.method == "gaussian"
         weights = self._weights() if gaussian else np.ones(self.block, np.int64)
         header = struct.pack("<2i8x", gaussian, math.ceil(self.c))
@@ -107,3 +108,13 @@ class AdaptiveThreshold(Filter):
     @property
     def _reach(self) -> int | None:
         return reach_of(self.block // 2) if self.method == "mean" else None
+
+
+@functools.lru_cache
+def _in_tiles(radius: int, ceiling: int) -> bytes:
+    """`struct Separable` of `Judged` in kernels/adaptive.cu: columns weigh 2."""
+    side, reach = 2 * radius + 1, reach_of(radius)
+    assert reach is not None
+    ones = np.ones(side, np.int64)
+    header = struct.pack("<2Ii4x", side * side - 1, -(-(1 << 31) // (side * side)), ceiling)
+    return header + separable_weights(ones, 2 * ones, reach, (1, 1))

@@ -1,6 +1,5 @@
 """The box_blur filter."""
 
-import functools
 import struct
 from collections.abc import Iterator
 from functools import partial
@@ -12,17 +11,18 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter
-from workers.filters.fragments import FAR, NEAR, reach_of, separable_weights
 from workers.filters.premultiplied import filtered
 from workers.filters.separable import Band, Place, Planes, Sums, two_passes
 from workers.kernels.items import Pass, Shape
 
-_IN_TILES = {
-    NEAR: Pass("box_near", 128, 64, channels=(1, 3)),
-    FAR: Pass("box_far", 128, 32, channels=(1, 3)),
-}
 _WITH_ALPHA = Pass("box_alpha_sums", 512, 128, channels=(4,))
-_SUMS = Pass("box_sums", 512, 360, channels=(1, 3))
+_SUMS = (
+    (31, Pass("box_sums", 960, 180, channels=(1, 3))),
+    (191, Pass("box_sums", 640, 270, channels=(1, 3))),
+    (255, Pass("box_sums", 512, 360, channels=(1, 3))),
+    (500, Pass("box_far_sums", 960, 270, channels=(1, 3))),
+)
+"""By the largest radius, as kernels/sums.cu has them."""
 
 BY_OPENCV = 73
 """The largest radius for which OpenCV's own mean is exact."""
@@ -43,7 +43,7 @@ class BoxBlur(Filter):
     example: ClassVar = {"name": "box_blur", "radius": 2}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate"
-    passes: ClassVar = (_SUMS, _WITH_ALPHA, *_IN_TILES.values())
+    passes: ClassVar = (*(each for _, each in _SUMS), _WITH_ALPHA)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """(2·S + k²) // (2·k²) with k = 2r+1 and S the exact sum: cv2.blur, half rounded up.
@@ -70,14 +70,11 @@ class BoxBlur(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Running sums, or for small radii sums in tiles; with alpha always the former."""
-        reach = reach_of(self.radius)
-        return (_IN_TILES[reach] if reach else _SUMS, _WITH_ALPHA)
+        """Without alpha by the radius, then with alpha."""
+        return (next(each for most, each in _SUMS if self.radius <= most), _WITH_ALPHA)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Box`, or that of tiles."""
-        if shape[2] < 4 and reach_of(self.radius):
-            return tile_box(self.radius)
+        """`struct Box`."""
         return device_box(self.radius)
 
 
@@ -85,16 +82,6 @@ def device_box(radius: int) -> bytes:
     """The radius, the square's area, and what a multiplication divides by twice the area."""
     area = (2 * radius + 1) ** 2
     return struct.pack("<2iQ", radius, area, (1 << 64) // (2 * area) + 1)
-
-
-@functools.lru_cache
-def tile_box(radius: int, ceiling: int = 0) -> bytes:
-    """`struct Separable` of `Mean` in kernels/linear.cu, and of `Judged`: columns weigh 2."""
-    side, reach = 2 * radius + 1, reach_of(radius)
-    assert reach is not None
-    ones = np.ones(side, np.int64)
-    header = struct.pack("<2Ii4x", side * side - 1, -(-(1 << 31) // (side * side)), ceiling)
-    return header + separable_weights(ones, 2 * ones, reach, (1, 1))
 
 
 def _sums(band: Band, box: tuple[int, int]) -> Sums:

@@ -44,6 +44,7 @@ FILES = (
     "linear.cu",
     "wide.cu",
     "box.cu",
+    "walk.cu",
     "sums.cu",
     "morphology.cu",
     "squares.cu",

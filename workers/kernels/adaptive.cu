@@ -108,7 +108,8 @@ adaptive_columns(const Item* items, const u32* starts, int n)
     store_tile_of<COLUMNS_WIDTH>(item, tile, (const u8*)out);
 }
 
-// By the plain mean of a small window, at once: as `Mean` of linear.cu, and what the mean is judged by.
+// By the plain mean of a small window, at once: `sums` are 2 · sum + area - 1, the inverse is
+// 2**31 / area, rounded up.
 struct Judged {
     static constexpr int ACROSS = 1, DOWN = 1;
     static constexpr u32 HALF = 0, KEPT = 0x5140;

@@ -1,5 +1,16 @@
 // How often every level occurs, and sums over the threads before: integers, in any order the same.
 
+// Adds what the lane so many below has, if there is one.
+#ifndef EMULATED
+__device__ __forceinline__ void add_lower(u32& value, int step)
+{
+    asm volatile(
+        "{ .reg .pred within; .reg .u32 lower; "
+        "shfl.sync.up.b32 lower|within, %0, %1, 0, -1; @within add.u32 %0, lower, %0; }"
+        : "+r"(value) : "r"(step));
+}
+#endif
+
 // The sum of the lanes of a warp up to this one.
 template <class T> __device__ __forceinline__ T scan_warp(T value)
 {

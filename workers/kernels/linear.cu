@@ -30,23 +30,6 @@ struct Unsharp {
     }
 };
 
-// Means: `sums` are 2 · sum + area - 1, the inverse is 2**31 / area, rounded up.
-struct Mean {
-    static constexpr int ACROSS = 1, DOWN = 1;
-    static constexpr u32 HALF = 0, KEPT = 0x5140;
-    u32 last, inverse;
-
-    __device__ __forceinline__ u32 half() const { return last; }
-
-    __device__ __forceinline__ u32 operator()(const u32* sums, u32) const
-    {
-        u32 made[4];
-#pragma unroll
-        for (int k = 0; k < 4; ++k) made[k] = __umulhi(sums[k], inverse);
-        return packed(made[0], made[1], made[2], made[3]);
-    }
-};
-
 // A tile of an image of one or three channels, or with MOST of 4 of any.
 template <int REACH, int MOST, class Rule>
 __device__ __forceinline__ void separable_tile(const Item& item, int block, const Rule& rule, u32* planes, u32* room)
@@ -75,28 +58,6 @@ gaussian_far(const Item* items, const u32* starts, int n)
     int block;
     Item item = owner(items, starts, n, block);
     separable_tile<24, 3>(item, block, Blurred(), planes, (u32*)room);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 3)
-box_near(const Item* items, const u32* starts, int n)
-{
-    __shared__ u32 planes[3 * Field<8>::PLANE];
-    __shared__ uint4 room[EIGHTS / 4];
-    int block;
-    Item item = owner(items, starts, n, block);
-    const u32* of = separable_of(item).parameters;
-    separable_tile<8, 3>(item, block, Mean{of[0], of[1]}, planes, (u32*)room);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 3)
-box_far(const Item* items, const u32* starts, int n)
-{
-    __shared__ u32 planes[3 * Field<24>::PLANE];
-    __shared__ uint4 room[EIGHTS / 4];
-    int block;
-    Item item = owner(items, starts, n, block);
-    const u32* of = separable_of(item).parameters;
-    separable_tile<24, 3>(item, block, Mean{of[0], of[1]}, planes, (u32*)room);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)

@@ -1,206 +1,210 @@
-// Box blur of large radii without alpha: running sums as in box.cu, four columns a thread and ROWS
-// rows between barriers. A row's sample leaves as its complement, so that adding is all there is:
-// every column's sum is 255 too much for each row, which the means know.
+// Box blur without alpha: running sums as in box.cu, four columns a thread. A warp adds up a row of its
+// own columns; the rest of a square is in the totals of the warps between its sides. So a row needs
+// one barrier.
 
-constexpr int SUMS_WIDTH = 512, SUMS_HEIGHT = 360, SUMS_WORDS = 6 * 4 * THREADS;
+constexpr int MOST_WARPS = 16, SUMS_LINE = THREADS + 64;  // quads before which squares may end, and some more
 
-// An image of less than four columns, made four wide in its scratch. Every block of it does the same.
-static __device__ __noinline__ void widen(const Item& item)
+// As box_blur.py has it: a block has a quad of columns a thread, or two where squares are too large.
+__device__ __forceinline__ Tile sums_tile(const Item& item, int block, int radius)
 {
-    int c = item.channels;
-    u8* to = global<u8>(item.scratch);
-    for (u32 i = threadIdx.x; i < 4u * c * item.height; i += THREADS)
-        to[i] = source_row(item, i / (4 * c))[min(i % (4 * c) / c, item.width - 1u) * c + i % c];
-    __syncthreads();
+    if (radius < 32) return tile_of(item, block, 960, 180);
+    if (radius < 192) return tile_of(item, block, 640, 270);
+    if (radius < 256) return tile_of(item, block, 512, 360);
+    return tile_of(item, block, 960, 270);
 }
 
-// Where four pixels of every row of at least four are: their words as they lie in memory, and which
-// pixel is which.
-template <int C> struct Quad {
-    int first;  // the pixel that is loaded first
-    u32 order;  // of the pixels asked for among those loaded
-
-    __device__ __forceinline__ Quad(int x, int width)
-    {
-        first = clamped(x, width - 3), order = 0;
-        for (int k = 0; k < 4; ++k) order |= (clamped(x + k, width) - first) << 4 * k;
-    }
-
-    __device__ __forceinline__ void load(const Item& item, int y, u32* words) const
-    {
-        const u8* at = source_row(item, y) + first * C;
-        u32 over = (u64)at & 3;
-        const u32* from = (const u32*)(at - over);
-        for (int c = 0; c < C; ++c) words[c] = from[c];
-        words[C] = over ? from[C] : 0;
-    }
-
-    // Of the same row, a word for each channel.
-    __device__ __forceinline__ void planes(const Item& item, int y, const u32* words, u32* plane) const
-    {
-        u32 over = (u64)(source_row(item, y) + first * C) & 3, in[C];
-        for (int c = 0; c < C; ++c) in[c] = __funnelshift_r(words[c], words[c + 1], 8 * over);
-        deinterleave<C>(in, plane);
-        for (int c = 0; c < C; ++c) plane[c] = __byte_perm(plane[c], 0, order);
-    }
-
-    __device__ __forceinline__ void add(
-        const Item& item, int y, const u32* words, u32 flip, u32 (*sums)[4]) const
-    {
-        u32 plane[C];
-        planes(item, y, words, plane);
-#pragma unroll
-        for (int c = 0; c < C; ++c)
-#pragma unroll
-            for (int k = 0; k < 4; ++k) sums[c][k] = __dp4a(plane[c] ^ flip, 1u << 8 * k, sums[c][k]);
-    }
-};
-
-// What a row adds and what it loses, on their way from memory.
-template <int C> struct Change {
-    u32 fresh[C + 1], old[C + 1];
-
-    __device__ __forceinline__ void load(const Item& item, const Quad<C>& quad, int y, int radius)
-    {
-        quad.load(item, y + radius, fresh);
-        quad.load(item, y - radius - 1, old);
-    }
-
-    __device__ __forceinline__ void apply(
-        const Item& item, const Quad<C>& quad, int y, int radius, u32 (*sums)[4]) const
-    {
-        quad.add(item, y + radius, fresh, 0, sums);
-        quad.add(item, y - radius - 1, old, ~0u, sums);
-    }
-};
-
-// Sums of lines of totals become the sums before each; a warp a line.
-template <int N> __device__ __forceinline__ void scan_totals(u32* totals, int lines)
-{
-    constexpr int EACH = N / 32;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (warp >= lines) return;
-    u32 *line = totals + warp * N + lane * EACH, own[EACH], sum = 0;
-    for (int i = 0; i < EACH; i += 4) load16((const u8*)(line + i), own + i);
-#pragma unroll
-    for (int i = 0; i < EACH; ++i) {
-        u32 next = sum + own[i];
-        own[i] = sum, sum = next;
-    }
-    u32 before = scan_warp(sum) - sum;
-    for (int i = 0; i < EACH; ++i) own[i] += before;
-    for (int i = 0; i < EACH; i += 4) store16((u8*)(line + i), own + i);
-}
-
-// (sum + area / 2) / area by a 32-bit multiplication.
+// (sum + area / 2) / area by a 32-bit multiplication: the quotient is one of the upper word's bytes. An
+// area of 1 has no inverse, but with 1 more to divide 2**32 - 1 is one.
 struct Division {
-    u32 inverse, shift;
+    u32 inverse, half, places;  // the latter of the quotients in two words
 
-    __device__ __forceinline__ Division(const Box& box)
+    __device__ __forceinline__ explicit Division(const Box& box)
     {
-        shift = 31 - __clz(box.area);
-        inverse = (u32)(box.inverse >> (31 - shift)) + 1;
+        int byte = (box.radius >= 8) + (box.radius >= 128);
+        inverse = box.radius ? (u32)(box.inverse >> (31 - 8 * byte)) + 1 : ~0u;
+        half = max(box.area / 2, 1), places = 0x40 + 0x11 * byte;
     }
 
-    __device__ __forceinline__ u32 operator()(u32 n) const { return __umulhi(n, inverse) >> shift; }
+    __device__ __forceinline__ u32 operator()(const u32* sums) const
+    {
+        u32 means[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) means[k] = __umulhi(sums[k], inverse);
+        u32 two = __byte_perm(means[0], means[1], places), four = __byte_perm(means[2], means[3], places);
+        return __byte_perm(two, four, 0x5410);
+    }
 };
 
-// Means of ROWS rows of the tile. The sum before a column is that before its quad, in `quads`, and
-// that of columns of the quad, which lie as [row][channel][column % 4][quad].
-template <int C, int ROWS, int QUADS>
-__device__ __forceinline__ void mean_rows(
-    const Box& box, int width, int done, const u32* before, const u32* quads, u32* lines)
-{
-    Division divided(box);
-    int side = 2 * box.radius + 1, over = side & 3, quads_on = side >> 2;
-    for (int i = threadIdx.x; i < ROWS * (SUMS_WIDTH / 4); i += THREADS) {
-        int row = i / (SUMS_WIDTH / 4), quad = i % (SUMS_WIDTH / 4);
-        if (4 * quad >= width) continue;
-        u32 half = box.area / 2 - 255u * side * (done + row + 1), plane[C];
+// A row of sums: before each column those of the columns of the same warp, as
+// [channel][column % 4][quad], and those of whole warps.
+template <int C> struct SumsRow {
+    u32 before[C * 4 * SUMS_LINE], totals[4 * MOST_WARPS];
+
+    // `first` becomes the sums before the quad. Squares end before quads from `needed` on.
+    __device__ __forceinline__ void put(const Quads<C>& columns, int quad, int needed, u32* first)
+    {
+        u32 own[C], upto[C];
 #pragma unroll
         for (int c = 0; c < C; ++c) {
-            const u32* whole = quads + (row * C + c) * QUADS + quad;
-            const u32* from = before + (row * C + c) * 4 * QUADS + quad;
-            u32 near = whole[quads_on] - whole[0] + half, far = whole[quads_on + 1] - whole[0] + half, mean[4];
-#pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                int after = ((k + over) & 3) * QUADS + quads_on + (k + over >= 4);
-                mean[k] = divided(from[after] - from[k * QUADS] + (k + over >= 4 ? far : near));
-            }
-            plane[c] = packed(mean[0], mean[1], mean[2], mean[3]);
+            const u32* sums = columns.sums + c;
+            upto[c] = own[c] = sums[0] + sums[C] + sums[2 * C] + sums[3 * C];
         }
-        interleave<C>(plane, lines + (row * (SUMS_WIDTH / 4) + quad) * C);
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2)
+#pragma unroll
+            for (int c = 0; c < C; ++c) add_lower(upto[c], step);
+        for (int c = 0; c < C; ++c) first[c] = upto[c] - own[c];
+        if ((quad | 31) >= needed && (quad & ~31) <= needed + THREADS) {
+            u32* to = before + 32 + quad - needed;
+#pragma unroll
+            for (int c = 0; c < C; ++c) {
+                u32 sum = first[c];
+                for (int k = 0; k < 4; ++k) {
+                    to[(c * 4 + k) * SUMS_LINE] = sum;
+                    sum += columns.sums[C * k + c];
+                }
+            }
+        }
+        if (threadIdx.x % 32 == 31)
+            for (int c = 0; c < C; ++c) totals[quad / 32 * 4 + c] = upto[c];
     }
+};
+
+// How a square lies between the columns of warps.
+struct Side {
+    int length, quads, warps;
+    u32 near, far;  // all bits, where the quad of its other side, or the one behind that, is a warp further
+
+    __device__ __forceinline__ explicit Side(int radius)
+        : length(2 * radius + 1), quads(length >> 2), warps(quads / 32)
+    {
+        int lane = threadIdx.x % 32 + quads % 32;
+        near = lane >= 32 ? ~0u : 0, far = lane >= 31 ? ~0u : 0;
+    }
+};
+
+// Means of four pixels; `half` rounds. OVER is what a side has beyond whole quads.
+template <int OVER, int C>
+__device__ __forceinline__ void means4(
+    const SumsRow<C>& row, const Quads<C>& columns, const u32* first, const Side& side,
+    const Division& divided, u32 half, u32* pixels)
+{
+    const u32 *totals = row.totals + threadIdx.x / 32 * 4, *before = row.before + 32 + threadIdx.x;
+    u32 between[C], further[4], plane[C];
+    for (int c = 0; c < C; ++c) between[c] = half - first[c];
+#pragma unroll 1
+    for (int i = 0; i < side.warps; ++i, totals += 4) {
+        load16((const u8*)totals, further);
+        for (int c = 0; c < C; ++c) between[c] += further[c];
+    }
+    load16((const u8*)totals, further);
+#pragma unroll
+    for (int c = 0; c < C; ++c) {
+        u32 near = further[c] & side.near, far = further[c] & side.far, sum = between[c], sums[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            bool next = k + OVER >= 4;
+            u32 after = before[(c * 4 + ((k + OVER) & 3)) * SUMS_LINE + next];
+            sums[k] = after + sum + (next ? far : near);
+            sum -= columns.sums[C * k + c];
+        }
+        plane[c] = divided(sums);
+    }
+    interleave<C>(plane, pixels);
 }
 
-// G quads of columns a thread.
-template <int C, int ROWS, int G>
-__device__ __forceinline__ void box_plain(
-    const Item& item, const Tile& tile, u32* before, u32* totals, u32* lines)
+// A warp's part of a row of results, from shared memory, where no address is that of a vector.
+static __device__ __noinline__ void store_words(u8* line, const u8* from, int bytes)
 {
-    constexpr int QUADS = G * THREADS;
+    int over = (u64)line & 3;
+    for (int i = threadIdx.x % 32; 4 * i < bytes + 4; i += 32) store4(line, from, 4 * i - over, bytes);
+}
+
+// G quads of columns a thread, of which the first are those of its results.
+template <int C, int G>
+__device__ __forceinline__ void box_plain(const Item& item, const Tile& tile, void* rooms, uint4 (*parts)[25])
+{
     Item source = item;
     if (item.width < 4) {
         widen(item);
         source.src = item.scratch, source.width = 4;
     }
     Box box = box_of(item);
+    Division divided(box);
+    Side side(box.radius);
     int radius = box.radius, x = tile.x - radius + 4 * threadIdx.x;
     int mine = (tile.width + 2 * radius) / 4 + 1 - threadIdx.x;  // quads that are used
-    Quad<C> quads[2] = {{x, source.width}, {x + 4 * THREADS, source.width}};
-    u32 sums[G][C][4] = {};
-    for (int y = tile.y - 1 - radius; y < tile.y + radius; ++y)
+    Quad<C> quads[2] = {{x, source.width}, {x + 4 * THREADS, source.width}};  // G are used
+    Walk<C> fresh[2] = {{source, quads[0], tile.y + radius}, {source, quads[1], tile.y + radius}};
+    Walk<C> old[2] = {{source, quads[0], tile.y - radius - 1}, {source, quads[1], tile.y - radius - 1}};
+    Quads<C> columns[G];
+#pragma unroll
+    for (int g = 0; g < G; ++g) {
+        if (g * THREADS >= mine) continue;
+        Walk<C> walk = old[g];
+#pragma unroll 4
+        for (int row = 0; row < side.length; ++row) {
+            u32 pixels[C];
+            walk.load();
+            walk.pixels(pixels);
+            walk.step(source);
+            if (!quads[g].within()) quads[g].replicate(pixels);
+            columns[g].add(pixels);
+        }
+        fresh[g].load(), old[g].load();
+    }
+    u32* part = (u32*)parts[threadIdx.x / 32];
+    int own = threadIdx.x / 32 * 128 * C, bytes = min(tile.width * C - own, 128 * C), lane = threadIdx.x % 32;
+    u32 stride = item.width * C;
+    u8* first_line = global<u8>(item.dst) + (u64)tile.y * stride + tile.x * C + own;
+    u32 half = divided.half;
+    for (u32 y = 0; y < tile.height; ++y) {
+        SumsRow<C>& row = ((SumsRow<C>*)rooms)[y % 2];  // others may still read the last one
+        u32 first[G][C];
 #pragma unroll
         for (int g = 0; g < G; ++g) {
-            u32 words[C + 1];
-            if (g * THREADS >= mine) continue;
-            quads[g].load(source, y, words);
-            quads[g].add(source, y, words, 0, sums[g]);
-        }
-    Change<C> changes[ROWS][G];
-    for (int row = 0; row < ROWS; ++row)
-        for (int g = 0; g < G; ++g)
-            if (g * THREADS < mine) changes[row][g].load(source, quads[g], tile.y + row, radius);
-    for (int done = 0; done < tile.height; done += ROWS) {
-#pragma unroll
-        for (int row = 0; row < ROWS; ++row)
-#pragma unroll
-            for (int g = 0; g < G; ++g) {
-                int y = tile.y + done + row;
-                if (g * THREADS >= mine) continue;
-                changes[row][g].apply(source, quads[g], y, radius, sums[g]);
-                changes[row][g].load(source, quads[g], y + ROWS, radius);
-#pragma unroll
-                for (int c = 0; c < C; ++c) {
-                    int line = row * C + c, quad = g * THREADS + threadIdx.x;
-                    u32 sum = 0;
-#pragma unroll
-                    for (int k = 0; k < 4; ++k) {
-                        before[(line * 4 + k) * QUADS + quad] = sum;
-                        sum += sums[g][c][k];
-                    }
-                    totals[line * QUADS + quad] = sum;
-                }
+            if (g * THREADS < mine) {
+                u32 in[C], out[C];
+                fresh[g].pixels(in), old[g].pixels(out);
+                fresh[g].step(source), old[g].step(source);
+                fresh[g].load(), old[g].load();
+                if (!quads[g].within()) quads[g].replicate(in), quads[g].replicate(out);
+                columns[g].exchange(in, out);
             }
+            row.put(columns[g], g * THREADS + threadIdx.x, side.quads, first[g]);
+        }
         __syncthreads();
-        scan_totals<QUADS>(totals, ROWS * C);
-        __syncthreads();
-        mean_rows<C, ROWS, QUADS>(box, tile.width, done, before, totals, lines);
-        __syncthreads();
-        Tile made = {tile.x, tile.y + done, tile.width, min(ROWS, tile.height - done)};
-        store_tile<SUMS_WIDTH * C>(item, made, (const u8*)lines);
+        half -= 255 * side.length;  // what a row leaves in its column sums
+        if (bytes > 0) {
+            if (side.length & 2) means4<3>(row, columns[0], first[0], side, divided, half, part + lane * C);
+            else means4<1>(row, columns[0], first[0], side, divided, half, part + lane * C);
+            __syncwarp();
+            u8* line = first_line + (u64)y * stride;
+            if (stride % 16) store_words(line, (const u8*)part, bytes);
+            else if (16 * lane < bytes) ((uint4*)line)[lane] = ((const uint4*)part)[lane];
+        }
     }
+}
+
+template <int G> __device__ __forceinline__ void box_plain_of(const Item* items, const u32* starts, int n)
+{
+    __shared__ __align__(16) SumsRow<3> rooms[2];
+    __shared__ uint4 parts[8][25];
+    int block;
+    Item item = owner(items, starts, n, block);
+    Tile tile = sums_tile(item, block, box_of(item).radius);
+    if (item.channels == 1) box_plain<1, G>(item, tile, rooms, parts);
+    else box_plain<3, G>(item, tile, rooms, parts);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
 box_sums(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 before[SUMS_WORDS / 4], totals[6 * THREADS / 4], lines[2 * SUMS_WIDTH * 3 / 16 + 1];
-    int block;
-    Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, SUMS_WIDTH, SUMS_HEIGHT);
-    u32 *b = (u32*)before, *t = (u32*)totals, *l = (u32*)lines;
-    bool narrow = box_of(item).radius < 256;
-    if (item.channels == 1) narrow ? box_plain<1, 2, 1>(item, tile, b, t, l) : box_plain<1, 1, 2>(item, tile, b, t, l);
-    else narrow ? box_plain<3, 2, 1>(item, tile, b, t, l) : box_plain<3, 1, 2>(item, tile, b, t, l);
+    box_plain_of<1>(items, starts, n);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+box_far_sums(const Item* items, const u32* starts, int n)
+{
+    box_plain_of<2>(items, starts, n);
 }

@@ -1,0 +1,86 @@
+// Column sums of a window that goes down an image without alpha, four columns a thread. A sample
+// leaves as its complement, so that adding is all there is: every column's sum is 255 too much for each
+// row it went.
+
+// An image of less than four columns, made four wide in its scratch. Every block of it does the same.
+static __device__ __noinline__ void widen(const Item& item)
+{
+    int c = item.channels;
+    u8* to = global<u8>(item.scratch);
+    for (u32 i = threadIdx.x; i < 4u * c * item.height; i += THREADS)
+        to[i] = source_row(item, i / (4 * c))[min(i % (4 * c) / c, item.width - 1u) * c + i % c];
+    __syncthreads();
+}
+
+// Where four pixels of every row of at least four are: the byte where those that are loaded begin, and
+// which of them are the pixels asked for.
+template <int C> struct Quad {
+    int first;
+    u32 order;
+
+    __device__ __forceinline__ Quad(int x, int width)
+    {
+        int pixel = clamped(x, width - 3);
+        first = pixel * C, order = 0;
+        for (int k = 0; k < 4; ++k) order |= (clamped(x + k, width) - pixel) << 4 * k;
+    }
+
+    __device__ __forceinline__ bool within() const { return order == 0x3210; }
+
+    __device__ __forceinline__ void replicate(u32* pixels) const
+    {
+        u32 plane[C];
+        deinterleave<C>(pixels, plane);
+        for (int c = 0; c < C; ++c) plane[c] = __byte_perm(plane[c], 0, order);
+        interleave<C>(plane, pixels);
+    }
+};
+
+// Four pixels of one row after another, on their way from memory. Rows beyond the ends replicate.
+template <int C> struct Walk {
+    const u8* at;
+    int y;
+    u32 shift, words[C + 1];
+
+    __device__ __forceinline__ Walk(const Item& item, const Quad<C>& quad, int y)
+        : at(source_row(item, y) + quad.first), y(y) {}
+
+    __device__ __forceinline__ void load()
+    {
+        u32 over = (u64)at & 3;
+        const u32* from = global<const u32>((u64)at & ~3ull);
+        for (int c = 0; c < C; ++c) words[c] = from[c];
+        words[C] = over ? from[C] : 0;
+        shift = 8 * over;
+    }
+
+    __device__ __forceinline__ void step(const Item& item)
+    {
+        at += (u32)y++ < item.height - 1u ? (u32)(item.width * C) : 0;
+    }
+
+    __device__ __forceinline__ void pixels(u32* pixels) const
+    {
+        for (int c = 0; c < C; ++c) pixels[c] = __funnelshift_r(words[c], words[c + 1], shift);
+    }
+};
+
+// The running sums of four columns, sample by sample.
+template <int C> struct Quads {
+    u32 sums[4 * C] = {};
+
+    __device__ __forceinline__ void add(const u32* pixels)
+    {
+#pragma unroll
+        for (int i = 0; i < 4 * C; ++i) sums[i] = __dp4a(pixels[i / 4], 1u << 8 * (i % 4), sums[i]);
+    }
+
+    __device__ __forceinline__ void exchange(const u32* fresh, const u32* old)
+    {
+#pragma unroll
+        for (int i = 0; i < 4 * C; ++i) {
+            u32 both = __byte_perm(fresh[i / 4], ~old[i / 4], i % 4 < 2 ? 0x5140 : 0x7362);
+            sums[i] = __dp4a(both, i % 2 ? 0x01010000u : 0x0101u, sums[i]);
+        }
+    }
+};
