@@ -71,34 +71,45 @@ template <int LEVELS, int PAD, int N> __device__ __forceinline__ u32 reaches(con
     }
 }
 
-// The medians of 32 samples from planes [row][plane][word], bit by bit from the highest. A sample
-// that left the median's prefix stays at the bit it left by: above or below for good.
-template <int SIZE>
-__device__ __forceinline__ void median_planes(const u32* at, int words, int channels, u32* made)
+// One bit of 32 medians from planes [row][plane][word]. A sample that left the median's prefix stays
+// at the bit it left by: above or below for good.
+template <int SIZE, bool FIRST, bool LAST>
+__device__ __forceinline__ u32 median_bit(
+    const u32* at, int words, int channels, int plane, u32* gone, u32* bits)
 {
     constexpr int N = SIZE * SIZE, R = SIZE / 2, HALF = (N + 1) / 2;
     constexpr int LEVELS = HALF <= 16 ? 4 : 5;
-    u32 gone[N], bits[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) gone[i] = bits[i] = 0;
-#pragma unroll 1
-    for (int plane = 7; plane >= 0; --plane) {
-#pragma unroll
-        for (int i = 0; i < N; ++i) {
-            const u32* w = at + (i / SIZE * 8 + plane) * words;
-            int shift = (i % SIZE - R) * channels;
-            u32 here = w[0];
-            if (i % SIZE < R) here = __funnelshift_r(w[-1], w[0], 32 + shift);
-            if (i % SIZE > R) here = __funnelshift_r(w[0], w[1], shift);
-            bits[i] = (gone[i] & bits[i]) | (~gone[i] & here);
-        }
-        u32 median = reaches<LEVELS, (1 << LEVELS) - HALF, N>(bits);
-#pragma unroll
-        for (int i = 0; i < N; ++i) gone[i] |= bits[i] ^ median;
-#pragma unroll
-        for (int k = 7; k > 0; --k) made[k] = made[k - 1];
-        made[0] = median;
+    for (int i = 0; i < N; ++i) {
+        const u32* w = at + (i / SIZE * 8 + plane) * words;
+        int shift = (i % SIZE - R) * channels;
+        u32 here = w[0];
+        if (i % SIZE < R) here = __funnelshift_r(w[-1], w[0], 32 + shift);
+        if (i % SIZE > R) here = __funnelshift_r(w[0], w[1], shift);
+        bits[i] = FIRST ? here : (gone[i] & bits[i]) | (~gone[i] & here);
     }
+    u32 median = reaches<LEVELS, (1 << LEVELS) - HALF, N>(bits);
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+        if (!LAST) gone[i] = FIRST ? bits[i] ^ median : gone[i] | (bits[i] ^ median);
+    return median;
+}
+
+// The medians of 32 samples, bit by bit from the highest.
+template <int SIZE>
+__device__ __forceinline__ void median_planes(const u32* at, int words, int channels, u32* made)
+{
+    u32 gone[SIZE * SIZE], bits[SIZE * SIZE];
+    u32 high = median_bit<SIZE, true, false>(at, words, channels, 7, gone, bits);
+#pragma unroll 1
+    for (int plane = 6; plane > 0; --plane) {
+        u32 median = median_bit<SIZE, false, false>(at, words, channels, plane, gone, bits);
+#pragma unroll
+        for (int k = 6; k > 1; --k) made[k] = made[k - 1];
+        made[1] = median;
+    }
+    made[0] = median_bit<SIZE, false, true>(at, words, channels, 0, gone, bits);
+    made[7] = high;
 }
 
 // The rows of the tile as planes, with `radius` rows more above and below.
@@ -116,17 +127,21 @@ __device__ __forceinline__ void stage_planes(const Item& item, const Tile& tile,
     }
 }
 
+// Results go straight to the image where its rows are whole vectors, else by way of `out`.
 template <int SIZE>
 __device__ __forceinline__ void median_band(
-    const Item& item, const Tile& tile, int rows, const u32* planes, u32* out)
+    const Item& item, const Tile& tile, bool straight, const u32* planes, u32* out)
 {
     int c = item.channels, words = BITS_WIDTH / 32 * c;
     int row = threadIdx.x / words, word = threadIdx.x % words;
-    if (row >= rows || 32 * word >= tile.width * c) return;
+    if (row >= tile.height || 32 * word >= tile.width * c) return;
     u32 made[8] = {};
     median_planes<SIZE>(planes + row * 8 * (words + 2) + word + 1, words + 2, c, made);
     to_bytes(made);
-    for (int i = 0; i < 2; ++i) store16((u8*)out + (row * words + word) * 32 + 16 * i, made + 4 * i);
+    u8* to = (u8*)out + (row * words + word) * 32;
+    if (straight) to = global<u8>(item.dst) + ((i64)(tile.y + row) * item.width + tile.x) * c + 32 * word;
+    store16(to, made);
+    if (!straight || 32 * word + 16 < tile.width * c) store16(to + 16, made + 4);
 }
 
 // As many rows at a time as there are threads for.
@@ -135,17 +150,20 @@ __device__ __forceinline__ void median_tile(const Item& item, int block, u32* pl
 {
     Tile tile = tile_of(item, block, BITS_WIDTH, BITS_HEIGHT);
     int c = item.channels, most = c == 1 ? 63 : c == 3 ? 21 : 16;
+    bool straight = item.width * c % 16 == 0;
     stage_planes(item, tile, SIZE / 2, planes);
+    __syncthreads();
     for (int first = 0; first < tile.height; first += most) {
         Tile band = {tile.x, tile.y + first, tile.width, min(most, tile.height - first)};
-        __syncthreads();
-        median_band<SIZE>(item, band, band.height, planes + first * 8 * (BITS_WIDTH / 32 * c + 2), out);
+        median_band<SIZE>(item, band, straight, planes + first * 8 * (BITS_WIDTH / 32 * c + 2), out);
+        if (straight) continue;
         __syncthreads();
         store_tile_of<BITS_WIDTH>(item, band, (const u8*)out);
+        __syncthreads();
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3)
+extern "C" __global__ void __launch_bounds__(256, 2)
 median_bits_5(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[(BITS_HEIGHT + 4) * BITS_WORDS];

@@ -22,10 +22,14 @@ __device__ __forceinline__ Sorted sorted(u32 a, u32 b, u32 c)
     return {low, a + b + c - low - high, high};  // of each half: what is neither
 }
 
-__device__ __forceinline__ u32 median9(const Sorted& a, const Sorted& b, const Sorted& c)
+// The medians around two rows, b and c, above each other.
+__device__ __forceinline__ void medians9(const Sorted& a, const Sorted& b, const Sorted& c, const Sorted& d, u32* made)
 {
-    return middle_of(__vmaxu2(b.low, __vmaxu2(a.low, c.low)), middle_of(b.middle, a.middle, c.middle),
-                     __vminu2(b.high, __vminu2(a.high, c.high)));
+    u32 low = __vminu2(b.middle, c.middle), high = __vmaxu2(b.middle, c.middle);
+    made[0] = middle_of(__vmaxu2(b.low, __vmaxu2(a.low, c.low)), __vminu2(__vmaxu2(a.middle, low), high),
+                        __vminu2(b.high, __vminu2(a.high, c.high)));
+    made[1] = middle_of(__vmaxu2(b.low, __vmaxu2(d.low, c.low)), __vminu2(__vmaxu2(d.middle, low), high),
+                        __vminu2(b.high, __vminu2(d.high, c.high)));
 }
 
 // The row of `words` at w, sorted by threes: odd samples, then even ones.
@@ -93,9 +97,53 @@ template <int C> struct Results {
     }
 };
 
+// Two words of a row and one more on either side.
+template <int C>
+__device__ __forceinline__ void load_row(const u8* row, int at, int bytes, u32* w)
+{
+    uint2 two = *(const uint2*)(row + at);
+    w[1] = two.x, w[2] = two.y;
+    w[0] = at > 0 ? *(const u32*)(row + at - 4) : w[1] << (32 - 8 * C);
+    w[3] = at + 8 < bytes ? *(const u32*)(row + at + 8) : w[2] >> (32 - 8 * C);
+}
+
+// A tile of an image whose rows are whole vectors: a lane makes two words of each of some rows from
+// registers alone.
+template <int C> __device__ __forceinline__ void exchange_vectors(const Item& item, const Tile& tile)
+{
+    constexpr int VECTORS = EXCHANGE_WIDTH / 8 * C;
+    int bytes = item.width * C;
+    for (int i = threadIdx.x; i < EXCHANGE_HEIGHT / EXCHANGE_ROWS * VECTORS; i += THREADS) {
+        int at = tile.x * C + i % VECTORS * 8, first = i / VECTORS * EXCHANGE_ROWS;
+        if (at >= bytes || first >= tile.height) continue;
+        u32 words[EXCHANGE_ROWS + 2][4], made[EXCHANGE_ROWS][2];
+#pragma unroll
+        for (int k = 0; k < EXCHANGE_ROWS + 2; ++k)
+            load_row<C>(source_row(item, tile.y + first + k - 1), at, bytes, words[k]);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            Sorted row[EXCHANGE_ROWS + 2][2];
+#pragma unroll
+            for (int k = 0; k < EXCHANGE_ROWS + 2; ++k) sort_row(words[k] + j + 1, 8 * C, row[k]);
+#pragma unroll
+            for (int k = 0; k < EXCHANGE_ROWS; k += 2) {
+                u32 odd[2], even[2];
+                medians9(row[k][0], row[k + 1][0], row[k + 2][0], row[k + 3][0], odd);
+                medians9(row[k][1], row[k + 1][1], row[k + 2][1], row[k + 3][1], even);
+                for (int i = 0; i < 2; ++i) made[k + i][j] = __byte_perm(even[i], odd[i], 0x7351);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < EXCHANGE_ROWS; ++k)
+            if (first + k < tile.height)
+                *(uint2*)(global<u8>(item.dst) + (i64)(tile.y + first + k) * bytes + at) = make_uint2(made[k][0], made[k][1]);
+    }
+}
+
 template <int C>
 __device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile, u32* words, u32* out)
 {
+    if (item.width * C % 16 == 0) return exchange_vectors<C>(item, tile);
     constexpr int ACROSS = EXCHANGE_WIDTH / 4 * C, PITCH = ACROSS + 8;
     int across = (tile.width * C + 3) / 4;
     Results<C> results(item, tile, out);
@@ -109,16 +157,18 @@ __device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile
         for (int k = 0; k < EXCHANGE_ROWS + 2; ++k)
             sort_row(words + (first + k) * PITCH + at + 4, 8 * C, row[k]);
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_ROWS; ++k) {
-            u32 odd = median9(row[k][0], row[k + 1][0], row[k + 2][0]);
-            u32 even = median9(row[k][1], row[k + 1][1], row[k + 2][1]);
-            if (first + k < tile.height) results.store(first + k, at, __byte_perm(even, odd, 0x7351));
+        for (int k = 0; k < EXCHANGE_ROWS; k += 2) {
+            u32 odd[2], even[2];
+            medians9(row[k][0], row[k + 1][0], row[k + 2][0], row[k + 3][0], odd);
+            medians9(row[k][1], row[k + 1][1], row[k + 2][1], row[k + 3][1], even);
+            for (int i = 0; i < 2; ++i)
+                if (first + k + i < tile.height) results.store(first + k + i, at, __byte_perm(even[i], odd[i], 0x7351));
         }
     }
     results.finish(item, tile);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 5)
+extern "C" __global__ void __launch_bounds__(256, 3)
 median_exchange(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
