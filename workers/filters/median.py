@@ -32,6 +32,10 @@ class Median(Filter):
         Pass("median_bits_5", 128, 63),
         Pass("median_bits_7", 128, 63),
         Pass("median_slide", 96, 128),
+        Pass("descent_17", 128, 128),
+        Pass("descent_33", 128, 128),
+        Pass("descent_65", 128, 128),
+        Pass("descent_101", 128, 64),
     )
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -41,8 +45,9 @@ class Median(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """One of the passes: for a size of 3, of 5, of 7, and above."""
-        return (self.passes[min(self.size // 2, 4) - 1],)
+        """One of the passes: for a size of 3, of 5, of 7, up to 13, 17, 33, 65, and above."""
+        ends = (3, 5, 7, 13, 17, 33, 65)
+        return (self.passes[sum(self.size > end for end in ends)],)
 
     def device_data(self, shape: Shape) -> bytes:
         """The size, and the rank of a median."""

@@ -60,7 +60,7 @@ class Rank(Filter):
         """Those of the median, if it is one; else the one that knows any rank."""
         if self._rank() == self.size**2 // 2:
             return Median(size=self.size).device_passes
-        return self.passes[-1:]
+        return self.passes[3:4]
 
     def device_data(self, shape: Shape) -> bytes:
         """The size and the rank."""

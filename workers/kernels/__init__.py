@@ -36,6 +36,7 @@ FILES = (
     "gaussian.cu",
     "columns.cu",
     "tensor.cuh",
+    "descent.cu",
     "separable.cu",
     "strips.cuh",
     "pairs.cuh",

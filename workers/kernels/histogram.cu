@@ -1,4 +1,4 @@
-// Samples of any rank in their squares, and medians of those from 9 up: every lane slides a
+// Samples of any rank in their squares, and medians of those from 9 to 13: every lane slides a
 // histogram down a column of samples, and the level of that rank moves a few levels a row. Three warps of a block work, for three times 16 KiB are 48.
 
 constexpr int SLIDE_WIDTH = 96, SLIDE_HEIGHT = 128, SLIDERS = 3;

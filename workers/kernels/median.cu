@@ -1,5 +1,5 @@
 // Medians of squares of 3, plane by plane, by exchanges of pairs of samples. The engine launches the
-// kernel of an image's size; bits.cu has 5 and 7, histogram.cu those above.
+// kernel of an image's size; bits.cu has 5 and 7, histogram.cu those up to 13, descent.cu those above.
 
 constexpr int EXCHANGE_WIDTH = 128, EXCHANGE_HEIGHT = 32, EXCHANGE_ROWS = 4;
 

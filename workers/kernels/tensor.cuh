@@ -17,4 +17,45 @@ __device__ __forceinline__ void multiply_add(const uint4& left, const u32* right
             : "r"(half[i]), "r"(right[i / 2]));
 #endif
 }
+
+// The same of the first 16 columns on the left: row g, then row g + 8.
+__device__ __forceinline__ void multiply_add_half(u32 left, u32 under, u32 right, u32* sums)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(left), "r"(under), "r"(right));
+#else
+    u32 half[2] = {left, under};
+    for (int i = 0; i < 2; ++i)
+        asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+r"(sums[i * 2]), "+r"(sums[i * 2 + 1])
+            : "r"(half[i]), "r"(right));
+#endif
+}
+
+// As `multiply_add`, to sums that are `start`.
+__device__ __forceinline__ void multiply_from(const uint4& left, const u32* right, u32 start, u32* sums)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+        : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
+        : "r"(left.x), "r"(left.y), "r"(left.z), "r"(left.w), "r"(right[0]), "r"(right[1]), "r"(start));
+#else
+    for (int i = 0; i < 4; ++i) sums[i] = start;
+    multiply_add(left, right, sums);
+#endif
+}
+#else
+__device__ __forceinline__ void multiply_add_half(u32 left, u32 under, u32 right, u32* sums)
+{
+    u32 rights[2] = {right, 0};
+    multiply_add({left, under, 0, 0}, rights, sums);
+}
+__device__ __forceinline__ void multiply_from(const uint4& left, const u32* right, u32 start, u32* sums)
+{
+    for (int i = 0; i < 4; ++i) sums[i] = start;
+    multiply_add(left, right, sums);
+}
 #endif
