@@ -27,7 +27,7 @@ class Sharpen(Filter):
     example: ClassVar = {"name": "sharpen", "factor": 2}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "copied"
-    passes: ClassVar = (Pass("sharpen", 128, 64),)
+    passes: ClassVar = (Pass("sharpen", 128, 32),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `ImageEnhance.Sharpness`: its outermost pixels are not smoothed."""

@@ -42,11 +42,11 @@ __device__ __forceinline__ void sort_row(const u32* w, int shift, Sorted* row)
 
 // The samples of a tile with a row more on top and bottom and 16 bytes more on either side. Of an
 // inner tile with aligned rows all loads are on their way before the first is waited for.
-template <int C, int HEIGHT = EXCHANGE_HEIGHT>
+template <int C>
 __device__ __forceinline__ void stage_around(const Item& item, const Tile& tile, u32* words)
 {
     constexpr int PITCH = EXCHANGE_WIDTH / 4 * C + 8, VECTORS = PITCH / 4;
-    constexpr int EACH = ((HEIGHT + 2) * VECTORS + THREADS - 1) / THREADS;
+    constexpr int EACH = ((EXCHANGE_HEIGHT + 2) * VECTORS + THREADS - 1) / THREADS;
     int across = (tile.width * C + 3) / 4, end = (tile.height + 2) * VECTORS;
     int first = tile.x * C - 16, bytes = item.width * C;
     if (bytes % 16 == 0 && first >= 0 && first + 4 * PITCH <= bytes) {

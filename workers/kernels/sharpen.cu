@@ -18,9 +18,8 @@ __device__ __forceinline__ u32 sharpened2(u32 levels, u32 sums, float factor)
     return __vimin_s16x2_relu(__byte_perm(low, high, 0x5410), HALVES);
 }
 
-// Of a row, C words; `rows` are this one and both beside it.
-template <int C>
-__device__ __forceinline__ void sharpen_row(const Pairs<C>* rows, float factor, u32* made)
+// The sums of three rows.
+template <int C> __device__ __forceinline__ Pairs<C> summed(const Pairs<C>* rows)
 {
     Pairs<C> sums;
 #pragma unroll
@@ -28,66 +27,73 @@ __device__ __forceinline__ void sharpen_row(const Pairs<C>* rows, float factor, 
         sums.even[k] = rows[0].even[k] + rows[1].even[k] + rows[2].even[k];
         sums.odd[k] = rows[0].odd[k] + rows[1].odd[k] + rows[2].odd[k];
     }
+    return sums;
+}
+
+// Of a row, C words; `rows` are this one and both beside it.
+template <int C>
+__device__ __forceinline__ void sharpen_row(const Pairs<C>* rows, float factor, u32* made)
+{
+    Pairs<C> sums = summed(rows);
 #pragma unroll
-    for (int k = 1; k <= C; ++k) {
-        u32 even = rows[1].even[k], odd = rows[1].odd[k];
-        u32 evens = sums.even_before(k) + sums.even[k] + sums.even_after(k) + 4 * even;
-        u32 odds = sums.odd_before(k) + sums.odd[k] + sums.odd_after(k) + 4 * odd;
-        made[k - 1] = __byte_perm(sharpened2(even, evens, factor), sharpened2(odd, odds, factor), 0x6240);
+    for (int k = 0; k < C; ++k) {
+        u32 even = rows[1].even[k + 1], odd = rows[1].odd[k + 1];
+        u32 evens = sums.even_before(k) + sums.even[k + 1] + sums.even_after(k) + 4 * even;
+        u32 odds = sums.odd_before(k) + sums.odd[k + 1] + sums.odd_after(k) + 4 * odd;
+        made[k] = __byte_perm(sharpened2(even, evens, factor), sharpened2(odd, odds, factor), 0x6240);
     }
 }
 
-// Which bits of a word of samples stay as they are: alpha, and those of a row's first and last pixel.
-// Apart, for it is rare.
-template <int C> static __device__ __noinline__ u32 kept_bits(int bytes, int at)
+// Which bits of a word of samples of row y stay as they are: alpha, and the image's outermost pixels.
+template <int C> __device__ __forceinline__ u32 kept_bits(const Item& item, int sample, int y)
 {
+    if (y == 0 || y == item.height - 1) return ~0u;
     u32 kept = C == 4 ? 0xFF000000u : 0;
+    int end = (item.width - 1) * C;
     for (int k = 0; k < 4; ++k)
-        if (at + k < C || at + k >= bytes - C) kept |= 255u << 8 * k;
+        if (sample + k < C || sample + k >= end) kept |= 255u << 8 * k;
     return kept;
 }
 
 template <int C>
-__device__ __forceinline__ void sharpen_rows(
-    const Item& item, const Tile& tile, float factor, const u32* words, int first, int at, u32* room)
+__device__ __forceinline__ void sharpen_tile(const Item& item, const Tile& tile, u32* words, u32* out)
 {
-    constexpr int PITCH = Pairs<C>::PITCH;
-    bool inside = C != 4 && tile.x > 0 && tile.x + tile.width < item.width;
+    constexpr int PITCH = Share<C>::PITCH;
+    float factor = *global<const float>(item.data);
+    bool inside = C != 4 && tile.x > 0 && tile.x + tile.width < item.width && tile.y > 0
+        && tile.y + tile.height < item.height;
+    stage_around<C>(item, tile, words);
+    __syncthreads();
+    Share<C> share;
+    const u32* from = share.staged(words);
     Pairs<C> rows[3];
-    rows[1].load(words), rows[2].load(words + PITCH);
+    rows[1].load(from), rows[2].load(from + PITCH);
 #pragma unroll
     for (int i = 0; i < PAIRS_ROWS; ++i) {
         rows[0] = rows[1], rows[1] = rows[2];
-        rows[2].load(words + (i + 2) * PITCH);
-        if (first + i >= tile.height) continue;
+        rows[2].load(from + (i + 2) * PITCH);
         u32 made[C];
         sharpen_row(rows, factor, made);
-        int y = tile.y + first + i;
-        bool outermost = y == 0 || y == item.height - 1;
-        if (!inside || outermost)
+        if (!inside)
             for (int k = 0; k < C; ++k) {
-                u32 kept = outermost ? ~0u : kept_bits<C>(item.width * C, at + 4 * k);
-                made[k] = (words[(i + 1) * PITCH + k] & kept) | (made[k] & ~kept);
+                u32 kept = kept_bits<C>(item, tile.x * C + 4 * (share.word + k), tile.y + share.row + i);
+                made[k] = (from[(i + 1) * PITCH + k] & kept) | (made[k] & ~kept);
             }
-        store_pairs<C>(item, tile, first + i, made, room);
+        for (int k = 0; k < C; ++k) out[(share.row + i) * Share<C>::ACROSS * C + share.word + k] = made[k];
     }
+    __syncthreads();
+    store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
 }
 
-template <int C> __device__ __forceinline__ void sharpen_tile(const Item& item, int block, u32* words, u32* room)
-{
-    float factor = *global<const float>(item.data);
-    pairs_tile<C>(item, block, words, room, [&](const Tile& tile, const u32* from, int row, int at, u32* own) {
-        sharpen_rows<C>(item, tile, factor, from, row, at, own);
-    });
-}
-
-extern "C" __global__ void __launch_bounds__(256, 4)
+extern "C" __global__ void __launch_bounds__(256, 5)
 sharpen(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 words[PAIRS_WORDS / 4], room[EIGHTS / 4];
+    __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
+    __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];
     int block;
     Item item = owner(items, starts, n, block);
-    if (item.channels == 1) sharpen_tile<1>(item, block, (u32*)words, (u32*)room);
-    else if (item.channels == 3) sharpen_tile<3>(item, block, (u32*)words, (u32*)room);
-    else sharpen_tile<4>(item, block, (u32*)words, (u32*)room);
+    Tile tile = tile_of(item, block, EXCHANGE_WIDTH, EXCHANGE_HEIGHT);
+    if (item.channels == 1) sharpen_tile<1>(item, tile, (u32*)words, (u32*)out);
+    else if (item.channels == 3) sharpen_tile<3>(item, tile, (u32*)words, (u32*)out);
+    else sharpen_tile<4>(item, tile, (u32*)words, (u32*)out);
 }

@@ -15,73 +15,69 @@ __device__ __forceinline__ void divided(const Whole& of, u32 sums, u32* levels)
     levels[0] = (cut & 0xFFFF) * of.multiplier, levels[1] = (cut >> 16) * of.multiplier;
 }
 
-// Sums of C words, of even samples and of odd ones.
-template <int C> struct WholeSums {
-    u32 even[C], odd[C];
-
-    __device__ __forceinline__ void begin(u32 added)
-    {
-        for (int k = 0; k < C; ++k) even[k] = odd[k] = added;
-    }
-
-    __device__ __forceinline__ void add(const u32* weights, const Pairs<C>& row)
-    {
-#pragma unroll
-        for (int k = 0; k < C; ++k) {
-            even[k] += weights[0] * row.even_before(k + 1) + weights[1] * row.even[k + 1] + weights[2] * row.even_after(k + 1);
-            odd[k] += weights[0] * row.odd_before(k + 1) + weights[1] * row.odd[k + 1] + weights[2] * row.odd_after(k + 1);
-        }
-    }
-
-    __device__ __forceinline__ u32 level(const Whole& of, int k) const
-    {
-        u32 evens[2], odds[2];
-        divided(of, even[k], evens);
-        divided(of, odd[k], odds);
-        u32 low = __byte_perm(evens[0], odds[0], 0x0062), high = __byte_perm(evens[1], odds[1], 0x0062);
-        return __byte_perm(low, high, 0x5410);
-    }
-};
-
 template <int C>
-__device__ __forceinline__ void whole_rows(
-    const Item& item, const Tile& tile, const Whole& of, const u32* words, int first, u32* room)
+__device__ __forceinline__ void whole_rows(const Whole& of, const u32* words, u32 (*made)[C])
 {
-    constexpr int PITCH = Pairs<C>::PITCH;
-    WholeSums<C> sums[3];
+    constexpr int PITCH = Share<C>::PITCH;
+    u32 even[PAIRS_ROWS][C], odd[PAIRS_ROWS][C];
+#pragma unroll
+    for (int i = 0; i < PAIRS_ROWS * C; ++i) even[i / C][i % C] = odd[i / C][i % C] = of.added;
 #pragma unroll
     for (int row = 0; row < PAIRS_ROWS + 2; ++row) {
         Pairs<C> pairs;
         pairs.load(words + row * PITCH);
-        if (row < PAIRS_ROWS) sums[row % 3].begin(of.added);
 #pragma unroll
-        for (int y = max(row - 2, 0); y <= min(row, PAIRS_ROWS - 1); ++y)
-            sums[y % 3].add(of.weights + 3 * (row - y), pairs);
-        int y = row - 2;
-        if (y < 0 || first + y >= tile.height) continue;
-        u32 made[C];
-        for (int k = 0; k < C; ++k) made[k] = sums[(row + 1) % 3].level(of, k);
-        if (C == 4)
-            for (int k = 0; k < C; ++k) made[k] = __byte_perm(made[k], words[(y + 1) * PITCH + k], 0x7210);
-        store_pairs<C>(item, tile, first + y, made, room);
+        for (int y = max(row - 2, 0); y <= min(row, PAIRS_ROWS - 1); ++y) {
+            const u32* weights = of.weights + 3 * (row - y);
+#pragma unroll
+            for (int k = 0; k < C; ++k) {
+                even[y][k] += weights[0] * pairs.even_before(k) + weights[1] * pairs.even[k + 1]
+                    + weights[2] * pairs.even_after(k);
+                odd[y][k] += weights[0] * pairs.odd_before(k) + weights[1] * pairs.odd[k + 1]
+                    + weights[2] * pairs.odd_after(k);
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < PAIRS_ROWS * C; ++i) {
+        u32 evens[2], odds[2];
+        divided(of, even[i / C][i % C], evens);
+        divided(of, odd[i / C][i % C], odds);
+        u32 low = __byte_perm(evens[0], odds[0], 0x0062), high = __byte_perm(evens[1], odds[1], 0x0062);
+        made[i / C][i % C] = __byte_perm(low, high, 0x5410);
     }
 }
 
-template <int C> __device__ __forceinline__ void whole_tile(const Item& item, int block, u32* words, u32* room)
+template <int C>
+__device__ __forceinline__ void whole_tile(const Item& item, const Tile& tile, u32* words, u32* out)
 {
     const Whole of = *global<const Whole>(item.data);
-    pairs_tile<C>(item, block, words, room, [&](const Tile& tile, const u32* from, int row, int, u32* own) {
-        whole_rows<C>(item, tile, of, from, row, own);
-    });
+    stage_around<C>(item, tile, words);
+    __syncthreads();
+    Share<C> share;
+    u32 made[PAIRS_ROWS][C];
+    const u32* from = share.staged(words);
+    whole_rows<C>(of, from, made);
+#pragma unroll
+    for (int y = 0; y < PAIRS_ROWS; ++y)
+#pragma unroll
+        for (int k = 0; k < C; ++k) {
+            if (C == 4) made[y][k] = (made[y][k] & 0xFFFFFF) | (from[(y + 1) * Share<C>::PITCH + k] & 0xFF000000);
+            out[(share.row + y) * Share<C>::ACROSS * C + share.word + k] = made[y][k];
+        }
+    __syncthreads();
+    store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
 around_whole(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 words[PAIRS_WORDS / 4], room[EIGHTS / 4];
+    __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
+    __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];
     int block;
     Item item = owner(items, starts, n, block);
-    if (item.channels == 1) whole_tile<1>(item, block, (u32*)words, (u32*)room);
-    else if (item.channels == 3) whole_tile<3>(item, block, (u32*)words, (u32*)room);
-    else whole_tile<4>(item, block, (u32*)words, (u32*)room);
+    Tile tile = tile_of(item, block, EXCHANGE_WIDTH, EXCHANGE_HEIGHT);
+    if (item.channels == 1) whole_tile<1>(item, tile, (u32*)words, (u32*)out);
+    else if (item.channels == 3) whole_tile<3>(item, tile, (u32*)words, (u32*)out);
+    else whole_tile<4>(item, tile, (u32*)words, (u32*)out);
 }
