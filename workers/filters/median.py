@@ -9,7 +9,15 @@ from pydantic import Field
 
 from models.image import Pixels
 from workers.filters.base import Filter, Odd
+from workers.filters.ranking import RANKING, ranking_passes
 from workers.kernels.items import Pass, Shape
+
+_SMALL = {
+    3: Pass("median_exchange", 128, 32),
+    5: Pass("median_5", 128, 63),
+    7: Pass("median_7", 128, 63),
+}
+"""By size."""
 
 
 class Median(Filter):
@@ -27,16 +35,7 @@ class Median(Filter):
     example: ClassVar = {"name": "median", "size": 3}
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "replicate"
-    passes: ClassVar = (
-        Pass("median_exchange", 128, 32),
-        Pass("median_bits_5", 128, 63),
-        Pass("median_bits_7", 128, 63),
-        Pass("median_slide", 96, 128),
-        Pass("descent_17", 128, 128),
-        Pass("descent_33", 128, 128),
-        Pass("descent_65", 128, 128),
-        Pass("descent_101", 128, 64),
-    )
+    passes: ClassVar = (*_SMALL.values(), *RANKING.values())
 
     def apply(self, pixels: Pixels) -> Pixels:
         """cv2.medianBlur, equal to scipy.ndimage.median_filter with mode="nearest"."""
@@ -45,9 +44,9 @@ class Median(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """One of the passes: for a size of 3, of 5, of 7, up to 13, 17, 33, 65, and above."""
-        ends = (3, 5, 7, 13, 17, 33, 65)
-        return (self.passes[sum(self.size > end for end in ends)],)
+        """One of the passes: small sizes have their own, others are those of any rank."""
+        own = _SMALL.get(self.size)
+        return ranking_passes(self.size) if own is None else (own,)
 
     def device_data(self, shape: Shape) -> bytes:
         """The size, and the rank of a median."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from models.image import Pixels
 from workers.filters.base import Filter, Odd
 from workers.filters.median import Median
-from workers.filters.ranking import ranked
+from workers.filters.ranking import ranked, ranking_passes
 from workers.kernels.items import Pass, Shape
 
 
@@ -57,10 +57,10 @@ class Rank(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Those of the median, if it is one; else the one that knows any rank."""
+        """Those of the median, if it is one; else those of any rank."""
         if self._rank() == self.size**2 // 2:
             return Median(size=self.size).device_passes
-        return self.passes[3:4]
+        return ranking_passes(self.size)
 
     def device_data(self, shape: Shape) -> bytes:
         """The size and the rank."""

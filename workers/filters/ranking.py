@@ -2,6 +2,7 @@
 
 Small squares are sorted, all pixels at a time, by minima and maxima of whole planes; for large
 ones the answer is halved in, by box sums of what is below a level. Both are OpenCV's fast loops.
+Which kernel does it on a GPU depends on the size alone.
 """
 
 import functools
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from models.image import Pixels
 from workers.filters.borders import places
+from workers.kernels.items import Pass
 
 LARGEST_SORTED = 11
 """Side of a square: above, counting is faster."""
@@ -23,8 +25,25 @@ LINE = 1 << 15
 TILE = 256
 """Side of a tile that is counted at a time."""
 
+RANKING = {
+    3: Pass("rank_3", 128, 63),
+    5: Pass("rank_5", 128, 63),
+    7: Pass("rank_7", 128, 63),
+    9: Pass("rank_9", 128, 63),
+    17: Pass("rank_17", 128, 128),
+    33: Pass("rank_33", 128, 128),
+    65: Pass("rank_65", 128, 128),
+    101: Pass("rank_101", 128, 64),
+}
+"""By the largest size of each kernel."""
+
 Step = tuple[int, int, bool, bool]
 """Two places of a network, and whether the smaller and the larger one will be needed."""
+
+
+def ranking_passes(size: int) -> tuple[Pass, ...]:
+    """What a GPU does for squares of a size, whatever the rank."""
+    return (next(pass_ for largest, pass_ in RANKING.items() if size <= largest),)
 
 
 def ranked(pixels: Pixels, size: int, rank: int) -> Pixels:

@@ -1,6 +1,13 @@
-// Medians of squares of 5 and 7, plane by plane, by counting bits of 32 samples at once.
+// Samples of any rank in squares of 3 to 9, plane by plane, by counting bits of 32 results at once.
 
 constexpr int BITS_WIDTH = 128, BITS_HEIGHT = 63, BITS_WORDS = 8 * (BITS_WIDTH / 32 * 4 + 2);
+
+// The data of medians and ranks: the side of the square, and how many of its samples go before the one sought.
+struct Square {
+    int size, rank;
+};
+
+__device__ __forceinline__ Square square_of(const Item& item) { return *global<const Square>(item.data); }
 
 // Exchange the bits outside `mask` of a with those `shift` places on of b.
 __device__ __forceinline__ void swap_bits(u32& a, u32& b, int shift, u32 mask)
@@ -46,8 +53,8 @@ __device__ __forceinline__ void to_bytes(u32* w)
     for (int j = 0; j < 8; ++j) w[j] = x[j];
 }
 
-// Whether N bits and PAD make 2**LEVELS or more, for 32 samples; they never make twice as much.
-template <int LEVELS, int PAD, int N> __device__ __forceinline__ u32 reaches(const u32* bits)
+// Whether N bits and `pad` make 2**LEVELS or more, for 32 samples; they never make twice as much.
+template <int LEVELS, int N> __device__ __forceinline__ u32 reaches(const u32* bits, u32 pad)
 {
     if constexpr (LEVELS == 0) {
         u32 any = 0;
@@ -55,30 +62,30 @@ template <int LEVELS, int PAD, int N> __device__ __forceinline__ u32 reaches(con
         for (int i = 0; i < N; ++i) any |= bits[i];
         return any;
     } else {
-        constexpr int ONE = PAD & 1, CARRIES = (N + ONE) / 2, ALL = N + ONE + CARRIES + 2;
+        constexpr int CARRIES = (N + 1) / 2, ALL = N + CARRIES + 3;
         u32 queue[ALL], carry[CARRIES];
 #pragma unroll
-        for (int i = 0; i < ALL; ++i) queue[i] = i < N ? bits[i] : i < N + ONE ? ~0u : 0;
+        for (int i = 0; i < ALL; ++i) queue[i] = i < N ? bits[i] : i == N && pad & 1 ? ~0u : 0;
 #pragma unroll
         for (int i = 0; i < CARRIES; ++i) {
-            constexpr int BACK = N + ONE;
+            constexpr int BACK = N + 1;
             u32 a = queue[3 * i], b = queue[3 * i + 1];
             u32 c = 3 * i + 2 < BACK + i ? queue[3 * i + 2] : 0;
             queue[BACK + i] = a ^ b ^ c;
             carry[i] = (a & b) | (c & (a | b));
         }
-        return reaches<LEVELS - 1, PAD / 2, CARRIES>(carry);
+        return reaches<LEVELS - 1, CARRIES>(carry, pad / 2);
     }
 }
 
-// One bit of 32 medians from planes [row][plane][word]. A sample that left the median's prefix stays
-// at the bit it left by: above or below for good.
+// One bit of 32 results from planes [row][plane][word]. A sample that left the result's prefix stays
+// at the bit it left by: above or below for good. A result has a 1 if more than `rank` samples would
+// be left without those that have a 0.
 template <int SIZE, bool FIRST, bool LAST>
-__device__ __forceinline__ u32 median_bit(
-    const u32* at, int words, int channels, int plane, u32* gone, u32* bits)
+__device__ __forceinline__ u32 ranked_bit(
+    const u32* at, int words, int channels, int rank, int plane, u32* gone, u32* bits)
 {
-    constexpr int N = SIZE * SIZE, R = SIZE / 2, HALF = (N + 1) / 2;
-    constexpr int LEVELS = HALF <= 16 ? 4 : 5;
+    constexpr int R = SIZE / 2, N = SIZE * SIZE, LEVELS = SIZE == 3 ? 4 : SIZE == 5 ? 5 : SIZE == 7 ? 6 : 7;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u32* w = at + (i / SIZE * 8 + plane) * words;
@@ -88,27 +95,27 @@ __device__ __forceinline__ u32 median_bit(
         if (i % SIZE > R) here = __funnelshift_r(w[0], w[1], shift);
         bits[i] = FIRST ? here : (gone[i] & bits[i]) | (~gone[i] & here);
     }
-    u32 median = reaches<LEVELS, (1 << LEVELS) - HALF, N>(bits);
+    u32 made = reaches<LEVELS, N>(bits, (1 << LEVELS) - N + rank);
 #pragma unroll
     for (int i = 0; i < N; ++i)
-        if (!LAST) gone[i] = FIRST ? bits[i] ^ median : gone[i] | (bits[i] ^ median);
-    return median;
+        if (!LAST) gone[i] = FIRST ? bits[i] ^ made : gone[i] | (bits[i] ^ made);
+    return made;
 }
 
-// The medians of 32 samples, bit by bit from the highest.
+// 32 results, bit by bit from the highest.
 template <int SIZE>
-__device__ __forceinline__ void median_planes(const u32* at, int words, int channels, u32* made)
+__device__ __forceinline__ void ranked_planes(const u32* at, int words, int channels, int rank, u32* made)
 {
     u32 gone[SIZE * SIZE], bits[SIZE * SIZE];
-    u32 high = median_bit<SIZE, true, false>(at, words, channels, 7, gone, bits);
+    u32 high = ranked_bit<SIZE, true, false>(at, words, channels, rank, 7, gone, bits);
 #pragma unroll 1
     for (int plane = 6; plane > 0; --plane) {
-        u32 median = median_bit<SIZE, false, false>(at, words, channels, plane, gone, bits);
+        u32 bit = ranked_bit<SIZE, false, false>(at, words, channels, rank, plane, gone, bits);
 #pragma unroll
         for (int k = 6; k > 1; --k) made[k] = made[k - 1];
-        made[1] = median;
+        made[1] = bit;
     }
-    made[0] = median_bit<SIZE, false, true>(at, words, channels, 0, gone, bits);
+    made[0] = ranked_bit<SIZE, false, true>(at, words, channels, rank, 0, gone, bits);
     made[7] = high;
 }
 
@@ -129,14 +136,14 @@ __device__ __forceinline__ void stage_planes(const Item& item, const Tile& tile,
 
 // Results go straight to the image where its rows are whole vectors, else by way of `out`.
 template <int SIZE>
-__device__ __forceinline__ void median_band(
-    const Item& item, const Tile& tile, bool straight, const u32* planes, u32* out)
+__device__ __forceinline__ void ranked_band(
+    const Item& item, const Tile& tile, int rank, bool straight, const u32* planes, u32* out)
 {
     int c = item.channels, words = BITS_WIDTH / 32 * c;
     int row = threadIdx.x / words, word = threadIdx.x % words;
     if (row >= tile.height || 32 * word >= tile.width * c) return;
     u32 made[8] = {};
-    median_planes<SIZE>(planes + row * 8 * (words + 2) + word + 1, words + 2, c, made);
+    ranked_planes<SIZE>(planes + row * 8 * (words + 2) + word + 1, words + 2, c, rank, made);
     to_bytes(made);
     u8* to = (u8*)out + (row * words + word) * 32;
     if (straight) to = global<u8>(item.dst) + ((i64)(tile.y + row) * item.width + tile.x) * c + 32 * word;
@@ -144,9 +151,9 @@ __device__ __forceinline__ void median_band(
     if (!straight || 32 * word + 16 < tile.width * c) store16(to + 16, made + 4);
 }
 
-// As many rows at a time as there are threads for.
+// As many rows at a time as there are threads for. A rank that is known to the compiler is faster.
 template <int SIZE>
-__device__ __forceinline__ void median_tile(const Item& item, int block, u32* planes, u32* out)
+__device__ __forceinline__ void ranked_tile(const Item& item, int block, int rank, u32* planes, u32* out)
 {
     Tile tile = tile_of(item, block, BITS_WIDTH, BITS_HEIGHT);
     int c = item.channels, most = c == 1 ? 63 : c == 3 ? 21 : 16;
@@ -155,7 +162,7 @@ __device__ __forceinline__ void median_tile(const Item& item, int block, u32* pl
     __syncthreads();
     for (int first = 0; first < tile.height; first += most) {
         Tile band = {tile.x, tile.y + first, tile.width, min(most, tile.height - first)};
-        median_band<SIZE>(item, band, straight, planes + first * 8 * (BITS_WIDTH / 32 * c + 2), out);
+        ranked_band<SIZE>(item, band, rank, straight, planes + first * 8 * (BITS_WIDTH / 32 * c + 2), out);
         if (straight) continue;
         __syncthreads();
         store_tile_of<BITS_WIDTH>(item, band, (const u8*)out);
@@ -163,22 +170,62 @@ __device__ __forceinline__ void median_tile(const Item& item, int block, u32* pl
     }
 }
 
+extern "C" __global__ void __launch_bounds__(256, 3)
+rank_3(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 planes[(BITS_HEIGHT + 2) * BITS_WORDS];
+    __shared__ uint4 out[THREADS * 2 + 1];
+    int block;
+    Item item = owner(items, starts, n, block);
+    ranked_tile<3>(item, block, square_of(item).rank, planes, (u32*)out);
+}
+
 extern "C" __global__ void __launch_bounds__(256, 2)
-median_bits_5(const Item* items, const u32* starts, int n)
+rank_5(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[(BITS_HEIGHT + 4) * BITS_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
     int block;
     Item item = owner(items, starts, n, block);
-    median_tile<5>(item, block, planes, (u32*)out);
+    ranked_tile<5>(item, block, square_of(item).rank, planes, (u32*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-median_bits_7(const Item* items, const u32* starts, int n)
+rank_7(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[(BITS_HEIGHT + 6) * BITS_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
     int block;
     Item item = owner(items, starts, n, block);
-    median_tile<7>(item, block, planes, (u32*)out);
+    ranked_tile<7>(item, block, square_of(item).rank, planes, (u32*)out);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+rank_9(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 planes[(BITS_HEIGHT + 8) * BITS_WORDS];
+    __shared__ uint4 out[THREADS * 2 + 1];
+    int block;
+    Item item = owner(items, starts, n, block);
+    ranked_tile<9>(item, block, square_of(item).rank, planes, (u32*)out);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+median_5(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 planes[(BITS_HEIGHT + 4) * BITS_WORDS];
+    __shared__ uint4 out[THREADS * 2 + 1];
+    int block;
+    Item item = owner(items, starts, n, block);
+    ranked_tile<5>(item, block, 5 * 5 / 2, planes, (u32*)out);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+median_7(const Item* items, const u32* starts, int n)
+{
+    __shared__ u32 planes[(BITS_HEIGHT + 6) * BITS_WORDS];
+    __shared__ uint4 out[THREADS * 2 + 1];
+    int block;
+    Item item = owner(items, starts, n, block);
+    ranked_tile<7>(item, block, 7 * 7 / 2, planes, (u32*)out);
 }

@@ -1,9 +1,7 @@
-// Medians of squares of 3, plane by plane, by exchanges of pairs of samples. The engine launches the
-// kernel of an image's size; bits.cu has 5 and 7, histogram.cu those up to 13, descent.cu those above.
+// Medians of squares of 3, plane by plane, by exchanges of pairs of samples. bits.cu has squares up to 9,
+// descent.cu those above.
 
 constexpr int EXCHANGE_WIDTH = 128, EXCHANGE_HEIGHT = 32, EXCHANGE_ROWS = 4;
-
-__device__ __forceinline__ int median_size(const Item& item) { return *global<const int>(item.data); }
 
 // Low, middle and high of a sample and both its neighbours; two samples a word, in the high byte
 // of each half: what is in the low bytes cannot change their order.

@@ -229,13 +229,15 @@ def test_ranks_of_every_size_are_exact(size: int, percentile: float) -> None:
     assert_equal([parse_one("rank", {"size": size, "percentile": percentile})] * 3, images)
 
 
-@pytest.mark.parametrize("size", [15, 19, 35, 67])
-def test_medians_of_levels_far_apart_are_exact(size: int) -> None:
+@pytest.mark.parametrize("percentile", [0, 30, 50, 100])
+@pytest.mark.parametrize("size", [9, 15, 35, 67])
+def test_ranks_of_levels_far_apart_are_exact(size: int, percentile: float) -> None:
     steps = np.repeat(np.array([0, 1, 127, 128, 254, 255, 126, 64], np.uint8), 24)
     slope = np.linspace(0, 255, 150).astype(np.uint8)
     images = [np.repeat(line[None, :, None], 40, 0) for line in (steps, slope, slope[::-1])]
     images += [np.ascontiguousarray(i.transpose(1, 0, 2)) for i in images]
-    assert_equal([parse_one("median", {"size": size})] * len(images), images)
+    chosen = {"size": size, "percentile": percentile}
+    assert_equal([parse_one("rank", chosen)] * len(images), images)
 
 
 @pytest.mark.parametrize("eps", [1e-6, 0.01, 1])
