@@ -2,8 +2,8 @@
 
 A batch is computed by the collect thread that waits for it, on one core; every core has such a
 thread. Side by side they never wait for each other, as OpenMP threads do at every layer, and a slow
-filter holds one core, not its neighbours. Only an image alone is spread over all cores, by a
-thread that keeps their OpenMP team warm.
+filter holds one core, not its neighbours. Only an image alone is spread over all cores: by a
+thread that keeps their OpenMP team warm, and by OpenCV, whose threads serve one call at a time.
 """
 
 import queue
