@@ -57,6 +57,7 @@ class Origin:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _open: "dict[asyncio.Task[None], asyncio.StreamWriter]" = field(default_factory=dict)
+    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     def url(self, path: str = "/", host: str = "127.0.0.1", scheme: str = "http") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
@@ -71,6 +72,7 @@ class Origin:
         self.connections += 1
         task = asyncio.create_task(self._serve(reader, writer))
         self._open[task] = writer
+        self._writers.append(writer)
         task.add_done_callback(self._close)
 
     def _close(self, task: "asyncio.Task[None]") -> None:
@@ -94,10 +96,13 @@ class Origin:
         await answer(Exchange(request, reader, writer))
 
     async def stop(self) -> None:
-        for task, writer in self._open.items():
+        """Hang up, also where an answer was given that nobody has read to its end."""
+        for task in self._open:
             task.cancel()
+        for writer in self._writers:
             writer.transport.abort()
         await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.sleep(0)  # the loop lets go of what was aborted in its next turn
 
 
 @asynccontextmanager

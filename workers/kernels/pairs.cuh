@@ -18,7 +18,6 @@ template <int C> struct Pairs {
     }
 
     // Of the samples of word k: those C before, or C after.
-
     __device__ __forceinline__ u32 even_before(int k) const
     {
         if constexpr (C == 1) return __funnelshift_r(odd[k], odd[k + 1], 16);
