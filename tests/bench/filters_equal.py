@@ -10,32 +10,17 @@ Run: python -m tests.bench.filters_equal
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import torch
 
-from models.image import Source
-from models.job import Job, Operation
-from tests.gpu.equality import MAX_PIXELS, NAMES, SIZES, compared
-from workers.engine import BatchResult
+from tests.gpu.equality import MAX_PIXELS, NAMES, SIZES, compared, runner
 from workers.engines.cuda.engine import CudaEngine
 
 
 def main() -> None:
     """Compare everything, print a table, and all of it as JSON on the last line."""
-    engine = CudaEngine(None, 64, MAX_PIXELS, "cuda:0")
-
-    def run(operation: Operation, sources: Sequence[Source]) -> BatchResult:
-        slot = engine.acquire()
-        assert slot is not None
-        try:
-            engine.launch(slot, [Job(operation, source) for source in sources])
-            return engine.collect(slot)
-        finally:
-            engine.release(slot)
-
-    rows = []
+    run, rows = runner(CudaEngine(None, 64, MAX_PIXELS, "cuda:0")), []
     for name in NAMES:
         found = compared(run, name)
         rows.append({"filter": name, **asdict(found)})

@@ -1,6 +1,6 @@
 """One engine for all tests on a GPU, with random weights, and what they run on it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 from io import BytesIO
 
@@ -10,14 +10,12 @@ import torch
 from PIL import Image as PillowImage
 
 from models.codec import encoded
-from models.image import Jpeg, Pixels, Source
-from models.job import Job, Operation
+from models.image import Jpeg, Pixels
 from models.settings import Precision
 from models.weights import BUNDLED
 from models.weights import RESNET18_PREPROCESSING as SPEC
-from tests.gpu.equality import MAX_PIXELS
+from tests.gpu.equality import MAX_PIXELS, Run, runner
 from tests.shared import PHOTOS
-from workers.engine import BatchResult
 from workers.engines.checkpoint import State, load_state
 
 if find_spec("cupy") is None:
@@ -27,8 +25,6 @@ else:
     from workers.engines.cuda.network import GraphedResNet18
 
 MAX_BATCH_SIZE = 64
-
-Run = Callable[[Operation, Sequence[Source]], BatchResult]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,16 +51,7 @@ def engine(state: State) -> "Iterator[CudaEngine]":
 
 @pytest.fixture(scope="session")
 def run(engine: "CudaEngine") -> Run:
-    def ran(operation: Operation, sources: Sequence[Source]) -> BatchResult:
-        slot = engine.acquire()
-        assert slot is not None
-        try:
-            engine.launch(slot, [Job(operation, source) for source in sources])
-            return engine.collect(slot)
-        finally:
-            engine.release(slot)
-
-    return ran
+    return runner(engine)
 
 
 def jpeg(pixels: Pixels, **options: object) -> bytes:

@@ -7,9 +7,9 @@ import numpy as np
 
 from models.errors import InvalidParameter
 from models.image import Image, Source
-from models.job import Operation
+from models.job import Job, Operation
 from tests.emulation.staging import noise
-from workers.engine import BatchResult
+from workers.engine import BatchResult, Engine, SlotT
 from workers.filters import FILTERS, parse_chain, parse_one
 from workers.filters.base import Filter
 from workers.operations import FilterChain
@@ -21,6 +21,9 @@ NAMES = [name for name, each in FILTERS.items() if each.passes]
 
 MAX_PIXELS = 16_000_000
 """Of a batch."""
+
+
+Run = Callable[[Operation, Sequence[Source]], BatchResult]
 
 
 @dataclass(slots=True)
@@ -35,7 +38,22 @@ class Compared:
     where: str = ""
 
 
-def compared(run: Callable[[Operation, Sequence[Source]], BatchResult], name: str) -> Compared:
+def runner(engine: Engine[SlotT]) -> Run:
+    """One batch at a time through an engine."""
+
+    def run(operation: Operation, sources: Sequence[Source]) -> BatchResult:
+        slot = engine.acquire()
+        assert slot is not None
+        try:
+            engine.launch(slot, [Job(operation, source) for source in sources])
+            return engine.collect(slot)
+        finally:
+            engine.release(slot)
+
+    return run
+
+
+def compared(run: Run, name: str) -> Compared:
     """Every image of `SIZES` with every one of `extremes`, in batches."""
     images = [Image(noise(h, w, c)) for h, w in SIZES for c in (1, 3, 4)]
     result = Compared()
