@@ -28,8 +28,8 @@ from models.weights import RESNET18_PREPROCESSING
 from tests.bench import load
 from tests.bench.images import jpegs
 from tests.server import serving
+from workers.allocator import keep_freed_memory
 from workers.engines.checkpoint import random_state
-from workers.engines.cpu import CpuEngine
 from workers.engines.resnet18 import ResNet18
 from workers.preprocess import crop
 
@@ -43,7 +43,7 @@ class Loop:
     def __init__(self, files: list[bytes], precision: Precision) -> None:
         cores = len(os.sched_getaffinity(0))
         self.network = ResNet18(random_state(0, 1000), precision, RESNET18_PREPROCESSING)
-        CpuEngine(None, 1, cores).close()  # for its allocator settings
+        keep_freed_memory()
         torch.set_num_threads(cores)
         self.files = files
 

@@ -12,7 +12,6 @@ from workers.kernels.items import Pass
 AROUND_PASSES = {side: (Pass(f"around_{side}", 128, 32),) for side in (3, 5)}
 """By the side of the square that holds the weights."""
 
-
 WHOLE_PASSES = (Pass("around_whole", 128, 32),)
 """For 3 × 3 whole weights as `whole_data` has them."""
 

@@ -48,6 +48,10 @@ Kernel = Annotated[
 ]
 
 
+_ANY = (Pass("convolve", 64, 16),)
+"""For weights of any number and size."""
+
+
 class Convolve(Filter):
     """Sums of neighbours with weights of your own; the kernel is not turned around."""
 
@@ -74,7 +78,7 @@ class Convolve(Filter):
     example: ClassVar = {"name": "convolve", "kernel": [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "border_mode"
-    passes: ClassVar = (Pass("convolve", 64, 16),)
+    passes: ClassVar = (*_ANY, *WHOLE_PASSES, *AROUND_PASSES[3], *AROUND_PASSES[5])
     tolerance: ClassVar = (
         "within 1 of cv2.filter2D in float64, if the weights' absolute values sum to 2048 at most"
     )
@@ -95,19 +99,19 @@ class Convolve(Filter):
     @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Few weights whose sums float32 holds have kernels of their own."""
-        weights, bits = self.fixed()
-        if self._whole() is not None:
+        if self._in_pairs() is not None:
             return WHOLE_PASSES
+        weights, bits = self.fixed()
         if not fits_single(weights, bits, _shift(self.bias, bits)):
-            return self.passes
-        return AROUND_PASSES.get(around_side(weights), self.passes)
+            return _ANY
+        return AROUND_PASSES.get(around_side(weights), _ANY)
 
     def device_data(self, shape: Shape) -> bytes:
         """`struct Convolve`: the weights row by row; or what few of them need."""
-        weights, bits = self.fixed()
-        if (whole := self._whole()) is not None:
+        if (whole := self._in_pairs()) is not None:
             return whole
-        if self.device_passes != self.passes:
+        weights, bits = self.fixed()
+        if self.device_passes != _ANY:
             unit = 2.0**-bits
             singles = (weights * unit).astype(np.float32)
             return around_data(singles, _shift(self.bias, bits) * unit, self.border_mode)
@@ -115,9 +119,8 @@ class Convolve(Filter):
         header = struct.pack("<q4i", _shift(self.bias, bits), bits, *weights.shape, border)
         return header + bytes(weights.astype("<i4").data)
 
-    def _whole(self) -> bytes | None:
-        weights, bits = self.fixed()
-        return whole_data(weights, _shift(self.bias, bits), 1 << bits, self.border_mode)
+    def _in_pairs(self) -> bytes | None:
+        return _in_pairs(self.kernel, self.divisor, self.bias, self.border_mode)
 
     def fixed(self) -> tuple[NDArray[np.int64], int]:
         """Integer weights (rows, columns), and how many bits of them are fractions."""
@@ -138,6 +141,12 @@ def _fixed(kernel: tuple[Row, ...], divisor: float, bias: float) -> tuple[NDArra
             worst = 255 * max(error.clip(min=0).sum(), -error.clip(max=0).sum())
             return (coarse, fewer) if worst <= COARSE_ERROR else (weights, bits)
     return weights, bits
+
+
+@functools.lru_cache(64)
+def _in_pairs(kernel: tuple[Row, ...], divisor: float, bias: float, border: Border) -> bytes | None:
+    weights, bits = _fixed(kernel, divisor, bias)
+    return whole_data(weights, _shift(bias, bits), 1 << bits, border)
 
 
 def _shift(bias: float, bits: int) -> int:

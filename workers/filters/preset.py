@@ -1,5 +1,6 @@
 """The preset filter."""
 
+import functools
 from typing import ClassVar, Literal
 
 import cv2
@@ -59,7 +60,7 @@ class Preset(Filter):
     example: ClassVar = {"name": "preset", "kernel": "emboss"}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
-    passes: ClassVar = AROUND_PASSES[3]
+    passes: ClassVar = (*WHOLE_PASSES, *AROUND_PASSES[3], *AROUND_PASSES[5])
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Pillow's `Image.filter`, which leaves a margin of 1 or 2 pixels; here it is filtered.
@@ -75,22 +76,18 @@ class Preset(Filter):
     @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Those of 3 × 3 or 5 × 5 weights."""
-        return WHOLE_PASSES if self._whole() is not None else AROUND_PASSES[len(self._weights())]
+        return (
+            WHOLE_PASSES
+            if _in_pairs(self.kernel) is not None
+            else AROUND_PASSES[len(self._weights())]
+        )
 
     def device_data(self, shape: Shape) -> bytes:
         """The weights and the offset, and whether the order of sums matters."""
-        if (whole := self._whole()) is not None:
+        if (whole := _in_pairs(self.kernel)) is not None:
             return whole
         offset: float = _KERNELS[self.kernel].filterargs[2] + 0.5
         return around_data(self._weights(), offset, "replicate", self.kernel in _TIED)
-
-    def _whole(self) -> bytes | None:
-        """Half-up in integers: a sum that is whole is half-way between levels or not near it."""
-        size, divisor, offset, weights = _KERNELS[self.kernel].filterargs
-        if self.kernel in _TIED:
-            return None
-        upwards = np.array(weights, np.int64).reshape(size)
-        return whole_data(upwards[::-1], offset * divisor + divisor // 2, divisor, "replicate")
 
     def _weights(self) -> NDArray[np.float32]:
         """From top to bottom, divided; the rows of Pillow's kernels go upwards."""
@@ -112,3 +109,13 @@ class Preset(Filter):
         padded = np.asarray(wide, np.uint8).reshape(*wide.shape[:2], colour.shape[2])
         found = by_pillow(padded, lambda image: image.filter(_KERNELS[self.kernel]))
         return found[margin:-margin, margin:-margin]
+
+
+@functools.cache
+def _in_pairs(kernel: str) -> bytes | None:
+    """Half-up in integers: a sum that is whole is half-way between levels or not near it."""
+    size, divisor, offset, weights = _KERNELS[kernel].filterargs
+    if kernel in _TIED:
+        return None
+    upwards = np.array(weights, np.int64).reshape(size)
+    return whole_data(upwards[::-1], offset * divisor + divisor // 2, divisor, "replicate")
