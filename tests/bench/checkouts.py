@@ -1,0 +1,184 @@
+"""Two checkouts of Darkroom over HTTP, in one run: what a change costs ordinary images.
+
+Method. One server of each checkout runs all the time, on the same machine and with the same flags;
+only one of them is under load at a time. wrk, a closed loop, sends every image in turn: raw bodies
+to `/classify`, raw bodies to `/filter` (a Gaussian blur of sigma 2, answered as a JPEG), PNGs to
+`/classify`, multipart bodies with 16 images, and one connection alone. Each kind is measured in
+pairs, old then new and in the next pair new then old, after one run of each that does not count.
+What counts is the median over the pairs of new rate by old rate, and of new p50 by old p50: a slow
+moment of the machine falls on both halves of a pair. A run with any error is an error of the whole.
+
+Run: python -m tests.bench.checkouts --old FOLDER [--pairs 5] [--seconds 4] [--connections 8]
+[--flags "--front-ends 2"] [--only raw ...] [--wrk PATH]
+"""
+
+import argparse
+import io
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from tests.bench import gpu_samples, wrk
+from tests.bench.images import jpegs, subsampled
+from tests.bench.load import raw_post
+from tests.bench.plan import BOUNDARY, multipart
+from tests.bench.subject import Subject, answers, free_port, started
+
+ROOT = Path(__file__).resolve().parents[2]
+
+READY_WITHIN = 300.0
+"""Seconds; a GPU's first start compiles every kernel."""
+
+CLASSIFY = "/classify?top_k=1"
+FORM = f"multipart/form-data; boundary={BOUNDARY.decode()}"
+BLUR = "/filter?name=gaussian_blur&sigma=2&format=jpeg"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of load: its requests, images in each, and its connections (0: as asked)."""
+
+    name: str
+    requests: list[bytes]
+    images: int = 1
+    connections: int = 0
+
+
+def kinds(count: int) -> list[Kind]:
+    """Every kind of load, of the same `count` photos."""
+    photos = [subsampled(photo) for photo in jpegs(count)[1]]
+    raw = [raw_post(CLASSIFY, photo, "image/jpeg") for photo in photos]
+    blurred = [raw_post(BLUR, photo, "image/jpeg") for photo in photos]
+    pngs = [raw_post(CLASSIFY, _png(photo), "image/png") for photo in photos[:32]]
+    groups = [[photos[(n + k) % count] for k in range(16)] for n in range(0, count, 16)]
+    forms = [raw_post(CLASSIFY, multipart(group), FORM) for group in groups]
+    return [
+        Kind("alone", raw, connections=1),
+        Kind("raw", raw),
+        Kind("multipart", forms, images=16),
+        Kind("filter", blurred),
+        Kind("png", pngs),
+    ]
+
+
+def _png(photo: bytes) -> bytes:
+    file = io.BytesIO()
+    Image.open(io.BytesIO(photo)).save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+def compared(
+    old: Subject, new: Subject, kind: Kind, options: argparse.Namespace, program: str
+) -> dict[str, Any]:
+    """The pairs of one kind of load, and their medians."""
+    with tempfile.TemporaryDirectory() as folder:
+        requests = Path(folder) / "requests"
+        wrk.write_requests(requests, kind.requests)
+        connections = kind.connections or options.connections
+
+        def run(subject: Subject) -> wrk.Report:
+            report = wrk.run(program, subject.port, requests, connections, options.seconds)
+            if report.errors:
+                raise RuntimeError(f"{kind.name}: {report.errors} errors on port {subject.port}")
+            return report
+
+        run(old), run(new)
+        pairs = []
+        for number in range(options.pairs):
+            first, second = (old, new) if number % 2 == 0 else (new, old)
+            one, other = run(first), run(second)
+            pairs.append((one, other) if number % 2 == 0 else (other, one))
+    rates = [after.per_second / before.per_second for before, after in pairs]
+    delays = [after.p50_ms / before.p50_ms for before, after in pairs]
+    return {
+        "connections": connections,
+        "old_images_per_second": _median([before.per_second * kind.images for before, _ in pairs]),
+        "new_images_per_second": _median([after.per_second * kind.images for _, after in pairs]),
+        "old_p50_ms": _median([before.p50_ms for before, _ in pairs]),
+        "new_p50_ms": _median([after.p50_ms for _, after in pairs]),
+        "rate_ratio": round(statistics.median(rates), 3),
+        "rate_ratios": [round(rate, 3) for rate in rates],
+        "p50_ratio": round(statistics.median(delays), 3),
+    }
+
+
+def _median(values: list[float]) -> float:
+    return round(statistics.median(values), 2)
+
+
+def _served(checkout: Path, python: str, flags: list[str], stack: ExitStack) -> Subject:
+    """A ready server of a checkout, imported from there and from nowhere else."""
+    port = free_port()
+    log = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "log"
+    path = os.pathsep.join([str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [python, "-P", "-m", "app.cli", "serve", "--port", str(port), *flags]
+    environment = {"PYTHONPATH": path, "DARKROOM_LOG_LEVEL": "warning"}
+    return stack.enter_context(
+        started(command, port, log, answers("/readyz"), READY_WITHIN, environment)
+    )
+
+
+def _revision(checkout: Path) -> str | None:
+    told = subprocess.run(
+        ["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+    )
+    return told.stdout.strip() or None
+
+
+def _arguments() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--old", type=Path, required=True, help="the checkout to compare with")
+    arguments.add_argument("--old-python", default=sys.executable, help="its interpreter")
+    arguments.add_argument("--old-revision", help="its commit, where it is not a git checkout")
+    arguments.add_argument("--pairs", type=int, default=5)
+    arguments.add_argument("--seconds", type=float, default=4, help="of each run")
+    arguments.add_argument("--connections", type=int, default=8)
+    arguments.add_argument("--photos", type=int, default=96, help="different images at most")
+    arguments.add_argument("--flags", default="", help="more flags of `darkroom serve`, for both")
+    arguments.add_argument("--only", nargs="+", help="these kinds of load only")
+    arguments.add_argument("--wrk", help="wrk's path, if it is not on the PATH")
+    return arguments.parse_args()
+
+
+def main() -> None:
+    """The command line."""
+    options = _arguments()
+    program = wrk.find(options.wrk)
+    flags = ["--weights", "bundled", *shlex.split(options.flags)]
+    found: dict[str, Any] = {}
+    with ExitStack() as stack:
+        old = _served(options.old.resolve(), options.old_python, flags, stack)
+        new = _served(ROOT, sys.executable, flags, stack)
+        for kind in kinds(min(options.photos, len(jpegs(options.photos)[1]))):
+            if options.only and kind.name not in options.only:
+                continue
+            found[kind.name] = compared(old, new, kind, options, program)
+            shown = found[kind.name]
+            print(
+                f"{kind.name:10} rate {shown['rate_ratio']}, p50 {shown['p50_ratio']}", flush=True
+            )
+    report = {
+        "benchmark": "checkouts",
+        "command": shlex.join(["python", "-m", "tests.bench.checkouts", *sys.argv[1:]]),
+        "old": options.old_revision or _revision(options.old),
+        "new": _revision(ROOT),
+        "gpu": gpu_samples.describe(),
+        "cores": len(os.sched_getaffinity(0)),
+        "seconds_each": options.seconds,
+        "kinds": found,
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()
