@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from importlib.metadata import version
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
@@ -14,6 +13,7 @@ from app import commands
 from models.codec import Encoding
 from models.schemas import EncodingOptions
 from models.settings import PREFIX, Settings, load_settings
+from models.version import VERSION
 from models.weights import resolve
 
 EPILOG = f"Every setting is also a variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="darkroom",
         description="Labels and filtered images, over HTTP or right here; one answer per image.",
     )
-    parser.add_argument("--version", action="version", version=version("darkroom"))
+    parser.add_argument("--version", action="version", version=VERSION)
     actions = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add(actions, "serve", commands.serve, "serve HTTP until stopped", list(Settings.model_fields))
     _add_classify(actions)

@@ -9,7 +9,6 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import numpy as np
 from fastapi import FastAPI
@@ -32,6 +31,7 @@ from models.job import Operation, ReleaseReason
 from models.labels import LabelSet
 from models.schemas import ModelRecord
 from models.settings import Settings
+from models.version import VERSION
 from workers.batch import Batch
 from workers.devices import wanted_gpus
 from workers.engine import BatchResult
@@ -168,7 +168,7 @@ def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
     app = FastAPI(
         title="Darkroom",
         summary="Labels and filtered images, one answer for every image.",
-        version=version("darkroom"),
+        version=VERSION,
         lifespan=lifespan,
         responses=PROBLEMS,
         docs_url=None,  # loads its scripts from elsewhere, as the other does; `docs` asks nobody

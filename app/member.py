@@ -16,21 +16,18 @@ from typing import Any
 from app import logs, main, server
 from app.acceptor import Shared, Tally
 from app.garbage import settle
+from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.allocator import keep_freed_memory
 from workers.host import Host
 from workers.pair import AnyWorker
 from workers.start import start_worker
-from workers.supervisor import WRONG_USAGE
 from workers.wire import Welcome
 
 log = logging.getLogger("darkroom.member")
 
 LOOK = 0.5
 """Seconds between two looks at the worker's threads."""
-
-ORPHANED = 70
-"""Exit code of a process whose parent has gone."""
 
 
 def run() -> int:
@@ -44,7 +41,7 @@ def run() -> int:
             return asyncio.run(_worker(settings, orders["address"], orders["gpu"]))
         except ValueError as error:  # of the settings: it would be the same the next time
             log.error("%s", error)
-            return WRONG_USAGE
+            return ExitCode.WRONG_USAGE
     keep_freed_memory()
     tally = Tally(orders["tally"], orders["front_ends"])
     shared = Shared(socket.socket(fileno=orders["socket"]), tally, orders["number"])
@@ -85,7 +82,7 @@ async def _worker(settings: Settings, address: str, gpu: int | None) -> int:
     if stop.is_set():
         return 0
     log.critical("the worker died", exc_info=ended if isinstance(ended, Exception) else None)
-    return server.WORKER_DIED
+    return ExitCode.WORKER_DIED
 
 
 async def _death(worker: AnyWorker) -> None:
@@ -98,7 +95,7 @@ def _end_with_parent() -> None:
     """The supervisor holds the other end of standard input for as long as it lives."""
     while os.read(sys.stdin.fileno(), 1):
         pass
-    os._exit(ORPHANED)
+    os._exit(ExitCode.ORPHANED)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ in files of a folder they share.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.metadata import version
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,6 +21,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from models.backend import Load
 from models.job import ReleaseReason
+from models.version import VERSION
 
 _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _STAGE_BUCKETS = (0.0005, 0.001, 0.0025, *_HTTP_BUCKETS)
@@ -119,7 +119,7 @@ class _AtScrape:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        yield InfoMetricFamily("darkroom_build", "What runs.", {"version": version("darkroom")})
+        yield InfoMetricFamily("darkroom_build", "What runs.", {"version": VERSION})
         load = self._load()
         for name, text, value in (
             ("queue_images", "Images waiting for the device.", load.queued_jobs),

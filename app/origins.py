@@ -4,19 +4,19 @@ import ssl
 from collections.abc import Callable
 from contextlib import aclosing
 from email.utils import parsedate_to_datetime
-from importlib.metadata import version
 
 import httpx
 
 from app.spool import Blob, Spool
 from app.urls import host_of, parse_url
 from models.errors import InvalidParameter, OriginFailed, OriginTimedOut, ServiceError
+from models.version import VERSION
 
 RETRIED = frozenset((429, 502, 503, 504))
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 _HEADERS = {
-    "User-Agent": f"darkroom/{version('darkroom')}",
+    "User-Agent": f"darkroom/{VERSION}",
     "Accept": "image/*",
     "Accept-Encoding": "identity",
 }

@@ -13,15 +13,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.acceptor import Acceptor, Shared
+from models.exit_codes import ExitCode
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
-
-WRONG_SETTINGS = 2
-"""Exit code of a process that will never run, however often it is started."""
-
-WORKER_DIED = 72
-"""Exit code of a process whose worker died, with its device perhaps: start it again."""
 
 
 class Server(uvicorn.Server):
@@ -35,7 +30,7 @@ class Server(uvicorn.Server):
         self._app = app
         self._shared = shared
         self._grace = settings.grace
-        self.exit_code = 0
+        self.exit_code: int = ExitCode.OK
         super().__init__(
             uvicorn.Config(
                 app,
@@ -70,7 +65,7 @@ class Server(uvicorn.Server):
         service = getattr(self._app.state, "service", None)
         if service is not None and service.bereft:
             log.critical("the worker died, and this process with it; it may be started again")
-            self.exit_code = WORKER_DIED
+            self.exit_code = ExitCode.WORKER_DIED
             service.stopping.set()
             return True
         return await super().on_tick(counter)
@@ -94,13 +89,13 @@ class Server(uvicorn.Server):
 def run(app: FastAPI, settings: Settings) -> int:
     """Serve until told to stop; the exit code is 0 after a drain, WORKER_DIED without a worker.
 
-    With settings that can never work it is WRONG_SETTINGS.
+    With settings that can never work it is WRONG_USAGE.
     """
     server = Server(app, settings)
     try:
         server.run()
     except SystemExit:  # uvicorn's, after a start that failed
         if getattr(app.state, "wrong_settings", False):
-            return WRONG_SETTINGS
+            return ExitCode.WRONG_USAGE
         raise
     return server.exit_code

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from models.exit_codes import ExitCode
 from models.job import Failed, Job
 from workers import wire
 from workers.arena import Arena, Slot
@@ -14,10 +15,6 @@ from workers.wire import Batched, Cancel, Done, FromWorker, LoadReport, Submit, 
 
 RETRY = 0.05
 """Seconds between two tries to reach a worker that is starting."""
-
-
-BROKEN = 71
-"""Exit code of a front end that cannot trust its arena any more."""
 
 log = logging.getLogger("darkroom.link")
 
@@ -49,7 +46,7 @@ class Link:
         on_welcome: Callable[[Welcome], bool],
         on_lost: Callable[[list[Pending]], None],
         on_batch: Callable[[Batched], None],
-        end_process: Callable[[], object] = lambda: os._exit(BROKEN),
+        end_process: Callable[[], object] = lambda: os._exit(ExitCode.BROKEN),
     ) -> None:
         self._address = address
         self._arena = arena

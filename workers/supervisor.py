@@ -15,10 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-log = logging.getLogger("darkroom.supervisor")
+from models.exit_codes import ExitCode
 
-WRONG_USAGE = 2
-"""The exit code of a process that will never run, however often it is started."""
+log = logging.getLogger("darkroom.supervisor")
 
 PAUSES = (0.1, 0.5, 2.0, 10.0)
 """Seconds before a process that died is started again; counted anew once it lived `STABLE`."""
@@ -86,8 +85,8 @@ class Supervisor:
                 return
             lived = time.monotonic() - started > STABLE
             proven, deaths = proven or lived, 0 if lived else deaths + 1
-            if code == WRONG_USAGE and not proven:
-                self._code = code
+            if code == ExitCode.WRONG_USAGE and not proven:
+                self._code = ExitCode.WRONG_USAGE
                 self._stop.set()
                 return
             pause = PAUSES[min(deaths, len(PAUSES) - 1)]

@@ -8,8 +8,8 @@ import time
 import httpx
 import pytest
 
-from app.server import WORKER_DIED
 from models.backend import Load
+from models.exit_codes import ExitCode
 from models.job import Completed, Job
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
@@ -145,7 +145,7 @@ def test_a_server_ends_with_its_worker_and_says_so_by_its_exit_code(start: Start
         running.app.state.service.backend._worker.stop()
         running.serving.join(20)
         assert not running.serving.is_alive()
-        assert running.server.exit_code == WORKER_DIED
+        assert running.server.exit_code == ExitCode.WORKER_DIED
 
 
 def test_metrics_have_the_documented_names(client: httpx.Client) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.hosted import come_true
 from workers import supervisor
-from workers.supervisor import WRONG_USAGE, Member, Supervisor
+from models.exit_codes import ExitCode
+from workers.supervisor import Member, Supervisor
 
 LONG = 60.0
 
@@ -46,9 +47,12 @@ def test_a_process_that_dies_is_started_again(tmp_path: Path) -> None:
 
 def test_a_process_that_can_never_run_ends_them_all(tmp_path: Path) -> None:
     lives = tmp_path / "lives"
-    groups = [[member(lives, "good", seconds=LONG)], [member(lives, "bad", code=WRONG_USAGE)]]
+    groups = [
+        [member(lives, "good", seconds=LONG)],
+        [member(lives, "bad", code=ExitCode.WRONG_USAGE)],
+    ]
     start = time.monotonic()
-    assert supervise(Supervisor(groups), lambda: False) == WRONG_USAGE
+    assert supervise(Supervisor(groups), lambda: False) == ExitCode.WRONG_USAGE
     assert time.monotonic() - start < LONG / 2
 
 

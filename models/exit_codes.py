@@ -1,0 +1,28 @@
+"""Exit codes of every process of Darkroom, in one place: commands, servers, workers, front ends.
+
+The README has them as a table; 69, 74 and 130 are what sysexits.h and shells use.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """How a process ended. A supervisor starts it again after each code but OK and WRONG_USAGE."""
+
+    OK = 0
+    FAILED = 1
+    """An image, a download or a process failed; standard error or the record says which."""
+    WRONG_USAGE = 2
+    """Arguments or settings that can never work, however often the process is started."""
+    CANNOT_LISTEN = 69
+    """The address or the port to listen on cannot be had: mostly, it is in use."""
+    ORPHANED = 70
+    """The process that started this one has ended."""
+    BROKEN = 71
+    """A front end cannot trust the memory it shares with its workers any more."""
+    WORKER_DIED = 72
+    """The worker of this process ended unasked, perhaps with its device; start it again."""
+    CANNOT_WRITE = 74
+    """Results cannot be written: no permission, or no space."""
+    INTERRUPTED = 130
+    """Ctrl-C (SIGINT), as shells count: 128 + 2."""
