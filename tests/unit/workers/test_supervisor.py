@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from models.exit_codes import ExitCode
 from tests.hosted import come_true
 from workers import supervisor
-from models.exit_codes import ExitCode
 from workers.supervisor import Member, Supervisor
 
 LONG = 60.0
