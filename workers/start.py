@@ -6,7 +6,7 @@ Torch and CuPy are imported by the engine that is chosen, and only then.
 import logging
 import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.job import Job
 from models.labels import LabelSet
@@ -15,9 +15,13 @@ from models.settings import Settings
 from models.weights import RESNET18_PREPROCESSING
 from workers.allocator import keep_freed_memory
 from workers.batcher import BatchLimits
+from workers.engines.cpu import CpuEngine, CpuSlot
 from workers.operations import FilterChain
 from workers.pair import AnyWorker, Pair
 from workers.worker import Observer, Worker
+
+if TYPE_CHECKING:
+    from workers.engines.resnet18 import ResNet18
 
 log = logging.getLogger("darkroom.start")
 
@@ -65,23 +69,28 @@ def start_worker(
 def _on_cpu(
     settings: Settings, on_batch: Observer, weights: bool, degraded: str | None = None
 ) -> Started:
-    from workers.engines.cpu import CpuEngine
-    from workers.engines.model import Loaded, load_model
+    """Without `weights` torch is not imported, which takes seconds: filters do not need it."""
+    if not weights:
+        return Started(_cpu_worker(settings, on_batch, None), None, None, None, degraded)
+    from workers.engines.model import load_model
     from workers.engines.resnet18 import ResNet18
 
-    loaded: Loaded[ResNet18] = Loaded()
-    if weights:
-        spec = RESNET18_PREPROCESSING
-        loaded = load_model(settings, "cpu", lambda s: ResNet18(s, settings.precision, spec))
+    spec = RESNET18_PREPROCESSING
+    loaded = load_model(settings, "cpu", lambda s: ResNet18(s, settings.precision, spec))
+    worker = _cpu_worker(settings, on_batch, loaded.network)
+    return Started(worker, loaded.record, loaded.labels, loaded.problem, degraded)
+
+
+def _cpu_worker(
+    settings: Settings, on_batch: Observer, network: "ResNet18 | None"
+) -> Worker[CpuSlot]:
     size = settings.max_batch_size or CPU_BATCH
-    engine = CpuEngine(loaded.network, size, cores(settings))
+    engine = CpuEngine(network, size, cores(settings))
     engine.warm_up()
-    worker = _started(Worker(engine, replace(_limits(settings, size), alone=_filters), on_batch))
-    return Started(worker, loaded.record, loaded.labels, loaded.problem, degraded=degraded)
+    return _started(Worker(engine, replace(_limits(settings, size), alone=_filters), on_batch))
 
 
 def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> Started:
-    from workers.engines.cpu import CpuEngine
     from workers.engines.cuda.engine import CudaEngine
     from workers.engines.cuda.network import GraphedResNet18
     from workers.engines.model import Loaded, State, load_model

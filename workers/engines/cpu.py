@@ -10,12 +10,11 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from models.codec import pixels_of
@@ -24,9 +23,12 @@ from models.image import Image, Pixels
 from models.job import Job, Labels
 from models.weights import RESNET18_PREPROCESSING
 from workers.engine import BatchResult
-from workers.engines.resnet18 import ResNet18
 from workers.operations import Classify, FilterChain, FunctionToApply
 from workers.preprocess import crop
+
+if TYPE_CHECKING:
+    from workers.engines.forward import ForwardPasses
+    from workers.engines.resnet18 import ResNet18
 
 
 @dataclass(slots=True, eq=False)
@@ -46,10 +48,9 @@ class CpuEngine:
     device = "cpu"
     takes_jpegs = False
 
-    def __init__(self, network: ResNet18 | None, max_batch_size: int, threads: int) -> None:
+    def __init__(self, network: "ResNet18 | None", max_batch_size: int, threads: int) -> None:
         self.collectors = threads
-        self._network = network
-        self._solo = ThreadPoolExecutor(1, "solo", torch.set_num_threads, (threads,))
+        self._passes = None if network is None else _passes(network, threads)
         self._counting = threading.Lock()
         self._computing = 0
         self._free: queue.SimpleQueue[CpuSlot | None] = queue.SimpleQueue()
@@ -73,7 +74,7 @@ class CpuEngine:
         with self._counted():
             start = time.monotonic()
             classifies = isinstance(slot.jobs[0].operation, Classify)
-            if classifies and self._network is not None:
+            if classifies and self._passes is not None:
                 for target, job in zip(slot.crops, slot.jobs, strict=False):
                     target[:] = crop(pixels_of(job.image), RESNET18_PREPROCESSING)
             uploaded = time.monotonic()
@@ -101,30 +102,37 @@ class CpuEngine:
         slot = self.acquire()
         if slot is None:
             return
-        if self._network is not None:
+        if self._passes is not None:
             slot.crops.fill(0)
             for size in (1, len(slot.crops)):
                 with self._counted():
-                    self._forward(self._network, slot.crops[:size])
+                    self._forward(self._passes, slot.crops[:size])
         self.release(slot)
 
     def close(self) -> None:
-        """Wake whoever waits for a slot and end the solo thread."""
+        """Wake whoever waits for a slot and end the thread of single passes."""
         self._free.put(None)
-        self._solo.shutdown(wait=False)
+        if self._passes is not None:
+            self._passes.close()
 
     def _classified(self, slot: CpuSlot) -> Sequence[Labels | WeightsMissing]:
-        if self._network is None:
+        if self._passes is None:
             return [WeightsMissing("no weights are loaded") for _ in slot.jobs]
-        logits = self._forward(self._network, slot.crops[: len(slot.jobs)])
+        logits = self._forward(self._passes, slot.crops[: len(slot.jobs)])
         return [_labels(row, job) for row, job in zip(logits, slot.jobs, strict=True)]
 
-    def _forward(self, network: ResNet18, crops: Pixels) -> NDArray[np.float32]:
+    def _forward(self, passes: "ForwardPasses", crops: Pixels) -> NDArray[np.float32]:
         """On all cores for one image when nothing else is computed, else on this one."""
         if len(crops) == 1 and self._computing == 1:
-            return self._solo.submit(network.logits, crops).result()
-        torch.set_num_threads(1)
-        return network.logits(crops)
+            return passes.on_all_cores(crops)
+        return passes.on_this_core(crops)
+
+
+def _passes(network: "ResNet18", threads: int) -> "ForwardPasses":
+    """Import torch only with a network: filters alone need none, and it takes seconds."""
+    from workers.engines.forward import ForwardPasses
+
+    return ForwardPasses(network, threads)
 
 
 def _filtered(job: Job) -> Image | InvalidParameter:

@@ -1,7 +1,10 @@
 """Which engine a worker starts with."""
 
 import logging
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +18,8 @@ from workers.engine import BatchResult
 from workers.filters import parse_one
 from workers.operations import FilterChain
 from workers.start import start_worker
+
+ROOT = Path(__file__).parents[3]
 
 NO_SUCH_GPU = 99
 
@@ -63,3 +68,16 @@ def test_more_gpus_than_there_are_is_wrong_usage() -> None:
 def test_no_gpus_are_wanted_where_none_are_asked_for() -> None:
     assert wanted_gpus("0") == 0
     assert wanted_gpus("auto") == count_gpus()
+
+
+def test_a_worker_that_only_filters_on_a_cpu_does_not_import_torch() -> None:
+    code = """
+import sys
+from models.settings import Settings
+from workers.start import start_worker
+start_worker(Settings(gpus="0"), lambda batch, result: None, weights=False).worker.stop()
+print(sorted({"torch", "torchvision", "cupy"} & sys.modules.keys()))
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
