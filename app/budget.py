@@ -1,58 +1,35 @@
-"""Decoded pixels in memory: a weighted semaphore. Who does not fit waits; nobody is refused."""
+"""Decoded pixels in memory, over all front ends. Who does not fit waits; nobody is refused."""
 
-import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+from app.admission.counters import Counters
+from app.admission.fields import Mark, Total
+from app.admission.gate import Gate, TotalPool
 
 
 class PixelBudget:
     """At most `limit` pixels are held at a time; first come, first served.
 
-    A single image larger than the limit is let in alone. Lives on one event loop.
+    A single image larger than the limit is let in alone. Lives on one event loop; front ends with
+    the same `counters` share the limit.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+    def __init__(self, limit: int, counters: Counters | None = None) -> None:
+        self._pool = TotalPool(counters or Counters(), Total.PIXELS, Mark.PIXELS_SINCE, limit)
+        self._gate = Gate(self._pool)
+
+    def set_limit(self, limit: int) -> None:
+        """From now on; what is held already stays."""
+        self._pool.limit = limit
+        self._gate.wake()
 
     def fitting(self, pixels: int) -> int:
         """How many images of so many pixels fit at a time; at least one."""
-        return max(1, self._limit // pixels)
+        return max(1, self._pool.limit // pixels)
 
     @asynccontextmanager
     async def hold(self, pixels: int) -> AsyncIterator[None]:
         """Wait for room, then hold it while the block runs."""
-        pixels = min(pixels, self._limit)
-        if self._waiting or self._held + pixels > self._limit:
-            await self._wait(pixels)
-        else:
-            self._held += pixels
-        try:
+        async with self._gate.hold(pixels):
             yield
-        finally:
-            self._held -= pixels
-            self._wake()
-
-    async def _wait(self, pixels: int) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((pixels, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():
-                self._held -= pixels
-            self._wake()
-            raise
-
-    def _wake(self) -> None:
-        """Let in whoever fits, in order; who was cancelled while waiting takes no room."""
-        while self._waiting:
-            pixels, turn = self._waiting[0]
-            if not turn.cancelled():
-                if self._held + pixels > self._limit:
-                    return
-                self._held += pixels
-                turn.set_result(None)
-            self._waiting.popleft()

@@ -13,6 +13,7 @@ from itertools import count
 import httpcore
 import httpx
 
+from app.admission.counters import Counters
 from app.origins import Again, Origins
 from app.pinned import PinnedBackend, Resolve, SystemResolver, pinned_transport
 from app.spool import Blob, Spool
@@ -90,6 +91,7 @@ class Fetcher:
     `observe` sees the outcome of each finished fetch (ok, refused, origin_failed, timed_out,
     too_large) and its seconds; a cancelled one has none. `resolve`, `network`, `sleep` and
     `chance` are the world outside: names, connections, the wait between tries and its jitter.
+    Front ends with the same `counters` share the limits on concurrency.
     """
 
     def __init__(
@@ -100,12 +102,13 @@ class Fetcher:
         network: httpcore.AsyncNetworkBackend | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
+        counters: Counters | None = None,
     ) -> None:
         self._limits = limits
         self._observe = observe
         self._sleep = sleep
         self._chance = chance
-        self._turns = Turns(limits.concurrency, limits.per_host)
+        self._turns = Turns(limits.concurrency, limits.per_host, counters)
         self._resolver = SystemResolver()
         backend = PinnedBackend(limits.allowed_networks, resolve or self._resolver, network)
         self._origins = Origins(

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from app import problems
 from app.admission import Admission
+from app.admission.counters import Counters
 from app.budget import PixelBudget
 from app.canary import Canary
 from app.documents import PROBLEMS
@@ -49,6 +50,10 @@ BYTES_PER_PIXEL = 4
 """Of the shared memory through which images go to worker processes."""
 
 
+LEAST_PIXELS_IN_FLIGHT = 200_000_000
+"""Decoded pixels in memory, where the settings say nothing and few front ends share them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Executor:
     """A started backend and what it classifies with."""
@@ -70,10 +75,11 @@ async def local_executor(settings: Settings, metrics: Metrics, weights: bool) ->
 
 
 async def remote_executor(
-    settings: Settings, metrics: Metrics, addresses: Sequence[str]
+    settings: Settings, metrics: Metrics, addresses: Sequence[str], front_ends: int
 ) -> Executor:
     """Workers in processes of their own, at Unix sockets; waits until one is there."""
-    arena = BYTES_PER_PIXEL * max(settings.max_pixels, settings.max_pixels_in_flight)
+    own_pixels = -(-pixels_in_flight(settings, front_ends) // front_ends)
+    arena = BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels)
 
     def on_batch(batched: Batched) -> None:
         metrics.on_batch(batched.operation, batched.size, ReleaseReason(batched.reason))
@@ -99,27 +105,30 @@ async def remote_executor(
 
 
 async def start_service(
-    settings: Settings, metrics: Metrics, weights: bool = True, addresses: Sequence[str] = ()
+    settings: Settings,
+    metrics: Metrics,
+    weights: bool = True,
+    addresses: Sequence[str] = (),
+    counters: Counters | None = None,
 ) -> Service:
     """Build every part, innermost first; without `weights` it only filters.
 
-    `addresses` are those of worker processes; without any, the worker is in this one.
+    `addresses` are those of worker processes; without any, the worker is in this one. `counters`
+    are shared by front ends, and so are the limits.
     """
+    counters = counters or Counters()
     executor = await (
-        remote_executor(settings, metrics, addresses)
+        remote_executor(settings, metrics, addresses, counters.front_ends)
         if addresses
         else local_executor(settings, metrics, weights)
     )
     backend, model = executor.backend, executor.computing().model
-    fetcher = Fetcher(FetchLimits.from_settings(settings), observe=metrics.on_fetch)
-    admission = Admission(
-        settings.max_images_in_flight,
-        settings.max_bytes_in_flight,
-        lambda: backend.load().service_rate,
-        metrics.on_admission,
+    fetcher = Fetcher(
+        FetchLimits.from_settings(settings), observe=metrics.on_fetch, counters=counters
     )
+    admission = _admission(settings, backend, metrics, counters)
     metrics.watch(backend.load)
-    budget = PixelBudget(settings.max_pixels_in_flight)
+    budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     return Service(
         settings=settings,
         backend=backend,
@@ -129,6 +138,7 @@ async def start_service(
         metrics=metrics,
         canary=Canary(backend, _canary_operation(model), _canary_image(), settings.canary_interval),
         computing=executor.computing,
+        counters=counters,
         ends_with_worker=not addresses,
     )
 
@@ -142,17 +152,20 @@ async def stop_service(service: Service) -> None:
     service.pipeline.close()
 
 
-def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
+def create_app(
+    settings: Settings, addresses: Sequence[str] = (), counters: Counters | None = None
+) -> FastAPI:
     """The ASGI application; its parts live from startup to shutdown.
 
-    With `addresses` it is a front end, and the workers there do the work.
+    With `addresses` it is a front end, and the workers there do the work; `counters` hold what all
+    front ends count together.
     """
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            service = await start_service(settings, metrics, addresses=addresses)
+            service = await start_service(settings, metrics, addresses=addresses, counters=counters)
         except ValueError as error:  # of the settings: it would be the same the next time
             log.critical("%s", error)
             app.state.wrong_settings = True
@@ -179,6 +192,25 @@ def create_app(settings: Settings, addresses: Sequence[str] = ()) -> FastAPI:
     problems.install(app)
     app.add_middleware(Observe, metrics=metrics, body_timeout=settings.body_timeout)
     return app
+
+
+def _admission(
+    settings: Settings, backend: Backend, metrics: Metrics, counters: Counters
+) -> Admission:
+    return Admission(
+        settings.max_images_in_flight,
+        settings.max_bytes_in_flight,
+        lambda: backend.load().service_rate,
+        metrics.on_admission,
+        counters,
+    )
+
+
+def pixels_in_flight(settings: Settings, front_ends: int) -> int:
+    """The limit on decoded pixels in memory, over all front ends."""
+    return settings.max_pixels_in_flight or max(
+        LEAST_PIXELS_IN_FLIGHT, settings.max_pixels * front_ends
+    )
 
 
 def _computing(welcome: Welcome) -> Computing:

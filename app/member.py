@@ -15,6 +15,7 @@ from typing import Any
 
 from app import logs, main, server
 from app.acceptor import Shared, Tally
+from app.admission.counters import Counters
 from app.garbage import settle
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -45,7 +46,8 @@ def run() -> int:
     keep_freed_memory()
     tally = Tally(orders["tally"], orders["front_ends"])
     shared = Shared(socket.socket(fileno=orders["socket"]), tally, orders["number"])
-    app = main.create_app(settings, orders["addresses"])
+    counters = Counters.attach(orders["counters"], orders["front_ends"])
+    app = main.create_app(settings, orders["addresses"], counters)
     server.Server(app, settings, shared).run()
     return 0
 

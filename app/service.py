@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.admission import Admission
+from app.admission.counters import Counters
 from app.canary import Canary
 from app.fetch import Fetcher
 from app.metrics import Metrics
@@ -57,6 +58,8 @@ class Service:
     metrics: Metrics
     canary: Canary
     computing: Callable[[], Computing]
+    counters: Counters
+    """What is in use of every limit, over all front ends."""
     ends_with_worker: bool
     """Whether the worker is in this process; a front end waits for the next one."""
     stopping: Event = field(default_factory=Event)

@@ -15,6 +15,7 @@ from typing import Any
 from prometheus_client import multiprocess
 
 from app.acceptor import Tally
+from app.admission.counters import Counters
 from app.metrics import METRICS_FOLDER
 from app.metrics_folder import metrics_folder
 from models.settings import Settings
@@ -61,10 +62,12 @@ def run(settings: Settings, plan: Plan) -> int:
     name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
     gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
     addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
-    shared = share(settings, plan.front_ends)
+    own_threads = -(-cores(settings) // plan.front_ends)
+    shared = settings.model_copy(update={"threads": own_threads})
     with (
         _listening(settings) as listening,
         closing(Tally.create(plan.front_ends)) as tally,
+        closing(Counters.create(plan.front_ends)) as counters,
         metrics_folder() as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
@@ -75,20 +78,21 @@ def run(settings: Settings, plan: Plan) -> int:
             "addresses": [*addresses],
             "socket": listening.fileno(),
             "tally": tally.fd,
+            "counters": counters.fd,
             "front_ends": plan.front_ends,
         }
         front_ends = [
             _front_end(shared, {**orders, "number": number}, environment)
             for number in range(plan.front_ends)
         ]
-        return asyncio.run(_supervised([workers, front_ends], folder, listening))
+        return asyncio.run(_supervised([workers, front_ends], folder, listening, counters))
 
 
 async def _supervised(
-    groups: Sequence[Sequence[Member]], folder: str, listening: socket.socket
+    groups: Sequence[Sequence[Member]], folder: str, listening: socket.socket, counters: Counters
 ) -> int:
     """Our own hold on the socket ends with the serving, or clients would wait for nobody."""
-    supervisor = Supervisor(groups, lambda pid: _forget(pid, folder), listening.close)
+    supervisor = Supervisor(groups, lambda pid: _forget(pid, folder, counters), listening.close)
     return await supervisor.run()
 
 
@@ -112,26 +116,13 @@ def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
 def _front_end(
     settings: Settings, orders: dict[str, Any], environment: Mapping[str, str]
 ) -> Member:
-    name, descriptors = f"front end {orders['number']}", (orders["socket"], orders["tally"])
+    name = f"front end {orders['number']}"
+    descriptors = (orders["socket"], orders["tally"], orders["counters"])
     patience = settings.grace + settings.drain_timeout + 5
     return Member(name, "app.member", orders, descriptors, environment, patience)
 
 
-def share(settings: Settings, n: int) -> Settings:
-    """What one of `n` front ends may hold: its part of what the server may, but always an image."""
-    shared = {
-        "max_images_in_flight": max(
-            settings.max_images_per_request, -(-settings.max_images_in_flight // n)
-        ),
-        "max_bytes_in_flight": max(settings.max_body_bytes, -(-settings.max_bytes_in_flight // n)),
-        "max_pixels_in_flight": max(settings.max_pixels, -(-settings.max_pixels_in_flight // n)),
-        "fetch_concurrency": -(-settings.fetch_concurrency // n),
-        "fetch_per_host": -(-settings.fetch_per_host // n),
-        "threads": -(-cores(settings) // n),
-    }
-    return settings.model_copy(update=shared)
-
-
-def _forget(pid: int, folder: str) -> None:
+def _forget(pid: int, folder: str, counters: Counters) -> None:
     """A dead process holds nothing: its gauges count no more, its counters still do."""
+    counters.forget(pid)
     multiprocess.mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]

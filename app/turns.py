@@ -1,16 +1,19 @@
-"""Turns at a shared thing: so many in all, and so many for each key. Knows not what for."""
+"""Keyed semaphore over all front ends: limits concurrency in total and for each key."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from app.admission.counters import Counters
+from app.admission.fields import ByKey, Mark, Total
+from app.admission.gate import Gate, KeyPool, TotalPool
+
 
 @dataclass(slots=True)
 class _Queue:
-    """The turns of one key, and how many hold one or wait."""
+    """The gate of one key, and how many are past it or wait."""
 
-    turns: asyncio.Semaphore
+    gate: Gate
     users: int = 0
 
 
@@ -18,11 +21,14 @@ class Turns:
     """At most `total` holders, at most `per_key` of one key, each in the order of asking.
 
     A key's own turn is waited for first, so a crowd at one key keeps nobody else out. A key is
-    forgotten with its last user: memory follows the present load, not the past.
+    forgotten with its last user: memory follows the present load, not the past. Front ends with the
+    same `counters` share both limits.
     """
 
-    def __init__(self, total: int, per_key: int) -> None:
-        self._total = asyncio.Semaphore(total)
+    def __init__(self, total: int, per_key: int, counters: Counters | None = None) -> None:
+        self._counters = counters or Counters()
+        pool = TotalPool(self._counters, Total.FETCHES, Mark.FETCHES_SINCE, total)
+        self._total = Gate(pool)
         self._per_key = per_key
         self._queues: dict[str, _Queue] = {}
 
@@ -30,15 +36,27 @@ class Turns:
         """Keys that are in use."""
         return len(self._queues)
 
+    def set_limits(self, total: int, per_key: int) -> None:
+        """From now on; turns that are taken already are kept."""
+        self._per_key = per_key
+        gates = [queue.gate for queue in self._queues.values()]
+        for gate in gates:
+            gate.pool.limit = per_key
+            gate.wake()
+        self._total.pool.limit = total
+        self._total.wake()
+
     @asynccontextmanager
     async def take(self, key: str) -> AsyncIterator[None]:
         """Hold a turn for `key` while the block runs."""
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = _Queue(asyncio.Semaphore(self._per_key))
+            cells = self._counters.key(f"host {key}")
+            pool = KeyPool(self._counters, cells, ByKey.FETCHES, self._per_key)
+            queue = self._queues[key] = _Queue(Gate(pool))
         queue.users += 1
         try:
-            async with queue.turns, self._total:
+            async with queue.gate.hold(1), self._total.hold(1):
                 yield
         finally:
             queue.users -= 1

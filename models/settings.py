@@ -119,7 +119,10 @@ class Settings(BaseSettings):
     max_images_in_flight: int = Field(512, ge=1, description="images admitted at a time")
     max_bytes_in_flight: int = Field(1 << 30, ge=1, description="upload bytes admitted at a time")
     max_pixels_in_flight: int = Field(
-        200_000_000, ge=1, description="decoded pixels in memory; more wait for their turn"
+        0,
+        ge=0,
+        description="decoded pixels in memory; more wait for their turn; 0: 200 million, or room "
+        "for one largest image for each front end, whichever is more",
     )
     spool_bytes: int = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"

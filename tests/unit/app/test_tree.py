@@ -57,13 +57,18 @@ def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
     assert all(str(os.getpid()) in each for each in addresses)
 
 
-def test_limits_are_shared_out_but_each_front_end_can_hold_one_request() -> None:
-    whole = Settings(threads=8, fetch_concurrency=64, fetch_per_host=8, max_images_in_flight=512)
-    each = tree.share(whole, 4)
-    assert (each.threads, each.fetch_concurrency, each.fetch_per_host) == (2, 16, 2)
-    assert each.max_images_in_flight == 128
-    least = tree.share(whole, 512)
-    assert least.max_images_in_flight == whole.max_images_per_request
-    assert least.max_bytes_in_flight == whole.max_body_bytes
-    assert least.max_pixels_in_flight == whole.max_pixels
-    assert (least.threads, least.fetch_per_host) == (1, 1)
+def test_front_ends_get_the_limits_undivided_and_share_only_the_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups: list[list[Member]] = []
+
+    async def supervised(made: list[list[Member]], *_: object) -> int:
+        groups.extend(made)
+        return 0
+
+    monkeypatch.setattr(tree, "_supervised", supervised)
+    whole = Settings(port=0, threads=8)
+    tree.run(whole, Plan(front_ends=4, gpus=0))
+    for each in groups[1]:
+        assert each.orders["settings"] == whole.model_dump(mode="json") | {"threads": 2}
+        assert each.orders["counters"] in each.descriptors

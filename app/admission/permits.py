@@ -7,14 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
+from app.admission.counters import Counters
+from app.admission.fields import Total
 from models.errors import Draining, Overloaded, TooLarge
 
 
 class Admission:
-    """Counts what is in flight; lives on one event loop and needs no lock.
+    """Counts what is in flight, over all front ends with the same `counters`.
 
     `service_rate` tells images per second, for an honest Retry-After; `on_change` gets the images
-    and bytes in flight.
+    and bytes that this front end has in flight.
     """
 
     def __init__(
@@ -23,12 +25,20 @@ class Admission:
         max_bytes: int,
         service_rate: Callable[[], float],
         on_change: Callable[[int, int], None] = lambda images, n_bytes: None,
+        counters: Counters | None = None,
     ) -> None:
         self._limits = Amount(max_images, max_bytes)
         self._service_rate = service_rate
         self._on_change = on_change
-        self.held = Amount(0, 0)
+        self._counters = counters or Counters()
+        self._own = Amount(0, 0)
         self.draining = False
+
+    @property
+    def held(self) -> "Amount":
+        """What all front ends have in flight."""
+        total = self._counters.total
+        return Amount(total(Total.IMAGES), total(Total.BYTES))
 
     def admit(self, n_images: int, n_bytes: int) -> "Permit":
         """A permit to hold while the request is worked on; raises Overloaded or Draining."""
@@ -40,16 +50,18 @@ class Admission:
 
     def take(self, amount: "Amount") -> None:
         """Count `amount` more in flight; raises Overloaded when it does not fit."""
-        limits, wanted = self._limits, self.held + amount
-        if wanted.images > limits.images or wanted.bytes > limits.bytes:
-            rate = self._service_rate()
-            wait = self.held.images / rate if rate > 0 else 1.0
+        limits = self._limits
+        self._hold(amount)
+        held = self.held
+        if held.images > limits.images or held.bytes > limits.bytes:
+            self._hold(Amount(0, 0) - amount)
+            held, rate = held - amount, self._service_rate()
+            wait = held.images / rate if rate > 0 else 1.0
             raise Overloaded(
-                f"{self.held.images} images ({self.held.bytes} bytes) are in flight; "
+                f"{held.images} images ({held.bytes} bytes) are in flight; "
                 f"the limits are {limits.images} and {limits.bytes}; try again later",
                 retry_after=wait,
             )
-        self._hold(wanted)
 
     def fits(self, amount: "Amount") -> None:
         """Raise TooLarge when `amount` could not be admitted even by an idle server."""
@@ -63,11 +75,13 @@ class Admission:
 
     def give_back(self, amount: "Amount") -> None:
         """The reverse of `take`."""
-        self._hold(self.held - amount)
+        self._hold(Amount(0, 0) - amount)
 
     def _hold(self, amount: "Amount") -> None:
-        self.held = amount
-        self._on_change(amount.images, amount.bytes)
+        self._own += amount
+        self._counters.add(Total.IMAGES, amount.images)
+        self._counters.add(Total.BYTES, amount.bytes)
+        self._on_change(self._own.images, self._own.bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,229 @@
+"""Counts that all front ends of a server share, so that a limit means the whole server.
+
+The memory is a table of 64-bit integers. Each front end owns one column and writes no other one;
+a count is the sum of its row. No lock is needed: to take something, a front end first adds it to
+its own column, then reads the sum, and takes it back if the limit is exceeded. What was taken
+therefore never exceeds a limit, whatever the timing; the price is that two front ends that ask for
+the last place in the same microsecond may both be refused. A lock (`fcntl.lockf`) would be exact in
+that case too, but a front end that is descheduled while it holds the lock would stop all others.
+
+Counts by key (a client, a host) live in a count-min sketch of `ROWS` rows: a key has one cell in
+each row, and its count is the smallest of them (Cormode and Muthukrishnan, 2005,
+https://doi.org/10.1016/j.jalgor.2003.12.001). Memory is fixed; a count can be too high when other
+keys share all cells of a key, and is never too low. The hash is seeded at random for each server,
+so that nobody can choose keys which collide.
+
+A front end that was killed leaves its column behind. The supervisor calls `forget` with its process
+id, and whoever claims a column first clears those of processes that no longer exist. Speed, with
+34 columns: `take` 1.5 µs, `take_for` 4 µs.
+"""
+
+import fcntl
+import hashlib
+import mmap
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from app.admission.fields import ByKey, Mark, Total
+
+SLOTS = 1024
+"""Cells of one row of the sketch."""
+
+ROWS = 2
+
+COLUMNS_PER_FRONT_END = 2
+"""During a rolling restart the old and the new process of a front end both count."""
+
+SPARE_COLUMNS = 2
+
+SEED_BYTES = 16
+
+
+Key = tuple[int, ...]
+"""A key's cell in each row of the sketch."""
+
+_N_CELLS = len(Total) + len(Mark) + len(ByKey) * ROWS * SLOTS
+_FIRST_MARK = len(Total)
+_FIRST_BY_KEY = len(Total) + len(Mark)
+
+
+class Counters:
+    """The counts as one front end reads and writes them.
+
+    `Counters()` is for a server of one process: plain memory with one column. For several, the
+    parent calls `create`, passes `fd` on, and each front end calls `attach` with it.
+    """
+
+    def __init__(self, fd: int | None = None, columns: int = 1, column: int | None = 0) -> None:
+        self.fd = fd
+        self.columns = columns
+        size = _N_CELLS * columns * 8 + SEED_BYTES
+        memory = mmap.mmap(-1 if fd is None else fd, size)
+        if fd is None:
+            memory[-SEED_BYTES:] = secrets.token_bytes(SEED_BYTES)
+        self._seed = memory[-SEED_BYTES:]
+        self._cells = memoryview(memory)[:-SEED_BYTES].cast("q")
+        self._column = 0 if column is None else column
+        self.shared = columns > 1
+        self.front_ends = max(1, (columns - SPARE_COLUMNS) // COLUMNS_PER_FRONT_END)
+
+    @classmethod
+    def create(cls, front_ends: int) -> "Counters":
+        """Make the memory for so many front ends; the caller owns no column. Linux only."""
+        columns = COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS
+        fd = os.memfd_create("darkroom-counters", os.MFD_CLOEXEC)
+        os.ftruncate(fd, _N_CELLS * columns * 8 + SEED_BYTES)
+        os.pwrite(fd, secrets.token_bytes(SEED_BYTES), _N_CELLS * columns * 8)
+        return cls(fd, columns, column=None)
+
+    @classmethod
+    def attach(cls, fd: int, front_ends: int) -> "Counters":
+        """Use the memory behind an inherited descriptor, with a column of this process's own."""
+        counters = cls(fd, COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS, column=None)
+        counters._claim()
+        return counters
+
+    def close(self) -> None:
+        """Close the descriptor; the mapped memory stays until the process ends."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+    def forget(self, pid: int) -> None:
+        """Clear the column of a process that has ended: it holds nothing any more."""
+        with self._locked():
+            for column in range(self.columns):
+                if self._mark(Mark.OWNER, column) == pid:
+                    self._clear(column)
+
+    # Totals
+
+    def add(self, field: Total, amount: int) -> None:
+        """Count `amount` more, or less where it is negative, whatever the limit."""
+        self._cells[field * self.columns + self._column] += amount
+
+    def total(self, field: Total) -> int:
+        """Sum over all front ends."""
+        start = field * self.columns
+        return sum(self._cells[start : start + self.columns])
+
+    def take(self, field: Total, amount: int, limit: int) -> bool:
+        """Count `amount` more if the sum then stays within `limit`; whether it was counted."""
+        self.add(field, amount)
+        if self.total(field) <= limit:
+            return True
+        self.add(field, -amount)
+        return False
+
+    # Counts by key
+
+    def key(self, text: str) -> Key:
+        """The cells of a key; prefix it with its kind: `client 10.0.0.1`, `host example.org`."""
+        digest = hashlib.blake2b(text.encode(), digest_size=4 * ROWS, key=self._seed).digest()
+        return tuple(
+            row * SLOTS + int.from_bytes(digest[4 * row : 4 * row + 4], "little") % SLOTS
+            for row in range(ROWS)
+        )
+
+    def add_for(self, key: Key, field: ByKey, amount: int) -> None:
+        """Count `amount` more, or less where it is negative, for `key`."""
+        for cell in key:
+            self._cells[self._start(field, cell) + self._column] += amount
+
+    def of(self, key: Key, field: ByKey) -> int:
+        """The count of `key` over all front ends; never too low."""
+        starts = (self._start(field, cell) for cell in key)
+        return min(sum(self._cells[start : start + self.columns]) for start in starts)
+
+    def take_for(self, key: Key, field: ByKey, amount: int, limit: int) -> bool:
+        """Count `amount` more for `key` if its count then stays within `limit`."""
+        self.add_for(key, field, amount)
+        if self.of(key, field) <= limit:
+            return True
+        self.add_for(key, field, -amount)
+        return False
+
+    def all_of(self, field: ByKey) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        """The counts of all cells of the first row: one for each key, unless some collide."""
+        start = self._start(field, 0)
+        row = np.frombuffer(self._cells[start : start + SLOTS * self.columns], np.int64)
+        counts: np.ndarray[tuple[int], np.dtype[np.int64]]
+        counts = row.reshape(SLOTS, self.columns).sum(axis=1)
+        return counts
+
+    # Marks
+
+    def mark(self, mark: Mark, value: int) -> None:
+        """Write a mark of this front end."""
+        self._cells[(_FIRST_MARK + mark) * self.columns + self._column] = value
+
+    def newest(self, mark: Mark) -> int:
+        """The largest value of a mark in any column."""
+        start = (_FIRST_MARK + mark) * self.columns
+        return max(self._cells[start : start + self.columns])
+
+    def others(self, mark: Mark, fresh: int) -> list[int]:
+        """A mark of the other front ends that set one and whose `BEAT` is at least `fresh`."""
+        return [
+            value
+            for column in range(self.columns)
+            if column != self._column
+            and (value := self._mark(mark, column))
+            and self._mark(Mark.BEAT, column) >= fresh
+        ]
+
+    def _claim(self) -> None:
+        with self._locked():
+            for column in range(self.columns):
+                owner = self._mark(Mark.OWNER, column)
+                if owner and not _alive(owner):
+                    self._clear(column)
+                    owner = 0
+                if not owner:
+                    self._clear(column)
+                    self._column = column
+                    self.mark(Mark.OWNER, os.getpid())
+                    return
+        raise RuntimeError(f"all {self.columns} columns of the shared counters are in use")
+
+    def _clear(self, column: int) -> None:
+        cells = np.frombuffer(self._cells, np.int64).reshape(_N_CELLS, self.columns)
+        cells[:, column] = 0
+
+    def _mark(self, mark: Mark, column: int) -> int:
+        return self._cells[(_FIRST_MARK + mark) * self.columns + column]
+
+    def _start(self, field: ByKey, cell: int) -> int:
+        return (_FIRST_BY_KEY + field * ROWS * SLOTS + cell) * self.columns
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Held for microseconds, and only when processes start and end."""
+        if self.fd is None:
+            yield
+            return
+        fcntl.lockf(self.fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self.fd, fcntl.LOCK_UN)
+
+
+def now_ns() -> int:
+    """The clock of all marks: monotonic, and the same in all processes of one machine."""
+    return time.monotonic_ns()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
