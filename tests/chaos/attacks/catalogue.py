@@ -1,0 +1,80 @@
+"""All attacks by name, with what is promised about the attacker's own requests."""
+
+from tests.chaos.attacks import (
+    announced_bodies,
+    endless_headers,
+    forms,
+    idle,
+    images,
+    impatient,
+    json_bodies,
+    limits,
+    origins,
+    overload,
+    protocol,
+    trickled,
+    workers_killed,
+)
+from tests.chaos.harness.attack import DEADLINE, SLACK, Attack
+
+_ORIGIN = ("--fetch-allowed-networks", "127.0.0.0/8", "--fetch-allowed-ports", "1-65535")
+
+_CONNECTIONS = (
+    Attack(announced_bodies.announced_bodies, patience=130, resets_allowed=True),
+    Attack(
+        announced_bodies.announced_bodies_long,
+        ends_within=120 + SLACK,
+        patience=130,
+        resets_allowed=True,
+    ),
+    Attack(announced_bodies.announced_many, patience=130, resets_allowed=True),
+    Attack(announced_bodies.chunked_bodies, patience=130, resets_allowed=True),
+    Attack(announced_bodies.expected_bodies, patience=130, resets_allowed=True),
+    Attack(trickled.trickled_headers, ends_within=10 + SLACK, resets_allowed=True),
+    Attack(trickled.trickled_request_line, ends_within=10 + SLACK, resets_allowed=True),
+    Attack(
+        trickled.trickled_bodies, ends_within=DEADLINE + SLACK, patience=140, resets_allowed=True
+    ),
+    Attack(endless_headers.endless_header_line, ends_within=10 + SLACK, resets_allowed=True),
+    Attack(endless_headers.endless_headers, ends_within=10 + SLACK, resets_allowed=True),
+    Attack(endless_headers.endless_request_line, ends_within=10 + SLACK, resets_allowed=True),
+    Attack(endless_headers.header_lines, ends_within=10 + SLACK, resets_allowed=True),
+    Attack(endless_headers.endless_trailers, resets_allowed=True),
+    Attack(endless_headers.chunk_extensions, resets_allowed=True),
+    Attack(endless_headers.tiny_chunks, resets_allowed=True),
+    Attack(
+        idle.idle_connections, ends_within=60 + SLACK, descriptors=1024, patience=150
+    ),
+    Attack(idle.idle_10000, ends_within=60 + SLACK, patience=170),
+    Attack(idle.idle_after_answer, ends_within=60 + SLACK, descriptors=1024, patience=150),
+    Attack(idle.connection_churn, patience=120),
+    Attack(idle.pipelined, ends_within=60 + SLACK, patience=120, resets_allowed=True),
+)  # fmt: skip
+
+_REST = (
+    Attack(impatient.impatient, ends_within=DEADLINE + 2 * SLACK, patience=150),
+    Attack(overload.overload, patience=200, neighbours_spared=False),
+    Attack(overload.bulk, patience=120, neighbours_spared=False),
+    Attack(limits.shared_limits, flags=limits.FLAGS, front_ends=True, neighbours_spared=False),
+    *(Attack(images.attack(name)) for name in images.FILES),
+    *(Attack(json_bodies.attack(name)) for name in json_bodies.BODIES),
+    Attack(forms.form_punycode),
+    Attack(forms.form_codecs, accepted=(400, 413, 422)),
+    Attack(forms.form_parts),
+    Attack(forms.form_boundaries),
+    Attack(forms.form_fields),
+    Attack(forms.data_uri),
+    Attack(origins.origin_continue, flags=_ORIGIN),
+    Attack(origins.origin_headers, flags=_ORIGIN),
+    Attack(origins.origin_chunks, flags=_ORIGIN),
+    Attack(origins.origin_ports, accepted=(200, 422)),
+    Attack(protocol.protocol_rules),
+    Attack(protocol.http_1_0),
+    Attack(protocol.early_413, accepted=(413,)),
+    Attack(protocol.slow_readers, ends_within=90, patience=120, resets_allowed=True),
+    Attack(workers_killed.worker_killed, front_ends=True),
+    Attack(workers_killed.worker_killed_twice, front_ends=True),
+    Attack(workers_killed.all_workers_killed, front_ends=True),
+)
+
+ATTACKS = {attack.name: attack for attack in (*_CONNECTIONS, *_REST)}

@@ -1,0 +1,113 @@
+"""Connections that are opened and say nothing, or nothing more.
+
+Old effect: no limit and no timeout; at 1,024 descriptors new clients were reset without a log
+line. Promise: idle connections end after 60 s at most, and while they are held neighbours and
+`/livez` are answered on new connections.
+"""
+
+import time
+from collections import Counter
+
+from tests.chaos.harness.attack import Finding, Outcome, Steps, Target
+from tests.chaos.harness.http import close_all, connect
+
+_IDLE_MOST = 60.0
+_LIVEZ = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def _idle(target: Target, count: int, start: bytes = b"") -> Steps:
+    """Open them, hold them, and see for how long the last one is left open."""
+    started = time.monotonic()
+    held = []
+    ends: Counter[str] = Counter()
+    for _ in range(count):
+        try:
+            connection = connect(target, 5.0)
+            if start:
+                connection.sendall(start)
+            connection.setblocking(False)
+            held.append(connection)
+        except OSError as error:
+            ends[type(error).__name__] += 1
+    opened = len(held)
+    last = time.monotonic()
+    while held and time.monotonic() - last < _IDLE_MOST + 8:
+        held = [each for each in held if _open(each)]
+        time.sleep(0.5)
+    yield Finding("opened", opened)
+    yield Finding("not_opened", sum(ends.values()))
+    yield Finding("still_open_after_68_s", len(held), most=0)
+    end = "never" if held else "closed"
+    yield Outcome(end, None, time.monotonic() - last)
+    yield Finding("seconds_in_all", time.monotonic() - started)
+    close_all(held)
+
+
+def _open(connection) -> bool:  # type: ignore[no-untyped-def]
+    try:
+        while piece := connection.recv(65536):
+            del piece
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    connection.close()
+    return False
+
+
+def idle_connections(target: Target) -> Steps:
+    """Hold 1,100 silent connections at a server of 1,024 descriptors."""
+    yield None
+    yield from _idle(target, 1100)
+
+
+def idle_10000(target: Target) -> Steps:
+    """Hold 10,000 silent connections."""
+    yield None
+    yield from _idle(target, 10_000)
+
+
+def idle_after_answer(target: Target) -> Steps:
+    """Ask `/livez` on each of 1,100 connections and then say nothing more."""
+    yield None
+    yield from _idle(target, 1100, _LIVEZ)
+
+
+def connection_churn(target: Target) -> Steps:
+    """Open and drop 10,000 connections as fast as one client can."""
+    yield None
+    started = time.monotonic()
+    failures = 0
+    for _ in range(10_000):
+        try:
+            connect(target, 5.0).close()
+        except OSError:
+            failures += 1
+    yield Finding("not_opened", failures)
+    yield Finding("seconds_in_all", time.monotonic() - started)
+
+
+def pipelined(target: Target) -> Steps:
+    """Send 100,000 requests on one connection and read no answer."""
+    yield None
+    started = time.monotonic()
+    taken = 0
+    with connect(target) as connection:
+        connection.settimeout(5.0)
+        try:
+            for _ in range(100):
+                connection.sendall(_LIVEZ * 1000)
+                taken += 1000
+        except OSError:
+            pass
+        end = "closed"
+        try:
+            connection.settimeout(70.0)
+            while connection.recv(1 << 16):
+                pass
+        except TimeoutError:
+            end = "never"
+        except OSError:
+            pass
+        yield Outcome(end, None, time.monotonic() - started)
+    yield Finding("requests_taken", taken)

@@ -1,0 +1,94 @@
+"""Files that are cheap to send and dear to decode, beside 15 good clients.
+
+Old effect: codec threads were held for up to 100 s by one file and could not be ended, so that all
+15 neighbours got 504; some files took over a gigabyte. Promise: neighbours are spared, and the
+file is refused, or its decoding ended, within the request's deadline.
+"""
+
+from collections.abc import Callable
+
+from tests.chaos.harness.attack import Steps, Target
+from tests.chaos.harness.http import ask_all, post
+from tests.chaos.hostile import jpeg, others, png, tiff
+
+LASTING = 5.0
+"""Seconds during which a refused attacker tries again."""
+
+Build = Callable[[], bytes]
+
+FILES: dict[str, tuple[str, int, Build]] = {
+    "progressive_jpegs": ("Four progressive JPEGs of 7000 x 7000, 90 scans", 4, jpeg.progressive),
+    "progressive_bands": (
+        "Four progressive JPEGs of 90 bands",
+        4,
+        lambda: jpeg.progressive(refining=False),
+    ),
+    "progressive_small": (
+        "Sixteen progressive JPEGs of 3000 x 3000, 99 scans",
+        16,
+        lambda: jpeg.progressive(3000, 99),
+    ),
+    "jpeg_segments": ("JPEG of 8 million empty segments", 2, jpeg.many_segments),
+    "jpeg_app_segments": (
+        "JPEG of 8 million empty APP9 segments",
+        2,
+        lambda: jpeg.many_segments(marker=0xE9),
+    ),
+    "jpeg_fill": ("JPEG with 32 MB of fill bytes", 2, jpeg.fill_bytes),
+    "jpeg_fill_behind": (
+        "JPEG with 32 MB of fill bytes before its end",
+        2,
+        lambda: jpeg.fill_bytes(behind=True),
+    ),
+    "jpeg_restarts": ("JPEG with 15 million restart markers", 2, jpeg.many_restarts),
+    "jpeg_tables": ("JPEG with 450,000 quantization tables", 2, jpeg.many_tables),
+    "png_empty_chunks": ("Two PNGs of 32 MB of empty IDAT chunks", 2, png.empty_chunks),
+    "png_chunks": ("PNG of a million chunks of text", 2, png.many_chunks),
+    "png_unknown_chunks": (
+        "PNG of 2.6 million unknown chunks",
+        2,
+        lambda: png.many_chunks(2_600_000, b"juNk", b""),
+    ),
+    "png_tiny_idat": ("PNG with its pixels in chunks of one byte", 4, png.one_byte_chunks),
+    "png_text_bomb": ("PNG whose texts are 400 MB when opened", 4, png.text_bomb),
+    "png_profile_bomb": ("PNG whose colour profile is 500 MB when opened", 4, png.profile_bomb),
+    "png_exif_rationals": ("PNG whose orientation is 3.9 million numbers", 2, png.exif_rationals),
+    "png_frames": ("Animated PNG of 300,000 frames", 4, png.many_frames),
+    "tiff_huge_tile": ("TIFF of 64 x 64 with a tile of 20000 x 20000", 2, tiff.huge_tile),
+    "tiff_huge_strip": ("TIFF of 64 x 64 with a strip of 1 GB", 2, tiff.huge_strip),
+    "tiff_strips": ("TIFF of 700,000 strips", 2, tiff.many_strips),
+    "tiff_packed_strips": (
+        "TIFF of 700,000 packed strips",
+        2,
+        lambda: tiff.many_strips(700_000, 70, 8),
+    ),
+    "tiff_tiles": ("TIFF of 190,000 tiles", 4, tiff.many_tiles),
+    "tiff_rationals": ("TIFF whose orientation is 3.9 million numbers", 2, tiff.many_rationals),
+    "tiff_endless": ("TIFF whose directories have no end", 4, tiff.endless_directories),
+    "gif_comments": ("GIF of 10 million comments", 2, others.gif_comments),
+    "gif_frames": ("GIF of 400,000 pictures", 4, others.gif_frames),
+    "gif_sub_blocks": ("GIF whose pixels come in blocks of one byte", 2, others.gif_sub_blocks),
+    "bmp_deltas": ("BMP of 8 million run-length deltas", 2, others.bmp_deltas),
+    "bmp_lines": ("BMP of 16 million ends of lines", 2, others.bmp_runs),
+    "webp_chunks": ("WebP of 3.5 million unknown chunks", 2, others.webp_chunks),
+    "webp_frames": ("Animated WebP of 300,000 pictures", 2, others.webp_frames),
+    "avif_boxes": ("AVIF of 3.8 million empty boxes", 2, others.avif_boxes),
+    "avif_large": ("Eight flat AVIFs of 7000 x 7000", 8, others.large_avif),
+    "webp_large": ("Eight flat WebPs of 7000 x 7000", 8, others.large_webp),
+}
+
+
+def attack(name: str) -> Callable[[Target], Steps]:
+    """The attack with one kind of file."""
+    about, count, build = FILES[name]
+
+    def run(target: Target) -> Steps:
+        data = build()
+        paths = ("/classify", "/filter?name=invert")
+        requests = [post(paths[n % 2], data) for n in range(count)]
+        yield None
+        yield from ask_all(target, requests, 80.0, LASTING)
+
+    run.__name__ = name
+    run.__doc__ = f"{about}."
+    return run

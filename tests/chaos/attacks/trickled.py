@@ -1,0 +1,74 @@
+"""Connections that send a byte now and then: header bytes, body bytes.
+
+Old effect: no limit and no timeout for headers; a body could take 30 s for each chunk. Promise:
+headers must be complete after 10 s, and a body must come at a minimum rate.
+"""
+
+import time
+
+from tests.chaos.harness.attack import Outcome, Steps, Target
+from tests.chaos.harness.http import answer, close_all, connect
+
+_EVERY = 1.0
+
+
+def _trickle(target: Target, count: int, start: bytes, piece: bytes, seconds: float) -> Steps:
+    """Each connection sends `piece` once a second until the server ends it."""
+    started = time.monotonic()
+    held = []
+    for _ in range(count):
+        try:
+            connection = connect(target)
+            connection.sendall(start)
+            connection.setblocking(False)
+            held.append(connection)
+        except OSError as error:
+            yield Outcome("closed", None, time.monotonic() - started, excerpt=str(error))
+    while held and time.monotonic() - started < seconds:
+        time.sleep(_EVERY)
+        for connection in list(held):
+            if _alive(connection, piece):
+                continue
+            held.remove(connection)
+            yield answer(connection, started, 1.0)
+            connection.close()
+    for _ in held:
+        yield Outcome("never", None, time.monotonic() - started)
+    close_all(held)
+
+
+def _alive(connection, piece: bytes) -> bool:  # type: ignore[no-untyped-def]
+    try:
+        if connection.recv(1, 2) is not None:  # 2 is MSG_PEEK: an answer, or the end
+            return False
+    except BlockingIOError:
+        pass
+    except OSError:
+        return False
+    try:
+        connection.send(piece)
+    except OSError:
+        return False
+    return True
+
+
+def trickled_headers(target: Target) -> Steps:
+    """Send header bytes one a second on 300 connections."""
+    yield None
+    yield from _trickle(target, 300, b"POST /classify HTTP/1.1\r\nHost: a\r\nX-A: ", b"a", 60.0)
+
+
+def trickled_request_line(target: Target) -> Steps:
+    """Send the request line a byte a second on 300 connections."""
+    yield None
+    yield from _trickle(target, 300, b"GET /", b"a", 60.0)
+
+
+def trickled_bodies(target: Target) -> Steps:
+    """Send bodies of 1 MB a byte a second on 300 connections, with a deadline of 120 s."""
+    yield None
+    head = (
+        b"POST /classify HTTP/1.1\r\nHost: a\r\nContent-Type: image/jpeg\r\n"
+        b"X-Deadline-Ms: 120000\r\nContent-Length: 1000000\r\n\r\n"
+    )
+    yield from _trickle(target, 300, head, b"a", 125.0)

@@ -1,0 +1,120 @@
+"""A real server of this checkout, or of another one by its own interpreter."""
+
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos.harness.attack import Attack, Target
+from tests.chaos.harness.http import ask
+
+HERE = Path(__file__).parents[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A folder with Darkroom's code, and its own environment if it has one."""
+
+    folder: Path = HERE
+
+    @property
+    def python(self) -> str:
+        """The interpreter that has this checkout's packages."""
+        own = self.folder / ".venv" / "bin" / "python"
+        return str(own) if own.exists() and self.folder != HERE else sys.executable
+
+    def settings(self) -> frozenset[str]:
+        """The names of all settings it knows, so that older code is not given newer flags."""
+        code = (
+            "import json\nfrom models.settings import Settings\n"
+            "print(json.dumps(list(Settings.model_fields)))"
+        )
+        found = subprocess.run(
+            [self.python, "-c", code],
+            cwd=self.folder,
+            env=_environment(),
+            capture_output=True,
+            check=True,
+        )
+        return frozenset(json.loads(found.stdout))
+
+    def commit(self) -> str:
+        """The commit that is checked out, with a plus where files were changed."""
+        words = ["git", "-C", str(self.folder), "describe", "--always", "--dirty=+"]
+        return subprocess.run(words, capture_output=True, text=True).stdout.strip() or "unknown"
+
+
+@contextmanager
+def under_attack(
+    checkout: Checkout, attack: Attack, front_ends: int, source: str
+) -> Iterator[tuple[Target, "subprocess.Popen[bytes]"]]:
+    """A ready server with the attack's settings, ended by SIGINT, at last by SIGKILL."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    flags = _known(attack.flags, checkout.settings())
+    command = [checkout.python, "-m", "app.cli", "serve", "--port", str(port)]
+    command += ["--weights", "random", "--log-level", "error", "--front-ends", str(front_ends)]
+
+    def limit() -> None:
+        if attack.descriptors is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (attack.descriptors, attack.descriptors))
+
+    process = subprocess.Popen(
+        [*command, *flags],
+        cwd=checkout.folder,
+        env=_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=limit,
+    )
+    target = Target(port, process.pid, source)
+    try:
+        _wait_until_ready(target, process)
+        yield target, process
+    finally:
+        _end(process)
+
+
+def _environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith(("DARKROOM_", "PYTHONPATH"))}
+
+
+def _known(flags: Sequence[str], settings: frozenset[str]) -> list[str]:
+    """The pairs of flag and value whose setting the checkout has."""
+    pairs = zip(flags[::2], flags[1::2], strict=True)
+    return [
+        word
+        for flag, value in pairs
+        if flag.removeprefix("--").replace("-", "_") in settings
+        for word in (flag, value)
+    ]
+
+
+def _wait_until_ready(target: Target, process: "subprocess.Popen[bytes]") -> None:
+    request = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with exit code {process.returncode}")
+        if ask(Target(target.port, target.pid), request, 5).status == 200:
+            return
+        time.sleep(0.1)
+    raise TimeoutError("the server was not ready within 120 s")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)

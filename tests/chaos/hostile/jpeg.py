@@ -1,0 +1,95 @@
+"""JPEGs that are small to send and expensive to decode: scans, segments, fill bytes."""
+
+import io
+import struct
+
+from PIL import Image
+
+_EOB_RUN_32767 = 0xE0
+"""Symbol of an end-of-band run with 14 further bits."""
+
+
+def segment(marker: int, body: bytes) -> bytes:
+    """A marker with its length and body."""
+    return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
+
+
+def plain(side: int = 64) -> bytes:
+    """An ordinary baseline JPEG."""
+    out = io.BytesIO()
+    Image.linear_gradient("L").resize((side, side)).convert("RGB").save(out, "JPEG", quality=90)
+    return out.getvalue()
+
+
+def progressive(side: int = 7000, scans: int = 90, refining: bool = True) -> bytes:
+    """A progressive JPEG of `side` by `side` pixels whose every scan passes over all blocks.
+
+    One bit a block for the DC values; every further scan is a few end-of-band runs, so that it
+    costs some 100 bytes. Refining scans look at all 63 coefficients of each block.
+    """
+    blocks = (-(-side // 8)) ** 2
+    parts = [b"\xff\xd8", segment(0xDB, bytes([0]) + bytes([16] * 64))]
+    components = b"".join(bytes([n, 0x11, 0]) for n in (1, 2, 3))
+    parts.append(segment(0xC2, struct.pack(">BHHB", 8, side, side, 3) + components))
+    parts.append(segment(0xC4, _table(0x00, bytes([0])) + _table(0x10, bytes([_EOB_RUN_32767]))))
+    for component in (1, 2, 3):
+        parts.append(_scan(component, 0, 0, 0, 1) + bytes(-(-blocks // 8)))
+    runs = _runs(blocks)
+    for number in range(scans - 3):
+        component = 1 + number % 3
+        if refining:
+            parts.append(_scan(component, 1, 63, 1, 0) + runs)
+        else:
+            band = 1 + (number // 3) % 63
+            parts.append(_scan(component, band, band, 0, 0) + runs)
+    return b"".join([*parts, b"\xff\xd9"])
+
+
+def many_segments(size: int = 32_000_000, marker: int = 0xFE) -> bytes:
+    """Empty segments (comments, by default) before an ordinary image."""
+    image = plain()
+    count = (size - len(image)) // 4
+    return image[:2] + segment(marker, b"") * count + image[2:]
+
+
+def fill_bytes(size: int = 32_000_000, behind: bool = False) -> bytes:
+    """0xFF fill bytes before the first marker, or before the last."""
+    image = plain()
+    fill = b"\xff" * (size - len(image))
+    return image[:-2] + fill + image[-2:] if behind else image[:2] + fill + image[2:]
+
+
+def many_restarts(size: int = 30_000_000) -> bytes:
+    """An ordinary scan followed by restart markers."""
+    image = plain()
+    markers = b"".join(bytes([0xFF, 0xD0 + n]) for n in range(8))
+    return image[:-2] + markers * (size // len(markers)) + image[-2:]
+
+
+def many_tables(size: int = 30_000_000) -> bytes:
+    """Huffman and quantization tables without end before an ordinary image."""
+    image = plain()
+    table = segment(0xDB, bytes([3]) + bytes([1] * 64))
+    return image[:2] + table * (size // len(table)) + image[2:]
+
+
+def _table(kind: int, symbols: bytes) -> bytes:
+    """A Huffman table with one code of one bit."""
+    return bytes([kind, len(symbols), *[0] * 15]) + symbols
+
+
+def _scan(component: int, first: int, last: int, high: int, low: int) -> bytes:
+    return segment(0xDA, bytes([1, component, 0x00, first, last, high << 4 | low]))
+
+
+def _runs(blocks: int) -> bytes:
+    """End-of-band runs over that many blocks: code 0, then 14 bits."""
+    bits, left = "", blocks
+    while left:
+        run = min(left, 32767)
+        if run < 16384:  # a shorter run needs another symbol: run past the end instead
+            run = 16384
+        bits += "0" + format(run - 16384, "014b")
+        left = max(0, left - run)
+    bits += "1" * (-len(bits) % 8)
+    return int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\x00")

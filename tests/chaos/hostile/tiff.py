@@ -1,0 +1,122 @@
+"""TIFFs whose tiles, strips and tags are larger than their pictures."""
+
+import struct
+import zlib
+
+_SHORT, _LONG, _RATIONAL = 3, 4, 5
+_FORMATS = {_SHORT: "H", _LONG: "I"}
+
+Entry = tuple[int, int, list[int]]
+
+
+def _file(entries: list[Entry], data: bytes, following: int = 0) -> bytes:
+    """Header, data, then the directory; the data begin at byte 8."""
+    directory_at = 8 + len(data) + (len(data) & 1)
+    values_at = directory_at + 2 + 12 * len(entries) + 4
+    directory, values = b"", b""
+    for tag, kind, numbers in sorted(entries):
+        packed = struct.pack(f"<{len(numbers)}{_FORMATS[kind]}", *numbers)
+        if len(packed) <= 4:
+            held = packed.ljust(4, b"\0")
+        else:
+            held = struct.pack("<I", values_at + len(values))
+            values += packed
+        directory += struct.pack("<HHI", tag, kind, len(numbers)) + held
+    head = b"II*\0" + struct.pack("<I", directory_at)
+    body = data + bytes(len(data) & 1)
+    count = struct.pack("<H", len(entries))
+    return head + body + count + directory + struct.pack("<I", following) + values
+
+
+def _base(width: int, height: int, samples: int, compression: int) -> list[Entry]:
+    return [
+        (256, _LONG, [width]),
+        (257, _LONG, [height]),
+        (258, _SHORT, [8] * samples),
+        (259, _SHORT, [compression]),
+        (262, _SHORT, [2 if samples == 3 else 1]),
+        (277, _SHORT, [samples]),
+    ]
+
+
+def _zeros(size: int) -> bytes:
+    packer = zlib.compressobj(9)
+    piece = bytes(1 << 20)
+    parts = [packer.compress(piece) for _ in range(size >> 20)]
+    parts.append(packer.compress(bytes(size & ((1 << 20) - 1))))
+    return b"".join(parts) + packer.flush()
+
+
+def huge_tile(side: int = 20_000) -> bytes:
+    """A picture of 64 by 64 in one tile of `side` by `side`."""
+    data = _zeros(side * side * 3)
+    tiles: list[Entry] = [
+        (322, _LONG, [side]),
+        (323, _LONG, [side]),
+        (324, _LONG, [8]),
+        (325, _LONG, [len(data)]),
+    ]
+    return _file(_base(64, 64, 3, 8) + tiles, data)
+
+
+def huge_strip(rows: int = 100_000_000) -> bytes:
+    """A picture of 64 by 64 in one strip that says it has very many rows, and has many bytes."""
+    data = _zeros(1_000_000_000)
+    strips: list[Entry] = [
+        (273, _LONG, [8]),
+        (278, _LONG, [rows]),
+        (279, _LONG, [len(data)]),
+    ]
+    return _file(_base(64, 64, 3, 8) + strips, data)
+
+
+def many_strips(count: int = 700_000, width: int = 1, compression: int = 1) -> bytes:
+    """A strip for every row; all are the same bytes."""
+    row = bytes(width) if compression == 1 else zlib.compress(bytes(width))
+    strips: list[Entry] = [
+        (273, _LONG, [8] * count),
+        (278, _LONG, [1]),
+        (279, _LONG, [len(row)] * count),
+    ]
+    return _file(_base(width, count, 1, compression) + strips, row)
+
+
+def many_tiles(side: int = 6992, tile: int = 16) -> bytes:
+    """A tile of 16 by 16 for every 256 pixels; all are the same bytes."""
+    data = zlib.compress(bytes(tile * tile))
+    count = (side // tile) ** 2
+    tiles: list[Entry] = [
+        (322, _LONG, [tile]),
+        (323, _LONG, [tile]),
+        (324, _LONG, [8] * count),
+        (325, _LONG, [len(data)] * count),
+    ]
+    return _file(_base(side, side, 1, 8) + tiles, data)
+
+
+def many_rationals(count: int = 3_900_000) -> bytes:
+    """An orientation that is a list of rational numbers."""
+    numbers = b"\1\0\0\0\1\0\0\0" * count
+    pixels = bytes(64 * 64)
+    entries = [
+        *_base(64, 64, 1, 1),
+        (273, _LONG, [8]),
+        (278, _LONG, [64]),
+        (279, _LONG, [len(pixels)]),
+    ]
+    whole = bytearray(_file([*entries, (274, _LONG, [8 + len(pixels)])], pixels + numbers))
+    at = whole.rfind(struct.pack("<HHI", 274, _LONG, 1))
+    whole[at : at + 8] = struct.pack("<HHI", 274, _RATIONAL, count)
+    return bytes(whole)
+
+
+def endless_directories() -> bytes:
+    """A picture whose next directory is its own."""
+    pixels = bytes(64 * 64)
+    entries: list[Entry] = [
+        *_base(64, 64, 1, 1),
+        (273, _LONG, [8]),
+        (278, _LONG, [64]),
+        (279, _LONG, [len(pixels)]),
+    ]
+    return _file(entries, pixels, following=8 + len(pixels))
