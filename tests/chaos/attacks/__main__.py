@@ -1,7 +1,8 @@
 """Attack a real server and measure what its neighbours see.
 
-`python -m tests.chaos.attacks [NAME …]` runs all attacks, or those whose names begin so. For each attack a fresh server is started; 15 good clients send ordinary photos while the attack
-lasts, `/livez` is asked ten times a second, memory and CPU time of all its processes are read.
+`python -m tests.chaos.attacks [NAME …]` runs all attacks, or those whose names begin so. For each
+a fresh server is started; 15 good clients send ordinary photos while the attack lasts, `/livez`
+is asked ten times a second, memory and CPU time of all processes of the server are read.
 `--checkout PATH` attacks the code of another checkout by its own interpreter. The last line is a
 JSON object; the exit code is 1 when a promise is broken.
 """
