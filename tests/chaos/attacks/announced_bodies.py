@@ -17,7 +17,8 @@ _PATIENCE = 125.0
 
 def _head(path: str = "/classify", more: str = "", size: int = 268_435_456) -> bytes:
     return (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: image/jpeg\r\n{more}"
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{more}"
+        "Content-Type: multipart/form-data; boundary=b\r\n"
         f"Content-Length: {size}\r\n\r\n"
     ).encode()
 
