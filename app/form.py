@@ -22,6 +22,24 @@ from models.settings import Settings
 LONGEST_FIELD = 1 << 20
 """Bytes of a text field."""
 
+LONGEST_TEXT = 4 << 20
+"""Bytes of all text fields together: as many long ones as parts are allowed would fill memory."""
+
+LONGEST_BOUNDARY = 256
+"""Characters of a boundary; RFC 2046 allows 70."""
+
+LONGEST_NAME = 1000
+"""Characters of a file's name, which goes into its record."""
+
+CHARSETS = dict.fromkeys(("utf-8", "utf8"), "utf-8")
+CHARSETS |= dict.fromkeys(("ascii", "us-ascii"), "ascii")
+CHARSETS |= dict.fromkeys(("latin-1", "latin1", "iso-8859-1"), "latin-1")
+"""The text codecs a field may have, by their names: all are linear, which not every one of Python's
+is (one megabyte of punycode takes a minute)."""
+
+DEFAULT_CHARSET = "_charset_"
+"""The field that names the codec of those after it (RFC 7578, 4.6)."""
+
 FIELDS = 100
 """Parts a form may have beyond one for each image."""
 
@@ -55,14 +73,15 @@ Events = AsyncIterator[MultipartSegment | bytes | None]
 async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | File]:
     """Every part in order. Raises MalformedRequest, and TooLarge for too many or too long ones."""
     events = _events(request, settings.max_images_per_request + FIELDS)
+    texts = _Texts()
     try:
         async for head in events:
             assert isinstance(head, MultipartSegment)
-            name, filename = _utf8(head.name), _utf8(head.filename)
-            if head.filename is None and head.content_type in TEXT and name not in FILES:
-                yield Field(name, await _text(events, name, head.charset or "utf-8"))
-            else:
+            name, filename = _utf8(head.name), _utf8(head.filename)[:LONGEST_NAME]
+            if not _is_text(head, name):
                 yield File(name, filename or None, await _file(events, settings))
+            elif (field := await texts.read(events, name, head.charset)) is not None:
+                yield field
     except ParserLimitReached as error:
         raise TooLarge(f"multipart body: {error.args[0]}") from None
     except MultipartError as error:
@@ -71,10 +90,14 @@ async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | F
 
 async def _events(request: Request, most: int) -> Events:
     _, options = parse_options_header(request.headers["content-type"])
-    if not options.get("boundary"):
-        raise MalformedRequest("multipart body: its Content-Type names no boundary")
+    boundary = options.get("boundary", "")
+    if not 1 <= len(boundary) <= LONGEST_BOUNDARY:
+        raise MalformedRequest(
+            "multipart body: its Content-Type must name a boundary of 1 to "
+            f"{LONGEST_BOUNDARY} characters"
+        )
     with PushMultipartParser(
-        options["boundary"], max_segment_count=most, header_charset="latin-1"
+        boundary, max_segment_count=most, header_charset="latin-1"
     ) as parser:
         async for chunk in request.stream():
             if chunk:
@@ -87,19 +110,57 @@ def _utf8(text: str | None) -> str:
     return (text or "").encode("latin-1", "replace").decode("utf-8", "replace")
 
 
-async def _text(events: Events, name: str, charset: str) -> str:
-    pieces, size = [], 0
-    async for piece in events:
-        if not isinstance(piece, bytes):
-            break
-        pieces.append(piece)
-        size += len(piece)
-        if size > LONGEST_FIELD:
-            raise TooLarge(f"the field {name!r} has more than {LONGEST_FIELD} bytes")
-    try:
-        return b"".join(pieces).decode(charset)
-    except (UnicodeDecodeError, LookupError):
-        raise MalformedRequest(f"the field {name!r} is not {charset.upper()}") from None
+def _is_text(head: MultipartSegment, name: str) -> bool:
+    return head.filename is None and head.content_type in TEXT and name not in FILES
+
+
+class _Texts:
+    """Reads the text fields of one form, whose codec and number of bytes they share."""
+
+    def __init__(self) -> None:
+        self._default = "utf-8"
+        self._left = LONGEST_TEXT
+
+    async def read(self, events: Events, name: str, charset: str | None) -> Field | None:
+        """The next field; None for the one that names the codec of those after it."""
+        codec = self._default if charset is None else _codec(name, charset)
+        content = await self._content(events, name)
+        try:
+            text = content.decode(codec)
+        except UnicodeError:
+            raise MalformedRequest(f"the field {_short(name)} is not {codec.upper()}") from None
+        if name == DEFAULT_CHARSET:
+            self._default = _codec(name, text)
+            return None
+        return Field(name, text)
+
+    async def _content(self, events: Events, name: str) -> bytes:
+        content = bytearray()
+        async for piece in events:
+            if not isinstance(piece, bytes):
+                break
+            content += piece
+            if len(content) > LONGEST_FIELD:
+                raise TooLarge(f"the field {_short(name)} has more than {LONGEST_FIELD} bytes")
+            if len(content) > self._left:
+                raise TooLarge(f"the text fields have more than {LONGEST_TEXT} bytes together")
+        self._left -= len(content)
+        return bytes(content)
+
+
+def _codec(name: str, charset: str) -> str:
+    """The Python codec of a charset that a field may have; raises MalformedRequest."""
+    codec = CHARSETS.get(charset.strip().lower())
+    if codec is None:
+        raise MalformedRequest(
+            f"the field {_short(name)} has the charset {_short(charset)}; "
+            "utf-8, ascii and latin-1 are read"
+        )
+    return codec
+
+
+def _short(text: str) -> str:
+    return repr(text[:60])
 
 
 async def _file(events: Events, settings: Settings) -> Blob | ServiceError:

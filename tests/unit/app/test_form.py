@@ -136,3 +136,43 @@ def test_a_field_may_say_its_type_and_charset(kind: str, content: bytes, text: s
 def test_files_without_a_filename_are_files() -> None:
     (found,) = read(body(field("files", b"\xff\xd8")))
     assert content_of(found) == b"\xff\xd8"
+
+
+def text(content: bytes, kind: str) -> bytes:
+    head = f'Content-Disposition: form-data; name="ops"\r\nContent-Type: {kind}\r\n\r\n'
+    return head.encode() + content
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "undefined", "idna", "utf-7", "unicode_escape", "rot13", "cp1252", ""]
+)
+def test_a_codec_that_is_not_on_the_list_is_malformed_before_it_runs(charset: str) -> None:
+    with pytest.raises(MalformedRequest, match="utf-8, ascii and latin-1"):
+        read(body(text(b"a-" * 100_000, f'text/plain; charset="{charset}"')))
+
+
+@pytest.mark.parametrize("charset", ["UTF-8", "utf8", "us-ascii", "ISO-8859-1", "latin1"])
+def test_the_allowed_codecs_have_their_usual_names(charset: str) -> None:
+    assert read(body(text(b"[]", f"text/plain; charset={charset}"))) == [Field("ops", "[]")]
+
+
+def test_a_form_may_name_the_codec_of_its_fields() -> None:
+    found = read(body(field("_charset_", b"iso-8859-1"), field("name", b"\xe9")))
+    assert found == [Field("name", "é")]
+    with pytest.raises(MalformedRequest, match="punycode"):
+        read(body(field("_charset_", b"punycode"), field("name", b"a")))
+
+
+def test_all_text_fields_together_are_bounded() -> None:
+    long = [field(f"a{n}", bytes(1 << 20)) for n in range(5)]
+    assert len(read(body(*long[:4]))) == 4
+    with pytest.raises(TooLarge, match="together"):
+        read(body(*long))
+
+
+def test_a_boundary_and_a_filename_are_of_ordinary_length() -> None:
+    with pytest.raises(MalformedRequest, match="boundary"):
+        read(body(file(b"x")), kind=f"multipart/form-data; boundary={'b' * 300}")
+    (found,) = read(body(file(b"x", "n" * 3000)))
+    assert isinstance(found, File)
+    assert len(found.filename or "") == 1000
