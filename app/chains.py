@@ -9,8 +9,9 @@ from typing import Any
 from app import accept
 from app.answers import Output, Version
 from app.options import read_with_encoding
+from app.parsing.structure import Bounds, cut
 from models.codec import ENCODABLE, Encoding, ImageFormat
-from models.errors import FieldError, InvalidParameter
+from models.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge
 from models.image import Subsampling
 from models.schemas import EncodingOptions, FilterOptions
 from workers.filters import parse_chain, parse_one
@@ -147,7 +148,17 @@ def _decoded(name: str, given: object) -> object:
 
 
 def parsed_json(text: str) -> object:
-    """What can be answered as JSON again: ValueError for half a surrogate pair or a deep nest."""
+    """What can be answered as JSON again.
+
+    Raises ValueError also for half a surrogate pair, a deep nest, a key that stands twice in an
+    object, and more structure than a chain or a list of versions can have.
+    """
+    try:
+        cut(text.encode(), Bounds())
+    except MalformedRequest:
+        pass  # the parser says where
+    except (InvalidParameter, TooLarge) as error:
+        raise ValueError(error.detail) from None
     try:
         found = json.loads(text)
         json.dumps(found, ensure_ascii=False).encode()

@@ -96,9 +96,7 @@ async def _events(request: Request, most: int) -> Events:
             "multipart body: its Content-Type must name a boundary of 1 to "
             f"{LONGEST_BOUNDARY} characters"
         )
-    with PushMultipartParser(
-        boundary, max_segment_count=most, header_charset="latin-1"
-    ) as parser:
+    with PushMultipartParser(boundary, max_segment_count=most, header_charset="latin-1") as parser:
         async for chunk in request.stream():
             if chunk:
                 for event in parser.parse(chunk):

@@ -1,7 +1,8 @@
 """Errors as RFC 9457 problems: the one place where the error tree meets HTTP."""
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request
@@ -16,6 +17,21 @@ from models.schemas import Problem
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:darkroom:problem:"
 
+MOST_ERRORS = 20
+"""Wrong fields that one problem lists."""
+
+LONGEST_GIVEN = 200
+"""Characters of what was given, of a path and of an instance."""
+
+LONGEST_MESSAGE = 1000
+"""Characters of a message."""
+
+MOST_TEXT = 12_000
+"""Characters of all errors, of which each may become six as JSON: no answer has 100 kB."""
+
+_LARGEST = 10**40
+"""Whole numbers beyond it are given as text: one may have thousands of digits."""
+
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -27,16 +43,12 @@ def problem(
         type=TYPE_PREFIX + error.code,
         title=error.title,
         status=error.status,
-        detail=error.detail,
+        detail=_cut(error.detail, LONGEST_MESSAGE),
         code=error.code,
-        instance=request.url.path if request else None,
+        instance=_cut(request.url.path, LONGEST_GIVEN) if request else None,
         request_id=request.scope.get("request_id") if request else None,
         item_index=index,
-        errors=[
-            {"path": e.path, "message": e.message, "given": _printable(e.given)}
-            for e in error.errors
-        ]
-        or None,
+        errors=_told(error.errors) or None,
     )
 
 
@@ -53,7 +65,10 @@ def answer(error: ServiceError, request: Request) -> Response:
 def invalid(details: Sequence[ErrorDetails]) -> InvalidParameter:
     """What pydantic found, as paths: `top_k`, `images[2].url`; unknown ones last."""
     ordered = sorted(details, key=lambda each: each["type"] == "extra_forbidden")
-    errors = [FieldError(_path(each["loc"]), each["msg"], each.get("input")) for each in ordered]
+    errors = [
+        FieldError(_path(each["loc"]), each["msg"].removeprefix("Value error, "), each.get("input"))
+        for each in ordered[:MOST_ERRORS]
+    ]
     first = errors[0]
     return InvalidParameter(f"{first.path}: {first.message}".removeprefix(": "), errors)
 
@@ -72,9 +87,9 @@ def install(app: FastAPI) -> None:
             type=TYPE_PREFIX + code,
             title=HTTPStatus(error.status_code).phrase,
             status=error.status_code,
-            detail=_detail(error, request.url.path),
+            detail=_cut(_detail(error, _cut(request.url.path, LONGEST_GIVEN)), LONGEST_MESSAGE),
             code=code,
-            instance=request.url.path,
+            instance=_cut(request.url.path, LONGEST_GIVEN),
             request_id=request.scope.get("request_id"),
             errors=None,
         ).model_dump_json(exclude_none=True)
@@ -104,7 +119,58 @@ def _path(loc: tuple[int | str, ...]) -> str:
     return text.lstrip(".")
 
 
+def _told(errors: Sequence[FieldError]) -> list[dict[str, object]]:
+    """The first errors as they are answered: at most MOST_ERRORS, and MOST_TEXT together."""
+    told: list[dict[str, object]] = []
+    room = MOST_TEXT
+    for each in errors[:MOST_ERRORS]:
+        path = _cut(each.path, LONGEST_GIVEN)
+        message, given = _cut(each.message, LONGEST_MESSAGE), _printable(each.given)
+        told.append({"path": path, "message": message, "given": given})
+        room -= len(path) + len(message) + len(str(given))
+        if room <= 0:
+            break
+    return told
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def _printable(given: object) -> object:
-    if isinstance(given, (bool, int, str, type(None))):
-        return given[:200] if isinstance(given, str) else given
-    return repr(given)[:200]
+    if isinstance(given, str):
+        return given[:LONGEST_GIVEN]
+    if given is None or (isinstance(given, bool | int) and abs(given) < _LARGEST):
+        return given
+    # As repr, of which no more is made than is shown: what was given may be large.
+    pieces, room = [], LONGEST_GIVEN
+    for piece in _repr(given):
+        pieces.append(piece[:room])
+        room -= len(pieces[-1])
+        if not room:
+            break
+    return "".join(pieces)
+
+
+def _repr(given: object) -> Iterator[str]:
+    """The `repr` of what JSON may hold, piece by piece."""
+    if isinstance(given, Mapping):
+        pairs = (itertools.chain(_repr(k), (": ",), _repr(v)) for k, v in given.items())
+        yield from _listed("{", pairs, "}")
+    elif isinstance(given, list):
+        yield from _listed("[", map(_repr, given), "]")
+    elif isinstance(given, str | bytes):
+        yield repr(given[:LONGEST_GIVEN])
+    elif isinstance(given, int) and abs(given) >= _LARGEST:
+        yield f"a number of {given.bit_length()} bits"
+    else:
+        yield repr(given)
+
+
+def _listed(opened: str, each: Iterable[Iterator[str]], closed: str) -> Iterator[str]:
+    yield opened
+    for number, pieces in enumerate(each):
+        if number:
+            yield ", "
+        yield from pieces
+    yield closed

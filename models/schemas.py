@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from models.numbers import checked
+
 
 class Prediction(BaseModel):
     """One class of one image."""
@@ -123,7 +125,10 @@ class JsonImages(BaseModel):
     urls: list[str] = []
 
 
-TopK = Annotated[int, Field(ge=1, le=1000, description="classes to return, best first")]
+Whole = Annotated[int, BeforeValidator(checked)]
+"""A whole number, as text in plain digits: no `1_0`, no ` 1`, no `true`."""
+
+TopK = Annotated[Whole, Field(ge=1, le=1000, description="classes to return, best first")]
 ScoreFunction = Annotated[
     Literal["softmax", "sigmoid", "none"], Field(description="what turns logits into scores")
 ]
@@ -146,7 +151,7 @@ class EncodingOptions(BaseModel):
     format: Literal["jpeg", "jpg", "png", "webp", "avif"] | None = Field(
         None, description="format of the answer; else the Accept header, else the source's"
     )
-    quality: int | None = Field(
+    quality: Whole | None = Field(
         None, ge=1, le=100, description="of JPEG, WebP and AVIF: 90, 80 and 75 if not given"
     )
     progressive: bool | None = Field(
@@ -157,14 +162,14 @@ class EncodingOptions(BaseModel):
         BeforeValidator(lambda given: str(given) if type(given) is int else given),
     ] = Field(None, description="of JPEG and AVIF: chroma subsampling; 420 if not given")
     lossless: bool | None = Field(None, description="of WebP: every pixel as it is")
-    png_level: int | None = Field(
+    png_level: Whole | None = Field(
         None,
         ge=0,
         le=9,
         description="of PNG: zlib's level, 0 stored, 9 smallest; if not given, run lengths, which "
         "are faster than level 1",
     )
-    avif_speed: int | None = Field(
+    avif_speed: Whole | None = Field(
         None, ge=0, le=10, description="of AVIF: 0 smallest, 10 fastest; 9 if not given"
     )
     metadata: Literal["strip", "keep"] | None = Field(

@@ -2,12 +2,14 @@
 
 import copy
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from models.errors import FieldError, InvalidParameter
+from models.numbers import is_plain
 from workers.filters.adaptive_threshold import AdaptiveThreshold
 from workers.filters.autocontrast import Autocontrast
 from workers.filters.base import SPEC_VERSION, Filter
@@ -118,6 +120,9 @@ FILTERS: dict[str, type[Filter]] = {
 MAX_CHAIN = 32
 """Filters in one chain."""
 
+MOST_WRONG = 20
+"""Wrong parameters of one filter that are told."""
+
 _ADAPTER: TypeAdapter[AnyFilter] = TypeAdapter(AnyFilter)
 
 
@@ -173,16 +178,16 @@ def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
     if not isinstance(name, str) or name not in FILTERS:
         raise _invalid([FieldError(f"{prefix}name", wrong_name(name, FILTERS), name)])
     parameters = _parameters(FILTERS[name])
-    no_number = (bool, bytes) if text else (bool, bytes, str)
     wrong: dict[str, object] = {
-        key: value
-        for key, value in op.items()
-        if key in parameters and is_number(parameters[key]) and isinstance(value, no_number)
+        key: op[key]
+        for key, schema in parameters.items()
+        if key in op and is_number(schema) and _is_no_number(op[key], text=text)
     }
     try:
         parsed = _ADAPTER.validate_python(op)
     except ValidationError as error:
-        keys = (str(e["loc"][1]) for e in error.errors(include_url=False))  # [0] is the filter
+        found = itertools.islice(error.errors(include_url=False), MOST_WRONG)
+        keys = (str(e["loc"][1]) for e in found)  # [0] is the filter
         wrong |= {key: op.get(key) for key in keys}
     if wrong:
         raise _invalid(
@@ -192,6 +197,12 @@ def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
             ]
         )
     return parsed
+
+
+def _is_no_number(value: object, *, text: bool) -> bool:
+    if isinstance(value, str):
+        return not (text and is_plain(value))
+    return isinstance(value, bool | bytes)
 
 
 def _invalid(errors: Sequence[FieldError]) -> InvalidParameter:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
 from models.image import Pixels
+from models.numbers import plain_float
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, mixed, split_alpha
 from workers.kernels.items import LINE, Pass, Shape
@@ -18,7 +19,9 @@ Entry = Annotated[float, Field(ge=-8, le=8, strict=True)]
 
 def _entries(given: object) -> object:
     """As text, the numbers stand between commas."""
-    return [float(each) for each in given.split(",")] if isinstance(given, str) else given
+    if not isinstance(given, str):
+        return given
+    return [plain_float(each) for each in given.split(",", 12)]
 
 
 class ColorMatrix(Filter):

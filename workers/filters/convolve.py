@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from models.image import Pixels
+from models.numbers import plain_float
 from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, around_side, whole_data
 from workers.filters.base import Filter
 from workers.filters.borders import OPENCV, Border
@@ -23,15 +24,19 @@ FINE_BITS, LARGEST_BITS = 24, 30
 COARSE_ERROR = 0.25
 """Levels that a sample may be off by if weights have fewer bits, so that float32 holds the sums."""
 
+LONGEST_SIDE = 31
+"""Rows of a kernel, and weights of a row, at most."""
+
 Weight = Annotated[float, Field(ge=-1000, le=1000, strict=True)]
-Row = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=31)]
+Row = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=LONGEST_SIDE)]
 
 
 def _rows(given: object) -> object:
     """As text, rows stand between semicolons and numbers between commas."""
     if not isinstance(given, str):
         return given
-    return [[float(each) for each in row.split(",")] for row in given.split(";")]
+    rows = given.split(";", LONGEST_SIDE)
+    return [[plain_float(each) for each in row.split(",", LONGEST_SIDE)] for row in rows]
 
 
 def _rectangular(rows: tuple[Row, ...]) -> tuple[Row, ...]:
@@ -44,7 +49,7 @@ Kernel = Annotated[
     tuple[Row, ...],
     BeforeValidator(_rows),
     AfterValidator(_rectangular),
-    Field(min_length=1, max_length=31),
+    Field(min_length=1, max_length=LONGEST_SIDE),
 ]
 
 

@@ -8,6 +8,9 @@ from typing import Any
 Schema = Mapping[str, Any]
 """The JSON Schema of one parameter."""
 
+_LONGEST_NAME = 64
+"""Characters that are compared with names: the comparison is quadratic."""
+
 _SPOKEN = ("px", "%")
 """Units that are said with a number; a level, a count or a ratio speaks for itself."""
 
@@ -17,7 +20,7 @@ def wrong_name(given: object, known: Iterable[str]) -> str:
     names = list(known)
     if not isinstance(given, str):
         return f'a filter\'s "name" is needed, not {reprlib.repr(given)}: {", ".join(names)}'
-    close = difflib.get_close_matches(given.lower(), names, 1)
+    close = difflib.get_close_matches(given[:_LONGEST_NAME].lower(), names, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"no filter {reprlib.repr(given)}; {hint}There are: {', '.join(names)}"
 

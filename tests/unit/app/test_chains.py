@@ -1,10 +1,14 @@
 """What a request says of filters, as JSON."""
 
+import time
+
 import pytest
 
-from app.chains import encoded_there, parsed_json
+from app.chains import chain_of, encoded_there, parsed_json
 from models.codec import Encoding
+from models.errors import InvalidParameter
 from models.image import Subsampling
+from models.schemas import FilterOptions
 from workers.filters import parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
@@ -36,3 +40,63 @@ def test_a_gpu_is_asked_for_the_quality_and_chroma_that_a_cpu_would_take(
 
 def test_without_a_gpu_asked_for_a_chain_stays_as_it_is() -> None:
     assert encoded_there(INVERT, Encoding(), "jpeg") is INVERT
+
+
+@pytest.mark.parametrize(
+    "text", ["1_0", " 2", "2 ", "٣", "1e400", "NaN", "Infinity", "-Infinity", "0x2"]
+)
+def test_a_filter_s_numbers_are_written_in_plain_digits(text: str) -> None:
+    with pytest.raises(InvalidParameter, match=r"^sigma: "):
+        parse_one("gaussian_blur", {"sigma": text})
+    assert parse_one("gaussian_blur", {"sigma": "1e1"}) == parse_one("gaussian_blur", {"sigma": 10})
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "text"),
+    [
+        ("convolve", "kernel", "1_0,0,0"),
+        ("convolve", "kernel", "nan"),
+        ("convolve", "kernel", ",".join(["1"] * 100_000)),
+        ("convolve", "kernel", ";".join(["1"] * 100_000)),
+        ("color_matrix", "matrix", "٣,0,0,0,0,1,0,0,0,0,1,0"),
+        ("color_matrix", "matrix", ",".join(["1"] * 100_000)),
+    ],
+)
+def test_lists_of_numbers_as_text_are_plain_and_bounded(
+    name: str, parameter: str, text: str
+) -> None:
+    with pytest.raises(InvalidParameter, match=f"^{parameter}: "):
+        parse_one(name, {parameter: text})
+
+
+def test_numbers_in_lists_may_stand_apart() -> None:
+    parse_one("convolve", {"kernel": "0, 1, 0;1, -4, 1;0, 1, 0"})
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "1" * 5000])
+def test_json_has_no_numbers_that_are_none(number: str) -> None:
+    text = f'[{{"name": "gaussian_blur", "sigma": {number}}}]'
+    with pytest.raises(InvalidParameter):
+        chain_of(FilterOptions(ops=text))
+
+
+def test_a_chain_as_text_is_bounded_before_it_is_parsed() -> None:
+    with pytest.raises(ValueError, match="nested deeper"):
+        parsed_json("[" * 100_000)
+    with pytest.raises(ValueError, match="more than 40000"):
+        parsed_json("[" + "[]," * 100_000 + "[]]")
+    with pytest.raises(ValueError, match="sigma: given more than once"):
+        parsed_json('[{"name": "gaussian_blur", "sigma": 1, "sigma": 2}]')
+
+
+def test_few_of_many_wrong_parameters_are_told() -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        chain_of(FilterOptions(ops=[{"name": "invert"} | {f"p{n}": n for n in range(1000)}]))
+    assert len(refused.value.errors) == 20
+
+
+def test_a_long_wrong_name_is_not_compared_for_long() -> None:
+    began = time.process_time()
+    with pytest.raises(InvalidParameter, match="no filter"):
+        parse_one("gaussian" * 100_000, {})
+    assert time.process_time() - began < 0.2

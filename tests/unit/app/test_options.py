@@ -31,3 +31,18 @@ def test_an_option_of_encoding_is_unknown_where_nothing_is_encoded() -> None:
 def test_no_option_is_declared_twice_beside_those_of_encoding() -> None:
     for each in (FilterOptions, ProcessOptions):
         assert not each.model_fields.keys() & EncodingOptions.model_fields.keys()
+
+
+STRANGE = ["1_0", " 1", "1 ", "٣", "1e400", "NaN", "Infinity", "0x1", True, ""]
+
+
+@pytest.mark.parametrize("given", STRANGE)
+@pytest.mark.parametrize("name", ["top_k", "quality", "png_level", "avif_speed"])
+def test_whole_numbers_are_written_in_plain_digits(name: str, given: object) -> None:
+    with pytest.raises(InvalidParameter, match=f"^{name}: "):
+        read_with_encoding(ProcessOptions, {name: given})
+
+
+def test_plain_digits_may_be_text_or_a_number() -> None:
+    for given in ("5", 5, "5.0"):
+        assert read(ClassifyOptions, {"top_k": given}).top_k == 5

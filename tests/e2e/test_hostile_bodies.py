@@ -1,0 +1,120 @@
+"""Bodies that cost a parser much: each is refused soon, shortly, and while others are answered."""
+
+import base64
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import Running
+from tests.pictures import png
+
+JSON = {"Content-Type": "application/json"}
+LONGEST_ANSWER = 100_000
+
+
+@contextmanager
+def watched(running: Running) -> Iterator[list[float]]:
+    """Seconds that /livez takes meanwhile, asked again and again."""
+    taken, done = list[float](), threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=str(running.client.base_url)) as own:
+            while not done.is_set():
+                began = time.monotonic()
+                own.get("/livez", timeout=30)
+                taken.append(time.monotonic() - began)
+                done.wait(0.01)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield taken
+    finally:
+        done.set()
+        thread.join()
+
+
+def form(name: str, kind: str, content: bytes) -> tuple[dict[str, str], bytes]:
+    head = f'--b\r\nContent-Disposition: form-data; name="{name}"\r\nContent-Type: {kind}\r\n\r\n'
+    return (
+        {"Content-Type": "multipart/form-data; boundary=b"},
+        head.encode() + content + b"\r\n--b--\r\n",
+    )
+
+
+BODIES = {
+    "punycode": form("ops", "text/plain; charset=punycode", b"a-" + b"b" * 1_000_000),
+    "undefined": form("ops", "text/plain; charset=undefined", b"a"),
+    "ops of lists": form("ops", "text/plain", b"[" + b"[]," * 300_000 + b"[]]"),
+    "unknown keys": (JSON, b"{" + b",".join(b'"k%d":1' % n for n in range(300_000)) + b"}"),
+    "lists": (JSON, b"[" + b"[]," * 5_000_000 + b"[]]"),
+    "urls": (JSON, b'{"urls":[' + b'"u",' * 3_000_000 + b'"u"]}'),
+    "images of lists": (JSON, b'{"images":[' + b"[[],[]]," * 1_500_000 + b"[]]}"),
+    "lists within the bounds": (JSON, b'{"images":[' + b"[[],[]]," * 4_000 + b"[]]}"),
+    "unknown keys of images": (
+        JSON,
+        b'{"images":[{' + b",".join(b'"k%d":1' % n for n in range(9_000)) + b"}]}",
+    ),
+    "a deep nest": (JSON, b"[" * 1_000_000),
+    "a long number": (JSON, b'{"top_k":' + b"1" * 4_000_000 + b"}"),
+    "a long url": (JSON, b'{"urls":["http://a/' + b"x" * 900_000 + b'"]}'),
+    "a long id": (JSON, b'{"images":[{"id":"' + b"x" * 900_000 + b'","url":"http://a/"}]}'),
+    "keys twice": (JSON, b'{"top_k":1,"top_k":2,"urls":["http://a/"]}'),
+    "half a surrogate": (JSON, b'{"urls":["\\ud800"]}'),
+    "no utf-8": (JSON, b'{"urls":["\xff"]}'),
+}
+
+
+@pytest.mark.parametrize("path", ["/classify", "/filter", "/process"])
+@pytest.mark.parametrize("name", BODIES)
+def test_a_hostile_body_is_a_short_client_s_error(
+    client: httpx.Client, name: str, path: str
+) -> None:
+    headers, body = BODIES[name]
+    reply = client.post(path, headers=headers, content=body)
+    assert 400 <= reply.status_code < 500, reply.text[:500]
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    assert len(reply.content) < LONGEST_ANSWER
+    assert len(reply.json().get("errors", [])) <= 20
+
+
+def test_others_are_answered_while_hostile_bodies_come(server: Running) -> None:
+    with watched(server) as taken:
+        for headers, body in BODIES.values():
+            server.client.post("/filter", headers=headers, content=body)
+    assert max(taken) < 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "top_k=1_0",
+        "top_k=%201",
+        "top_k=%D9%A3",
+        "top_k=1e400",
+        "top_k=NaN",
+        "&".join(f"k{n}=1" for n in range(5000)),
+        "k" * 30000 + "=1",
+        "top_k=" + "1" * 30000,
+    ],
+    ids=["underscore", "space", "arabic", "1e400", "nan", "many", "long name", "long value"],
+)
+def test_a_hostile_query_is_a_short_client_s_error(client: httpx.Client, query: str) -> None:
+    reply = client.post(f"/classify?{query}", content=png(), headers={"Content-Type": "image/png"})
+    assert reply.status_code == 422
+    assert len(reply.content) < LONGEST_ANSWER
+
+
+def test_a_large_data_uri_and_its_answer_leave_time_to_others(server: Running) -> None:
+    noise = base64.b64encode(png() + os.urandom(24 << 20)).decode()
+    body = json.dumps({"images": [{"data": f"data:image/png;base64,{noise}"}]}).encode()
+    with watched(server) as taken:
+        reply = server.client.post("/classify", headers=JSON, content=body)
+    assert reply.status_code == 200
+    assert max(taken) < 1

@@ -1,0 +1,60 @@
+"""No problem is long, whatever was sent."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from app.problems import MOST_ERRORS, invalid, problem
+from models.errors import FieldError, InvalidParameter
+
+LONG = "\x00" * 1_000_000
+
+
+def told(error: InvalidParameter, path: str = "/filter") -> Any:
+    scope = {"type": "http", "path": path, "headers": [], "server": ("a", 1), "scheme": "http"}
+    text = problem(error, Request(scope)).model_dump_json(exclude_none=True)
+    assert len(text) < 100_000
+    return json.loads(text)
+
+
+def given(value: object) -> object:
+    return told(InvalidParameter("x", [FieldError("a", "m", value)]))["errors"][0]["given"]
+
+
+def test_a_problem_of_many_long_errors_is_short() -> None:
+    errors = [FieldError(LONG, LONG, LONG)] * 100_000
+    body = told(InvalidParameter(LONG, errors), "/" + "a" * 60_000)
+    assert len(body["instance"]) == 200
+    short = [FieldError("a", "b", "c")] * 100_000
+    assert len(told(InvalidParameter("", short))["errors"]) == MOST_ERRORS
+
+
+def test_what_was_given_is_shown_as_it_is_while_it_is_short() -> None:
+    for value in ([1, "a", {"b": [None, 2.5]}], {"a": True}, b"x", 1.5):
+        assert given(value) == repr(value)
+    for value in ("text", 7, -(10**39), True):
+        assert given(value) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[[]] * 5_000_000, [LONG] * 1000, {LONG: LONG}, [10**9000], 10**9000, LONG],
+    ids=["lists", "strings", "object", "number in a list", "number", "string"],
+)
+def test_what_was_given_costs_no_more_than_is_shown(value: object) -> None:
+    began = time.process_time()
+    shown = given(value)
+    assert isinstance(shown, str)
+    assert len(shown) <= 200
+    assert time.process_time() - began < 0.1
+
+
+def test_of_many_things_that_pydantic_found_the_first_are_told_and_unknown_ones_last() -> None:
+    unknown: Any = {"type": "extra_forbidden", "loc": ("x",), "msg": "unknown", "input": 1}
+    wrong: Any = {"type": "int_type", "loc": ("top_k",), "msg": "wrong", "input": "a"}
+    error = invalid([unknown] * 50 + [wrong])
+    assert error.errors[0].path == "top_k"
+    assert len(error.errors) == MOST_ERRORS
