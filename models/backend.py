@@ -10,8 +10,11 @@ from models.job import Completed, Job
 class Load:
     """How busy a backend is. `service_rate` is jobs per second while busy (0: not known yet).
 
-    `takes_jpegs`: baseline JPEGs had better be sent encoded. `decoding` is the share of the busy
-    time, 0…1, in which they were being decoded.
+    While nothing computes (`alive` is false) the rate is the last one known, and `back_in` the
+    seconds until something is expected to compute again: 0 while it is alive, None when nothing
+    is expected. `takes_jpegs`: baseline JPEGs had better be sent encoded. `decoding` is the share
+    of the busy time, 0…1, in which they were being decoded. `progress` grows while the device gets
+    work done, by an amount that means nothing.
     """
 
     device: str
@@ -22,6 +25,8 @@ class Load:
     alive: bool
     takes_jpegs: bool = False
     decoding: float = 0.0
+    back_in: float | None = 0.0
+    progress: float = 0.0
 
 
 class Backend(Protocol):

@@ -6,6 +6,8 @@ cancelled job does not free its slot, `Done` does. A dead worker's slots come ba
 closes, which the kernel does for it.
 
 The memory is an unnamed file: it is gone with the last process that maps it, however that ended.
+Behind the slots lies one byte for each page of them. The worker sets it when a job whose slot
+begins there is given to the device: after a crash the front end reads which jobs may be guilty.
 """
 
 import bisect
@@ -35,16 +37,27 @@ class Arena:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.size = os.fstat(fd).st_size
-        self._memory = mmap.mmap(fd, self.size)
+        whole = os.fstat(fd).st_size
+        n_pages = whole // PAGE
+        self.size = (n_pages - -(-n_pages // (PAGE + 1))) * PAGE
+        self._memory = mmap.mmap(fd, whole)
         self._bytes = np.frombuffer(self._memory, np.uint8)
 
     @classmethod
     def create(cls, size: int) -> "Arena":
         """A new one of `size` bytes, which cost nothing until they are written. Linux only."""
         fd = os.memfd_create("darkroom-arena", os.MFD_CLOEXEC)
-        os.ftruncate(fd, -(-size // PAGE) * PAGE)
+        n_pages = -(-size // PAGE)
+        os.ftruncate(fd, (n_pages + -(-n_pages // PAGE)) * PAGE)
         return cls(fd)
+
+    def mark(self, slot: Slot, launched: bool) -> None:
+        """Note whether the device has been given the job in this slot."""
+        self._memory[self.size + slot.offset // PAGE] = launched
+
+    def launched(self, slot: Slot) -> bool:
+        """Whether the device had been given the job in this slot."""
+        return bool(self._memory[self.size + slot.offset // PAGE])
 
     def pixels(self, slot: Slot, shape: tuple[int, int, int]) -> Pixels:
         """The slot as an image; ValueError if it reaches beyond the slot or the arena."""

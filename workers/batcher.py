@@ -41,16 +41,16 @@ class Picked:
 
 
 class _Lane:
-    """Jobs of one batch key and one priority, oldest first; `most` of them share a batch.
+    """Jobs of one batch key and one priority, oldest first; `single`: each is a batch of its own.
 
     Ordered and linked, so that a cancelled job leaves in O(1) and takes its image with it.
     """
 
-    __slots__ = ("bulk", "most", "pixels", "tickets")
+    __slots__ = ("bulk", "pixels", "single", "tickets")
 
-    def __init__(self, bulk: bool, most: int) -> None:
+    def __init__(self, bulk: bool, single: bool) -> None:
         self.bulk = bulk
-        self.most = most
+        self.single = single
         self.pixels = 0
         self.tickets: OrderedDict[Ticket, None] = OrderedDict()
 
@@ -59,11 +59,14 @@ class MicroBatcher:
     """Lanes of waiting jobs; the oldest head of the most urgent kind goes first.
 
     A job costs O(1) over its life, however it ends; `pick` looks once at every lane's head.
+    `limits` may be replaced at any time by the thread that calls `pick`, or under its lock. Jobs
+    whose ticket is `alone` (a worker died while it held them) get the whole device, one at a time.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
         self.limits = limits
-        self._lanes: dict[tuple[Hashable, Lane], _Lane] = {}
+        self.suspects = 0
+        self._lanes: dict[tuple[Hashable, Lane, bool], _Lane] = {}
         self.queued_jobs = 0
         self.queued_pixels = 0
 
@@ -71,11 +74,12 @@ class MicroBatcher:
         """Let a job wait from `now` on."""
         lane = self._lanes.get(ticket.key)
         if lane is None:
-            most = 1 if self.limits.alone(ticket.job) else self.limits.max_batch_size
-            lane = self._lanes[ticket.key] = _Lane(ticket.job.lane is Lane.BULK, most)
+            single = ticket.alone or self.limits.alone(ticket.job)
+            lane = self._lanes[ticket.key] = _Lane(ticket.job.lane is Lane.BULK, single)
         ticket.enqueued_at, ticket.queued = now, True
         lane.tickets[ticket] = None
         lane.pixels += ticket.pixels
+        self.suspects += ticket.alone
         self.queued_jobs += 1
         self.queued_pixels += ticket.pixels
 
@@ -90,8 +94,10 @@ class MicroBatcher:
                 del self._lanes[ticket.key]
         return was_queued
 
-    def pick(self, now: float) -> Picked:
-        """The next batch to run at `now`, or when to ask again."""
+    def pick(self, now: float, idle: bool = True) -> Picked:
+        """The next batch to run at `now`, or when to ask again; `idle`: the device has no batch."""
+        if self.suspects:
+            return self._pick_suspect(now, idle)
         dropped: list[Ticket] = []
         best: tuple[bool, float] | None = None
         chosen: _Lane | None = None
@@ -113,18 +119,35 @@ class MicroBatcher:
         batch, reason = self._form(chosen, now, dropped)
         return Picked(batch, reason, dropped, None)
 
+    def _pick_suspect(self, now: float, idle: bool) -> Picked:
+        """The oldest suspect as soon as the device is idle: it runs with nothing beside it."""
+        dropped: list[Ticket] = []
+        for key, lane in [each for each in self._lanes.items() if each[0][2]]:
+            head = self._head(lane, now, dropped)
+            if head is not None and idle:
+                self._take(lane, head)
+            if not lane.tickets:
+                del self._lanes[key]
+            if head is not None:
+                return Picked([head] if idle else [], ReleaseReason.IDLE, dropped, None)
+        return Picked([], ReleaseReason.IDLE, dropped, None)
+
     def drain(self) -> list[Ticket]:
         """Take every job out, oldest first within its lane."""
         left = [ticket for lane in self._lanes.values() for ticket in lane.tickets]
         for ticket in left:
             ticket.queued = False
         self._lanes.clear()
-        self.queued_jobs = self.queued_pixels = 0
+        self.queued_jobs = self.queued_pixels = self.suspects = 0
         return left
+
+    def _most(self, lane: _Lane) -> int:
+        """How many jobs of this lane may share a batch."""
+        return 1 if lane.single else self.limits.max_batch_size
 
     def _full(self, lane: _Lane) -> bool:
         """Counts jobs that expired behind the head too: they are met only when a batch forms."""
-        return len(lane.tickets) >= lane.most or lane.pixels >= self.limits.max_batch_pixels
+        return len(lane.tickets) >= self._most(lane) or lane.pixels >= self.limits.max_batch_pixels
 
     def _head(self, lane: _Lane, now: float, dropped: list[Ticket]) -> Ticket | None:
         """The oldest living job of a lane; the expired before it are dropped."""
@@ -140,11 +163,11 @@ class MicroBatcher:
         self, lane: _Lane, now: float, dropped: list[Ticket]
     ) -> tuple[list[Ticket], ReleaseReason]:
         """Take a batch out of a lane with a living head; an emptied lane goes."""
-        limits = self.limits
+        limits, most = self.limits, self._most(lane)
         batch: list[Ticket] = []
         pixels = 0
         over = False
-        while len(batch) < lane.most:
+        while len(batch) < most:
             head = self._head(lane, now, dropped)
             if head is None:
                 break
@@ -156,7 +179,7 @@ class MicroBatcher:
             pixels += head.pixels
         if not lane.tickets:
             del self._lanes[batch[0].key]
-        if len(batch) == limits.max_batch_size:
+        if len(batch) == most:
             return batch, ReleaseReason.FULL
         if over or pixels >= limits.max_batch_pixels:
             return batch, ReleaseReason.BUDGET
@@ -169,5 +192,6 @@ class MicroBatcher:
         del lane.tickets[ticket]
         lane.pixels -= ticket.pixels
         ticket.queued = False
+        self.suspects -= ticket.alone
         self.queued_jobs -= 1
         self.queued_pixels -= ticket.pixels

@@ -13,16 +13,38 @@ log = logging.getLogger("darkroom.worker")
 class Ticket:
     """An accepted job on its way. Ends exactly once: picked and answered, dropped, or cancelled.
 
-    `tag` is the waiter's own; `queued` and `enqueued_at` belong to the batcher.
+    `tag` is the waiter's own; `queued` and `enqueued_at` belong to the batcher. `on_launch` is
+    called right before the device is given the job; a job that is `alone` shares the device with
+    no other.
     """
 
-    __slots__ = ("cancelled", "enqueued_at", "job", "key", "mailbox", "pixels", "queued", "tag")
+    __slots__ = (
+        "alone",
+        "cancelled",
+        "enqueued_at",
+        "job",
+        "key",
+        "mailbox",
+        "on_launch",
+        "pixels",
+        "queued",
+        "tag",
+    )
 
-    def __init__(self, job: Job, mailbox: "Mailbox", tag: Any = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        mailbox: "Mailbox",
+        tag: Any = None,
+        on_launch: Callable[[], None] | None = None,
+        alone: bool = False,
+    ) -> None:
         self.job = job
         self.mailbox = mailbox
         self.tag = tag
-        self.key = (job.operation.batch_key, job.lane)
+        self.on_launch = on_launch
+        self.alone = alone
+        self.key = (job.operation.batch_key, job.lane, alone)
         self.pixels = most_pixels(job)
         self.enqueued_at = 0.0
         self.queued = False

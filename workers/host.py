@@ -5,6 +5,7 @@ more; a front end that leaves or talks nonsense costs only its own jobs.
 """
 
 import asyncio
+import functools
 import logging
 import os
 import socket
@@ -138,7 +139,10 @@ class _Guest:
             operation = self._host.hear(frame.operation)
             source = translation.source_heard(pixels, frame.jpeg)
             job = Job(operation, source, Deadline(frame.deadline), lane)
-            self._tickets[frame.number] = self._worker.submit(job, self.deliver, (self, frame))
+            mark = functools.partial(self._arena.mark, Slot(frame.offset, frame.size), True)
+            self._tickets[frame.number] = self._worker.submit(
+                job, self.deliver, (self, frame), mark, frame.alone
+            )
         except ServiceError as error:
             return [Done(frame.number, error=translation.error_said(error))]
         except Exception:  # the other jobs of this front end are protected
@@ -152,6 +156,14 @@ class _Guest:
         return [Done(frame.number)]
 
     def _done(self, asked: Submit, outcome: Outcome) -> Done:
+        try:
+            return self._told_of(asked, outcome)
+        except Exception:  # the other jobs of the batch are protected
+            log.exception("the answer of a job could not be written")
+            fault = InternalError("the answer could not be sent back; it has been logged")
+            return Done(asked.number, error=translation.error_said(fault))
+
+    def _told_of(self, asked: Submit, outcome: Outcome) -> Done:
         if not isinstance(outcome, Completed):
             return Done(asked.number, error=translation.error_said(outcome.error))
         trace, result = translation.trace_said(outcome.trace), outcome.result
@@ -159,12 +171,7 @@ class _Guest:
             return Done(asked.number, trace, result.class_ids, result.scores)
         shape, jpeg = translation.source_said(result)
         content = result.pixels if isinstance(result, Image) else result.data.reshape(shape)
-        try:
-            np.copyto(self._arena.pixels(Slot(asked.offset, asked.size), shape), content)
-        except ValueError:  # the other jobs of the batch are protected
-            log.exception("an answer does not fit where its image was")
-            fault = InternalError("the answer is too large")
-            return Done(asked.number, error=translation.error_said(fault))
+        np.copyto(self._arena.pixels(Slot(asked.offset, asked.size), shape), content)
         return Done(asked.number, trace, shape=shape, jpeg=jpeg)
 
     def _answer(self, frames: list[Done]) -> None:
@@ -195,6 +202,7 @@ class _Guest:
             load.running_jobs,
             load.service_rate,
             load.decoding,
+            load.progress,
         )
 
     def _on_broken(self, error: Exception) -> None:

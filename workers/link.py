@@ -1,4 +1,4 @@
-"""A front end's line to one worker: survives the worker, finds the next one at the same address."""
+"""A front end's connections to the worker at one address: survives the worker, finds the next."""
 
 import asyncio
 import logging
@@ -11,145 +11,199 @@ from models.exit_codes import ExitCode
 from models.job import Failed, Job
 from workers import wire
 from workers.arena import Arena, Slot
-from workers.wire import Batched, Cancel, Done, FromWorker, LoadReport, Submit, Welcome
+from workers.wire import Batched, Cancel, Done, FromWorker, Leaving, LoadReport, Submit, Welcome
 
-RETRY = 0.05
+RETRY = 0.02
 """Seconds between two tries to reach a worker that is starting."""
+
+FAREWELL = 1.0
+"""Seconds that a worker has to read what was written to it when the front end closes."""
 
 log = logging.getLogger("darkroom.link")
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The worker ended before it answered; `launched`: its device had been given the job."""
+
+    launched: bool
+
+
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A job on its way; `slot` until it is free again, `losses` the workers that died with it."""
+    """A job on its way; `slot` until it is free again.
+
+    `losses` counts the workers that died with it on their device; after the first it is computed
+    `alone`.
+    """
 
     number: int
     job: Job
     slot: Slot | None
-    waiter: "asyncio.Future[Done | Failed]"
-    link: "Link | None" = None
+    waiter: "asyncio.Future[Done | Failed | Lost]"
+    line: "Line | None" = None
     losses: int = 0
+    alone: bool = False
 
 
-class Link:
-    """One worker's address; `pending` are the jobs that the worker there has not answered.
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What is told of a worker.
 
     `on_done` gets every answer; `on_welcome` says whether the worker that is there now will do;
-    `on_lost` gets the jobs a worker takes along.
+    `on_lost` gets the jobs that a worker had not answered when its connection ended.
     """
 
-    def __init__(
-        self,
-        address: str,
-        arena: Arena,
-        on_done: Callable[[Pending, Done], None],
-        on_welcome: Callable[[Welcome], bool],
-        on_lost: Callable[[list[Pending]], None],
-        on_batch: Callable[[Batched], None],
-        end_process: Callable[[], object] = lambda: os._exit(ExitCode.BROKEN),
-    ) -> None:
-        self._address = address
-        self._arena = arena
-        self._on_done, self._on_welcome = on_done, on_welcome
-        self._on_lost, self._on_batch = on_lost, on_batch
-        self._end_process = end_process
-        self._protocol: wire.FrameProtocol[FromWorker] | None = None
-        self._gone = asyncio.Event()
+    on_done: Callable[[Pending, Done], None]
+    on_welcome: Callable[[Welcome], bool]
+    on_lost: Callable[[list[Pending]], None]
+    on_batch: Callable[[Batched], None]
+    end_process: Callable[[], object] = lambda: os._exit(ExitCode.BROKEN)
+
+
+class Line:
+    """One connection to one worker process; `pending` are the jobs that it has not answered.
+
+    `over` is set when it takes no more jobs, `gone` when the connection has ended.
+    """
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
         self.pending: dict[int, Pending] = {}
         self.welcome: Welcome | None = None
         self.load = LoadReport(0, 0, 0, 0.0)
         self.up = False
-        self._task = asyncio.create_task(self._keep())
-
-    @property
-    def takes_jpegs(self) -> bool:
-        """Whether the worker there had better get JPEGs encoded."""
-        return self.welcome is not None and self.welcome.takes_jpegs
+        self.over, self.gone = asyncio.Event(), asyncio.Event()
+        self.protocol: wire.FrameProtocol[FromWorker] = wire.FrameProtocol(
+            wire.FROM_WORKER, self._on_frames, self._on_lost, self._on_broken
+        )
 
     def submit(self, pending: Pending, frame: Submit) -> None:
-        """Hand a job and its slot over. Only while the link is up."""
-        assert self._protocol is not None
-        self._protocol.send([frame])
-        pending.link = self
+        """Hand a job and its slot over. Only while the line is up."""
+        self.protocol.send([frame])
+        pending.line = self
         self.pending[pending.number] = pending
 
     def cancel(self, pending: Pending) -> None:
         """Nobody waits for it any more; its slot comes back with its `Done`."""
-        if self._protocol is not None and pending.number in self.pending:
-            self._protocol.send([Cancel(pending.number)])
+        if pending.number in self.pending:
+            self.protocol.send([Cancel(pending.number)])
+
+    async def close(self) -> None:
+        """Hang up; a worker that does not read what was written to it is not waited for."""
+        self.protocol.close()
+        try:
+            async with asyncio.timeout(FAREWELL):
+                await self.gone.wait()
+        except TimeoutError:
+            self.protocol.abort()
+            await self.gone.wait()
+
+    def _on_frames(self, frames: list[FromWorker]) -> None:
+        for frame in frames:
+            try:
+                self._on_frame(frame)
+            except Exception:  # the answers of the same read are protected
+                log.exception("a worker's %s could not be handled", type(frame).__name__)
+
+    def _on_frame(self, frame: FromWorker) -> None:
+        match frame:
+            case Done():
+                pending = self.pending.pop(frame.number, None)
+                if pending is None:
+                    log.error("a worker answered job %d, which it does not have", frame.number)
+                else:
+                    self._hooks.on_done(pending, frame)
+            case LoadReport():
+                self.load = frame
+            case Batched():
+                self._hooks.on_batch(frame)
+            case Leaving():
+                self.up = False
+                self.over.set()
+            case Welcome():
+                self.welcome = frame
+                self.up = True
+                self.up = self._hooks.on_welcome(frame)
+
+    def _on_broken(self, error: Exception) -> None:
+        """We cannot tell any more which slots the worker still uses: this process must end."""
+        log.critical("a worker sent what cannot be read", exc_info=error)
+        self._hooks.end_process()
+
+    def _on_lost(self) -> None:
+        self.up = False
+        self.over.set()
+        self.gone.set()
+        taken, self.pending = list(self.pending.values()), {}
+        self._hooks.on_lost(taken)
+
+
+class Link:
+    """One worker's address: connects, and again whenever the worker there leaves or is lost.
+
+    A worker that leaves keeps its line until it has answered everything.
+    """
+
+    def __init__(self, address: str, arena: Arena, hooks: Hooks) -> None:
+        self._address = address
+        self._arena = arena
+        self._hooks = hooks
+        self._lines: list[Line] = []
+        self._task = asyncio.create_task(self._keep())
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines that have not ended, oldest first, and the last ones."""
+        return self._lines
+
+    @property
+    def line(self) -> Line | None:
+        """The line to the worker that takes jobs, None while there is none."""
+        return self._lines[-1] if self._lines and self._lines[-1].up else None
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """Of the worker that is there now, or was there last."""
+        return next((each.welcome for each in reversed(self._lines) if each.welcome), None)
 
     async def close(self) -> None:
         """Hang up for good."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        if self._protocol is not None:
-            self._protocol.close()
-            await self._gone.wait()
+        await asyncio.gather(*(each.close() for each in self._lines if not each.gone.is_set()))
 
     async def _keep(self) -> None:
-        """Connect, and again whenever the worker is lost."""
-        loop = asyncio.get_running_loop()
+        """Connect, and again whenever the worker has gone; no error ends this."""
         while True:
             try:
-                connection = await self._call()
+                line = await self._connected()
             except PermissionError as error:
                 log.critical("%s", error)
                 await asyncio.sleep(100 * RETRY)
-                continue
-            except OSError:
+            except OSError:  # no worker is there, or not yet
                 await asyncio.sleep(RETRY)
-                continue
-            self._gone.clear()
-            _, self._protocol = await loop.create_unix_connection(
-                lambda: wire.FrameProtocol(
-                    wire.FROM_WORKER, self._on_frames, self._lost, self._broken
-                ),
-                sock=connection,
-            )
-            await self._gone.wait()
-            await asyncio.sleep(RETRY)
+            except Exception:  # the next try is protected
+                log.exception("a worker could not be connected to")
+                await asyncio.sleep(RETRY)
+            else:
+                await line.over.wait()
+                await asyncio.sleep(RETRY)
 
-    async def _call(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.setblocking(False)
+    async def _connected(self) -> Line:
+        line, connection = Line(self._hooks), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        loop = asyncio.get_running_loop()
         try:
-            await asyncio.get_running_loop().sock_connect(connection, self._address)
+            connection.setblocking(False)
+            await loop.sock_connect(connection, self._address)
             if not wire.same_user(connection):
                 raise PermissionError("another user's process is at the worker's address")
             socket.send_fds(connection, [b"a"], [self._arena.fd])
-        except OSError:
+            left = [each for each in self._lines[:-1] if not each.gone.is_set()]
+            self._lines = [*left, *self._lines[-1:], line]
+            await loop.create_unix_connection(lambda: line.protocol, sock=connection)
+        except BaseException:  # whatever ended it, the socket must not stay open
             connection.close()
+            self._lines = [each for each in self._lines if each is not line]
             raise
-        return connection
-
-    def _on_frames(self, frames: list[FromWorker]) -> None:
-        for frame in frames:
-            match frame:
-                case Done():
-                    self._on_done(self.pending.pop(frame.number), frame)
-                case LoadReport():
-                    self.load = frame
-                case Batched():
-                    self._observe(frame)
-                case Welcome():
-                    self.welcome = frame
-                    self.up = True
-                    self.up = self._on_welcome(frame)
-
-    def _observe(self, frame: Batched) -> None:
-        try:
-            self._on_batch(frame)
-        except Exception:  # the answers of the same read are protected
-            log.warning("a batch could not be observed", exc_info=True)
-
-    def _broken(self, error: Exception) -> None:
-        """We cannot tell any more which slots the worker still uses: this process must end."""
-        log.critical("a worker said what cannot be read", exc_info=error)
-        self._end_process()
-
-    def _lost(self) -> None:
-        self._protocol, self.up = None, False
-        self.load = LoadReport(0, 0, 0, 0.0)
-        taken, self.pending = list(self.pending.values()), {}
-        self._gone.set()
-        self._on_lost(taken)
+        return line

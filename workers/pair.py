@@ -18,9 +18,16 @@ class Pair:
         self._first, self._second = first, second
         self._takes = takes
 
-    def submit(self, job: Job, mailbox: Mailbox, tag: object = None) -> Ticket:
+    def submit(
+        self,
+        job: Job,
+        mailbox: Mailbox,
+        tag: object = None,
+        on_launch: Callable[[], None] | None = None,
+        alone: bool = False,
+    ) -> Ticket:
         """Accept a job, as `Worker.submit`."""
-        return self._of(job).submit(job, mailbox, tag)
+        return self._of(job).submit(job, mailbox, tag, on_launch, alone)
 
     def cancel(self, ticket: Ticket) -> bool:
         """Nobody waits for this job any more, as `Worker.cancel`."""
@@ -38,6 +45,7 @@ class Pair:
             alive=first.alive and second.alive,
             takes_jpegs=first.takes_jpegs,
             decoding=first.decoding,
+            progress=first.progress + second.progress,
         )
 
     def stop(self, timeout: float | None = None) -> None:

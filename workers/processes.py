@@ -2,36 +2,31 @@
 
 A job goes to the worker with the fewest jobs of ours. What a lost worker had not answered goes to
 another one or to its successor, while its deadline allows: the work is pure, so a second run is
-safe. A job that was with `MAX_LOSSES` workers when they died is suspected, and goes to no other.
+safe. A job that the device had been given when its worker died is computed alone the next time,
+and given up when that worker dies as well: only it can be the cause.
 """
 
 import asyncio
 import logging
-import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from models.backend import Load
-from models.errors import (
-    DeadlineExceeded,
-    Draining,
-    InternalError,
-    ServiceError,
-    WorkerLost,
-)
-from models.job import Completed, Failed, Job, Labels, Lane, Operation, Outcome, Result
+from models.errors import DeadlineExceeded, Draining, WorkerLost
+from models.job import Completed, Failed, Job, Operation, Outcome
 from workers import translation
+from workers.absence import Absence
 from workers.arena import Arena, Slot
-from workers.link import Link, Pending
-from workers.operations import FilterChain
+from workers.link import Hooks, Line, Link, Lost, Pending
 from workers.slots import Slots
-from workers.wire import Batched, Done, Submit, Welcome
+from workers.submission import bytes_for, frame_of, outcome_of
+from workers.wire import Batched, Done, Welcome
 
 log = logging.getLogger("darkroom.processes")
 
 MAX_LOSSES = 2
-MAX_CHANNELS = 4
-"""A filter's answer is written over its image, and may be larger and have more channels."""
+AT_ONCE = 2
+"""Images copied again at the same time after a loss: each copy keeps a thread and a core busy."""
 
 
 class ProcessBackend:
@@ -55,13 +50,13 @@ class ProcessBackend:
         self._closing = False
         self._held = 0
         self._idle = asyncio.Event()
+        self._copying = asyncio.Semaphore(AT_ONCE)
+        self._absence = Absence()
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._current: Welcome | None = None
         self.submitted = 0
-        self._links = [
-            Link(a, self._arena, self._done, self._on_welcome, self._on_lost, on_batch)
-            for a in addresses
-        ]
+        hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch)
+        self._links = [Link(address, self._arena, hooks) for address in addresses]
 
     async def welcome(self) -> Welcome:
         """The first welcome of a worker, waiting for it."""
@@ -78,7 +73,7 @@ class ProcessBackend:
             raise Draining("this server is stopping; ask another one")
         self._held += 1
         try:
-            slot = await self._slots.take(_room_for(job), job.deadline)
+            slot = await self._slots.take(bytes_for(job), job.deadline)
             outcome = await self._answer(job, slot)
         finally:
             self._held -= 1
@@ -93,17 +88,23 @@ class ProcessBackend:
 
     def load(self) -> Load:
         """How busy the workers are, by their last reports."""
-        reports = [link.load for link in self._links]
+        lines = [line for link in self._links for line in link.lines if not line.gone.is_set()]
+        reports = [line.load for line in lines]
+        up = [link.line for link in self._links if link.line is not None]
+        alive = bool(up) and not self._closing
         waiting = len(self._parked) + self._slots.waiting
+        rate = self._absence.rate(sum(line.load.service_rate for line in up), alive)
         return Load(
             device=", ".join(link.welcome.device for link in self._links if link.welcome) or "none",
             queued_jobs=sum(r.queued_jobs for r in reports) + waiting,
             queued_pixels=sum(r.queued_pixels for r in reports),
             running_jobs=sum(r.running_jobs for r in reports),
-            service_rate=sum(r.service_rate for r in reports),
-            alive=not self._closing and any(link.up for link in self._links),
-            takes_jpegs=any(link.up and link.takes_jpegs for link in self._links),
-            decoding=min((link.load.decoding for link in self._links if link.up), default=0.0),
+            service_rate=rate,
+            alive=alive,
+            takes_jpegs=any(line.welcome and line.welcome.takes_jpegs for line in up),
+            decoding=min((line.load.decoding for line in up), default=0.0),
+            back_in=None if self._closing else self._absence.back_in(alive),
+            progress=sum(r.progress for r in reports),
         )
 
     async def aclose(self) -> None:
@@ -117,11 +118,11 @@ class ProcessBackend:
                 if self._held:
                     await self._idle.wait()
         lost = WorkerLost("the server stopped before the image was done; try again")
-        for pending in [*self._parked, *(p for link in self._links for p in link.pending.values())]:
+        lines = [line for link in self._links for line in link.lines]
+        for pending in [*self._parked, *(p for line in lines for p in line.pending.values())]:
             _resolve(pending, Failed(lost))
         self._slots.refuse(lost)
-        for link in self._links:
-            await link.close()
+        await asyncio.gather(*(link.close() for link in self._links))
         self._arena.close()
 
     async def _answer(self, job: Job, slot: Slot) -> Outcome:
@@ -134,10 +135,13 @@ class ProcessBackend:
         try:
             await self._slots.copied(pending, self._slots.write, pending)
             self._send(pending)
-            done = await pending.waiter
+            while isinstance(done := await pending.waiter, Lost):
+                if (failed := self._given_up(pending, done)) is not None:
+                    return failed
+                await self._send_again(pending)
             if isinstance(done, Failed):
                 return done
-            return await self._slots.copied(pending, self._outcome, pending, done)
+            return await self._slots.copied(pending, outcome_of, self._slots, pending, done)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -145,46 +149,40 @@ class ProcessBackend:
 
     def _send(self, pending: Pending) -> None:
         """To the least loaded worker; parked while there is none."""
-        up = [link for link in self._links if link.up]
+        up = [link.line for link in self._links if link.line is not None]
         if not up:
             self._parked.append(pending)
             return
-        job, slot = pending.job, pending.slot
-        assert slot is not None
-        shape, jpeg = translation.source_said(job.image)
-        frame = Submit(
-            pending.number,
-            slot.offset,
-            slot.size,
-            shape,
-            self._say(job.operation),
-            job.deadline.at,
-            job.lane is Lane.BULK,
-            jpeg,
-        )
-        min(up, key=lambda link: len(link.pending)).submit(pending, frame)
+        assert pending.slot is not None
+        self._arena.mark(pending.slot, False)
+        min(up, key=_jobs).submit(pending, frame_of(pending, self._say))
 
-    def _send_again(self, pending: Pending) -> None:
+    def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
+        """Why a job of a lost worker is not sent again; None when it is."""
+        pending.line = None
+        pending.losses += lost.launched
+        if self._closing:
+            return Failed(WorkerLost("the server stopped before the image was done; try again"))
+        if pending.losses < MAX_LOSSES:
+            pending.alone = pending.losses > 0
+            return None
+        text = f"{pending.losses} workers died while they held the image; it was given up"
+        return Failed(WorkerLost(text))
+
+    async def _send_again(self, pending: Pending) -> None:
         """After a loss, from the start: a filter may have been writing over its image."""
-        pending.link = None
-        try:
-            if pending.losses >= MAX_LOSSES or self._closing:
-                text = f"{pending.losses} workers died while they held the image; it was given up"
-                raise WorkerLost(text)
-            self._slots.write(pending)
+        pending.waiter = asyncio.get_running_loop().create_future()
+        async with self._copying:
+            await self._slots.copied(pending, self._slots.write, pending, off_loop=True)
+        if not pending.waiter.done():  # its deadline may have passed meanwhile
             self._send(pending)
-        except ServiceError as error:
-            _resolve(pending, Failed(error))
-        except Exception:  # the other jobs of the lost worker are protected
-            log.exception("a job could not be sent again")
-            _resolve(pending, Failed(InternalError("the image could not be sent to a worker")))
 
     def _abandon(self, pending: Pending) -> None:
         """Whoever waited has gone, with the answer or without."""
         if pending in self._parked:
             self._parked.remove(pending)
-        if pending.link is not None and pending.number in pending.link.pending:
-            pending.link.cancel(pending)  # the slot comes back with its `Done`
+        if pending.line is not None and pending.number in pending.line.pending:
+            pending.line.cancel(pending)  # the slot comes back with its `Done`
         else:
             self._slots.release(pending)
 
@@ -193,22 +191,15 @@ class ProcessBackend:
         if pending.waiter.done():
             self._slots.release(pending)
         elif done.error is not None and done.error[0] in (Draining.code, WorkerLost.code):
-            assert pending.link is not None
-            pending.link.up = False
-            pending.losses += done.error[0] == WorkerLost.code
-            self._send_again(pending)
+            assert pending.line is not None
+            pending.line.up = False
+            self._lose(pending, done.error[0] == WorkerLost.code)
         else:
             pending.waiter.set_result(done)
 
-    def _outcome(self, pending: Pending, done: Done) -> Outcome:
-        if done.error is not None:
-            return Failed(translation.error_heard(done.error))
-        assert done.trace is not None
-        result: Result = Labels(done.class_ids, done.scores)
-        if done.shape is not None:
-            lying = self._slots.read(pending, done.shape)
-            result = translation.source_heard(lying, done.jpeg)
-        return Completed(result, translation.trace_heard(done.trace))
+    def _lose(self, pending: Pending, died: bool) -> None:
+        assert pending.slot is not None
+        pending.waiter.set_result(Lost(died and self._arena.launched(pending.slot)))
 
     def _on_welcome(self, welcome: Welcome) -> bool:
         """Whether this worker is like the first one: its labels are in answers already given."""
@@ -219,6 +210,7 @@ class ProcessBackend:
             self._on_other()
             return False
         self._current = welcome
+        self._absence.ended(welcome.start)
         parked, self._parked = self._parked, []
         for pending in parked:
             self._send(pending)
@@ -227,21 +219,15 @@ class ProcessBackend:
     def _on_lost(self, taken: list[Pending]) -> None:
         """A worker is gone, and nobody touches its slots any more."""
         for pending in taken:
-            pending.losses += 1
             if pending.waiter.done():
-                pending.link = None
+                pending.line = None
                 self._slots.release(pending)
             else:
-                self._send_again(pending)
+                self._lose(pending, died=True)
 
 
-def _room_for(job: Job) -> int:
-    """Bytes for the job's image or file, and for a filter's answer in its place."""
-    shape, _ = translation.source_said(job.image)
-    size = (0, 0)
-    if isinstance(job.operation, FilterChain):
-        size = job.operation.size_after(job.image.height, job.image.width)
-    return max(math.prod(shape), math.prod(size) * MAX_CHANNELS)
+def _jobs(line: Line) -> int:
+    return len(line.pending)
 
 
 def _resolve(pending: Pending, failed: Failed) -> None:

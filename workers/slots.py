@@ -65,14 +65,18 @@ class Slots:
         if slot is not None:
             self.free(slot)
 
-    async def copied(self, pending: Pending, copy: Callable[..., T], *arguments: object) -> T:
+    async def copied(
+        self, pending: Pending, copy: Callable[..., T], *arguments: object, off_loop: bool = False
+    ) -> T:
         """Run what copies to or from a job's slot, on a thread where that takes milliseconds.
+
+        With `off_loop` it always runs on a thread: many jobs are copied at the same time.
 
         When it is cancelled meanwhile, the slot is taken back as soon as the copy has ended.
         """
         slot = pending.slot
         assert slot is not None
-        if slot.size < LARGE:
+        if slot.size < LARGE and not off_loop:
             return copy(*arguments)
         copying = asyncio.ensure_future(asyncio.to_thread(copy, *arguments))
         try:

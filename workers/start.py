@@ -87,7 +87,8 @@ def _cpu_worker(
     size = settings.max_batch_size or CPU_BATCH
     engine = CpuEngine(network, size, cores(settings))
     engine.warm_up()
-    return _started(Worker(engine, replace(_limits(settings, size), alone=_filters), on_batch))
+    limits = replace(_limits(settings, size), alone=_filters)
+    return _started(Worker(engine, limits, on_batch, progress=engine.progress))
 
 
 def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> Started:
@@ -112,7 +113,7 @@ def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> 
     first = _started(Worker(engine, _limits(settings, size), on_batch))
     beside = CpuEngine(None, CPU_BATCH, cores(settings))
     limits = replace(_limits(settings, CPU_BATCH), alone=_filters)
-    second = _started(Worker(beside, limits, on_batch))
+    second = _started(Worker(beside, limits, on_batch, progress=beside.progress))
     pair = Pair(first, second, _has_kernels)
     return Started(pair, loaded.record, loaded.labels, loaded.problem)
 

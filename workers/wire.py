@@ -4,6 +4,7 @@ Pixels never travel here, they lie in the arena; nothing is pickled.
 """
 
 import asyncio
+import logging
 import os
 import socket
 import struct
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
+
+log = logging.getLogger("darkroom.wire")
 
 Shape = tuple[int, int, int]
 
@@ -49,6 +52,8 @@ class Submit(Frame, frozen=True):
     deadline: float
     bulk: bool
     jpeg: JpegSaid | None = None
+    alone: bool = False
+    """Whether it must be computed with no other job on the device: a worker died with it."""
 
 
 class Cancel(Frame, frozen=True):
@@ -60,7 +65,8 @@ class Cancel(Frame, frozen=True):
 class Welcome(Frame, frozen=True):
     """A worker's first word: its device, what it classifies with, or why with nothing.
 
-    `degraded`: why its device is not the one that was asked for.
+    `degraded`: why its device is not the one that was asked for. `start`: seconds that its start
+    took, which is how long a successor that is not warm will take.
     """
 
     device: str
@@ -69,6 +75,7 @@ class Welcome(Frame, frozen=True):
     problem: str | None
     takes_jpegs: bool = False
     degraded: str | None = None
+    start: float = 0.0
 
     @property
     def identity(self) -> object:
@@ -92,13 +99,14 @@ class Done(Frame, frozen=True):
 
 
 class LoadReport(Frame, frozen=True):
-    """How busy a worker is."""
+    """How busy a worker is; `progress` grows while its device gets work done."""
 
     queued_jobs: int
     queued_pixels: int
     running_jobs: int
     service_rate: float
     decoding: float = 0.0
+    progress: float = 0.0
 
 
 class Batched(Frame, frozen=True):
@@ -109,8 +117,12 @@ class Batched(Frame, frozen=True):
     reason: str
 
 
+class Leaving(Frame, frozen=True):
+    """A worker takes no more jobs and has closed its address; it answers those that it has."""
+
+
 ToWorker = Submit | Cancel
-FromWorker = Welcome | Done | LoadReport | Batched
+FromWorker = Welcome | Done | LoadReport | Batched | Leaving
 
 _ENCODER = msgspec.msgpack.Encoder()
 TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
@@ -123,7 +135,8 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
     """One end of a connection: every frame that came with one read goes to `on_frames` at once.
 
     What cannot be read goes to `on_broken`, and nothing is read any more. The connection is not
-    closed: to the other end that would mean that nobody here uses the arena any more.
+    closed: to the other end that would mean that nobody here uses the arena any more. An error
+    that `on_frames` raises is a fault of this end: it is logged, and later frames are read.
     """
 
     def __init__(
@@ -147,12 +160,16 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         self._buffer += data
         try:
             frames = self._whole_frames()
-            if frames:
-                self._on_frames(frames)
         except Exception as error:  # the event loop would close the connection
             if self._transport is not None:
                 self._transport.pause_reading()
             self._on_broken(error)
+            return
+        try:
+            if frames:
+                self._on_frames(frames)
+        except Exception:  # the connection is protected: the event loop would close it
+            log.exception("frames could not be handled")
 
     def connection_lost(self, error: Exception | None) -> None:
         """Called by the event loop."""
@@ -176,6 +193,11 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         """Write what is left, then hang up."""
         if self._transport is not None:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up at once: what is left is lost."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _whole_frames(self) -> list[T]:
         frames, start = [], 0

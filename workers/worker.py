@@ -8,7 +8,6 @@ import logging
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Generic
 
@@ -16,10 +15,11 @@ from models.backend import Load
 from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
 from models.job import Failed, Job
 from workers.batch import Batch
-from workers.batcher import BatchLimits, MicroBatcher, Picked
+from workers.batcher import BatchLimits, MicroBatcher
 from workers.delivery import Mailbox, Ticket, deliver
 from workers.engine import BatchResult, Engine, EngineLost, SlotT
 from workers.rate import ServiceRate
+from workers.under_way import UnderWay
 
 log = logging.getLogger("darkroom.worker")
 
@@ -27,7 +27,10 @@ Observer = Callable[[Batch, BatchResult], None]
 
 
 class Worker(Generic[SlotT]):
-    """Runs jobs on `engine`; `on_batch` sees every finished batch, on the collect thread."""
+    """Runs jobs on `engine`; `on_batch` sees every finished batch, on the collect thread.
+
+    `progress` grows while a batch that is not finished gets work done.
+    """
 
     def __init__(
         self,
@@ -35,16 +38,16 @@ class Worker(Generic[SlotT]):
         limits: BatchLimits,
         on_batch: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
+        progress: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._engine = engine
         self._clock = clock
         self._on_batch = on_batch
+        self._progress = progress
         self._batcher = MicroBatcher(limits)
         self._changed = threading.Condition()
-        self._halves: deque[Batch] = deque()
-        self._under_way: set[Batch] = set()
+        self._under_way = UnderWay()
         self._launched: queue.SimpleQueue[tuple[SlotT, Batch] | None] = queue.SimpleQueue()
-        self._running = 0
         self._stopping = self._alive = self._waiting = False
         self._rate = ServiceRate()
         loops = [self._launch_loop] + [self._collect_loop] * engine.collectors
@@ -59,9 +62,20 @@ class Worker(Generic[SlotT]):
         for thread in (self._launch, *self._collect):
             thread.start()
 
-    def submit(self, job: Job, mailbox: Mailbox, tag: object = None) -> Ticket:
-        """Accept a job; its outcome goes to `mailbox`. Raises Draining or WorkerLost."""
-        ticket = Ticket(job, mailbox, tag)
+    def submit(
+        self,
+        job: Job,
+        mailbox: Mailbox,
+        tag: object = None,
+        on_launch: Callable[[], None] | None = None,
+        alone: bool = False,
+    ) -> Ticket:
+        """Accept a job; its outcome goes to `mailbox`. Raises Draining or WorkerLost.
+
+        `on_launch` is called on the launch thread right before the device gets the job; one that
+        is `alone` waits until the device is idle, and nothing runs beside it.
+        """
+        ticket = Ticket(job, mailbox, tag, on_launch, alone)
         with self._changed:
             if self._stopping:
                 raise Draining("this server is stopping; ask another one")
@@ -87,12 +101,20 @@ class Worker(Generic[SlotT]):
             device=self._engine.device,
             queued_jobs=batcher.queued_jobs,
             queued_pixels=batcher.queued_pixels,
-            running_jobs=self._running,
+            running_jobs=self._under_way.jobs,
             service_rate=self._rate.per_second,
             alive=self._alive,
             takes_jpegs=self._engine.takes_jpegs,
             decoding=self._rate.decoding,
+            back_in=0.0 if self._alive else None,
+            progress=self._under_way.finished + self._progress(),
         )
+
+    def set_limits(self, limits: BatchLimits) -> None:
+        """Form batches by other limits from now on; the engine's own bounds are the caller's."""
+        with self._changed:
+            self._batcher.limits = limits
+            self._changed.notify()
 
     def stop(self, timeout: float | None = None) -> None:
         """Refuse new jobs, finish the accepted ones, end the threads and the engine.
@@ -123,11 +145,7 @@ class Worker(Generic[SlotT]):
         """Fail whatever was accepted and is not finished: after a drain, nothing."""
         with self._changed:
             self._alive = False
-            left = self._batcher.drain()
-            left += [t for batch in (*self._halves, *self._under_way) for t in batch.tickets]
-            self._halves.clear()
-            self._under_way.clear()
-            self._running = 0
+            left = self._batcher.drain() + self._under_way.clear()
             self._changed.notify()
         text = "the worker stopped before the image was done; try again"
         deliver([(ticket, Failed(WorkerLost(text))) for ticket in left])
@@ -140,6 +158,9 @@ class Worker(Generic[SlotT]):
                 self._engine.release(slot)
                 break
             try:
+                for ticket in batch.tickets:
+                    if ticket.on_launch is not None:
+                        ticket.on_launch()
                 self._engine.launch(slot, [t.job for t in batch.tickets])
             except Exception as error:  # the neighbours of a guilty job are protected
                 self._engine.release(slot)
@@ -153,9 +174,10 @@ class Worker(Generic[SlotT]):
             batch = None
             with self._changed:
                 now = self._clock()
-                picked = self._again(now) if self._halves else self._batcher.pick(now)
+                picked = self._under_way.picked(self._batcher, now)
                 if picked.batch:
-                    batch = self._release(Batch(picked.batch, picked.reason, now))
+                    batch = Batch(picked.batch, picked.reason, now)
+                    self._under_way.add(batch)
                 elif not picked.dropped:
                     if not self._alive or (self._stopping and not self._busy()):
                         return None
@@ -168,14 +190,9 @@ class Worker(Generic[SlotT]):
             if batch is not None:
                 return batch
 
-    def _again(self, now: float) -> Picked:
-        """Half of a failed batch, less those who died meanwhile."""
-        half = self._halves.popleft()
-        alive = [t for t in half.tickets if not t.dead(now)]
-        return Picked(alive, half.reason, [t for t in half.tickets if t.dead(now)], None)
-
     def _busy(self) -> bool:
-        return bool(self._under_way or self._halves or self._batcher.queued_jobs)
+        waiting = self._under_way.halves or self._batcher.queued_jobs
+        return bool(waiting) or not self._under_way.idle
 
     def _collect_loop(self) -> None:
         while (launched := self._launched.get()) is not None:
@@ -218,23 +235,15 @@ class Worker(Generic[SlotT]):
         if self._claim(batch):
             deliver([(batch.tickets[0], Failed(error))])
 
-    def _release(self, batch: Batch) -> Batch:
-        """Count a batch as under way. Called with the lock held."""
-        self._under_way.add(batch)
-        self._running += len(batch.tickets)
-        return batch
-
     def _claim(self, batch: Batch, halves: tuple[Batch, ...] = ()) -> bool:
         """Whether the batch is still ours to answer, which only one caller ever hears.
 
         It is not when the worker was given up while the batch was stuck in the engine.
         """
         with self._changed:
-            if batch not in self._under_way:
+            trial = self._under_way.trial
+            if not self._under_way.claim(batch, halves):
                 return False
-            self._under_way.remove(batch)
-            self._running -= len(batch.tickets)
-            self._halves.extend(halves)
-            if halves or self._stopping:
+            if halves or self._stopping or trial or self._batcher.suspects:
                 self._changed.notify()
             return True

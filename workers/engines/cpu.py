@@ -52,7 +52,8 @@ class CpuEngine:
         self.collectors = threads
         self._passes = None if network is None else _passes(network, threads)
         self._counting = threading.Lock()
-        self._computing = 0
+        self._computing: dict[int, float] = {}
+        self._spent = 0.0
         self._free: queue.SimpleQueue[CpuSlot | None] = queue.SimpleQueue()
         side = RESNET18_PREPROCESSING.crop
         for _ in range(threads):
@@ -83,14 +84,21 @@ class CpuEngine:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count the block among what is computed right now."""
+        """Count the block among what is computed right now, with this thread's CPU time."""
+        thread = threading.get_ident()
         with self._counting:
-            self._computing += 1
+            self._computing[thread] = time.thread_time()
         try:
             yield
         finally:
             with self._counting:
-                self._computing -= 1
+                self._spent += time.thread_time() - self._computing.pop(thread)
+
+    def progress(self) -> float:
+        """CPU seconds of the threads that compute, also of a batch that is not finished."""
+        with self._counting:  # a thread in the table has not ended, so its clock exists
+            clocks = [(time.pthread_getcpuclockid(t), at) for t, at in self._computing.items()]
+            return self._spent + sum(time.clock_gettime(clock) - at for clock, at in clocks)
 
     def release(self, slot: CpuSlot) -> None:
         """Give the slot back; its images are let go."""
@@ -123,7 +131,7 @@ class CpuEngine:
 
     def _forward(self, passes: "ForwardPasses", crops: Pixels) -> NDArray[np.float32]:
         """On all cores for one image when nothing else is computed, else on this one."""
-        if len(crops) == 1 and self._computing == 1:
+        if len(crops) == 1 and len(self._computing) == 1:
             return passes.on_all_cores(crops)
         return passes.on_this_core(crops)
 

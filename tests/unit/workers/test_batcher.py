@@ -243,3 +243,39 @@ def test_the_dead_do_not_slow_the_living(dies_by: str) -> None:
         assert len(b.pick(now).batch) == 1
     assert b.queued_jobs == 0
     assert CountedTicket.looks <= 1000 * (per_pick + 3)
+
+
+def test_a_lane_of_single_jobs_is_full_with_one() -> None:
+    b = MicroBatcher(BatchLimits(4, 1000, alone=lambda job: True))
+    add(b, fake_job())
+    assert b.pick(0.0).reason is ReleaseReason.FULL
+
+
+def test_limits_that_change_hold_for_jobs_that_wait_already() -> None:
+    b = batcher(size=4)
+    for number in range(4):
+        add(b, fake_job(number))
+    b.limits = BatchLimits(2, 1000)
+    assert numbers(b.pick(0.0)) == [0, 1]
+
+
+def test_a_suspect_waits_for_an_idle_device_and_everything_else_for_it() -> None:
+    b = batcher()
+    for number in (1, 2):
+        b.add(Ticket(fake_job(number), lambda outcomes: None, alone=True), 0.0)
+    add(b, fake_job(3))
+    assert b.pick(0.0, idle=False) == Picked([], ReleaseReason.IDLE, [], None)
+    assert [numbers(b.pick(0.0)) for _ in range(4)] == [[1], [2], [3], []]
+    assert (b.queued_jobs, b.suspects) == (0, 0)
+
+
+def test_a_suspect_that_expires_or_is_cancelled_holds_nothing_up() -> None:
+    b = batcher()
+    late = Ticket(fake_job(1, deadline=Deadline(1.0)), lambda outcomes: None, alone=True)
+    left = Ticket(fake_job(2), lambda outcomes: None, alone=True)
+    for each in (late, left):
+        b.add(each, 0.0)
+    add(b, fake_job(3))
+    b.cancel(left)
+    assert b.pick(2.0, idle=False).dropped == [late]
+    assert numbers(b.pick(2.0, idle=False)) == [3]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Coroutine
 from contextlib import ExitStack
@@ -15,12 +16,15 @@ import pytest
 from models.deadline import Deadline
 from models.errors import DeadlineExceeded, InternalError, TooManyPixels, WorkerLost
 from models.image import Image
-from models.job import Completed, Job, Labels
-from tests.fakes import FakeEngine, fake_job, first_sample
+from models.job import Completed, Job, Labels, Trace
+from tests.fakes import FakeEngine, fake_job, first_sample, number_of
 from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
+from workers import translation
 from workers.arena import PAGE, Arena
 from workers.batcher import BatchLimits
+from workers.link import Pending
 from workers.processes import MAX_LOSSES, ProcessBackend
+from workers.slots import Slots
 from workers.wire import Batched, Welcome
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)
@@ -389,3 +393,116 @@ def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -> None
     os.waitpid(pid, 0)
     for end in (*ready, *seen):
         os.close(end)
+
+
+def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = translation.trace_said
+
+    def fail(trace: Trace) -> object:
+        if trace.batch_size == 1:
+            raise KeyError("a fault of ours")
+        return said(trace)
+
+    async def test() -> None:
+        with hosted(ENGINE, LIMITS) as worker:
+            ours = backend(worker, arena=4 * PAGE)
+            await ours.welcome()
+            worker.gate.shut()
+            held = asyncio.create_task(ours.run(fake_job(9)))
+            await on_device(worker)
+            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(2)]
+            await come_true(lambda: ours.load().queued_jobs == 2)
+            monkeypatch.setattr(translation, "trace_said", fail)
+            worker.gate.open()
+            with pytest.raises(InternalError, match="could not be sent back"):
+                await held
+            assert [number(c) for c in await asyncio.gather(*tasks)] == [0, 1]
+            monkeypatch.undo()
+            full = fake_job(3, n_pixels=3 * PAGE + 1)
+            assert number(await ours.run(full)) == 3, "a slot has leaked"
+            await ours.aclose()
+
+    run(test())
+
+
+def test_while_closing_nobody_reads_that_no_worker_died() -> None:
+    async def test() -> None:
+        with ExitStack() as first:
+            worker = first.enter_context(hosted(ENGINE, LIMITS))
+            ours = backend(worker)
+            await ours.welcome()
+            worker.gate.shut()
+            task = asyncio.create_task(ours.run(fake_job(1)))
+            await on_device(worker)
+            closing = asyncio.create_task(ours.aclose())
+            await asyncio.sleep(0)
+            first.close()
+            with pytest.raises(WorkerLost, match="the server stopped before the image was done"):
+                await task
+            await closing
+
+    run(test())
+
+
+def test_the_images_of_a_lost_worker_are_not_copied_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    address, threads = new_address(), set[str]()
+    write = Slots.write
+
+    def noted(slots: Slots, pending: Pending) -> None:
+        threads.add(threading.current_thread().name)
+        write(slots, pending)
+
+    async def test() -> None:
+        with ExitStack() as first:
+            worker = first.enter_context(hosted(ENGINE, LIMITS, address))
+            ours = backend(address)
+            await ours.welcome()
+            worker.gate.shut()
+            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(9)]
+            await on_device(worker)
+            monkeypatch.setattr(Slots, "write", noted)
+        with hosted(ENGINE, LIMITS, address):
+            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(9))
+            await ours.aclose()
+        assert threads
+        assert threading.current_thread().name not in threads
+
+    run(test())
+
+
+def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -> None:
+    """One job ends every worker that computes it; ten others are beside and behind it."""
+    address, poison, here = new_address(), 66, list[Hosted]()
+    reached = threading.Semaphore(0)
+
+    def answer(job: Job) -> Labels:
+        if number_of(job) == poison:
+            reached.release()
+            while here[-1].host._guests:  # until the front end has lost this worker
+                time.sleep(0.001)
+        found = first_sample(job)
+        assert isinstance(found, Labels)
+        return found
+
+    async def test() -> None:
+        ours = backend(address)
+        numbers = [0, 1, 2, poison, *range(3, 10)]
+        tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in numbers]
+        guilty = tasks.pop(3)
+        for _ in range(MAX_LOSSES):
+            with hosted(partial(ENGINE, answer=answer), LIMITS, address) as worker:
+                here.append(worker)
+                assert await asyncio.to_thread(reached.acquire, timeout=20)
+        with pytest.raises(WorkerLost, match="2 workers died while they held the image"):
+            await guilty
+        alone = [batch for batch in here[1].engine.batches if number_of(batch[0]) == poison]
+        assert [len(batch) for batch in alone] == [1]
+        with hosted(ENGINE, LIMITS, address):
+            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(10))
+            await ours.aclose()
+
+    run(test())

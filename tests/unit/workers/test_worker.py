@@ -381,3 +381,18 @@ def test_a_job_can_be_cancelled_after_its_worker_was_lost() -> None:
         worker.cancel(ticket)
         gate.open()
     assert worker.load().queued_jobs == 0
+
+
+def test_nothing_is_launched_beside_a_job_that_must_be_alone() -> None:
+    gate, inbox, launched = Gate(), Inbox(), list[int]()
+    engine = FakeEngine(slots=3, on_collect=gate, keep=True, collectors=3)
+    with running(engine) as worker:
+        first = worker.submit(fake_job(1), inbox)
+        gate.wait_reached()
+        alone = worker.submit(fake_job(2), inbox, on_launch=lambda: launched.append(2), alone=True)
+        behind = worker.submit(fake_job(3), inbox)
+        assert launched == []
+        gate.open()
+        assert [inbox.answer_of(t) for t in (first, alone, behind)] == [1, 2, 3]
+    assert launched == [2]
+    assert [[number_of(j) for j in batch] for batch in engine.batches] == [[1], [2], [3]]

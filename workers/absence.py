@@ -1,0 +1,42 @@
+"""How long nothing has been computing, and when that is expected to end. Knows no sockets."""
+
+import time
+from collections.abc import Callable
+
+UNKNOWN_START = 5.0
+"""Seconds that a worker's start takes, before one has told how long its own took."""
+
+
+class Absence:
+    """Estimates when a worker will be there again, by how long the last one took to start.
+
+    When that time has passed, the absence is expected to last as long again as it has lasted.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._start = UNKNOWN_START
+        self._rate = 0.0
+
+    def back_in(self, alive: bool) -> float:
+        """Seconds until a worker is expected; 0 while one is there."""
+        if alive:
+            self._since = None
+            return 0.0
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+        absent = now - self._since
+        return max(self._start - absent, 0.0) if absent < self._start else absent
+
+    def rate(self, reported: float, alive: bool) -> float:
+        """The service rate that is reported, or the last one that was."""
+        if reported > 0 or (alive and not self._rate):
+            self._rate = reported
+        return self._rate
+
+    def ended(self, start: float) -> None:
+        """A worker is there, whose start took so many seconds (0: it did not say)."""
+        self._since = None
+        self._start = start or self._start

@@ -1,0 +1,73 @@
+"""The batches that a device has been given, and the halves of those that failed. Knows no threads.
+
+Belongs to one worker, which calls everything here with its lock held.
+"""
+
+from collections import deque
+
+from models.job import ReleaseReason
+from workers.batch import Batch
+from workers.batcher import MicroBatcher, Picked
+from workers.delivery import Ticket
+
+
+class UnderWay:
+    """Batches from their release to their claim; `jobs` counts theirs, `finished` all that ended.
+
+    `trial`: the batch is a job that must be alone on the device.
+    """
+
+    def __init__(self) -> None:
+        self._batches: set[Batch] = set()
+        self._halves: deque[Batch] = deque()
+        self.jobs = self.finished = 0
+        self.trial = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether the device has no batch."""
+        return not self._batches
+
+    @property
+    def halves(self) -> bool:
+        """Whether halves of a failed batch wait."""
+        return bool(self._halves)
+
+    def picked(self, batcher: MicroBatcher, now: float) -> Picked:
+        """Half of a failed batch, or what the batcher has; nothing beside a job that is alone."""
+        if self.trial:
+            return Picked([], ReleaseReason.IDLE, [], None)
+        if self._halves:
+            return self._again(now)
+        return batcher.pick(now, idle=self.idle)
+
+    def add(self, batch: Batch) -> None:
+        """The device is given a batch."""
+        self.trial = batch.tickets[0].alone
+        self._batches.add(batch)
+        self.jobs += len(batch.tickets)
+
+    def claim(self, batch: Batch, halves: tuple[Batch, ...]) -> bool:
+        """Whether the batch is still there, which is true once; its halves wait from now on."""
+        if batch not in self._batches:
+            return False
+        self._batches.remove(batch)
+        self._halves.extend(halves)
+        self.jobs -= len(batch.tickets)
+        self.finished += 1
+        self.trial = False
+        return True
+
+    def _again(self, now: float) -> Picked:
+        """Half of a failed batch, less the jobs whose deadline passed meanwhile."""
+        half = self._halves.popleft()
+        alive = [t for t in half.tickets if not t.dead(now)]
+        return Picked(alive, half.reason, [t for t in half.tickets if t.dead(now)], None)
+
+    def clear(self) -> list[Ticket]:
+        """Take out every job that is not finished."""
+        left = [t for batch in (*self._halves, *self._batches) for t in batch.tickets]
+        self._halves.clear()
+        self._batches.clear()
+        self.jobs = 0
+        return left
