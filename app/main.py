@@ -18,6 +18,7 @@ from app.admission import Admission
 from app.admission.counters import Counters
 from app.budget import PixelBudget
 from app.canary import Canary
+from app.decoders import DecoderPool, Limits
 from app.documents import PROBLEMS
 from app.fetch import Fetcher, FetchLimits
 from app.garbage import settle
@@ -129,10 +130,15 @@ async def start_service(
     admission = _admission(settings, backend, metrics, counters)
     metrics.watch(backend.load)
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
+    threads = cores(settings)
+    decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end)
     return Service(
         settings=settings,
         backend=backend,
-        pipeline=Pipeline(backend, fetcher, metrics, budget, settings.max_pixels, cores(settings)),
+        pipeline=Pipeline(
+            backend, fetcher, metrics, budget, decoders, settings.max_pixels, threads
+        ),
+        decoders=decoders,
         fetcher=fetcher,
         admission=admission,
         metrics=metrics,
@@ -149,6 +155,7 @@ async def stop_service(service: Service) -> None:
     service.admission.draining = True
     await service.backend.aclose()
     await service.fetcher.aclose()
+    await service.decoders.aclose()
     service.pipeline.close()
 
 
@@ -171,7 +178,7 @@ def create_app(
             app.state.wrong_settings = True
             raise
         app.state.service = service
-        await service.canary.sing()
+        await asyncio.gather(service.canary.sing(), service.decoders.start())
         settle()
         singing = asyncio.create_task(service.canary.keep_singing())
         yield

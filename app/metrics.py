@@ -59,6 +59,12 @@ class Metrics:
         self.rejections = self._counter(
             "rejections_total", "Requests refused at the door.", ("reason",)
         )
+        self.decoder_ends = self._counter(
+            "decoder_ends_total",
+            "Decoder processes that ended, each replaced by a new one: killed by a limit, with a "
+            "request that ended early, by a crash.",
+            ("reason",),
+        )
         self.batch_releases = self._counter(
             "batch_releases_total", "Micro-batches by the reason of their release.", ("reason",)
         )
@@ -84,6 +90,10 @@ class Metrics:
         """A finished micro-batch; called on a worker thread."""
         self.batch_size.labels(operation).observe(size)
         self.batch_releases.labels(reason.value).inc()
+
+    def on_decoder_end(self, reason: str) -> None:
+        """A decoder process ended."""
+        self.decoder_ends.labels(reason).inc()
 
     def on_fetch(self, outcome: str, seconds: float) -> None:
         """A finished fetch."""

@@ -1,4 +1,6 @@
-"""An item's bytes and pixels: fetched, decoded on codec threads, counted while they are held.
+"""An item's bytes and pixels: fetched, decoded, counted while they are held.
+
+Baseline JPEGs are decoded on codec threads, all else in the processes of `app.decoders`.
 
 Knows no operation and no backend.
 """
@@ -7,11 +9,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 from app.admission import Permit
 from app.budget import PixelBudget
+from app.decoders import EXPENSIVE, DecoderPool, Seen
 from app.fetch import Fetcher
 from app.intake import Item, Url
 from app.silicon import DecodeChoice
@@ -19,7 +22,7 @@ from app.spool import Blob
 from app.stages import Stages
 from models import codec
 from models.backend import Load
-from models.codec import Decoded, ImageInfo
+from models.codec import Decoded, ImageFormat, identify
 from models.deadline import Deadline
 from models.errors import ServiceError
 
@@ -32,6 +35,12 @@ AT_ONCE = 1 << 19
 Room = Callable[[int, int], int]
 """From an image's height and width to the pixels that count in the budget while it is held."""
 
+Accept = Callable[[Seen], bool]
+"""Whether an image is to be decoded, by its header."""
+
+MAGIC = 16
+"""Bytes that tell a JPEG from all else."""
+
 T = TypeVar("T")
 
 
@@ -39,9 +48,15 @@ class Opener:
     """Fetches and decodes; its `threads` codec threads serve all requests."""
 
     def __init__(
-        self, fetcher: Fetcher, budget: PixelBudget, max_pixels: int, threads: int
+        self,
+        fetcher: Fetcher,
+        budget: PixelBudget,
+        decoders: DecoderPool,
+        max_pixels: int,
+        threads: int,
     ) -> None:
         self._fetcher = fetcher
+        self._decoders = decoders
         self._budget = budget
         self._max_pixels = max_pixels
         self._pool = ThreadPoolExecutor(threads, "codec")
@@ -82,17 +97,29 @@ class Opener:
 
     @asynccontextmanager
     async def decoded(self, content: Blob, stages: Stages, room: Room) -> AsyncIterator[Decoded]:
-        """The pixels, and their room in the budget while the block runs."""
+        """The pixels, and their room in the budget while the block runs.
+
+        What costs much to decode waits for its turn first, and holds no room while it waits.
+        """
         async with self._budget.hold(typical := room(*TYPICAL)):
+
+            def fits(seen: Seen) -> bool:
+                within = room(seen.info.height, seen.info.width) <= typical
+                return within and seen.cost < EXPENSIVE
+
             with stages.measure("decode"):
-                found = await self.in_thread(self._decode_if_within, content, room, typical)
+                found = await self._decode(content, fits)
             if isinstance(found, Decoded):
                 content.close()
                 yield found
                 return
-        async with self._budget.hold(room(found.height, found.width)):
+        async with AsyncExitStack() as held:
             with stages.measure("decode"):
-                decoded = await self.in_thread(self._decode, content)
+                async with self._decoders.turn(found.cost):
+                    needed = room(found.info.height, found.info.width)
+                    await held.enter_async_context(self._budget.hold(needed))
+                    decoded = await self._decode(content, lambda seen: True)
+            assert isinstance(decoded, Decoded)
             content.close()
             yield decoded
 
@@ -115,14 +142,36 @@ class Opener:
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
 
-    def _decode_if_within(self, blob: Blob, room: Room, held: int) -> Decoded | ImageInfo:
-        """The pixels, or the header alone of an image that needs more room than was held for it."""
-        info = codec.probe(blob.read(), max_pixels=self._max_pixels)
-        return self._decode(blob) if room(info.height, info.width) <= held else info
+    async def _decode(self, content: Blob, accept: Accept) -> Decoded | Seen:
+        """A plain baseline JPEG on a thread, everything else in a process that can be killed."""
+        if not self._decoders.running:
+            return await self.in_thread(self._decode_here, content, accept)
+        if identify(content.start(MAGIC)) is ImageFormat.JPEG:
+            found = await self.in_thread(self._decode_plain, content, accept)
+            if found is not None:
+                return found
+        with content.shown() as file:
+            return await self._decoders.decode(file, content.size, accept)
 
-    def _decode(self, blob: Blob) -> Decoded:
+    def _decode_plain(self, blob: Blob, accept: Accept) -> Decoded | Seen | None:
         started = time.monotonic()
-        decoded = codec.decode(blob.read(), max_pixels=self._max_pixels)
-        if decoded.info.fast_jpeg:
+        opened = codec.open_plain(blob.read(), max_pixels=self._max_pixels)
+        if opened is None:
+            return None
+        seen = Seen(opened.info, 0.0)  # bounded by its pixels: it never waits for a turn
+        if not accept(seen):
+            return seen
+        decoded = opened.decode()
+        self._choice.measured(time.monotonic() - started)
+        return decoded
+
+    def _decode_here(self, blob: Blob, accept: Accept) -> Decoded | Seen:
+        started = time.monotonic()
+        opened = codec.open_file(blob.read(), max_pixels=self._max_pixels)
+        seen = Seen(opened.info, opened.cost)
+        if not accept(seen):
+            return seen
+        decoded = opened.decode()
+        if opened.info.fast_jpeg:
             self._choice.measured(time.monotonic() - started)
         return decoded

@@ -23,6 +23,7 @@ from app.answers import (
     Wanted,
 )
 from app.budget import PixelBudget
+from app.decoders import DecoderPool
 from app.fetch import Fetcher
 from app.intake import Item
 from app.metrics import Metrics
@@ -56,13 +57,14 @@ class Pipeline:
         fetcher: Fetcher,
         metrics: Metrics,
         budget: PixelBudget,
+        decoders: DecoderPool,
         max_pixels: int,
         threads: int,
     ) -> None:
         self._backend = backend
         self._metrics = metrics
         self._max_pixels = max_pixels
-        self._opener = Opener(fetcher, budget, max_pixels, threads)
+        self._opener = Opener(fetcher, budget, decoders, max_pixels, threads)
 
     async def classify(
         self, item: Item, operation: Classify, deadline: Deadline, permit: Permit

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from app.admission import Admission
 from app.admission.counters import Counters
 from app.canary import Canary
+from app.decoders import DecoderPool
 from app.fetch import Fetcher
 from app.metrics import Metrics
 from app.pipeline import Pipeline
@@ -53,6 +54,7 @@ class Service:
     settings: Settings
     backend: Backend
     pipeline: Pipeline
+    decoders: DecoderPool
     fetcher: Fetcher
     admission: Admission
     metrics: Metrics

@@ -5,6 +5,9 @@ Blob closes it. Temporary files have no name, so whatever is forgotten, cancelle
 nothing behind.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -47,6 +50,28 @@ class Blob:
             raise ValueError("the blob is closed")
         file.seek(0)
         return file.read()
+
+    def start(self, n: int) -> bytes:
+        """The first `n` bytes, fewer where there are no more; from the page cache, if from disk."""
+        if self._data is not None:
+            return self._data[:n]
+        if self._file is None:
+            raise ValueError("the blob is closed")
+        return os.pread(self._file.fileno(), n, 0)
+
+    @contextmanager
+    def shown(self) -> Iterator[bytes | int]:
+        """The bytes, or a descriptor of the file that can only be read, while the block runs."""
+        if self._data is not None:
+            yield self._data
+            return
+        if self._file is None:
+            raise ValueError("the blob is closed")
+        descriptor = os.open(f"/proc/self/fd/{self._file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         """Let go of the bytes, or of the file; may be called again."""

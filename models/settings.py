@@ -124,6 +124,18 @@ class Settings(BaseSettings):
         description="decoded pixels in memory; more wait for their turn; 0: 200 million, or room "
         "for one largest image for each front end, whichever is more",
     )
+    decoders: Count = Field(
+        "auto",
+        description="processes that decode all but baseline JPEGs, in each process that serves "
+        "HTTP; auto: one a core, at least 2; 0: threads decode, which nothing can end",
+    )
+    decode_timeout: float = Field(
+        10.0,
+        gt=0,
+        le=600,
+        description="seconds of CPU time that decoding an image of max_pixels may take; "
+        "smaller ones get less, at least 2",
+    )
     spool_bytes: int = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"
     )

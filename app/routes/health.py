@@ -72,6 +72,7 @@ def _checks(service: Service) -> dict[str, Any]:
             "running_images": load.running_jobs,
             "images_per_second": round(load.service_rate, 1),
         },
+        "decoders": service.decoders.state(),
         "weights": service.model.record.model_dump()
         if service.model
         else {"status": "missing", "problem": service.computing().weights_problem},

@@ -1,25 +1,32 @@
 """Image files to pixels and back; the only place that knows the formats."""
 
-from models.codec.decode import Decoded, decode, pixels_of
+from models.codec.decode import Decoded, Opened, decode, open_file, open_plain, pixels_of
 from models.codec.encode import encode, finished
 from models.codec.encoded import encoded
 from models.codec.encoding import Chroma, Encoding
 from models.codec.flatten import flatten
-from models.codec.formats import ENCODABLE, ImageFormat
+from models.codec.formats import ENCODABLE, ImageFormat, identify
 from models.codec.probe import ImageInfo, probe
+from models.codec.warmth import PICTURE, warm_up
 
 __all__ = [
     "ENCODABLE",
+    "PICTURE",
     "Chroma",
     "Decoded",
     "Encoding",
     "ImageFormat",
     "ImageInfo",
+    "Opened",
     "decode",
     "encode",
     "encoded",
     "finished",
     "flatten",
+    "identify",
+    "open_file",
+    "open_plain",
     "pixels_of",
     "probe",
+    "warm_up",
 ]

@@ -15,7 +15,7 @@ from models.codec.colour import is_srgb, to_srgb
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import inspect
 from models.codec.metadata import Metadata, read_metadata
-from models.codec.pillow import open_image, reading
+from models.codec.pillow import reading
 from models.codec.probe import Header, ImageInfo, read_header
 from models.errors import Undecodable
 from models.image import Image, Pixels, Source
@@ -26,6 +26,16 @@ MAX_JPEG_SCANS = 100
 _BYTES_PER_SCAN = 1 << 14
 """One more scan is allowed per so many bytes: what looks like one comes by chance every 64 KiB in
 the video some phones append."""
+
+_SECONDS_PER_PIXEL = {
+    ImageFormat.JPEG: 15e-9,
+    ImageFormat.PNG: 20e-9,
+    ImageFormat.WEBP: 25e-9,
+    ImageFormat.GIF: 20e-9,
+    ImageFormat.BMP: 10e-9,
+    ImageFormat.TIFF: 20e-9,
+    ImageFormat.AVIF: 50e-9,
+}
 
 _PNG_DEPTH = 24
 """Where a PNG says how many bits a sample has: IHDR is its first chunk."""
@@ -44,21 +54,58 @@ class Decoded:
     exif: bytes | None = None
 
 
+class Opened:
+    """An image file whose header has been read, once; its pixels can be decoded, once."""
+
+    def __init__(self, data: bytes, header: Header) -> None:
+        self._data = data
+        self._header = header
+
+    @property
+    def info(self) -> ImageInfo:
+        """What the header says; a PNG may carry its EXIF behind the pixels."""
+        return self._header.info
+
+    @property
+    def cost(self) -> float:
+        """CPU seconds that decoding is estimated to take."""
+        info = self._header.info
+        return info.n_pixels * _SECONDS_PER_PIXEL[info.format]
+
+    def decode(self) -> Decoded:
+        """The pixels; raises Undecodable where they are corrupt or truncated."""
+        header = self._header
+        if header.info.fast_jpeg:
+            with reading(ImageFormat.JPEG):
+                pixels = _by_simplejpeg(self._data, header)
+            if pixels is not None:
+                return Decoded(Image(pixels), header.info, header.copyright, header.exif)
+        return _by_pillow(self._data, header)
+
+
+def open_file(data: bytes, *, max_pixels: int) -> Opened:
+    """An image file, its cost within bounds; raises what `probe` raises."""
+    header = read_header(data, max_pixels)
+    if header.info.format is ImageFormat.JPEG and inspect(data) is None:
+        _check_scans(data)
+    return Opened(data, header)
+
+
+def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
+    """A baseline JPEG without any doubt, which costs what its pixels cost; None for all else."""
+    if inspect(data) is None:
+        return None
+    header = read_header(data, max_pixels)
+    return Opened(data, header) if header.info.fast_jpeg else None
+
+
 def decode(data: bytes, *, max_pixels: int) -> Decoded:
     """The pixels of an image file: upright, sRGB, 8 bits; 1, 3 or 4 channels; C-contiguous.
 
     The GIL is released while decoding. Raises what `probe` raises, and Undecodable for a file
     whose pixels are corrupt or truncated.
     """
-    header = read_header(data, max_pixels)
-    if header.info.format is ImageFormat.JPEG and inspect(data) is None:
-        _check_scans(data)
-    if header.info.fast_jpeg:
-        with reading(ImageFormat.JPEG):
-            pixels = _by_simplejpeg(data, header)
-        if pixels is not None:
-            return Decoded(Image(pixels), header.info, header.copyright, header.exif)
-    return _by_pillow(data, header)
+    return open_file(data, max_pixels=max_pixels).decode()
 
 
 def pixels_of(source: Source) -> Image:
@@ -100,11 +147,13 @@ def _by_simplejpeg(data: bytes, header: Header) -> Pixels | None:
 def _by_pillow(data: bytes, header: Header) -> Decoded:
     format_ = header.info.format
     metadata = Metadata(header.info.orientation, header.copyright, header.exif)
+    image = header.image
+    assert image is not None
     with reading(format_):
-        image = open_image(data, format_)
         image.load()
         if format_ is ImageFormat.PNG:
-            metadata = read_metadata(image)  # it may stand behind the pixels
+            image._exif = None  # of before the pixels; it may stand behind them
+            metadata = read_metadata(image)
             scale_transparency(image, depth=data[_PNG_DEPTH])
         grey = is_grey(image.mode)
         pixels = _pixels(to_srgb(simplified(image), header.icc_profile, grey=grey))

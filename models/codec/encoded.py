@@ -19,9 +19,9 @@ def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     if found is None:
         return None
     if found.described or found.width * found.height > max_pixels:
-        info, profile, notice, exif = read_header(data, max_pixels)
+        info, profile, notice, exif, _ = read_header(data, max_pixels)
     else:
-        info, profile, notice, exif = _plain(found)
+        info, profile, notice, exif, _ = _plain(found)
     if not info.fast_jpeg or not is_srgb(profile, grey=info.mode == "L"):
         return None
     stream = np.frombuffer(data, np.uint8, found.length)

@@ -41,12 +41,16 @@ class ImageInfo:
 
 
 class Header(NamedTuple):
-    """All that decoding needs of a header; `icc_profile` and `exif` are as embedded, unchecked."""
+    """All that decoding needs of a header; `icc_profile` and `exif` are as embedded, unchecked.
+
+    `image` is Pillow's view of the file, from which the pixels can still be loaded, once.
+    """
 
     info: ImageInfo
     icc_profile: bytes | None
     copyright: str | None
     exif: bytes | None
+    image: ImageFile | None = None
 
 
 def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
@@ -90,7 +94,8 @@ def _describe(image: ImageFile, format_: ImageFormat) -> Header:
     frames = _frames(image, format_)
     info = ImageInfo(format_, width, height, orientation, frames, image.mode, fast)
     profile = image.info.get("icc_profile")
-    return Header(info, profile if isinstance(profile, bytes) else None, copyright_, exif)
+    profile = profile if isinstance(profile, bytes) else None
+    return Header(info, profile, copyright_, exif, image)
 
 
 def _frames(image: ImageFile, format_: ImageFormat) -> int:

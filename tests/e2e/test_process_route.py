@@ -75,13 +75,13 @@ def test_labels_are_those_of_classify_and_versions_the_bytes_of_filter(
 def test_each_image_is_decoded_once_however_many_versions_there_are(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decoded, decode = [], codec.decode
+    decoded, open_plain = [], codec.open_plain
 
-    def counted(data: bytes, *, max_pixels: int) -> codec.Decoded:
+    def counted(data: bytes, *, max_pixels: int) -> codec.Opened | None:
         decoded.append(data)
-        return decode(data, max_pixels=max_pixels)
+        return open_plain(data, max_pixels=max_pixels)
 
-    monkeypatch.setattr(codec, "decode", counted)
+    monkeypatch.setattr(codec, "open_plain", counted)
     assert process(client, jpeg(7), versions=[GREY, BLURRED, PLAIN]).status_code == 200
     assert decoded == [jpeg(7)]
 

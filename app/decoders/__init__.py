@@ -1,0 +1,11 @@
+"""Decode image files in processes that can be killed, sandboxed and replaced.
+
+Start reading at `pool.py`, then `decoder.py`, which is what runs inside such a process.
+May import `models`, msgspec and numpy; knows no HTTP and no pipeline.
+"""
+
+from app.decoders.exchange import Seen
+from app.decoders.limits import Limits
+from app.decoders.pool import EXPENSIVE, DecoderPool
+
+__all__ = ["EXPENSIVE", "DecoderPool", "Limits", "Seen"]

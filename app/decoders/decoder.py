@@ -1,0 +1,102 @@
+"""What runs inside a decoder process: one image after the other, until the service hangs up.
+
+For each: a Task with the file's descriptor, the Info of its header, then Go or Drop, then Pixels
+with a memory file. Anything that is wrong with the file is a Failed instead.
+"""
+
+import os
+import socket
+
+from app.decoders import frames, sandbox
+from app.decoders.frames import Broken, Failed, Go, Info, Pixels, Ready, Task
+from app.decoders.memory import contents, memory_file
+from models import codec
+from models.codec import Decoded, ImageInfo
+from models.errors import ServiceError, Undecodable
+from models.image import Image
+
+MAX_DETAIL = 1000
+"""Characters of an error text."""
+
+
+class OutOfMemory(Exception):
+    """The image needed more memory than its size explains; this process had better end."""
+
+
+def serve(connection: socket.socket, max_pixels: int, max_file: int) -> None:
+    """Lock the process in, then decode until the connection closes."""
+    allowance = sandbox.Allowance()
+    problem = sandbox.enter(max_pixels, max_file)
+    frames.send(connection, Ready(problem))
+    while True:
+        try:
+            task, descriptor = frames.receive(connection)
+        except Broken:
+            return
+        assert isinstance(task, Task)
+        assert descriptor is not None
+        try:
+            _decode(connection, task, descriptor, allowance)
+        except OutOfMemory:
+            return
+        finally:
+            allowance.end()
+
+
+def _decode(
+    connection: socket.socket, task: Task, descriptor: int, allowance: sandbox.Allowance
+) -> None:
+    allowance.grant(task.size, 0, min(task.seconds, sandbox.MIN_SECONDS))
+    try:
+        data = contents(descriptor, task.size)
+        os.close(descriptor)
+        opened = codec.open_file(data, max_pixels=task.max_pixels)
+        info = opened.info
+        frames.send(connection, _info(info, opened.cost))
+        if not isinstance(frames.receive(connection)[0], Go):
+            return
+        seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
+        allowance.grant(task.size, info.n_pixels, seconds)
+        _send(connection, opened.decode(), opened.cost)
+    except (ServiceError, MemoryError) as error:
+        short = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
+        wrong = too_much_memory() if short or not isinstance(error, ServiceError) else error
+        frames.send(connection, Failed(wrong.code, wrong.detail[:MAX_DETAIL], short))
+        if short:
+            raise OutOfMemory from None
+
+
+def _send(connection: socket.socket, decoded: Decoded, cost: float) -> None:
+    assert isinstance(decoded.image, Image)
+    pixels, exif = decoded.image.pixels, decoded.exif
+    memory = memory_file(pixels.data.cast("B"), exif or b"")
+    try:
+        length = None if exif is None else len(exif)
+        height, width, channels = pixels.shape
+        answer = Pixels(
+            _info(decoded.info, cost), (height, width, channels), decoded.copyright, length
+        )
+        frames.send(connection, answer, [memory])
+    finally:
+        os.close(memory)
+
+
+def _info(info: ImageInfo, cost: float) -> Info:
+    return Info(
+        info.format.value,
+        info.width,
+        info.height,
+        info.orientation,
+        info.frames,
+        info.mode,
+        info.fast_jpeg,
+        cost,
+    )
+
+
+def too_much_memory() -> Undecodable:
+    """The error of an image that a decoder's memory limit has stopped."""
+    return Undecodable(
+        "decoding the image takes more memory than an image of its width and height may; "
+        "save it anew as a plain JPEG or PNG"
+    )

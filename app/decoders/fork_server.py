@@ -1,0 +1,94 @@
+"""The fork server: a process that has loaded the codecs and forks decoders from itself.
+
+A new decoder takes some milliseconds instead of the third of a second that Python, numpy and Pillow
+need to load. Forking is safe here: the process has one thread, holds no locks and no request. The
+service itself, with its many threads, could never fork. It ends when the service closes the
+connection or dies, and its decoders end with it.
+"""
+
+import gc
+import os
+import selectors
+import socket
+
+from app.decoders import frames, sandbox
+from app.decoders.decoder import serve
+from app.decoders.frames import Broken, Exited, Fork, Forked, NotForked, Ready
+from models import codec
+
+
+def run(descriptor: int, max_pixels: int, max_file: int) -> None:
+    """Fork whenever asked, report every end, until the connection closes."""
+    control = socket.socket(fileno=descriptor)
+    codec.warm_up()
+    gc.collect()
+    gc.freeze()  # so that collections in decoders do not copy the pages that all share
+    _silence()
+    _ForkServer(control, max_pixels, max_file).run()
+
+
+class _ForkServer:
+    def __init__(self, control: socket.socket, max_pixels: int, max_file: int) -> None:
+        self._control = control
+        self._limits = max_pixels, max_file
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(control, selectors.EVENT_READ)
+
+    def run(self) -> None:
+        frames.send(self._control, Ready())
+        while True:
+            for key, _ in self._selector.select():
+                try:
+                    if key.data is None:
+                        self._fork()
+                    else:
+                        self._reap(key.fd, key.data)
+                except Broken:
+                    return
+
+    def _fork(self) -> None:
+        order, connection = frames.receive(self._control)
+        assert isinstance(order, Fork)
+        assert connection is not None
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+            if not pid:
+                self._become_decoder(connection, parent)
+            watch = os.pidfd_open(pid)
+        except OSError as error:
+            frames.send(self._control, NotForked(str(error.strerror)))
+            return
+        finally:
+            os.close(connection)
+        self._selector.register(watch, selectors.EVENT_READ, pid)
+        frames.send(self._control, Forked(pid), [watch])
+
+    def _become_decoder(self, connection: int, parent: int) -> None:
+        """In the new process; never returns."""
+        code = 1
+        try:
+            sandbox.end_with(parent)
+            for key in [*self._selector.get_map().values()]:
+                os.close(key.fd)  # the service's connection and the other decoders' pidfds
+            self._selector.close()
+            serve(socket.socket(fileno=connection), *self._limits)
+            code = 0
+        except Broken:
+            code = 0
+        finally:
+            os._exit(code)
+
+    def _reap(self, watch: int, pid: int) -> None:
+        self._selector.unregister(watch)
+        os.close(watch)
+        _, status = os.waitpid(pid, 0)
+        frames.send(self._control, Exited(pid, status))
+
+
+def _silence() -> None:
+    """Libraries write to descriptor 2 what they think of a file; it would spoil the JSON log."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)

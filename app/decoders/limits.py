@@ -1,0 +1,38 @@
+"""What the decoder processes of a service may take, and whether this system can have them."""
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+
+from models.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many processes, and what one image may take: pixels, bytes, seconds of CPU time.
+
+    Without processes, threads of the caller decode.
+    """
+
+    processes: int
+    max_pixels: int
+    max_file: int
+    seconds: float
+
+    @classmethod
+    def from_settings(cls, settings: Settings, cores: int) -> "Limits":
+        """As the settings say; by default a process a core, and two at least."""
+        auto = settings.decoders == "auto"
+        return cls(
+            max(2, cores) if auto else int(settings.decoders),
+            settings.max_pixels,
+            settings.max_image_bytes,
+            settings.decode_timeout,
+        )
+
+
+def supported() -> bool:
+    """Whether this system has what the processes need; elsewhere threads decode."""
+    needed = hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
+    return sys.platform == "linux" and needed and hasattr(signal, "pidfd_send_signal")

@@ -1,0 +1,88 @@
+"""Unnamed memory files (memfd_create(2)): how bytes and pixels pass between processes.
+
+They need no /dev/shm, have no name that could be left behind, and end with their last user.
+"""
+
+import ctypes
+import fcntl
+import mmap
+import os
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_POPULATE = 0x8000  # MAP_POPULATE: one call instead of a page fault every 4 KiB
+
+
+def memory_file(*parts: bytes | memoryview) -> int:
+    """A descriptor of a new memory file that holds `parts` one after the other."""
+    descriptor = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        for part in parts:
+            view = memoryview(part)
+            while view:
+                view = view[os.write(descriptor, view) :]
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def contents(descriptor: int, size: int) -> bytes:
+    """The first `size` bytes of a file, whatever its position is."""
+    return os.pread(descriptor, size, 0)
+
+
+def mapped(descriptor: int, size: int) -> NDArray[np.uint8]:
+    """The first `size` bytes of a memory file, shared with whoever else maps it; not copied.
+
+    The file is sealed first, so that the process that made it cannot cut it off under our feet
+    (which would be a SIGBUS here). Raises ValueError for a file that is too short, and OSError.
+    """
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+    if os.fstat(descriptor).st_size < size:
+        raise ValueError(f"the memory file has fewer than {size} bytes")
+    return np.asarray(_Mapping(descriptor, size))
+
+
+class _Mapping:
+    """A mapping that ends with the last array that looks at it.
+
+    Python's own `mmap` keeps a descriptor for each (until 3.13): with hundreds of images in flight
+    they would be missing for connections.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._size = size
+        protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _POPULATE
+        address = _libc().mmap(None, size, protection, flags, descriptor, 0)
+        if address in (None, ctypes.c_void_p(-1).value):
+            raise OSError(ctypes.get_errno(), "the pixels of a decoder cannot be mapped")
+        self._address = address
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {
+            "data": (self._address, False),
+            "shape": (self._size,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        if address := getattr(self, "_address", None):
+            _libc().munmap(address, self._size)
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int),
+        *(ctypes.c_int, ctypes.c_int, ctypes.c_long),
+    )
+    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    return libc

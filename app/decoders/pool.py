@@ -1,0 +1,217 @@
+"""The decoder processes of one service: which image gets one, and how one that died is replaced.
+
+No image holds a thread while it is decoded: it waits for a free process, hands its file over, and
+maps the pixels. When its request ends early the process is killed and another one is forked, which
+takes some milliseconds. Images that cost much have turns of their own, for at most every second
+process, so that the others are left to their neighbours.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from app.decoders.breaker import Breaker
+from app.decoders.conversion import error_from
+from app.decoders.deaths import error_of, reason_of
+from app.decoders.exchange import File, Seen, exchanged, handed_over
+from app.decoders.frames import Broken, Failed, Task
+from app.decoders.limits import Limits, supported
+from app.decoders.processes import Decoder, ForkServer, Gone
+from models.codec import PICTURE, Decoded
+from models.errors import ServiceError, Unavailable, Undecodable
+
+log = logging.getLogger("darkroom.decoders")
+
+EXPENSIVE = 1.0
+"""Estimated CPU seconds from which an image waits for a turn among its like."""
+
+IMAGES_PER_PROCESS = 500
+"""After so many a process is replaced: nothing that one file left in it lasts for ever."""
+
+EXIT_REPORT = 2.0  # seconds to wait for the exit status of a process that hung up
+
+STUCK = 60.0
+"""Seconds after which a process that neither uses up its CPU time nor answers is given up."""
+
+
+class DecoderPool:
+    """At most `limits.processes` decoder processes, started when they are needed first.
+
+    `observe` is told of each process that ended, by the reason: `cpu`, `memory`, `crash`, `killed`,
+    `sandbox`, `cancelled`, `stuck`, `replaced` or `start`. Lives on one event loop.
+    """
+
+    def __init__(
+        self, limits: Limits, observe: Callable[[str], None] = lambda reason: None
+    ) -> None:
+        self.running = limits.processes > 0 and supported()
+        """Whether images are decoded here at all."""
+        self._limits = limits
+        self._observe = observe
+        self._free = asyncio.Semaphore(limits.processes)
+        self._expensive = asyncio.Semaphore(max(1, limits.processes // 2))
+        self._idle: list[Decoder] = []
+        self._server: ForkServer | None = None
+        self._starting = asyncio.Lock()
+        self._breaker = Breaker(self._prove)
+        self._warned = False
+        self.busy = 0
+        self.ended: Counter[str] = Counter()
+
+    def state(self) -> dict[str, object]:
+        """For people: the processes that work and wait, and why others ended."""
+        return {
+            "busy": self.busy,
+            "idle": len(self._idle),
+            "most": self._limits.processes if self.running else 0,
+            "ended": dict(self.ended),
+            "problem": self._breaker.problem,
+        }
+
+    async def start(self) -> None:
+        """Have a process ready before the first image; a failure shows up with images."""
+        if not self.running:
+            return
+        with contextlib.suppress(Gone):
+            self._idle.append(await self._fork())
+
+    async def decode(self, file: File, size: int, accept: Callable[[Seen], bool]) -> Decoded | Seen:
+        """The pixels, or the header alone of an image that `accept` refuses.
+
+        Raises the image's own error, also for what killed the process; Unavailable while no
+        process can be had. Cancelled, it kills the process.
+        """
+        await self._breaker.check()
+        async with self._free, handed_over(file) as descriptor:
+            self.busy += 1
+            try:
+                return await self._decode(descriptor, size, accept)
+            finally:
+                self.busy -= 1
+
+    @asynccontextmanager
+    async def turn(self, cost: float) -> AsyncIterator[None]:
+        """Wait until an image of this cost may be decoded; to be taken before memory is."""
+        if cost < EXPENSIVE:
+            yield
+            return
+        async with self._expensive:
+            yield
+
+    async def aclose(self) -> None:
+        """End all processes; nothing may be decoded any more."""
+        for decoder in self._idle:
+            decoder.close()
+        self._idle.clear()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.close()
+
+    async def _decode(
+        self, descriptor: int, size: int, accept: Callable[[Seen], bool]
+    ) -> Decoded | Seen:
+        decoder = await self._taken(descriptor, size)
+        try:
+            async with asyncio.timeout(STUCK):
+                found = await exchanged(decoder, accept, self._limits.max_pixels)
+        except Broken:
+            raise await self._death(decoder) from None
+        except TimeoutError:
+            self._end(decoder, "stuck")
+            raise Undecodable("the decoder got stuck on the image; save it anew") from None
+        except BaseException:
+            self._end(decoder, "cancelled")
+            raise
+        self._breaker.lived()
+        if isinstance(found, Failed):
+            self._end(decoder, "memory") if found.last else self._give_back(decoder)
+            raise error_from(found)
+        self._give_back(decoder)
+        return found
+
+    async def _taken(self, descriptor: int, size: int) -> Decoder:
+        """A process that has been handed the file; raises Unavailable."""
+        while True:
+            decoder = self._idle.pop() if self._idle else await self._new()
+            with contextlib.suppress(Broken):
+                if not decoder.ended.done():
+                    self._hand(decoder, descriptor, size)
+                    return decoder
+            self._end(decoder, "crash")  # while it waited, of nothing that this file did
+
+    def _hand(self, decoder: Decoder, descriptor: int, size: int) -> None:
+        decoder.send(Task(size, self._limits.max_pixels, self._limits.seconds), descriptor)
+
+    async def _new(self) -> Decoder:
+        try:
+            return await self._fork()
+        except Gone as error:
+            self._breaker.died()
+            self._count("start")
+            log.warning("%s", error)
+            raise Unavailable(
+                "no decoder process can be started at the moment; send the image again later"
+            ) from error
+
+    async def _fork(self) -> Decoder:
+        async with self._starting:
+            if self._server is None or not self._server.alive:
+                old, self._server = self._server, None
+                if old is not None:
+                    await old.close()
+                limits = self._limits
+                self._server = await ForkServer.start(limits.max_pixels, limits.max_file)
+            server = self._server
+        decoder, problem = await server.fork()
+        if problem and not self._warned:
+            self._warned = True
+            log.warning("decoder processes run without a part of their sandbox: %s", problem)
+        return decoder
+
+    async def _prove(self) -> None:
+        """Decode a picture of our own in a new process; raises where that fails."""
+        decoder = await self._fork()
+        try:
+            async with asyncio.timeout(STUCK), handed_over(PICTURE) as descriptor:
+                self._hand(decoder, descriptor, len(PICTURE))
+                found = await exchanged(decoder, lambda seen: True, self._limits.max_pixels)
+                if not isinstance(found, Decoded):
+                    raise Gone("a picture of our own was not decoded")
+        except BaseException:
+            self._end(decoder, "start")
+            raise
+        self._idle.append(decoder)
+
+    def _give_back(self, decoder: Decoder) -> None:
+        decoder.images += 1
+        if decoder.images < IMAGES_PER_PROCESS:
+            self._idle.append(decoder)
+        else:
+            self._end(decoder, "replaced")
+
+    async def _death(self, decoder: Decoder) -> ServiceError:
+        """The error of the image whose process ended, or said what no decoder says."""
+        decoder.kill()  # changes nothing about one that has ended
+        try:
+            async with asyncio.timeout(EXIT_REPORT):
+                reason = reason_of(await asyncio.shield(decoder.ended))
+        except TimeoutError:
+            reason = "crash"
+        except BaseException:
+            self._end(decoder, "cancelled")
+            raise
+        self._breaker.died()
+        log.info("a decoder process ended on an image: %s", reason)
+        self._end(decoder, reason)
+        return error_of(reason)
+
+    def _end(self, decoder: Decoder, reason: str) -> None:
+        decoder.close()
+        self._count(reason)
+
+    def _count(self, reason: str) -> None:
+        self.ended[reason] += 1
+        self._observe(reason)

@@ -1,0 +1,318 @@
+"""Decoder processes: whatever happens to one is the error of its own image, and it is replaced."""
+
+import asyncio
+import functools
+import io
+import os
+import signal
+import socket
+import struct
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image as PillowImage
+
+from app.decoders import DecoderPool, Limits, Seen
+from app.decoders.processes import Decoder, ForkServer, Gone
+from models import codec
+from models.errors import TooManyPixels, Unavailable, Undecodable, UnsupportedMedia
+from tests.server import gone
+
+LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
+
+
+@functools.cache
+def slow() -> bytes:
+    """A PNG that takes some 20 ms."""
+    return drawn(side=1900, compress_level=1)
+
+
+def drawn(format_: str = "PNG", side: int = 32, **options: object) -> bytes:
+    rng = np.random.default_rng(side)
+    picture = PillowImage.fromarray(rng.integers(0, 256, (side, side, 3), np.uint8))
+    file = io.BytesIO()
+    picture.save(file, format_, **options)
+    return file.getvalue()
+
+
+@asynccontextmanager
+async def pool_of(limits: Limits = LIMITS) -> AsyncIterator[DecoderPool]:
+    pool = DecoderPool(limits)
+    try:
+        yield pool
+    finally:
+        await pool.aclose()
+
+
+def yes(seen: Seen) -> bool:
+    return True
+
+
+async def pixels(pool: DecoderPool, data: bytes) -> np.ndarray:
+    found = await pool.decode(data, len(data), yes)
+    assert isinstance(found, codec.Decoded)
+    return found.image.pixels
+
+
+def run(test: Callable[[DecoderPool], Awaitable[None]], limits: Limits = LIMITS) -> DecoderPool:
+    async def within() -> DecoderPool:
+        async with pool_of(limits) as pool:
+            await test(pool)
+        return pool
+
+    return asyncio.run(within())
+
+
+@pytest.mark.parametrize("format_", ["PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG"])
+def test_a_process_decodes_to_the_very_bytes_of_a_thread(format_: str) -> None:
+    data = (
+        drawn(format_, exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0") if format_ == "PNG" else drawn(format_)
+    )
+    expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
+
+    async def test(pool: DecoderPool) -> None:
+        found = await pool.decode(data, len(data), yes)
+        assert isinstance(found, codec.Decoded)
+        assert found.image.pixels.tobytes() == expected.image.pixels.tobytes()
+        assert (found.info, found.copyright, found.exif) == (
+            expected.info,
+            expected.copyright,
+            expected.exif,
+        )
+        found.image.pixels[0, 0] = 1  # theirs alone: filters may write there
+
+    run(test)
+
+
+def test_a_file_on_disk_is_read_by_its_descriptor(tmp_path: Path) -> None:
+    data = drawn()
+    (tmp_path / "file").write_bytes(data)
+
+    async def test(pool: DecoderPool) -> None:
+        with (tmp_path / "file").open("rb") as file:
+            found = await pool.decode(file.fileno(), len(data), yes)
+        assert isinstance(found, codec.Decoded)
+
+    run(test)
+
+
+def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded() -> None:
+    data = drawn(side=40)
+
+    async def test(pool: DecoderPool) -> None:
+        found = await pool.decode(data, len(data), lambda seen: False)
+        assert isinstance(found, Seen)
+        assert (found.info.height, found.info.width) == (40, 40)
+        assert found.cost > 0
+        assert (await pixels(pool, data)).shape == (40, 40, 3)
+
+    assert not run(test).ended
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (drawn()[:-40], Undecodable),
+        (b"nothing that is known", UnsupportedMedia),
+        (drawn(side=2100, compress_level=1), TooManyPixels),
+    ],
+)
+def test_errors_of_the_file_cross_over_as_they_are(data: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error) as expected:
+        codec.decode(data, max_pixels=LIMITS.max_pixels)
+
+    async def test(pool: DecoderPool) -> None:
+        with pytest.raises(error) as found:
+            await pixels(pool, data)
+        assert found.value.detail == expected.value.detail  # type: ignore[attr-defined]
+
+    assert not run(test).ended
+
+
+def test_an_image_over_its_cpu_time_is_killed_and_its_neighbour_is_answered() -> None:
+    fast = drawn(side=8)
+
+    async def test(pool: DecoderPool) -> None:
+        killed, answered = await asyncio.gather(
+            pixels(pool, slow()), pixels(pool, fast), return_exceptions=True
+        )
+        assert isinstance(killed, Undecodable)
+        assert "more CPU time" in killed.detail
+        assert not isinstance(answered, BaseException)
+
+    assert run(test, replace(LIMITS, seconds=0.02)).ended == {"cpu": 1}
+
+
+def test_an_image_that_needs_memory_its_header_does_not_explain_is_refused() -> None:
+    async def test(pool: DecoderPool) -> None:
+        with pytest.raises(Undecodable):
+            await pixels(pool, tiled(64, 12_000))
+        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+
+    run(test)
+
+
+def tiled(side: int, tile: int) -> bytes:
+    """A TIFF whose only tile is far larger than the image."""
+    body = zlib.compress(bytes(tile * tile), 1)
+    tags = [
+        *((256, 3, 1, side), (257, 3, 1, side), (258, 3, 1, 8), (259, 3, 1, 8)),
+        *((262, 3, 1, 1), (277, 3, 1, 1), (322, 4, 1, tile), (323, 4, 1, tile)),
+        *((324, 4, 1, 8 + 2 + 12 * 10 + 4), (325, 4, 1, len(body))),
+    ]
+    entries = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + body
+
+
+def test_a_request_that_ends_early_ends_its_process() -> None:
+    async def test(pool: DecoderPool) -> None:
+        await pixels(pool, drawn())
+        (idle,) = pool._idle
+        task = asyncio.create_task(pixels(pool, slow()))
+        while pool._idle or not pool.busy:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.wait_for(idle.ended, 10) == signal.SIGKILL
+        assert gone(idle.pid)
+        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+
+    assert run(test).ended == {"cancelled": 1}
+
+
+def test_a_process_that_is_killed_under_an_image_fails_that_image_alone() -> None:
+    async def test(pool: DecoderPool) -> None:
+        await pixels(pool, drawn())
+        (idle,) = pool._idle
+        os.kill(idle.pid, signal.SIGSTOP)
+        task = asyncio.create_task(pixels(pool, drawn()))
+        while pool._idle:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        os.kill(idle.pid, signal.SIGKILL)
+        with pytest.raises(Undecodable, match="stopped while it read"):
+            await task
+        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+
+    assert run(test).ended == {"killed": 1}
+
+
+def test_a_process_that_died_while_it_waited_costs_no_image() -> None:
+    async def test(pool: DecoderPool) -> None:
+        await pixels(pool, drawn())
+        (idle,) = pool._idle
+        os.kill(idle.pid, signal.SIGKILL)
+        await asyncio.wait_for(idle.ended, 10)
+        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+
+    assert run(test).ended == {"crash": 1}
+
+
+def test_twenty_processes_that_die_in_a_row_leave_the_next_image_alone() -> None:
+    async def test(pool: DecoderPool) -> None:
+        for _ in range(20):
+            with pytest.raises(Undecodable):
+                await pixels(pool, slow())
+        assert pool.state()["problem"] is None
+        assert (await pixels(pool, drawn(side=8))).shape == (8, 8, 3)
+
+    assert run(test, replace(LIMITS, seconds=0.02)).ended == {"cpu": 20}
+
+
+def test_where_no_process_lives_images_are_refused_until_one_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refused(*limits: int) -> ForkServer:
+        raise Gone("there is no memory")
+
+    async def test(pool: DecoderPool) -> None:
+        works = ForkServer.start
+        with monkeypatch.context() as patched:
+            patched.setattr(ForkServer, "start", refused)
+            for _ in range(12):
+                with pytest.raises(Unavailable):
+                    await pixels(pool, drawn())
+            assert "there is no memory" in str(pool.state()["problem"])
+            assert pool.ended["start"] == 10  # from then on nothing is tried
+        assert ForkServer.start == works
+        pool._breaker._closed_until = 0.0  # the pause is over
+        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+        assert pool.state()["problem"] is None
+
+    run(test)
+
+
+def test_the_end_of_the_fork_server_is_survived() -> None:
+    async def test(pool: DecoderPool) -> None:
+        await pixels(pool, drawn())
+        assert pool._server is not None
+        (idle,) = pool._idle
+        pool._server._process.kill()
+        await asyncio.wait_for(idle.ended, 10)
+        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+
+    run(test)
+
+
+def test_nothing_is_left_when_the_pool_closes() -> None:
+    found: list[int] = []
+
+    async def test(pool: DecoderPool) -> None:
+        await asyncio.gather(*(pixels(pool, drawn(side=500)) for _ in range(4)))
+        assert pool._server is not None
+        found.extend(each.pid for each in pool._idle)
+        found.append(pool._server._process.pid)
+
+    before = len(os.listdir("/proc/self/fd"))
+    run(test)
+    assert len(found) == 3
+    assert all(map(gone, found))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_expensive_images_leave_every_second_process_to_the_others() -> None:
+    async def test(pool: DecoderPool) -> None:
+        async with pool.turn(5.0):
+            second = asyncio.create_task(pool.turn(5.0).__aenter__())
+            await asyncio.sleep(0)
+            assert not second.done()
+            async with pool.turn(0.1):
+                pass
+            second.cancel()
+
+    run(test)
+
+
+def test_a_process_is_replaced_after_many_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.decoders.pool.IMAGES_PER_PROCESS", 2)
+
+    async def test(pool: DecoderPool) -> None:
+        for _ in range(5):
+            await pixels(pool, drawn())
+
+    assert run(test).ended == {"replaced": 2}
+
+
+def test_a_decoder_that_answers_nonsense_is_ended() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+
+    async def test(pool: DecoderPool) -> None:
+        await pixels(pool, drawn())
+        real = pool._idle.pop()
+        fake = Decoder(ours, real.pid, os.pidfd_open(real.pid))
+        fake.ended = real.ended
+        pool._idle.append(fake)
+        theirs.send(b"\xc1 nonsense")
+        with pytest.raises(Undecodable):
+            await pixels(pool, drawn())
+        assert gone(real.pid)
+        real.close()
+
+    with theirs:
+        run(test)

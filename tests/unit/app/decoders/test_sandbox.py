@@ -1,0 +1,89 @@
+"""What a decoder process cannot do, tried from inside one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.decoders import sandbox, seccomp
+
+ROOT = Path(__file__).parents[4]
+
+INSIDE = """
+import ctypes, mmap, os, socket, subprocess, sys, threading
+sys.path.append({root!r})
+import numpy
+from app.decoders import sandbox
+problem = sandbox.enter(max_pixels=1_000_000, max_file=1 << 20)
+if problem:
+    os.write(1, b"unsupported")
+    os._exit(0)
+try:
+    {attempt}
+except BaseException as error:
+    os.write(1, type(error).__name__.encode())
+    os._exit(0)
+os.write(1, b"done")
+"""
+
+
+def attempted(code: str) -> str:
+    program = INSIDE.format(root=str(ROOT), attempt=code)
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, timeout=60)
+    said = done.stdout.decode()
+    if said == "unsupported":
+        pytest.skip("this kernel has no seccomp filters")
+    return said or f"ended by {-done.returncode}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open('/etc/passwd')",
+        "open('/tmp/written-by-a-decoder', 'w')",
+        "os.listdir('/')",
+        "socket.socket()",
+        "socket.socketpair()",
+        "os.fork()",
+        "os.kill(os.getppid(), 9)",
+        "os.execv('/bin/true', ['true'])",
+        "os.setuid(0)",
+        "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)",
+        "os.memfd_create('x'), os.truncate('/tmp/x', 0)",
+    ],
+)
+def test_files_sockets_processes_and_executable_memory_are_refused(code: str) -> None:
+    assert attempted(code) == "PermissionError"
+
+
+def test_threads_cannot_be_started() -> None:
+    assert attempted("threading.Thread(target=print).start()") == "RuntimeError"
+
+
+def test_what_decoding_needs_works() -> None:
+    assert attempted("os.write(os.memfd_create('x'), b'1'); numpy.zeros(10 << 20)") == "done"
+
+
+def test_more_memory_than_the_largest_image_needs_is_refused() -> None:
+    assert attempted("numpy.ones(300 << 20, numpy.uint8)") == "MemoryError"
+
+
+def test_memory_files_are_bounded_too() -> None:
+    assert attempted("os.ftruncate(os.memfd_create('x'), 300 << 20)") in ("OSError", "ended by 25")
+
+
+def test_limits_cannot_be_raised_again() -> None:
+    code = "__import__('resource').setrlimit(__import__('resource').RLIMIT_DATA, (-1, -1))"
+    assert attempted(code) in ("ValueError", "PermissionError")
+
+
+def test_machines_without_a_table_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "vax")
+    assert seccomp.install() == "no seccomp filter for vax"
+
+
+def test_time_follows_the_size_with_a_least_and_a_most() -> None:
+    assert sandbox.seconds_for(1, 1000, 10.0) == 2.0
+    assert sandbox.seconds_for(200, 1000, 10.0) == 4.0
+    assert sandbox.seconds_for(1000, 1000, 10.0) == 10.0
