@@ -130,14 +130,12 @@ async def start_service(
     admission = _admission(settings, backend, metrics, counters)
     metrics.watch(backend.load)
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
-    threads = cores(settings)
+    threads, most = cores(settings), settings.max_pixels
     decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end)
     return Service(
         settings=settings,
         backend=backend,
-        pipeline=Pipeline(
-            backend, fetcher, metrics, budget, decoders, settings.max_pixels, threads
-        ),
+        pipeline=Pipeline(backend, fetcher, metrics, budget, decoders, most, threads),
         decoders=decoders,
         fetcher=fetcher,
         admission=admission,
