@@ -8,10 +8,14 @@ import logging
 import mmap
 import os
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+
+from app.connections.entrance import Entrance, Ticket
 
 log = logging.getLogger("darkroom.acceptor")
 
@@ -20,6 +24,21 @@ PAUSE = 0.002
 
 NO_ROOM = 0.1
 """Seconds until the next try after one that failed: for too many open files, say."""
+
+
+class Balance(Protocol):
+    """Knows how connections are spread over the front ends."""
+
+    def fewest(self, number: int, count: int) -> bool:
+        """Note the `count` of front end `number`; whether none has fewer, as far as is known."""
+
+
+class Alone:
+    """The balance of a server that has one process."""
+
+    def fewest(self, number: int, count: int) -> bool:
+        """Return True: there is no other one."""
+        return True
 
 
 class Tally:
@@ -51,23 +70,33 @@ class Shared:
     """The socket, the tally, and the number that a front end has in it."""
 
     socket: socket.socket
-    tally: Tally
-    number: int
+    tally: Balance
+    number: int = 0
 
 
 class Acceptor:
     """Accepts for one front end, from its creation to `close`, which closes its hold on the socket.
 
-    `connected` makes a protocol for each connection; `count` says how many there are. A front end
-    that is slow to take a connection, or dead, loses it to the others after `PAUSE`.
+    `connected` makes a protocol for each connection that `entrance` lets in; `count` says how many
+    there are. A front end that is slow to take a connection, or dead, loses it to the others after
+    `PAUSE`. `handshake` is the time for a TLS handshake.
     """
 
     def __init__(
-        self, shared: Shared, connected: Callable[[], asyncio.Protocol], count: Callable[[], int]
+        self,
+        shared: Shared,
+        connected: Callable[[Ticket], asyncio.Protocol],
+        count: Callable[[], int],
+        entrance: Entrance,
+        tls: ssl.SSLContext | None = None,
+        handshake: float = 10.0,
     ) -> None:
         self._shared = shared
         self._connected = connected
         self._count = count
+        self._entrance = entrance
+        self._tls = tls
+        self._handshake = handshake if tls else None
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         self._taking: set[asyncio.Task[object]] = set()
@@ -108,21 +137,33 @@ class Acceptor:
 
     def _take(self) -> None:
         try:
-            connection, _ = self._shared.socket.accept()
+            connection, address = self._shared.socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return  # another front end was sooner, or the client has left
         except OSError as error:
-            log.error("no connection can be accepted: %s", error)
-            self._after(NO_ROOM, self._listen)
+            if not self._entrance.no_descriptor(self._shared.socket, error):
+                self._after(NO_ROOM, self._listen)
             return
-        connection.setblocking(False)
-        taking = self._loop.create_task(
-            self._loop.connect_accepted_socket(self._connected, connection)
-        )
-        self._taking.add(taking)
-        taking.add_done_callback(self._taken)
+        ticket = self._entrance.enter(connection, address[0] if address else "")
+        if ticket is not None:
+            connection.setblocking(False)
+            self._taking.add(taking := self._loop.create_task(self._begin(connection, ticket)))
+            taking.add_done_callback(self._taking.discard)
 
-    def _taken(self, taking: "asyncio.Task[object]") -> None:
-        self._taking.discard(taking)
-        if not taking.cancelled() and (error := taking.exception()):
-            log.warning("a connection was lost before its first byte: %s", error)
+    async def _begin(self, connection: socket.socket, ticket: Ticket) -> None:
+        """After its TLS handshake, if there is one, the connection belongs to its protocol."""
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self._connected(ticket),
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._handshake,
+            )
+        except OSError as error:  # TLS errors and timeouts among them
+            ticket.leave()
+            connection.close()
+            log.debug("a connection was lost before its first byte: %s", error)
+        except BaseException:
+            ticket.leave()
+            connection.close()
+            raise

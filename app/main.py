@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from fastapi import FastAPI
 
-from app import problems
+from app import observe, problems
 from app.admission import Admission
 from app.admission.counters import Counters
 from app.budget import PixelBudget
@@ -23,7 +23,6 @@ from app.documents import PROBLEMS
 from app.fetch import Fetcher, FetchLimits
 from app.garbage import settle
 from app.metrics import Metrics
-from app.observe import Observe
 from app.pipeline import Pipeline
 from app.routes import catalogue, classify, docs, filter, health, process
 from app.service import Computing, Model, Service
@@ -195,7 +194,7 @@ def create_app(
     for part in (classify, filter, process, catalogue, health, docs):
         app.include_router(part.router)
     problems.install(app)
-    app.add_middleware(Observe, metrics=metrics, body_timeout=settings.body_timeout)
+    observe.install(app, settings, metrics)
     return app
 
 

@@ -14,7 +14,7 @@ import threading
 from typing import Any
 
 from app import logs, main, server
-from app.acceptor import Shared, Tally
+from app.acceptor import Alone, Shared, Tally
 from app.admission.counters import Counters
 from app.garbage import settle
 from models.exit_codes import ExitCode
@@ -48,7 +48,9 @@ def run() -> int:
     shared = Shared(socket.socket(fileno=orders["socket"]), tally, orders["number"])
     counters = Counters.attach(orders["counters"], orders["front_ends"])
     app = main.create_app(settings, orders["addresses"], counters)
-    server.Server(app, settings, shared).run()
+    scraped = orders["scraped"]
+    at_metrics = [] if scraped is None else [Shared(socket.socket(fileno=scraped), Alone())]
+    server.Server(app, settings, shared, at_metrics).run()
     return 0
 
 

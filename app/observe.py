@@ -8,18 +8,23 @@ import logging
 import random
 import re
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
+from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.connections.body_rate import PatientReceive
+from app.cross_origin import cross_origin
 from app.metrics import Metrics
 from app.problems import answer
-from models.errors import Cancelled, InternalError, SlowBody
+from models.errors import Cancelled, InternalError
+from models.settings import Settings
 
 faults = logging.getLogger("darkroom.faults")
 access = logging.getLogger("darkroom.access")
 
+_NOSNIFF = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _QUIET = ("/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics")
 
@@ -27,10 +32,19 @@ _QUIET = ("/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics")
 class Observe:
     """ASGI middleware; outermost, so that what it logs is what the client got."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, body_timeout: float) -> None:
-        self._app = app
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: Metrics,
+        body_timeout: float,
+        min_body_rate: int = 0,
+        cross_origin: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    ) -> None:
+        self._app = cross_origin(app)
+        self._cross_origin = cross_origin
         self._metrics = metrics
         self._body_timeout = body_timeout
+        self._min_body_rate = min_body_rate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -40,25 +54,29 @@ class Observe:
         request_id = scope["request_id"] = _request_id(scope)
         start, status, streamed = time.monotonic(), 0, False
 
-        async def named(message: Message) -> None:
+        async def marked(message: Message) -> None:
             nonlocal status, streamed
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
-                message = {**message, "headers": headers}
+                named = (b"x-request-id", request_id.encode())
+                message = {**message, "headers": [*message.get("headers", ()), named, _NOSNIFF]}
             streamed = streamed or message.get("more_body", False)
             await (self._taken(send(message)) if streamed else send(message))
 
+        body = PatientReceive(receive, self._body_timeout, self._min_body_rate)
+        # Every GET answers HEAD too: the server leaves the body out, as the scope it has says HEAD.
+        seen = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
-            await self._app(scope, _impatient(receive, self._body_timeout), named)
+            await self._app(seen, body, marked)
         except ClientDisconnect:
             pass
         except Exception as error:  # the server and the client are protected from a fault of ours
             faults.error("unhandled error", exc_info=error, extra={"request_id": request_id})
             if not status:
                 fault = InternalError("an unexpected error; it has been logged")
-                await answer(fault, Request(scope))(scope, receive, named)
+                await self._cross_origin(answer(fault, Request(scope)))(scope, receive, marked)
         finally:
+            scope["route"] = seen.get("route")
             self._note(scope, status or Cancelled.status, time.monotonic() - start)
 
     async def _taken(self, sending: Awaitable[None]) -> None:
@@ -93,6 +111,17 @@ class Observe:
             )
 
 
+def install(app: Starlette, settings: Settings, metrics: Metrics) -> None:
+    """Put the middleware around an application."""
+    app.add_middleware(
+        Observe,
+        metrics=metrics,
+        body_timeout=settings.body_timeout,
+        min_body_rate=settings.min_body_rate,
+        cross_origin=cross_origin(settings.cors_origins),
+    )
+
+
 def _request_id(scope: Scope) -> str:
     """The client's own id when it is printable and at most 128 characters, else a new one.
 
@@ -107,22 +136,3 @@ def _request_id(scope: Scope) -> str:
 
 def _header(scope: Scope, name: bytes) -> str | None:
     return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), None)
-
-
-def _impatient(receive: Receive, seconds: float) -> Receive:
-    """`receive` that gives a client `seconds` for each chunk of its body, and all time after."""
-    reading = True
-
-    async def next_message() -> Message:
-        nonlocal reading
-        if not reading:
-            return await receive()
-        try:
-            async with asyncio.timeout(seconds):
-                message = await receive()
-        except TimeoutError:
-            raise SlowBody(f"no body data for {seconds:g} seconds; send it again") from None
-        reading = message.get("more_body", False)
-        return message
-
-    return next_message

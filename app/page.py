@@ -10,7 +10,10 @@ from typing import Any
 
 Schema = Mapping[str, Any]
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'"
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
 """The Content-Security-Policy that holds a browser to the promise."""
 
 _STYLE = """

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match
 
 from models.errors import FieldError, InvalidParameter, Overloaded, ServiceError
 from models.schemas import Problem
@@ -55,11 +56,18 @@ def problem(
 def answer(error: ServiceError, request: Request) -> Response:
     """The problem as a response; `Retry-After` where coming back helps."""
     headers = {}
-    if error.retryable and error.status in (429, 503):
-        seconds = error.retry_after if isinstance(error, Overloaded) else 5.0
-        headers["Retry-After"] = str(max(1, math.ceil(seconds)))
+    if seconds := retry_after(error):
+        headers["Retry-After"] = str(seconds)
     body = problem(error, request).model_dump_json(exclude_none=True)
     return Response(body, error.status, headers, MEDIA_TYPE)
+
+
+def retry_after(error: ServiceError) -> int | None:
+    """Return the whole seconds after which coming back helps; None where it does not."""
+    if not error.retryable or error.status not in (429, 503):
+        return None
+    seconds = error.retry_after if isinstance(error, Overloaded) else 5.0
+    return max(1, math.ceil(seconds))
 
 
 def invalid(details: Sequence[ErrorDetails]) -> InvalidParameter:
@@ -82,18 +90,22 @@ def install(app: FastAPI) -> None:
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(allowed(request))
+        path = _cut(request.url.path, LONGEST_GIVEN)
         code = _HTTP_CODES.get(error.status_code, "http_error")
         body = Problem(
             type=TYPE_PREFIX + code,
             title=HTTPStatus(error.status_code).phrase,
             status=error.status_code,
-            detail=_cut(_detail(error, _cut(request.url.path, LONGEST_GIVEN)), LONGEST_MESSAGE),
+            detail=_cut(_detail(error, path, headers.get("Allow")), LONGEST_MESSAGE),
             code=code,
-            instance=_cut(request.url.path, LONGEST_GIVEN),
+            instance=path,
             request_id=request.scope.get("request_id"),
             errors=None,
         ).model_dump_json(exclude_none=True)
-        return Response(body, error.status_code, error.headers, MEDIA_TYPE)
+        return Response(body, error.status_code, headers, MEDIA_TYPE)
 
     async def validation_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
@@ -105,10 +117,32 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, validation_error)
 
 
-def _detail(error: HTTPException, path: str) -> str:
+def allowed(request: Request) -> list[str]:
+    """Return the methods of all routes at the request's path; the framework names one route's."""
+    methods: set[str] = set()
+    for route in _routes(request.app.routes):
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    if "GET" in methods:
+        methods.add("HEAD")
+    return sorted(methods)
+
+
+def _routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+    """All routes, those of included routers among them."""
+    for route in routes:
+        included = getattr(route, "original_router", None)
+        if included is None:
+            yield route
+        else:
+            yield from _routes(included.routes)
+
+
+def _detail(error: HTTPException, path: str, allow: str | None) -> str:
     """What is allowed, and where to look: the framework's own errors do not say."""
-    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return f"{path} takes {(error.headers or {}).get('Allow', 'another method')}"
+    if allow is not None:
+        return f"{path} takes {allow}"
     if error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase:
         return f"there is no {path}; GET / shows what there is"
     return str(error.detail)

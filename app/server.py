@@ -6,59 +6,109 @@ import math
 import os
 import signal
 import socket
+from collections.abc import Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
-from app.acceptor import Acceptor, Shared
+from app.acceptor import Acceptor, Alone, Shared
+from app.admission.counters import Counters
+from app.connections.descriptors import raise_limit
+from app.connections.entrance import Entrance, Ticket
+from app.connections.guard import Guard
+from app.connections.limits import ConnectionLimits
+from app.connections.listening import bind
+from app.connections.metrics_only import MetricsOnly
+from app.connections.phases import Timer
+from app.connections.protocol import GuardedProtocol
+from app.metrics import Metrics
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
 
 
+SCRAPERS = 64
+"""Connections at the port for metrics: they must be had when all others are taken."""
+
+TURN = 0.5
+"""Seconds between two looks at connections that may be late, or less for shorter timeouts."""
+
+
 class Server(uvicorn.Server):
     """SIGTERM starts the drain; SIGINT, or a second SIGTERM, skips the grace time.
 
     Either ends a server that is still starting at once. With `shared` it is one of several front
-    ends at one socket.
+    ends at one socket. `scraped` are the sockets of the port for metrics, if there is one.
     """
 
-    def __init__(self, app: FastAPI, settings: Settings, shared: Shared | None = None) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        settings: Settings,
+        shared: Shared | None = None,
+        scraped: Sequence[Shared] = (),
+    ) -> None:
         self._app = app
+        self._settings = settings
         self._shared = shared
+        self._scraped = scraped
         self._grace = settings.grace
+        self._timers: list[Timer] = []
         self.exit_code: int = ExitCode.OK
-        super().__init__(
-            uvicorn.Config(
-                app,
-                host=settings.host,
-                port=settings.port,
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
-            )
-        )
+        super().__init__(_config(app, settings))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn: the application, then the doors."""
-        if self._shared is None:
-            await super().startup(sockets)
-            return
+        """Called by uvicorn: the application, then the sockets."""
         await super().startup([])
-        connections = self.server_state.connections
-        acceptor = Acceptor(self._shared, self._protocol, lambda: len(connections))
-        self.servers = [cast(asyncio.Server, acceptor)]
+        settings, service = self._settings, self._app.state.service
+        metrics = service.metrics
+        limits = ConnectionLimits.of(settings, raise_limit())
+        metrics.connection_limit.set(limits.connections)
+        main = self._guarded(limits, metrics, service.counters)
+        few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
+        listening = [self._shared] if self._shared else [Shared(s, Alone()) for s in sockets or ()]
+        acceptors = [self._acceptor(each, main, self.config) for each in listening]
+        if self._scraped:
+            scraping = self._guarded(few, metrics, Counters())
+            config = _config(MetricsOnly(self.config.loaded_app), settings)
+            config.load()
+            acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
+        self.servers = [cast(asyncio.Server, each) for each in acceptors]
 
-    def _protocol(self) -> asyncio.Protocol:
-        made = self.config.http_protocol_class(  # type: ignore[call-arg]
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        assert isinstance(made, asyncio.Protocol)
-        return made
+    def _guarded(
+        self, limits: ConnectionLimits, metrics: Metrics, counters: Counters
+    ) -> tuple[Guard, Entrance]:
+        guard = Guard(limits, lambda reason: metrics.connections_ended.labels(reason).inc())
+        entrance = Entrance(guard, counters, self.config.is_ssl)
+        connections = self.server_state.connections
+
+        def sweep() -> None:
+            metrics.connections.set(len(connections))
+            guard.phases.sweep()
+            entrance.sweep()
+
+        shortest = min(limits.header_timeout, limits.idle_timeout)
+        self._timers.append(Timer(sweep, min(TURN, shortest / 4)))
+        return guard, entrance
+
+    def _acceptor(
+        self, shared: Shared, guarded: tuple[Guard, Entrance], config: uvicorn.Config
+    ) -> Acceptor:
+        guard, entrance = guarded
+        state, app_state = self.server_state, self.lifespan.state
+
+        def connected(ticket: Ticket) -> asyncio.Protocol:
+            return GuardedProtocol(config, state, app_state, guard, ticket.client, ticket.leave)
+
+        def count() -> int:
+            return len(state.connections)
+
+        return Acceptor(shared, connected, count, entrance, config.ssl, guard.limits.header_timeout)
 
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second; True ends the serving."""
@@ -86,14 +136,37 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
+def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=[str(each) for each in settings.trusted_proxies],
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        ssl_ciphers="DEFAULT",
+        timeout_graceful_shutdown=math.ceil(settings.drain_timeout),
+    )
+
+
 def run(app: FastAPI, settings: Settings) -> int:
     """Serve until told to stop; the exit code is 0 after a drain, WORKER_DIED without a worker.
 
     With settings that can never work it is WRONG_USAGE.
     """
-    server = Server(app, settings)
+    sockets = bind(settings.host, settings.port)
+    port = settings.metrics_port
+    scraped = bind(settings.metrics_host, port) if port else []
+    server = Server(app, settings, scraped=[Shared(each, Alone()) for each in scraped])
+    for each in sockets:
+        log.info("listening on %s port %d", *each.getsockname()[:2])
     try:
-        server.run()
+        server.run(sockets)
     except SystemExit:  # uvicorn's, after a start that failed
         if getattr(app.state, "wrong_settings", False):
             return ExitCode.WRONG_USAGE

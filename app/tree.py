@@ -7,8 +7,8 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,7 @@ def run(settings: Settings, plan: Plan) -> int:
     own_threads = -(-cores(settings) // plan.front_ends)
     shared = settings.model_copy(update={"threads": own_threads})
     with (
-        _listening(settings) as listening,
+        _listening(settings) as (listening, scraped),
         closing(Tally.create(plan.front_ends)) as tally,
         closing(Counters.create(plan.front_ends)) as counters,
         metrics_folder() as folder,
@@ -77,6 +77,7 @@ def run(settings: Settings, plan: Plan) -> int:
             "settings": shared.model_dump(mode="json"),
             "addresses": [*addresses],
             "socket": listening.fileno(),
+            "scraped": scraped.fileno() if scraped else None,
             "tally": tally.fd,
             "counters": counters.fd,
             "front_ends": plan.front_ends,
@@ -85,20 +86,39 @@ def run(settings: Settings, plan: Plan) -> int:
             _front_end(shared, {**orders, "number": number}, environment)
             for number in range(plan.front_ends)
         ]
-        return asyncio.run(_supervised([workers, front_ends], folder, listening, counters))
+        sockets = [each for each in (listening, scraped) if each]
+        return asyncio.run(_supervised([workers, front_ends], folder, sockets, counters))
 
 
 async def _supervised(
-    groups: Sequence[Sequence[Member]], folder: str, listening: socket.socket, counters: Counters
+    groups: Sequence[Sequence[Member]],
+    folder: str,
+    sockets: Sequence[socket.socket],
+    counters: Counters,
 ) -> int:
-    """Our own hold on the socket ends with the serving, or clients would wait for nobody."""
-    supervisor = Supervisor(groups, lambda pid: _forget(pid, folder, counters), listening.close)
+    """Our own hold on the sockets ends with the serving, or clients would wait for nobody."""
+
+    def close() -> None:
+        for each in sockets:
+            each.close()
+
+    supervisor = Supervisor(groups, lambda pid: _forget(pid, folder, counters), close)
     return await supervisor.run()
 
 
-def _listening(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+@contextmanager
+def _listening(settings: Settings) -> Iterator[tuple[socket.socket, socket.socket | None]]:
+    """The main socket, and that of the port for metrics if there is one."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(_bound(settings.host, settings.port))
+        port = settings.metrics_port
+        scraped = stack.enter_context(_bound(settings.metrics_host, port)) if port else None
+        yield listening, scraped
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
 def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
@@ -117,7 +137,8 @@ def _front_end(
     settings: Settings, orders: dict[str, Any], environment: Mapping[str, str]
 ) -> Member:
     name = f"front end {orders['number']}"
-    descriptors = (orders["socket"], orders["tally"], orders["counters"])
+    passed = (orders["socket"], orders["scraped"], orders["tally"], orders["counters"])
+    descriptors = tuple(each for each in passed if each is not None)
     patience = settings.grace + settings.drain_timeout + 5
     return Member(name, "app.member", orders, descriptors, environment, patience)
 

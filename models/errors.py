@@ -2,20 +2,26 @@
 
 ServiceError
 ├── MalformedRequest 400         the request cannot be parsed
+├── NotFound 404                 there is nothing at this address
 ├── NotAcceptable 406            no format the client accepts can be produced
+├── SlowHeaders 408              the headers of a request took too long
 ├── SlowBody 408                 the client stopped sending its body
 ├── TooLarge 413                 a body, a file or a number of images over its limit
+├── UrlTooLong 414               the target of a request is over its limit
 ├── UnsupportedMedia 415         not an image of a format we read
 ├── Unprocessable 422
 │   ├── Undecodable              corrupt or truncated image
 │   ├── TooManyPixels            larger than the pixel limit
 │   ├── InvalidParameter         an unknown or out-of-range option, with its path
 │   └── AddressRefused           a URL that points where we do not go
+├── TooManyConnections 429       one client has too many connections
+├── HeadersTooLarge 431          the headers of a request are over a limit
 ├── Cancelled 499                the client left (seen in logs only)
 ├── InternalError 500            a fault of ours
 ├── OriginFailed 502             the origin of a URL answered badly or not at all
 ├── Unavailable 503              come again later
 │   ├── Overloaded               no permit free
+│   ├── ConnectionsExhausted     no connection free
 │   ├── Draining                 this server is stopping
 │   ├── WeightsMissing           no weights to classify with
 │   └── WorkerLost               the worker died while it held the job
@@ -61,14 +67,26 @@ class MalformedRequest(ServiceError):
     status, code, title = 400, "malformed_request", "Malformed request"
 
 
+class NotFound(ServiceError):
+    """There is nothing at this address."""
+
+    status, code, title = 404, "not_found", "Not Found"
+
+
 class NotAcceptable(ServiceError):
     """No format the client accepts can be produced."""
 
     status, code, title = 406, "not_acceptable", "Not acceptable"
 
 
+class SlowHeaders(ServiceError):
+    """The headers of a request were not complete in time."""
+
+    status, code, title, retryable = 408, "slow_headers", "Slow headers", True
+
+
 class SlowBody(ServiceError):
-    """The client stopped sending its body."""
+    """The client stopped sending its body, or sends it too slowly."""
 
     status, code, title, retryable = 408, "slow_body", "Slow body", True
 
@@ -77,6 +95,24 @@ class TooLarge(ServiceError):
     """A body, a file or a number of images is over its limit."""
 
     status, code, title = 413, "too_large", "Too large"
+
+
+class UrlTooLong(ServiceError):
+    """The target of a request is over its limit."""
+
+    status, code, title = 414, "url_too_long", "URL too long"
+
+
+class HeadersTooLarge(ServiceError):
+    """The headers of a request have too many bytes or lines."""
+
+    status, code, title = 431, "headers_too_large", "Headers too large"
+
+
+class TooManyConnections(ServiceError):
+    """One client has as many connections as it may have."""
+
+    status, code, title, retryable = 429, "too_many_connections", "Too many connections", True
 
 
 class UnsupportedMedia(ServiceError):
@@ -145,6 +181,12 @@ class Overloaded(Unavailable):
     def __init__(self, detail: str, retry_after: float) -> None:
         super().__init__(detail)
         self.retry_after = retry_after
+
+
+class ConnectionsExhausted(Unavailable):
+    """The server has as many connections as it may have."""
+
+    code, title = "connections_exhausted", "Connections exhausted"
 
 
 class Draining(Unavailable):

@@ -71,6 +71,22 @@ class Settings(BaseSettings):
         description="processes that feed one GPU, each with a network and buffers of its own; "
         "auto: 2 where a GPU has 8 cores or more, else 1",
     )
+    tls_certificate: Path | None = Field(
+        None, description="PEM file with the certificate chain; with it the server speaks HTTPS"
+    )
+    tls_key: Path | None = Field(
+        None, description="PEM file with the private key, if not in the certificate's file"
+    )
+    trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_split)] = Field(
+        (), description="proxies (addresses or networks) whose X-Forwarded-For and -Proto count"
+    )
+    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)] = Field(
+        (), description="origins whose pages may call the server, as https://example.org; * for all"
+    )
+    metrics_port: int = Field(
+        0, ge=0, le=65535, description="port for /metrics alone; 0: with all else on the main port"
+    )
+    metrics_host: str = Field("127.0.0.1", description="address of the port for metrics")
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"
     )
@@ -142,6 +158,29 @@ class Settings(BaseSettings):
     default_deadline: float = Field(30.0, gt=0, description="seconds a request may take")
     max_deadline: float = Field(120.0, gt=0, description="cap of the X-Deadline-Ms header")
     body_timeout: float = Field(30.0, gt=0, description="seconds to wait for the next body chunk")
+    min_body_rate: int = Field(
+        1024,
+        ge=0,
+        description="bytes per second that a client must send of a body, or read of an answer, "
+        "over 10 s; 0: any",
+    )
+    header_timeout: float = Field(
+        10.0, gt=0, description="seconds from the first byte of a request to the end of its headers"
+    )
+    idle_timeout: float = Field(
+        60.0, gt=0, description="seconds that a connection may be open between requests"
+    )
+    max_header_bytes: int = Field(
+        65536, ge=1024, description="bytes of a request's URL and headers"
+    )
+    max_header_lines: int = Field(100, ge=1, description="header lines of one request")
+    max_url_bytes: int = Field(32768, ge=64, description="bytes of a request's URL")
+    max_connections: int = Field(
+        4096, ge=1, description="open connections; the oldest idle one makes room for a new one"
+    )
+    max_connections_per_client: int = Field(
+        1024, ge=1, description="open connections of one address, or IPv6 network of /64"
+    )
     grace: float = Field(5.0, ge=0, description="seconds between not ready and closed on SIGTERM")
     drain_timeout: float = Field(
         30.0, gt=0, description="seconds accepted work may take after the grace time"

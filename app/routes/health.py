@@ -1,11 +1,14 @@
 """`/livez`, `/readyz`, `/startupz` and `/metrics`. None of them waits behind work."""
 
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client.exposition import choose_encoder
+from starlette.exceptions import HTTPException
 
+from app.connections.metrics_only import MARK
 from app.service import Service, ServiceOf
 
 router = APIRouter(tags=["health"])
@@ -51,6 +54,8 @@ async def startupz(service: ServiceOf) -> Response:
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request, service: ServiceOf) -> Response:
     """Prometheus metrics, in the format the scraper asks for."""
+    if service.settings.metrics_port and MARK not in request.scope:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(service.metrics.exposed()), media_type=content_type)
 

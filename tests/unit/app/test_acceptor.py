@@ -11,6 +11,11 @@ import pytest
 
 from app import acceptor
 from app.acceptor import Acceptor, Shared, Tally
+from app.admission.counters import Counters
+from app.connections.entrance import Entrance, Ticket
+from app.connections.guard import Guard
+from app.connections.limits import ConnectionLimits
+from models.settings import Settings
 
 HURRY = 5.0
 
@@ -21,8 +26,15 @@ class FrontEnd(asyncio.Protocol):
 
     connections: list[asyncio.BaseTransport] = field(default_factory=list)
 
+    def __call__(self, ticket: Ticket) -> "FrontEnd":
+        return self
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.connections.append(transport)
+
+
+def entrance() -> Entrance:
+    return Entrance(Guard(ConnectionLimits.of(Settings(), 1 << 16)), Counters())
 
 
 @pytest.fixture
@@ -39,7 +51,7 @@ async def connected(front_ends: list[FrontEnd], n: int) -> None:
 
 def opened(listening: socket.socket, tally: Tally, number: int, front_end: FrontEnd) -> Acceptor:
     shared = Shared(listening.dup(), tally, number)
-    return Acceptor(shared, lambda: front_end, lambda: len(front_end.connections))
+    return Acceptor(shared, front_end, lambda: len(front_end.connections), entrance())
 
 
 def test_every_front_end_gets_as_many_connections(listening: socket.socket) -> None:
@@ -92,8 +104,9 @@ def test_who_could_not_accept_tries_again(
         front_end, crowded = FrontEnd(), Crowded(fileno=listening.dup().detach())
         made = Acceptor(
             Shared(crowded, Tally.create(1), 0),
-            lambda: front_end,
+            front_end,
             lambda: len(front_end.connections),
+            entrance(),
         )
         with socket.create_connection(listening.getsockname()):
             await connected([front_end], 1)

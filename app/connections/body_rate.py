@@ -1,0 +1,64 @@
+"""A client's body must come at a rate, not only now and then a byte of it."""
+
+import asyncio
+import time
+
+from starlette.types import Message, Receive
+
+from models.errors import SlowBody
+
+WINDOW = 10.0
+"""Seconds of waiting over which the rate is measured; nothing is checked before the first end."""
+
+
+class PatientReceive:
+    """`receive` that gives a client `seconds` for each chunk of its body, and all time after.
+
+    In each window of waiting at least `rate` bytes per second must come. Only time in which the
+    application waits for the client counts: one that is slow to take a body harms no client.
+    """
+
+    __slots__ = ("_bytes", "_rate", "_reading", "_receive", "_seconds", "_window")
+
+    def __init__(self, receive: Receive, seconds: float, rate: int) -> None:
+        self._receive = receive
+        self._seconds = seconds
+        self._rate = rate
+        self._reading = True
+        self._bytes = 0
+        self._window = WINDOW
+
+    async def __call__(self) -> Message:
+        """The next message; raises SlowBody."""
+        if not self._reading:
+            return await self._receive()
+        end = time.monotonic() + self._seconds
+        while True:
+            start = time.monotonic()
+            message = await self._next(min(end - start, self._window if self._rate else end))
+            now = time.monotonic()
+            self._window -= now - start
+            if message is not None:
+                self._bytes += len(message.get("body", b""))
+                self._reading = message.get("more_body", False)
+            if self._reading and self._rate and self._window <= 0:
+                self._close_window()
+            if message is not None:
+                return message
+            if now >= end:
+                raise SlowBody(f"no body data for {self._seconds:g} seconds; send it again")
+
+    async def _next(self, seconds: float) -> Message | None:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._receive()
+        except TimeoutError:
+            return None
+
+    def _close_window(self) -> None:
+        if self._bytes < self._rate * WINDOW:
+            raise SlowBody(
+                f"{self._bytes} bytes of the body came in {WINDOW:g} seconds; at least "
+                f"{self._rate} per second are expected (DARKROOM_MIN_BODY_RATE); send it again"
+            )
+        self._bytes, self._window = 0, WINDOW

@@ -1,0 +1,60 @@
+"""One request and its answer, as uvicorn runs them, with what uvicorn leaves out.
+
+HTTP/1.0 clients get answers that end with the connection, never chunks. An answer that comes before
+the whole body has arrived announces the end of the connection, unless the rest is short; the
+protocol then keeps reading for a while, because a client that is still sending would otherwise see
+a reset instead of the answer.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+SHORT_REST = 1 << 20
+"""Bytes of a body that are read after the answer in order to keep the connection."""
+
+CLOSE = (b"connection", b"close")
+
+
+class Cycle(RequestResponseCycle):
+    """`unread` says how many bytes of the body have not arrived, None where nobody knows."""
+
+    def __init__(self, *, unread: Callable[[], int | None], http_10: bool, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._unread = unread
+        self._http_10 = http_10
+        self._sized = False
+        self.lingers = False
+        if http_10:
+            self.waiting_for_100_continue = False  # HTTP/1.0 has no interim answers
+
+    def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
+        """Called by the application; most answers take the first way."""
+        if not (self.more_body or self._http_10) or self.response_complete:
+            return super().send(message)
+        if not self.response_started and message["type"] == "http.response.start":
+            return self._send_start(message)
+        if self._http_10 and not self._sized:
+            body = cast(HTTPResponseBodyEvent, message)
+            self.expected_content_length = len(body.get("body", b""))
+        return super().send(message)
+
+    async def _send_start(self, message: HTTPResponseStartEvent) -> None:
+        headers = list(message.get("headers", ()))
+        self._sized = any(name.lower() == b"content-length" for name, _ in headers)
+        if self._http_10 and not self._sized:
+            self.chunked_encoding = False
+        lingers = self.more_body and self._too_much_to_read()
+        if lingers:
+            message = {**message, "headers": [*headers, CLOSE]}
+        await super().send(message)
+        if lingers:
+            self.lingers = self.keep_alive = True  # the protocol closes, not uvicorn's cycle
+
+    def _too_much_to_read(self) -> bool:
+        if self.waiting_for_100_continue or not self.keep_alive:
+            return True
+        unread = self._unread()
+        return unread is None or unread > SHORT_REST

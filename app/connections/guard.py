@@ -1,0 +1,48 @@
+"""What all connections of a process share: their limits, phases, counters and log lines."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from app.connections.limits import ConnectionLimits
+from app.connections.notices import Notices
+from app.connections.phases import PROGRESS_WINDOW, Phase, Phases
+
+LINGER = 30.0
+"""Seconds for which a client that was refused may go on sending what is thrown away."""
+
+log = logging.getLogger("darkroom.connections")
+
+
+def _uncounted(reason: str) -> None:
+    """For servers without metrics."""
+
+
+@dataclass(slots=True)
+class Guard:
+    """`ended` counts the connections that the server ended or refused, by the reason."""
+
+    limits: ConnectionLimits
+    ended: Callable[[str], None] = _uncounted
+    notices: Notices = field(default_factory=lambda: Notices(log))
+    clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
+    phases: Phases = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        times = {
+            Phase.FRESH: limits.idle_timeout,
+            Phase.HEAD: limits.header_timeout,
+            Phase.KEPT: limits.idle_timeout,
+            Phase.BODY: PROGRESS_WINDOW,  # to see whether it was closed meanwhile
+            Phase.ANSWER: PROGRESS_WINDOW,
+            Phase.DISCARD: LINGER,
+            Phase.LINGER: LINGER,
+        }
+        self.phases = Phases(times, limits.min_rate, self.clock)
+
+    def note(self, reason: str, client: str | None, detail: str) -> None:
+        """Count and log the end of a connection that the server did not want."""
+        self.ended(reason)
+        self.notices.warn(reason, f"connection of {client or 'a proxy'} ended, {reason}: {detail}")

@@ -1,0 +1,116 @@
+"""One request as it arrives: what its head says of the body, and how much of what has come."""
+
+from app.connections.framing import check_chunks, check_head, check_host
+from app.connections.limits import ConnectionLimits
+from models.errors import HeadersTooLarge, UrlTooLong
+
+_NOTED = frozenset((b"host", b"expect", b"transfer-encoding", b"content-length"))
+
+
+class Incoming:
+    """Counts one message against the limits; every method raises the error of a limit."""
+
+    __slots__ = (
+        "_coding",
+        "_head_bytes",
+        "_hosts",
+        "_limits",
+        "_lines",
+        "_pieces",
+        "_size",
+        "body_bytes",
+        "expects",
+        "in_head",
+        "length",
+    )
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        self._head_bytes = self._lines = self._hosts = self._pieces = self._size = 0
+        self._coding: bytes | None = None
+        self.length: int | None = None
+        """Of the body, if the head says it."""
+        self.body_bytes = 0
+        self.expects = False
+        """Whether the client waits for 100 Continue before it sends the body."""
+        self.in_head = True
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body comes in chunks."""
+        return self._coding is not None
+
+    @property
+    def unread(self) -> int | None:
+        """Bytes of the body that have not come, None where nobody knows."""
+        if self.chunked:
+            return None
+        return (self.length or 0) - self.body_bytes
+
+    def url(self, piece: bytes) -> None:
+        """Count a piece of the request's target."""
+        self._head_bytes += len(piece)
+        if self._head_bytes > self._limits.url_bytes:
+            raise self._long_url()
+
+    def header(self, name: bytes, value: bytes) -> bytes:
+        """Count a header, or a trailer; return its name in small letters."""
+        self._lines += 1
+        self._head_bytes += len(name) + len(value) + 4
+        limits = self._limits
+        if self._lines > limits.header_lines:
+            raise HeadersTooLarge(
+                f"a request may have {limits.header_lines} header lines "
+                "(DARKROOM_MAX_HEADER_LINES); send fewer"
+            )
+        if self._head_bytes > limits.header_bytes:
+            raise self._large_head()
+        name = name.lower()
+        if name in _NOTED and self.in_head:
+            self._note(name, value)
+        return name
+
+    def complete(self, version: str) -> None:
+        """Check the head as a whole."""
+        self.in_head = False
+        check_head(version, self._hosts, self._coding)
+        self._lines = self._head_bytes = 0  # trailers are counted anew
+
+    def piece(self, size: int) -> None:
+        """Count `size` bytes of the body."""
+        self.body_bytes += size
+        self._pieces += 1
+
+    def received(self, size: int) -> None:
+        """Check the head or the chunks after `size` bytes more have come for this message alone."""
+        self._size += size
+        limits = self._limits
+        if self.in_head:
+            if self._size > limits.header_bytes:
+                raise self._large_head() if self._lines else self._long_url()
+        elif self.chunked:
+            framing = self._size - self.body_bytes
+            check_chunks(self.body_bytes, self._pieces, framing, limits.header_bytes)
+
+    def _note(self, name: bytes, value: bytes) -> None:
+        if name == b"host":
+            self._hosts += 1
+            check_host(value)
+        elif name == b"expect":
+            self.expects = value.lower() == b"100-continue"
+        elif name == b"content-length":
+            self.length = int(value)  # httptools has seen that it is a number
+        else:
+            self._coding = value if self._coding is None else self._coding + b", " + value
+
+    def _long_url(self) -> UrlTooLong:
+        return UrlTooLong(
+            f"a URL may have {self._limits.url_bytes} bytes (DARKROOM_MAX_URL_BYTES); "
+            "send options as form fields or JSON"
+        )
+
+    def _large_head(self) -> HeadersTooLarge:
+        return HeadersTooLarge(
+            f"the URL and headers of a request may have {self._limits.header_bytes} bytes "
+            "(DARKROOM_MAX_HEADER_BYTES); send fewer or shorter ones"
+        )

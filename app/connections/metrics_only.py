@@ -1,0 +1,27 @@
+"""The application behind the port for metrics: `/metrics` and nothing else."""
+
+from fastapi import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.problems import answer
+from models.errors import NotFound
+
+PATH = "/metrics"
+
+MARK = "darkroom.metrics_port"
+"""The key in a request's scope that tells the route where the request came in."""
+
+
+class MetricsOnly:
+    """Hands requests for the metrics on to `app`, and answers all others with 404."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["path"] == PATH:
+            await self._app({**scope, MARK: True}, receive, send)
+            return
+        error = NotFound(f"there is no {scope['path'][:200]} on this port; GET {PATH}")
+        await answer(error, Request(scope))(scope, receive, send)

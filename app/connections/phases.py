@@ -1,0 +1,143 @@
+"""What every connection of a process waits for, and since when: one timer ends all that are late.
+
+A connection enters a phase at the end of an ordered dictionary, and all of a phase have the same
+time, so that only the first ones need to be looked at, however many connections there are.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from itertools import takewhile
+from typing import Protocol
+
+PROGRESS_WINDOW = 10.0
+"""Seconds over which the rate of a client that reads its answer is measured."""
+
+
+class Phase(IntEnum):
+    """What a connection waits for."""
+
+    FRESH = 0
+    """The first byte of its first request."""
+    HEAD = 1
+    """The end of a request's headers."""
+    BODY = 2
+    """The rest of a body, which the application waits for, or the application itself."""
+    ANSWER = 3
+    """The application."""
+    DISCARD = 4
+    """The short rest of a body whose request has been answered already."""
+    KEPT = 5
+    """The first byte of a further request."""
+    LINGER = 6
+    """The client's close: it is answered, what it sends is thrown away."""
+    CLOSING = 7
+    """The client's reading of the last bytes."""
+
+
+class Connection(Protocol):
+    """What the phases ask of a connection."""
+
+    phase: Phase
+    client_key: str | None
+
+    def expire(self, phase: Phase) -> None:
+        """End, or go to another phase: its time is over."""
+
+    def evict(self) -> None:
+        """Close at once, to make room."""
+
+    def unsent(self) -> int:
+        """Return the bytes of answers that the client has not taken."""
+
+    def stalled(self) -> None:
+        """End: the client reads too slowly."""
+
+
+VICTIMS = ((Phase.FRESH, 0.0), (Phase.LINGER, 0.0), (Phase.HEAD, 2.0), (Phase.KEPT, 0.0))
+"""The phases from which connections may be closed to make room, and after how many seconds."""
+
+
+class Phases:
+    """All connections of a process. `seconds` are the times of those phases that have one."""
+
+    def __init__(
+        self, seconds: Mapping[Phase, float], min_rate: int, clock: Callable[[], float]
+    ) -> None:
+        self._seconds = seconds
+        self._least = max(1, int(min_rate * PROGRESS_WINDOW))
+        self._clock = clock
+        self._members: tuple[dict[Connection, float], ...] = tuple({} for _ in Phase)
+        self._writing: dict[Connection, tuple[float, int]] = {}
+
+    def enter(self, connection: Connection, phase: Phase) -> None:
+        """Move a connection to the end of `phase`, with all of that phase's time before it."""
+        members = self._members
+        members[connection.phase].pop(connection, None)
+        connection.phase = phase
+        members[phase][connection] = self._clock()
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        self._members[connection.phase].pop(connection, None)
+        self._writing.pop(connection, None)
+
+    def watch_writing(self, connection: Connection) -> None:
+        """Begin to measure how quickly the client takes what is written."""
+        self._writing[connection] = self._clock(), connection.unsent()
+
+    def written(self, connection: Connection) -> None:
+        """End that: the client has kept up."""
+        self._writing.pop(connection, None)
+
+    def sweep(self) -> None:
+        """End all connections that are late."""
+        now = self._clock()
+        for phase, seconds in self._seconds.items():
+            for each in self._late(phase, now - seconds):
+                each.expire(phase)
+        for each, (since, unsent) in list(self._writing.items()):
+            if now - since >= PROGRESS_WINDOW:
+                left = each.unsent()
+                if left and unsent - left < self._least:
+                    each.stalled()
+                else:
+                    self._writing[each] = now, left
+
+    def _late(self, phase: Phase, limit: float) -> list[Connection]:
+        """Those who entered `phase` at `limit` or before."""
+        members = self._members[phase].items()
+        return [each for each, _ in takewhile(lambda member: member[1] <= limit, members)]
+
+    def make_room(self, client: str | None) -> bool:
+        """Close the connection that is missed least: of `client`, or of any; False: there is none.
+
+        First those that never sent a request, the oldest first.
+        """
+        now = self._clock()
+        for phase, seconds in VICTIMS:
+            for each, since in self._members[phase].items():
+                if since > now - seconds:
+                    break
+                if client is None or each.client_key == client:
+                    each.evict()
+                    return True
+        return False
+
+
+class Timer:
+    """Calls `sweep` every `seconds` until it is stopped."""
+
+    def __init__(self, sweep: Callable[[], None], seconds: float) -> None:
+        self._sweep = sweep
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._next = self._loop.call_later(seconds, self._turn)
+
+    def _turn(self) -> None:
+        self._next = self._loop.call_later(self._seconds, self._turn)
+        self._sweep()
+
+    def stop(self) -> None:
+        """Call it no more."""
+        self._next.cancel()

@@ -1,0 +1,246 @@
+"""One connection: uvicorn's protocol with limits of time and size, and with closes that are read.
+
+The limits cost a few dictionary moves a request: no timer and no task belongs to one connection.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from app.connections.cycle import Cycle
+from app.connections.ending import Ending, disconnect, known
+from app.connections.framing import target
+from app.connections.guard import Guard
+from app.connections.incoming import Incoming
+from app.connections.phases import Phase
+from models.errors import MalformedRequest, ServiceError
+
+MOST_AHEAD = 32
+"""Requests that a client may send before it has read the first one's answer."""
+
+MOST_BLANK = 1024
+"""Bytes of empty lines before a request."""
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """`leave` is called once, when the connection is closed."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        guard: Guard,
+        client_key: str | None = None,
+        leave: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self.client_key = client_key
+        self.phase = Phase.FRESH
+        self.running: Cycle | None = None
+        """The request that the application works on, or did last."""
+        self._guard = guard
+        self._leave = leave
+        self._ending = Ending(self, guard)
+        self.incoming: Incoming | None = None
+        """The message that has begun and is not complete."""
+        self._begun = self._blank = 0
+        """Messages that have begun, and bytes of empty lines since the last one."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Called after a TLS handshake if there is one."""
+        super().connection_made(transport)
+        self._guard.phases.enter(self, Phase.FRESH)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Requests that wait behind the one that runs are lost with it."""
+        self._guard.phases.leave(self)
+        self._leave()
+        self.pipeline.clear()
+        if self.running is not None and not self.running.response_complete:
+            disconnect(self.running)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, whose callbacks stand below, and check what has come."""
+        ending = self._ending
+        if ending.deaf:
+            ending.throw_away(len(data))
+            return
+        begun, before = self._begun, self.incoming
+        try:
+            self.parser.feed_data(data)
+            self._check(len(data), before, self._begun - begun)
+        except httptools.HttpParserUpgrade:
+            ending.deaf = True
+            self.cycle.keep_alive = False  # httptools has lost its place in the stream
+        except httptools.HttpParserError as error:
+            ending.refuse(known(error))
+        except ServiceError as error:
+            ending.refuse(error)
+        if self.phase is not Phase.LINGER:
+            self.place(begun=self._begun != begun)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is answered."""
+        self._guard.phases.watch_writing(self)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has kept up."""
+        if self.phase is not Phase.CLOSING:
+            self._guard.phases.written(self)
+        super().resume_writing()
+
+    def _check(self, size: int, before: Incoming | None, begun: int) -> None:
+        """After `size` bytes, with which `begun` messages began."""
+        incoming = self.incoming
+        if incoming is None:
+            self._blank = self._blank + size if before is None and not begun else 0
+            if self._blank > MOST_BLANK:
+                raise MalformedRequest("the request begins with too many empty lines")
+        elif not begun or (before is None and begun == 1 and incoming.in_head):
+            incoming.received(size)
+
+    # The parser's side
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        super().on_message_begin()
+        self._begun += 1
+        self.incoming = Incoming(self._guard.limits)
+        if len(self.pipeline) >= MOST_AHEAD:
+            raise MalformedRequest(f"{MOST_AHEAD} requests wait for their answers on a connection")
+
+    def on_url(self, url: bytes) -> None:
+        """The request's target, or a piece of it."""
+        self.incoming.url(url)  # type: ignore[union-attr]
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header; trailers of a chunked body are counted, and dropped."""
+        incoming = self.incoming
+        name = incoming.header(name, value)  # type: ignore[union-attr]
+        if incoming.in_head:  # type: ignore[union-attr]
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """A request: it runs at once, or after those before it on this connection."""
+        incoming, version = self.incoming, self.parser.get_http_version()
+        assert incoming is not None
+        incoming.complete(version)
+        if self.parser.should_upgrade() and (incoming.length or incoming.chunked):
+            raise MalformedRequest("a request with a body may not ask for another protocol")
+        scope = self.scope
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["path"], scope["raw_path"], scope["query_string"] = target(self.url)
+        if version != "1.1":
+            scope["http_version"] = version
+        before = self.cycle
+        self.cycle = cycle = Cycle(
+            unread=lambda: incoming.unread,
+            http_10=version == "1.0",
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=incoming.expects,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body, of which only so much is kept as the application takes."""
+        self.incoming.piece(len(body))  # type: ignore[union-attr]
+        cycle = self.cycle
+        if cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """The last byte of a request."""
+        self.incoming = None
+        super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self.running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """The next request runs, or the connection waits for one, or ends."""
+        self.server_state.total_requests += 1
+        running = self.running
+        if self.transport.is_closing():
+            self.place()
+            return
+        self.flow.resume_reading()
+        if running is not None and running.lingers:
+            self._ending.linger()
+        elif self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self.place()
+
+    def shutdown(self) -> None:
+        """The server ends: connections that were answered are not waited for."""
+        super().shutdown()
+        if self.phase is Phase.LINGER:
+            self.transport.close()
+        self.place()
+
+    def place(self, begun: bool = False) -> None:
+        """Enter the phase that this connection is in now, anew if a message has `begun`."""
+        incoming, cycle = self.incoming, self.cycle
+        if self.transport.is_closing():
+            phase = Phase.CLOSING
+        elif self.phase is Phase.LINGER:
+            return
+        elif incoming is not None and incoming.in_head:
+            phase = Phase.HEAD
+        elif cycle is None:
+            phase = Phase.FRESH
+        elif incoming is not None:
+            phase = Phase.DISCARD if cycle.response_complete else Phase.BODY
+        else:
+            phase = Phase.KEPT if cycle.response_complete else Phase.ANSWER
+        if phase is not self.phase or begun:
+            self._guard.phases.enter(self, phase)
+            if phase is Phase.CLOSING and self.unsent():
+                self._guard.phases.watch_writing(self)
+
+    def expire(self, phase: Phase) -> None:
+        """Called by the timer."""
+        self._ending.expire(phase)
+
+    def evict(self) -> None:
+        """Make room for another connection."""
+        self._guard.ended("evicted")
+        self._leave()
+        self.transport.abort()
+
+    def unsent(self) -> int:
+        """Bytes of answers that the client has not taken."""
+        return self.transport.get_write_buffer_size()
+
+    def stalled(self) -> None:
+        """The client reads too slowly."""
+        self._guard.note("slow_reader", self.client_key, f"{self.unsent()} bytes were not read")
+        self.transport.abort()

@@ -1,0 +1,24 @@
+"""The certificate and key of the settings, looked at before anything is started."""
+
+import ssl
+
+from models.settings import Settings
+
+
+def check(settings: Settings) -> None:
+    """Raise ValueError, with what to do, where the server could not speak TLS with the settings."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None:
+        if key is not None:
+            raise ValueError("--tls-key is given without --tls-certificate; give both, or neither")
+        return
+    for flag, path in (("--tls-certificate", certificate), ("--tls-key", key)):
+        if path is not None and not path.is_file():
+            raise ValueError(f"{flag}: there is no file {path}")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        raise ValueError(
+            f"--tls-certificate: {certificate} and its key cannot be used: {error}; "
+            "both must be PEM files and belong together"
+        ) from None
