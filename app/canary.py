@@ -3,18 +3,41 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from models.backend import Backend
+import numpy as np
+
+from models.backend import Backend, Load
 from models.deadline import Deadline
-from models.errors import ServiceError
+from models.errors import ServiceError, TimedOut
 from models.image import Image
 from models.job import Job, Labels, Operation, Result
+from workers.filters import parse_one
+from workers.operations import Classify, FilterChain
+
+LOOK = 0.25
+"""Seconds between two looks at whether a worker is there: one that returns is tried at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether work is done, why not, and the load by which that was judged.
+
+    `age` is the time in seconds since the last canary that passed.
+    """
+
+    ready: bool
+    problem: str | None
+    age: float | None
+    load: Load
 
 
 class Canary:
-    """Ready means: a canary passed within the last three intervals.
+    """Ready means: a worker is there, and a canary passed within the last three intervals.
 
-    A canary passes when its answer comes in time and equals the first one.
+    A canary passes when its answer comes in time and equals the first one. One that is late
+    because the device is busy is no sign of a fault while the device gets other work done. After
+    an absence of all workers a canary, or other work, must have been done anew.
     """
 
     def __init__(
@@ -32,6 +55,10 @@ class Canary:
         self._clock = clock
         self._passed_at: float | None = None
         self._expected: Result | None = None
+        self._failed = False
+        self._absent = False
+        self._progress = 0.0
+        self._progressed_at: float | None = None
         self.problem: str | None = "no canary has passed yet"
 
     @property
@@ -39,36 +66,55 @@ class Canary:
         """Whether a canary has ever passed."""
         return self._passed_at is not None
 
-    @property
-    def ready(self) -> bool:
-        """Whether one passed lately."""
-        age = self.age
-        return age is not None and age < 3 * self._interval
-
-    @property
-    def age(self) -> float | None:
-        """Seconds since the last one that passed."""
-        return None if self._passed_at is None else self._clock() - self._passed_at
+    def readiness(self) -> Readiness:
+        """The verdict as of now, with everything that it was made from."""
+        load, now = self._look(), self._clock()
+        age = None if self._passed_at is None else now - self._passed_at
+        if not load.alive:
+            back = "" if load.back_in is None else f"; one is expected in {load.back_in:.1f} s"
+            return Readiness(False, f"no worker is running{back}", age, load)
+        if age is None or self._absent:
+            return Readiness(False, self.problem or "the worker has just come back", age, load)
+        lasts = 3 * self._interval
+        busy = self._progressed_at is not None and now - self._progressed_at < lasts
+        ready = age < lasts or (busy and not self._failed)
+        late = f"no canary has passed for {age:.0f} s, and no other work was done"
+        return Readiness(ready, None if ready else self.problem or late, age, load)
 
     async def sing(self) -> None:
-        """Send one canary and note how it fared."""
+        """Send one canary and note its outcome."""
         deadline = Deadline.after(2 * self._interval, self._clock())
         try:
             completed = await self._backend.run(Job(self._operation, self._image, deadline))
         except ServiceError as error:
             self.problem = f"{error.code}: {error.detail}"
+            self._failed = not isinstance(error, TimedOut)
             return
         self._expected = self._expected or completed.result
-        if _same(completed.result, self._expected):
-            self._passed_at, self.problem = self._clock(), None
-        else:
+        self._failed = not _same(completed.result, self._expected)
+        if self._failed:
             self.problem = "the canary's answer changed"
+        else:
+            self._passed_at, self.problem, self._absent = self._clock(), None, False
 
     async def keep_singing(self) -> None:
-        """One canary per interval, for ever."""
+        """One canary per interval, and one as soon as a worker is back, for ever."""
+        due = self._clock() + self._interval
         while True:
-            await self.sing()
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(min(LOOK, self._interval))
+            if self._look().alive and (self._absent or self._clock() >= due):
+                await self.sing()
+                due = self._clock() + self._interval
+
+    def _look(self) -> Load:
+        """The load; notes an absence of workers, and work that was done."""
+        load = self._backend.load()
+        if not load.alive:
+            self._absent, self._progressed_at = True, None
+        elif load.progress > self._progress:
+            self._progressed_at, self._absent = self._clock(), False
+        self._progress = load.progress
+        return load
 
 
 def _same(one: Result, other: Result) -> bool:
@@ -78,3 +124,14 @@ def _same(one: Result, other: Result) -> bool:
     if isinstance(one, Labels) and isinstance(other, Labels):
         return one.class_ids[:1] == other.class_ids[:1]
     return False
+
+
+def canary_operation(with_model: bool) -> Operation:
+    """What a canary asks for: a label, or without weights a filter."""
+    return Classify(top_k=1) if with_model else FilterChain((parse_one("invert", {}),))
+
+
+def canary_image() -> Image:
+    """A ramp of 64 × 64 pixels."""
+    ramp = np.linspace(0, 255, 64 * 64 * 3).astype(np.uint8)
+    return Image(ramp.reshape(64, 64, 3))

@@ -5,103 +5,31 @@ The only file of `app` that picks a backend and reaches into `workers` beyond de
 
 import asyncio
 import logging
-import signal
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
-import numpy as np
 from fastapi import FastAPI
 
 from app import observe, problems
 from app.admission import Admission
 from app.admission.counters import Counters
 from app.budget import PixelBudget
-from app.canary import Canary
+from app.canary import Canary, canary_image, canary_operation
 from app.decoders import DecoderPool, Limits
 from app.documents import PROBLEMS
+from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
 from app.fetch import Fetcher, FetchLimits
 from app.garbage import settle
 from app.metrics import Metrics
 from app.pipeline import Pipeline
 from app.routes import catalogue, classify, docs, filter, health, process
-from app.service import Computing, Model, Service
+from app.service import Service
 from models.backend import Backend
-from models.image import Image
-from models.job import Operation, ReleaseReason
-from models.labels import LabelSet
-from models.schemas import ModelRecord
 from models.settings import Settings
 from models.version import VERSION
-from workers.batch import Batch
-from workers.devices import wanted_gpus
-from workers.engine import BatchResult
-from workers.filters import parse_one
-from workers.local import LocalBackend
-from workers.operations import Classify, FilterChain
-from workers.processes import ProcessBackend
-from workers.start import cores, start_worker
-from workers.wire import Batched, Welcome
-from workers.worker import Observer
+from workers.start import cores
 
 log = logging.getLogger("darkroom.main")
-
-BYTES_PER_PIXEL = 4
-"""Of the shared memory through which images go to worker processes."""
-
-
-LEAST_PIXELS_IN_FLIGHT = 200_000_000
-"""Decoded pixels in memory, where the settings say nothing and few front ends share them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Executor:
-    """A started backend and what it classifies with."""
-
-    backend: Backend
-    computing: Callable[[], Computing]
-
-
-async def local_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
-    """A worker in threads of this process, on the first GPU if there is one to be used."""
-    gpu = 0 if wanted_gpus(settings.gpus) else None
-    started = await asyncio.to_thread(
-        start_worker, settings, _observer(metrics), weights=weights, gpu=gpu
-    )
-    model = Model(started.record, started.labels) if started.record and started.labels else None
-    computing = Computing(model, started.problem, started.degraded)
-    backend = LocalBackend(started.worker, settings.drain_timeout)
-    return Executor(backend, lambda: computing)
-
-
-async def remote_executor(
-    settings: Settings, metrics: Metrics, addresses: Sequence[str], front_ends: int
-) -> Executor:
-    """Workers in processes of their own, at Unix sockets; waits until one is there."""
-    own_pixels = -(-pixels_in_flight(settings, front_ends) // front_ends)
-    arena = BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels)
-
-    def on_batch(batched: Batched) -> None:
-        metrics.on_batch(batched.operation, batched.size, ReleaseReason(batched.reason))
-
-    backend = ProcessBackend(
-        addresses,
-        arena,
-        settings.drain_timeout,
-        on_batch,
-        on_other=lambda: signal.raise_signal(signal.SIGTERM),
-    )
-    await backend.welcome()
-    known: dict[int, Computing] = {}
-
-    def computing() -> Computing:
-        welcome = backend.current
-        if id(welcome) not in known:
-            known.clear()
-            known[id(welcome)] = _computing(welcome)
-        return known[id(welcome)]
-
-    return Executor(backend, computing)
 
 
 async def start_service(
@@ -117,32 +45,52 @@ async def start_service(
     are shared by front ends, and so are the limits.
     """
     counters = counters or Counters()
-    executor = await (
-        remote_executor(settings, metrics, addresses, counters.front_ends)
-        if addresses
-        else local_executor(settings, metrics, weights)
-    )
+    async with AsyncExitStack() as started:  # a failure below stops what has been started
+        executor = await (
+            remote_executor(settings, metrics, addresses, counters.front_ends)
+            if addresses
+            else local_executor(settings, metrics, weights)
+        )
+        started.push_async_callback(executor.backend.aclose)
+        service = _assembled(started, settings, metrics, executor, counters, not addresses)
+        started.pop_all()
+    return service
+
+
+def _assembled(
+    started: AsyncExitStack,
+    settings: Settings,
+    metrics: Metrics,
+    executor: Executor,
+    counters: Counters,
+    ends_with_worker: bool,
+) -> Service:
+    """Put the parts around a started backend; `started` learns what must be stopped again."""
     backend, model = executor.backend, executor.computing().model
     fetcher = Fetcher(
         FetchLimits.from_settings(settings), observe=metrics.on_fetch, counters=counters
     )
-    admission = _admission(settings, backend, metrics, counters)
+    started.push_async_callback(fetcher.aclose)
     metrics.watch(backend.load)
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
-    threads, most = cores(settings), settings.max_pixels
+    threads = cores(settings)
     decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end)
+    started.push_async_callback(decoders.aclose)
+    pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, settings.max_pixels, threads)
+    started.callback(pipeline.close)
+    operation, interval = canary_operation(model is not None), settings.canary_interval
     return Service(
         settings=settings,
         backend=backend,
-        pipeline=Pipeline(backend, fetcher, metrics, budget, decoders, most, threads),
+        pipeline=pipeline,
         decoders=decoders,
         fetcher=fetcher,
-        admission=admission,
+        admission=_admission(settings, backend, metrics, counters),
         metrics=metrics,
-        canary=Canary(backend, _canary_operation(model), _canary_image(), settings.canary_interval),
+        canary=Canary(backend, operation, canary_image(), interval),
         computing=executor.computing,
         counters=counters,
-        ends_with_worker=not addresses,
+        ends_with_worker=ends_with_worker,
     )
 
 
@@ -154,6 +102,19 @@ async def stop_service(service: Service) -> None:
     await service.fetcher.aclose()
     await service.decoders.aclose()
     service.pipeline.close()
+
+
+@asynccontextmanager
+async def _serving(service: Service) -> AsyncIterator[None]:
+    """Keep a canary singing; whatever ends the block, the parts are stopped."""
+    try:
+        await asyncio.gather(service.canary.sing(), service.decoders.start())
+        settle()
+        singing = asyncio.create_task(service.canary.keep_singing())
+        yield
+        singing.cancel()
+    finally:
+        await stop_service(service)
 
 
 def create_app(
@@ -175,12 +136,8 @@ def create_app(
             app.state.wrong_settings = True
             raise
         app.state.service = service
-        await asyncio.gather(service.canary.sing(), service.decoders.start())
-        settle()
-        singing = asyncio.create_task(service.canary.keep_singing())
-        yield
-        singing.cancel()
-        await stop_service(service)
+        async with _serving(service):
+            yield
 
     app = FastAPI(
         title="Darkroom",
@@ -208,37 +165,3 @@ def _admission(
         metrics.on_admission,
         counters,
     )
-
-
-def pixels_in_flight(settings: Settings, front_ends: int) -> int:
-    """The limit on decoded pixels in memory, over all front ends."""
-    return settings.max_pixels_in_flight or max(
-        LEAST_PIXELS_IN_FLIGHT, settings.max_pixels * front_ends
-    )
-
-
-def _computing(welcome: Welcome) -> Computing:
-    model = None
-    if welcome.model and welcome.labels:
-        name, labels, wnids = welcome.labels
-        label_set = LabelSet(name, tuple(labels), tuple(wnids))
-        model = Model(ModelRecord.model_validate(welcome.model), label_set)
-    return Computing(model, welcome.problem, welcome.degraded)
-
-
-def _observer(metrics: Metrics) -> Observer:
-    def observe(batch: Batch, _: BatchResult) -> None:
-        operation = batch.tickets[0].job.operation
-        name = "classify" if isinstance(operation, Classify) else "filter"
-        metrics.on_batch(name, len(batch.tickets), batch.reason)
-
-    return observe
-
-
-def _canary_operation(model: Model | None) -> Operation:
-    return Classify(top_k=1) if model else FilterChain((parse_one("invert", {}),))
-
-
-def _canary_image() -> Image:
-    ramp = np.linspace(0, 255, 64 * 64 * 3).astype(np.uint8)
-    return Image(ramp.reshape(64, 64, 3))

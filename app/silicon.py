@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from app.cores.cgroup import CpuLimit, cpu_limit
 from models.backend import Load
 
 TYPICAL = 0.002
@@ -29,27 +30,54 @@ SPARE = 0.3
 
 
 class IdleCores:
-    """The share of the machine's core time that nobody used lately; 0 where it is not known."""
+    """The share of the core time that was unused lately; 0 where it is not known.
+
+    The smaller of two: of the machine's cores, and of the container's quota, where it has one.
+    """
 
     LOOK = 0.25
     """Seconds between two looks."""
 
-    def __init__(self, stat: Path = Path("/proc/stat")) -> None:
+    def __init__(
+        self,
+        stat: Path = Path("/proc/stat"),
+        limit: Callable[[], CpuLimit | None] = cpu_limit,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._stat = stat
+        self._limit = limit()
+        self._clock = clock
         self._share = 0.0
-        self._looked_at = 0.0
+        self._looked_at = clock() - self.LOOK
         self._last = self._ticks()
+        self._last_used = self._used()
 
     def share(self) -> float:
         """0…1, as of the last look."""
-        now = time.monotonic()
-        if now - self._looked_at >= self.LOOK:
+        now = self._clock()
+        passed = now - self._looked_at
+        if passed >= self.LOOK:
             self._looked_at = now
             idle, whole = self._ticks()
             if whole > self._last[1]:
-                self._share = (idle - self._last[0]) / (whole - self._last[1])
+                ours = self._of_quota(passed)
+                self._share = min((idle - self._last[0]) / (whole - self._last[1]), ours)
             self._last = idle, whole
         return self._share
+
+    def _of_quota(self, passed: float) -> float:
+        """The share of the container's quota that was unused in the seconds that passed."""
+        if self._limit is None:
+            return 1.0
+        used = self._used()
+        spent, self._last_used = used - self._last_used, used
+        return max(0.0, 1.0 - spent / (self._limit.cores * passed))
+
+    def _used(self) -> float:
+        try:
+            return 0.0 if self._limit is None else self._limit.used()
+        except (OSError, ValueError):  # the group has gone: as if all were used
+            return self._last_used + 1e9
 
     def _ticks(self) -> tuple[int, int]:
         """Idle (waiting for disks too) and in all, since the machine started (proc(5))."""

@@ -8,11 +8,13 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from models.exit_codes import ExitCode
@@ -22,6 +24,9 @@ log = logging.getLogger("darkroom.supervisor")
 PAUSES = (0.1, 0.5, 2.0, 10.0)
 """Seconds before a process that died is started again; counted anew once it lived `STABLE`."""
 STABLE = 60.0
+
+ROOT = str(Path(__file__).resolve().parents[1])
+"""The folder that this package was imported from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +139,35 @@ class Supervisor:
 
 
 async def _start(member: Member) -> asyncio.subprocess.Process:
-    """In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone."""
+    """In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone.
+
+    With `-P` nothing is imported from the current folder, where anybody may have put a file.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",
         "-m",
         member.module,
         member.name,
         stdin=asyncio.subprocess.PIPE,
         pass_fds=tuple(member.descriptors),
-        env=member.environment,
+        env=_environment(member),
         start_new_session=True,
     )
     assert process.stdin is not None
     process.stdin.write(json.dumps(member.orders).encode() + b"\n")
     log.info("%s is process %s", member.name, process.pid)
     return process
+
+
+def _environment(member: Member) -> dict[str, str]:
+    """The member's, by which it finds this package again where the parent found it.
+
+    An installed package and a checkout in PYTHONPATH are found anyway. A checkout that was found
+    only because it is the current folder is named.
+    """
+    environment = dict(os.environ if member.environment is None else member.environment)
+    if ROOT not in sys.path[1:]:
+        known = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{known}" if known else ROOT
+    return environment

@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 
+from app.canary import Readiness
 from app.connections.metrics_only import MARK
 from app.service import Service, ServiceOf
 
@@ -34,13 +35,15 @@ async def livez() -> Response:
 @router.api_route("/health", methods=_GET_AND_HEAD, include_in_schema=False)
 @router.api_route("/healthz", methods=_GET_AND_HEAD, include_in_schema=False)
 async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Response:
-    """Not stopping, and a canary inference passed lately; `?verbose` says why."""
-    ready = service.canary.ready and not service.stopping.is_set()
+    """Not stopping, a worker is there, and it works; `?verbose` says why."""
+    found = service.canary.readiness()
+    ready = found.ready and not service.stopping.is_set()
     status = 200 if ready else 503
     if verbose is None:
         return PlainTextResponse("ok\n" if ready else "not ready\n", status)
     word = "degraded" if service.computing().degraded else "ok"
-    return JSONResponse({"status": word if ready else "not ready"} | _checks(service), status)
+    shown = {"status": word if ready else "not ready"} | _checks(service, found)
+    return JSONResponse(shown, status)
 
 
 @router.get("/startupz", response_class=PlainTextResponse, responses=_NOT_YET)
@@ -60,17 +63,18 @@ async def metrics(request: Request, service: ServiceOf) -> Response:
     return Response(encode(service.metrics.exposed()), media_type=content_type)
 
 
-def _checks(service: Service) -> dict[str, Any]:
-    load, age = service.backend.load(), service.canary.age
+def _checks(service: Service, found: Readiness) -> dict[str, Any]:
+    load, age = found.load, found.age
     return {
         "stopping": service.stopping.is_set(),
         "canary": {
-            "ready": service.canary.ready,
+            "ready": found.ready,
             "seconds_ago": None if age is None else round(age, 3),
-            "problem": service.canary.problem,
+            "problem": found.problem,
         },
         "worker": {
             "alive": load.alive,
+            "expected_in": None if load.back_in is None else round(load.back_in, 1),
             "device": load.device,
             "degraded": service.computing().degraded,
             "queued_images": load.queued_jobs,

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 MODELS = {"models", "numpy", "PIL", "simplejpeg", "pydantic", "pydantic_settings"}
 ENGINE_ONLY = {"torch", "torchvision", "cupy", "cupyx", "cuda", "safetensors"}
 DECLARATIONS = ("workers.operations", "workers.filters")
-ROOTS = ("main.py", "member.py", "offline.py", "tree.py")
+ROOTS = ("executors.py", "main.py", "member.py", "offline.py", "tree.py")
 """The composition roots of `app`: of a server, of one process of several, of no server, of all."""
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from app.cores.cgroup import CpuLimit
 from app.silicon import AHEAD, TYPICAL, DecodeChoice, IdleCores
 from models.backend import Load
+from tests.fakes import FakeClock
 
 
 def choosing(idle: float = 0.9) -> DecodeChoice:
@@ -63,3 +65,13 @@ def test_idle_time_is_what_passed_between_two_looks(tmp_path: Path) -> None:
     stat.write_text("cpu 999 0 100 740 110 0 0 0 0 0\n")
     assert cores.share() == pytest.approx(0.5), "looked again too soon"
     assert IdleCores(tmp_path / "none").share() == 0
+
+
+def test_in_a_container_the_quota_counts_and_not_the_host_s_idle_cores(tmp_path: Path) -> None:
+    stat, used, clock = tmp_path / "stat", [0.0], FakeClock(10.0)
+    stat.write_text("cpu 100 0 100 700 100 0 0 0 0 0\n")
+    cores = IdleCores(stat, lambda: CpuLimit(2.0, lambda: used[0]), clock)
+    stat.write_text("cpu 101 0 100 1699 100 0 0 0 0 0\n")
+    clock.advance(1.0 - IdleCores.LOOK)
+    used[0] = 1.5
+    assert cores.share() == pytest.approx(0.25)

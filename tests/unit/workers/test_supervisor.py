@@ -88,3 +88,14 @@ def test_an_observer_that_fails_does_not_stop_the_restarts(tmp_path: Path) -> No
     lives = tmp_path / "lives"
     made = Supervisor([[member(lives, code=1)]], fail)
     assert supervise(made, lambda: len(lived(lives)) >= 2) == 0
+
+
+def test_nothing_is_imported_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives = tmp_path / "lives"
+    (tmp_path / "json.py").write_text("raise SystemExit(77)")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.chdir(tmp_path)
+    made = Supervisor([[member(lives, seconds=LONG)]])
+    assert supervise(made, lambda: len(lived(lives)) == 1) == 0

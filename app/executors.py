@@ -1,0 +1,110 @@
+"""What computes for a server: a worker in this process, or workers in others.
+
+Part of the composition root; `app.main` puts the rest around it.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from app.metrics import Metrics
+from app.service import Computing, Model
+from models.backend import Backend
+from models.job import ReleaseReason
+from models.labels import LabelSet
+from models.schemas import ModelRecord
+from models.settings import Settings
+from workers.batch import Batch
+from workers.devices import wanted_gpus
+from workers.engine import BatchResult
+from workers.local import LocalBackend
+from workers.operations import Classify
+from workers.processes import ProcessBackend
+from workers.start import start_worker
+from workers.wire import Batched, Welcome
+from workers.worker import Observer
+
+BYTES_PER_PIXEL = 4
+"""Of the shared memory through which images go to worker processes."""
+
+LEAST_PIXELS_IN_FLIGHT = 200_000_000
+"""Decoded pixels in memory, where the settings say nothing and few front ends share them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """A started backend and what it classifies with."""
+
+    backend: Backend
+    computing: Callable[[], Computing]
+
+
+async def local_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
+    """A worker in threads of this process, on the first GPU if there is one to be used."""
+    gpu = 0 if wanted_gpus(settings.gpus) else None
+    started = await asyncio.to_thread(
+        start_worker, settings, _observer(metrics), weights=weights, gpu=gpu
+    )
+    model = Model(started.record, started.labels) if started.record and started.labels else None
+    computing = Computing(model, started.problem, started.degraded)
+    backend = LocalBackend(started.worker, settings.drain_timeout)
+    return Executor(backend, lambda: computing)
+
+
+async def remote_executor(
+    settings: Settings, metrics: Metrics, addresses: Sequence[str], front_ends: int
+) -> Executor:
+    """Workers in processes of their own, at Unix sockets; waits until one is there."""
+    own_pixels = -(-pixels_in_flight(settings, front_ends) // front_ends)
+    arena = BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels)
+
+    def on_batch(batched: Batched) -> None:
+        metrics.on_batch(batched.operation, batched.size, ReleaseReason(batched.reason))
+
+    backend = ProcessBackend(
+        addresses,
+        arena,
+        settings.drain_timeout,
+        on_batch,
+        on_other=lambda: signal.raise_signal(signal.SIGTERM),
+    )
+    try:
+        welcome = await backend.welcome()
+    except BaseException:  # the links and the arena must not outlive a start that is cancelled
+        await backend.aclose()
+        raise
+    known = welcome, _computing(welcome)
+
+    def computing() -> Computing:
+        nonlocal known
+        if known[0] is not backend.current:
+            known = backend.current, _computing(backend.current)
+        return known[1]
+
+    return Executor(backend, computing)
+
+
+def pixels_in_flight(settings: Settings, front_ends: int) -> int:
+    """The limit on decoded pixels in memory, over all front ends."""
+    return settings.max_pixels_in_flight or max(
+        LEAST_PIXELS_IN_FLIGHT, settings.max_pixels * front_ends
+    )
+
+
+def _computing(welcome: Welcome) -> Computing:
+    model = None
+    if welcome.model and welcome.labels:
+        name, labels, wnids = welcome.labels
+        label_set = LabelSet(name, tuple(labels), tuple(wnids))
+        model = Model(ModelRecord.model_validate(welcome.model), label_set)
+    return Computing(model, welcome.problem, welcome.degraded)
+
+
+def _observer(metrics: Metrics) -> Observer:
+    def observe(batch: Batch, _: BatchResult) -> None:
+        operation = batch.tickets[0].job.operation
+        name = "classify" if isinstance(operation, Classify) else "filter"
+        metrics.on_batch(name, len(batch.tickets), batch.reason)
+
+    return observe

@@ -1,0 +1,146 @@
+"""Readiness: what a canary, the load and the work that is done say together."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+
+import pytest
+
+from app import canary as canary_module
+from app.canary import Canary
+from models.backend import Load
+from models.errors import DeadlineExceeded, InternalError
+from models.job import Completed, Job, Labels, ReleaseReason, Result, Trace
+from tests.fakes import FakeClock, FakeOperation, fake_job
+from tests.hosted import come_true
+
+INTERVAL = 5.0
+WORKING = Load("fake", 0, 0, 0, 10.0, alive=True)
+TRACE = Trace(0, 0, 0, 0, 0, 1, 1, ReleaseReason.IDLE)
+
+
+class FakeBackend:
+    """Answers canaries at once, or as a test says."""
+
+    def __init__(self) -> None:
+        self.now = WORKING
+        self.answer: Result | Exception = Labels((1,), (1.0,))
+        self.asked = 0
+
+    async def run(self, job: Job) -> Completed:
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return Completed(self.answer, TRACE)
+
+    def load(self) -> Load:
+        return self.now
+
+    async def aclose(self) -> None:
+        pass
+
+
+def made(interval: float = INTERVAL) -> tuple[Canary, FakeBackend, FakeClock]:
+    backend, clock = FakeBackend(), FakeClock(100.0)
+    return Canary(backend, FakeOperation("a"), fake_job().image, interval, clock), backend, clock
+
+
+def run(test: Coroutine[object, object, None]) -> None:
+    asyncio.run(test)
+
+
+def test_before_the_first_canary_nothing_is_ready() -> None:
+    canary, _, _ = made()
+    assert not canary.readiness().ready
+    assert not canary.started
+
+
+def test_a_dead_worker_is_seen_at_once_and_the_reason_is_said() -> None:
+    async def test() -> None:
+        canary, backend, _ = made()
+        await canary.sing()
+        assert canary.readiness().ready
+        backend.now = replace(WORKING, alive=False, back_in=2.5)
+        found = canary.readiness()
+        assert not found.ready
+        assert found.problem == "no worker is running; one is expected in 2.5 s"
+        assert not found.load.alive
+
+    run(test())
+
+
+def test_a_worker_that_is_back_must_pass_before_it_counts() -> None:
+    async def test() -> None:
+        canary, backend, _ = made()
+        await canary.sing()
+        backend.now = replace(WORKING, alive=False)
+        canary.readiness()
+        backend.now = WORKING
+        assert not canary.readiness().ready
+        await canary.sing()
+        assert canary.readiness().ready
+
+    run(test())
+
+
+def test_a_worker_that_is_back_counts_as_soon_as_it_does_other_work() -> None:
+    async def test() -> None:
+        canary, backend, _ = made()
+        await canary.sing()
+        backend.now = replace(WORKING, alive=False)
+        canary.readiness()
+        backend.now = WORKING
+        assert not canary.readiness().ready
+        backend.now = replace(WORKING, progress=1.0)
+        assert canary.readiness().ready
+
+    run(test())
+
+
+def test_a_canary_that_waits_behind_slow_work_that_progresses_is_no_fault() -> None:
+    async def test() -> None:
+        canary, backend, clock = made()
+        await canary.sing()
+        backend.answer = DeadlineExceeded("late")
+        for step in range(1, 10):
+            clock.advance(INTERVAL)
+            backend.now = replace(WORKING, progress=float(step))
+            await canary.sing()
+            assert canary.readiness().ready
+        clock.advance(3 * INTERVAL)
+        assert not canary.readiness().ready, "nothing was done for three intervals"
+
+    run(test())
+
+
+def test_a_canary_whose_answer_changes_or_that_fails_is_a_fault_whatever_else_is_done() -> None:
+    async def test() -> None:
+        for wrong in (Labels((2,), (1.0,)), InternalError("broken")):
+            canary, backend, clock = made()
+            await canary.sing()
+            backend.answer = wrong
+            clock.advance(3 * INTERVAL)
+            await canary.sing()
+            backend.now = replace(WORKING, progress=9.0)
+            found = canary.readiness()
+            assert not found.ready
+            assert found.problem == canary.problem
+
+    run(test())
+
+
+def test_a_worker_that_is_back_is_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(canary_module, "LOOK", 0.001)
+
+    async def test() -> None:
+        canary, backend, _ = made(interval=1000.0)
+        await canary.sing()
+        backend.now = replace(WORKING, alive=False)
+        singing = asyncio.create_task(canary.keep_singing())
+        canary.readiness()
+        backend.now = WORKING
+        await come_true(lambda: backend.asked == 2)
+        await come_true(lambda: canary.readiness().ready)
+        singing.cancel()
+
+    run(test())

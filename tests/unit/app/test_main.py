@@ -1,0 +1,35 @@
+"""Starts that fail half way, and what is said of a worker that came back."""
+
+import asyncio
+
+import pytest
+
+from app import main
+from app.metrics import Metrics
+from models.settings import Settings
+from workers.local import LocalBackend
+
+
+def test_a_failure_late_in_the_start_stops_the_worker_that_was_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[LocalBackend] = []
+    aclose = LocalBackend.aclose
+
+    async def noted(self: LocalBackend) -> None:
+        await aclose(self)
+        closed.append(self)
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no room for the pipeline")
+
+    monkeypatch.setattr(LocalBackend, "aclose", noted)
+    monkeypatch.setattr(main, "Pipeline", fail)
+
+    async def test() -> None:
+        with pytest.raises(RuntimeError, match="no room for the pipeline"):
+            await main.start_service(Settings(), Metrics(), weights=False)
+
+    asyncio.run(test())
+    (backend,) = closed
+    assert not backend.load().alive
