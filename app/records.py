@@ -1,6 +1,5 @@
 """Per-item records: the same in a reply, a stream, a ZIP and on the command line."""
 
-import base64
 from collections.abc import Callable
 from functools import partial
 
@@ -8,6 +7,7 @@ from fastapi import Request
 
 from app.answers import Answer, EncodedImage, Processed, VersionAnswer
 from app.problems import problem
+from app.responses.inline_images import InlineImages
 from models.errors import ServiceError
 from models.job import Labels
 from models.labels import LabelSet
@@ -20,9 +20,9 @@ def record(
     request: Request | None = None,
     *,
     named: bool = False,
-    inline: bool = False,
+    inline: InlineImages | None = None,
 ) -> Record:
-    """An answer as a record. Its images are `named` by their members, or `inline` as base64."""
+    """An answer as a record. Its images are `named` by their members, or added to `inline`."""
     item, outcome = answer.item, answer.outcome
     made = Record(
         index=item.index,
@@ -105,7 +105,12 @@ def _version(
 
 
 def _shown(
-    index: int, image: EncodedImage, version: int | None = None, *, named: bool, inline: bool
+    index: int,
+    image: EncodedImage,
+    version: int | None = None,
+    *,
+    named: bool,
+    inline: InlineImages | None,
 ) -> FilteredImage:
     return FilteredImage(
         media_type=image.format.media_type,
@@ -113,5 +118,5 @@ def _shown(
         height=image.height,
         bytes=len(image.data),
         name=member(index, image, version) if named else None,
-        data=base64.b64encode(image.data).decode() if inline else None,
+        data=None if inline is None else inline.add(image.data),
     )

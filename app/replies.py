@@ -1,30 +1,34 @@
 """How answers leave: whole JSON, JSON Lines, server-sent events, one image, a ZIP, multipart."""
 
-import io
+import asyncio
 import secrets
-import zipfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
 
-from app.answers import Answer, EncodedImage
+from app.answers import Answer, EncodedImage, Processed
 from app.gather import Work, all_answers, as_finished
 from app.problems import answer as problem_response
 from app.records import line, member, summary
+from app.responses.archive import stored
+from app.responses.inline_images import InlineImages
 from app.stages import Stages, server_timing
 from models.errors import ServiceError
+from models.job import Labels
 from models.schemas import ModelRecord, Record, Reply
 from workers.filters import SPEC_VERSION
 
-Present = Callable[[Answer], Record]
-"""An answer as the record that is sent."""
+Present = Callable[..., Record]
+"""An answer as the record that is sent; takes `inline` for images inside, `named` for others."""
 
 PIECE = 1 << 20
 """Bytes of an answer that are sent at a time."""
+
+MANY_LABELS = 2000
+"""Labels of one answer that are written on the event loop, in some milliseconds."""
 
 JSON = "application/json"
 JSON_LINES = ("application/x-ndjson", "application/jsonl")
@@ -46,11 +50,35 @@ async def whole(
     answers = await all_answers(request, works)
     if len(answers) == 1 and isinstance(answers[0].outcome, ServiceError):
         return problem_response(answers[0].outcome, request)
-    records = [present(a) for a in answers]
-    reply = Reply(model=model, results=records, summary=summary(records))
+    inline = InlineImages()
+    large = sum(_n_labels(each) for each in answers) > MANY_LABELS
+    write = partial(_written, answers, partial(present, inline=inline), model)
+    text = await asyncio.to_thread(write) if large else write()
     timing = server_timing([intake, *(stages for a in answers for stages in a.all_stages)])
-    body = reply.model_dump_json(exclude_none=True).encode()
-    return _bytes(body, headers | {"Server-Timing": timing}, JSON)
+    headers = headers | {"Server-Timing": timing}
+    if (size := inline.size(text)) <= PIECE:
+        return Response(b"".join(inline.pieces(text)), headers=headers, media_type=JSON)
+    body = _pieces(_in_turns(inline.pieces(text)))
+    sized = headers | {"Content-Length": str(size)}
+    return StreamingResponse(body, headers=sized, media_type=JSON)
+
+
+def _written(answers: list[Answer], present: Present, model: ModelRecord | None) -> bytes:
+    records = [present(each) for each in answers]
+    reply = Reply(model=model, results=records, summary=summary(records))
+    return reply.model_dump_json(exclude_none=True).encode()
+
+
+def _n_labels(answer: Answer) -> int:
+    found = answer.outcome.labels if isinstance(answer.outcome, Processed) else answer.outcome
+    return len(found.class_ids) if isinstance(found, Labels) else 0
+
+
+async def _in_turns(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """The pieces, made one by one; the event loop turns between two of them."""
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)
 
 
 def json_lines(
@@ -64,7 +92,9 @@ def json_lines(
 
     async def lines() -> AsyncIterator[bytes]:
         async for each in as_finished(request, works):
-            yield line(present(each))
+            inline = InlineImages()
+            async for piece in _in_turns(inline.pieces(line(present(each, inline=inline)))):
+                yield piece
 
     return StreamingResponse(_pieces(lines()), headers=headers, media_type=media_type)
 
@@ -83,10 +113,13 @@ def events(
         if model is not None:
             yield format_sse_event(event="model", data_str=model.model_dump_json())
         async for each in as_finished(request, works):
-            made = present(each)
+            inline = InlineImages()
+            made = present(each, inline=inline)
             records.append(made)
             body = made.model_dump_json(exclude_none=True)
-            yield format_sse_event(event="record", id=str(made.index), data_str=body)
+            event = format_sse_event(event="record", id=str(made.index), data_str=body)
+            async for piece in _in_turns(inline.pieces(event)):
+                yield piece
         yield format_sse_event(event="summary", data_str=summary(records).model_dump_json())
 
     return StreamingResponse(
@@ -98,7 +131,7 @@ def streamed(
     request: Request,
     works: Sequence[Work],
     kind: str,
-    present: Callable[..., Record],
+    present: Present,
     headers: dict[str, str],
     model: ModelRecord | None = None,
 ) -> Response:
@@ -106,10 +139,9 @@ def streamed(
     if kind in (ZIP, MULTIPART):
         form = zipped if kind == ZIP else multipart
         return form(request, works, partial(present, named=True), headers)
-    inline = partial(present, inline=True)
     if kind == EVENTS:
-        return events(request, works, inline, headers, model)
-    return json_lines(request, works, kind, inline, headers)
+        return events(request, works, present, headers, model)
+    return json_lines(request, works, kind, present, headers)
 
 
 async def image(request: Request, work: Work, intake: Stages) -> Response:
@@ -134,7 +166,7 @@ def _bytes(data: bytes, headers: dict[str, str], media_type: str) -> Response:
     return StreamingResponse(_pieces(alone()), headers=sized, media_type=media_type)
 
 
-async def _pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[memoryview]:
+async def _pieces(chunks: AsyncIterator[bytes | memoryview]) -> AsyncIterator[memoryview]:
     """A client that reads slowly holds its permit, not our memory, and has time for each piece."""
     async for chunk in chunks:
         for start in range(0, len(chunk), PIECE):
@@ -146,21 +178,19 @@ def zipped(
 ) -> Response:
     """A ZIP of the images as they finish, `results.jsonl` with every record last."""
     name = {"Content-Disposition": 'attachment; filename="darkroom.zip"'}
-    archive = _zip(request, works, present)
+    archive = stored(_members(request, works, present))
     return StreamingResponse(_pieces(archive), headers=headers | name, media_type=ZIP)
 
 
-async def _zip(request: Request, works: Sequence[Work], present: Present) -> AsyncIterator[bytes]:
-    sink = _Sink()
+async def _members(
+    request: Request, works: Sequence[Work], present: Present
+) -> AsyncIterator[tuple[str, bytes]]:
     lines: dict[int, bytes] = {}
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
-        async for each in as_finished(request, works):
-            lines[each.item.index] = line(present(each))
-            for version, file in each.images:
-                archive.writestr(member(each.item.index, file, version), file.data)
-                yield sink.drain()
-        archive.writestr("results.jsonl", b"".join(lines[n] for n in sorted(lines)))
-    yield sink.drain()
+    async for each in as_finished(request, works):
+        lines[each.item.index] = line(present(each))
+        for version, file in each.images:
+            yield member(each.item.index, file, version), file.data
+    yield "results.jsonl", b"".join(lines[n] for n in sorted(lines))
 
 
 def multipart(
@@ -169,20 +199,22 @@ def multipart(
     """RFC 2046 multipart/mixed: records that are more than an image as JSON, and every image."""
     boundary = secrets.token_hex(16)
 
-    def part(id_: str, kind: str, body: bytes, more: str = "") -> bytes:
-        head = f"--{boundary}\r\nContent-ID: <{id_}>\r\nContent-Type: {kind}\r\n{more}\r\n"
-        return head.encode() + body + b"\r\n"
+    def head(id_: str, kind: str, more: str = "") -> bytes:
+        lines = f"Content-ID: <{id_}>\r\nContent-Type: {kind}\r\n{more}\r\n"
+        return f"--{boundary}\r\n{lines}".encode()
 
     async def parts() -> AsyncIterator[bytes]:
         async for each in as_finished(request, works):
             index = each.item.index
             if not isinstance(each.outcome, EncodedImage):
-                yield part(f"{index}", JSON, line(present(each)))
+                yield head(f"{index}", JSON) + line(present(each)) + b"\r\n"
             for version, file in each.images:
                 id_ = f"{index}" if version is None else f"{index}.{version}"
                 name = member(index, file, version)
                 named = f'Content-Disposition: attachment; filename="{name}"\r\n'
-                yield part(id_, file.format.media_type, file.data, named)
+                yield head(id_, file.format.media_type, named)
+                yield file.data
+                yield b"\r\n"
         yield f"--{boundary}--\r\n".encode()
 
     kind = f"{MULTIPART}; boundary={boundary}"
@@ -197,21 +229,3 @@ def filter_headers() -> dict[str, str]:
 def model_headers(model: ModelRecord) -> dict[str, str]:
     """What every answer with labels says: which weights gave them."""
     return {"X-Model": f"{model.name}; sha256={model.sha256}; labels={model.label_set}"}
-
-
-class _Sink(io.RawIOBase):
-    """What zipfile writes to: unseekable, handed on and forgotten after each member."""
-
-    def __init__(self) -> None:
-        self._chunks: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._chunks.append(bytes(data))
-        return len(data)
-
-    def drain(self) -> bytes:
-        chunks, self._chunks = self._chunks, []
-        return b"".join(chunks)

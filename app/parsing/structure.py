@@ -41,6 +41,9 @@ TEXT_PER_IMAGE = 1 << 14
 SHORT = 1 << 10
 """Bytes of `data` that stay in the text."""
 
+_MARK = secrets.token_hex(16)
+"""Begins the strings that replace `data`; a client that knew it could name its own data only."""
+
 _TOKEN = re.compile(rb'["\[\]{},:]')
 _LONGEST_RUN = 1 << 10
 """Backslashes in a row, which are counted when a quote follows them."""
@@ -91,8 +94,6 @@ class _Scan:
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     size: int = 0
     tokens: int = 0
-    mark: str = field(default_factory=lambda: secrets.token_hex(16))
-    """Begins the strings that replace `data`; no client can guess it."""
 
     def run(self) -> Cut:
         """The whole pass."""
@@ -183,7 +184,7 @@ class _Scan:
 
     def _remember(self, start: int, end: int) -> int:
         """Put a mark in the place of a string; where the rest of the text begins."""
-        name = f"{self.mark}{len(self.spans)}"
+        name = f"{_MARK}{len(self.spans)}"
         self.spans[name] = (start, end)
         self.kept.append(name.encode())
         return end

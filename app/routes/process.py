@@ -56,8 +56,7 @@ async def process(request: Request) -> Response:
     if made_by:
         headers |= replies.model_headers(made_by)
     if chosen == replies.JSON:
-        inline = partial(present, inline=True)
-        return await replies.whole(request, works, reading, inline, headers, made_by)
+        return await replies.whole(request, works, reading, present, headers, made_by)
     return replies.streamed(request, works, chosen, present, headers, made_by)
 
 

@@ -12,9 +12,10 @@ from app.parsing import structure
 from app.parsing.structure import DEEPEST, SHORT, Bounds, Cut, cut
 from models.errors import InvalidParameter, MalformedRequest, TooLarge
 
+TEXTS = st.text(max_size=100)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just("data"), inner),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS | st.just("data"), inner),
     max_leaves=20,
 )
 

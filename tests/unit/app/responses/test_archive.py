@@ -1,0 +1,68 @@
+import asyncio
+import io
+import zipfile
+from collections.abc import AsyncIterator
+
+from app.responses.archive import PIECE, stored
+
+MEMBERS = {"0000.png": bytes(range(256)) * (PIECE // 64), "empty": b"", "results.jsonl": b"{}\n"}
+
+
+async def members() -> AsyncIterator[tuple[str, bytes]]:
+    for each in MEMBERS.items():
+        yield each
+
+
+async def written() -> list[bytes | memoryview]:
+    return [chunk async for chunk in stored(members())]
+
+
+def test_an_archive_has_its_members_whole_and_in_order() -> None:
+    chunks = asyncio.run(written())
+    with zipfile.ZipFile(io.BytesIO(b"".join(chunks))) as archive:
+        assert archive.testzip() is None
+        assert {name: archive.read(name) for name in archive.namelist()} == MEMBERS
+        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
+
+
+def test_it_is_what_zipfile_itself_writes_to_a_pipe() -> None:
+    class Pipe(io.RawIOBase):
+        def __init__(self) -> None:
+            self.content = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: object) -> int:
+            self.content += bytes(data)  # type: ignore[call-overload]
+            return len(data)  # type: ignore[arg-type]
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in MEMBERS.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    ours = b"".join(asyncio.run(written()))
+    with zipfile.ZipFile(io.BytesIO(ours)) as one, zipfile.ZipFile(io.BytesIO(pipe.content)) as two:
+        for mine, theirs in zip(one.infolist(), two.infolist(), strict=True):
+            assert mine.external_attr == theirs.external_attr
+            assert (mine.CRC, mine.flag_bits) == (theirs.CRC, theirs.flag_bits)
+    assert len(ours) == len(pipe.content)
+
+
+def test_no_piece_is_large_and_others_get_their_turn() -> None:
+    async def scenario() -> None:
+        turns = 0
+
+        async def neighbour() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(neighbour())
+        chunks = await written()
+        task.cancel()
+        assert max(map(len, chunks)) == PIECE
+        assert turns >= 4
+
+    asyncio.run(scenario())
