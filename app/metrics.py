@@ -68,15 +68,15 @@ class Metrics:
         self.batch_releases = self._counter(
             "batch_releases_total", "Micro-batches by the reason of their release.", ("reason",)
         )
-        self._add_connections()
+        self._add_gauges()
+
+    def _add_gauges(self) -> None:
         self._in_flight_images = self._gauge(
             "in_flight_images", "Images admitted and not yet answered."
         )
         self._in_flight_bytes = self._gauge(
             "in_flight_bytes", "Upload bytes admitted and not yet answered."
         )
-
-    def _add_connections(self) -> None:
         self.connections = self._gauge("connections", "Open connections.")
         self.connection_limit = Gauge(
             "darkroom_connection_limit",

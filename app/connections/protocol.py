@@ -235,6 +235,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._guard.ended("evicted")
         self._leave()
         self.transport.abort()
+        self.place()
 
     def unsent(self) -> int:
         """Bytes of answers that the client has not taken."""

@@ -1,0 +1,108 @@
+"""One connection without a network: a transport that notes what is written, and a clock to turn."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from app.connections.guard import Guard
+from app.connections.limits import ConnectionLimits
+from app.connections.protocol import GuardedProtocol
+from models.settings import Settings
+
+LIMITS = ConnectionLimits.of(Settings(), 1 << 16)
+
+
+@dataclass
+class FakeTransport(asyncio.Transport):
+    """Takes everything at once unless it is told to hold `unsent` bytes."""
+
+    written: bytearray = field(default_factory=bytearray)
+    closed: bool = False
+    aborted: bool = False
+    half_closed: bool = False
+    reading: bool = True
+    unsent: int = 0
+
+    def write(self, data: Any) -> None:
+        assert not self.half_closed, "a write after the end"
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.half_closed = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"peername": ("192.0.2.7", 5), "sockname": ("192.0.2.1", 80)}.get(name, default)
+
+
+@dataclass
+class Line:
+    """A connection to an application, and what came of it."""
+
+    protocol: GuardedProtocol
+    transport: FakeTransport
+    guard: Guard
+    time: list[float]
+    ended: list[str]
+
+    async def send(self, *pieces: bytes) -> bytes:
+        """Feed the pieces, let the application run, and return what was written meanwhile."""
+        before = len(self.transport.written)
+        for piece in pieces:
+            self.protocol.data_received(piece)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        return bytes(self.transport.written[before:])
+
+    async def wait(self, seconds: float) -> bytes:
+        """Turn the clock, look at what is late, and return what was written meanwhile."""
+        self.time[0] += seconds
+        before = len(self.transport.written)
+        self.guard.phases.sweep()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return bytes(self.transport.written[before:])
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer without a look at the body."""
+    headers = [(b"content-length", b"5")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+def connected(app: ASGIApp = hello, **limits: Any) -> Line:
+    """A new connection to `app`; needs a running event loop."""
+    time, ended = [1000.0], list[str]()
+    guard = Guard(replace(LIMITS, **limits), ended.append, clock=lambda: time[0])
+    config = uvicorn.Config(cast(Callable[..., Any], app), ws="none", log_config=None)
+    config.load()
+    protocol = GuardedProtocol(config, ServerState(), {}, guard, "192.0.2.7")
+    transport = FakeTransport()
+    protocol.connection_made(transport)
+    return Line(protocol, transport, guard, time, ended)

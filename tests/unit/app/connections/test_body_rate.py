@@ -1,0 +1,78 @@
+"""Bodies that come too slowly."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from starlette.types import Message
+
+from app.connections import body_rate
+from app.connections.body_rate import PatientReceive
+from models.errors import SlowBody
+
+PAUSE = 0.02
+
+
+def received(
+    sizes: Iterable[int], window: float, rate: int, seconds: float, patch: pytest.MonkeyPatch
+) -> int:
+    """Read a body whose chunks come after a pause each; return its length."""
+    patch.setattr(body_rate, "WINDOW", window)
+    chunks = iter(sizes)
+
+    async def receive() -> Message:
+        await asyncio.sleep(PAUSE)
+        size = next(chunks, None)
+        return {"type": "http.request", "body": b"x" * (size or 0), "more_body": size is not None}
+
+    async def scenario() -> int:
+        patient, n_bytes, more = PatientReceive(receive, seconds, rate), 0, True
+        while more:
+            message = await patient()
+            n_bytes += len(message["body"])
+            more = message["more_body"]
+        return n_bytes
+
+    return asyncio.run(scenario())
+
+
+def test_a_byte_now_and_then_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SlowBody, match="DARKROOM_MIN_BODY_RATE"):
+        received([1] * 1000, 0.1, 1024, 30, monkeypatch)
+
+
+def test_a_quick_body_of_any_length_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert received([5000] * 20, 0.1, 1024, 30, monkeypatch) == 100_000
+
+
+def test_a_short_slow_body_ends_before_anybody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert received([1, 1], 30, 1024, 30, monkeypatch) == 2
+
+
+def test_without_a_rate_any_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert received([1] * 5, 0.01, 0, 30, monkeypatch) == 5
+
+
+def test_silence_is_slow_at_the_end_of_a_window_or_of_the_chunks_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for window, rate, message in ((0.001, 1, "per second"), (30, 1, "no body data for 0.001")):
+        with pytest.raises(SlowBody, match=message):
+            received([1], window, rate, 0.001 if window == 30 else 30, monkeypatch)
+
+
+def test_what_the_application_takes_for_itself_is_not_the_clients_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(body_rate, "WINDOW", 0.05)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def scenario() -> None:
+        patient = PatientReceive(receive, 30, 1_000_000)
+        for _ in range(10):
+            await patient()
+            await asyncio.sleep(0.02)
+
+    asyncio.run(scenario())

@@ -1,0 +1,472 @@
+"""One connection: what comes before a request, after its answer, and instead of either."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from app.connections.guard import LINGER
+from app.connections.phases import PROGRESS_WINDOW, Phase
+from app.connections.protocol import MOST_AHEAD, MOST_BLANK
+from tests.connection import connected
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(10):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+def status(answer: bytes) -> int:
+    assert answer.startswith(b"HTTP/1.1 "), answer
+    return int(answer[9:12])
+
+
+def code(answer: bytes) -> str:
+    """Of an answer that is a problem."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    assert b"x-content-type-options: nosniff" in head
+    found: str = json.loads(body)["code"]
+    return found
+
+
+class Reader:
+    """An application that reads every body to its end, and remembers."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.scopes: list[Scope] = []
+        self.disconnected = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        body, more = b"", True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.disconnected += 1
+                return
+            body += message["body"]
+            more = message["more_body"]
+        self.bodies.append(body)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"read", "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Waiting:
+    """An application that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.left = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.go.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"late"})
+
+
+def test_headers_that_trickle_are_408_whatever_comes_meanwhile() -> None:
+    async def scenario() -> None:
+        line = connected(header_timeout=10.0)
+        await line.send(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        for _ in range(3):
+            assert await line.wait(3) == b""
+            await line.send(b"a: b\r\n")
+        assert code(await line.wait(2)) == "slow_headers"
+        assert line.transport.half_closed
+        assert line.ended == ["slow_headers"]
+
+    run(scenario)
+
+
+def test_a_connection_that_sends_nothing_is_closed_without_an_answer() -> None:
+    async def scenario() -> None:
+        line = connected(idle_timeout=60.0)
+        await line.wait(59)
+        assert not line.transport.closed
+        assert await line.wait(2) == b""
+        assert line.transport.closed
+
+    run(scenario)
+
+
+def test_a_kept_connection_has_the_idle_time_anew_after_every_answer() -> None:
+    async def scenario() -> None:
+        line = connected(idle_timeout=60.0)
+        for _ in range(3):
+            assert status(await line.send(GET)) == 200
+            await line.wait(50)
+            assert not line.transport.closed
+        await line.wait(11)
+        assert line.transport.closed
+
+    run(scenario)
+
+
+def test_the_second_request_has_the_header_time_from_its_own_first_byte() -> None:
+    async def scenario() -> None:
+        line = connected(header_timeout=10.0, idle_timeout=60.0)
+        await line.send(GET)
+        await line.wait(50)
+        await line.send(GET[:20])
+        await line.wait(9)
+        assert status(await line.send(GET[20:])) == 200
+
+    run(scenario)
+
+
+def test_empty_lines_neither_extend_the_time_nor_come_without_end() -> None:
+    async def scenario() -> None:
+        line = connected(idle_timeout=60.0)
+        for _ in range(6):
+            await line.send(b"\r\n")
+            await line.wait(11)
+        assert line.transport.closed
+        many = connected()
+        assert code(await many.send(*[b"\r\n" * 64] * (MOST_BLANK // 128 + 1))) == (
+            "malformed_request"
+        )
+
+    run(scenario)
+
+
+def test_too_many_header_lines_are_431() -> None:
+    async def scenario() -> None:
+        line = connected(header_lines=100)
+        head = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 99
+        assert status(await line.send(head + b"\r\n")) == 200
+        assert code(await line.send(head + b"a: b\r\n\r\n")) == "headers_too_large"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("size", [100, 70_000])
+def test_headers_without_end_are_431_and_what_follows_is_not_kept(size: int) -> None:
+    async def scenario() -> None:
+        line = connected(header_bytes=65536, discard_bytes=1 << 20)
+        answer = await line.send(b"GET / HTTP/1.1\r\nHost: x\r\na: ")
+        while not answer:
+            answer = await line.send(b"b" * size)
+        assert code(answer) == "headers_too_large"
+        assert await line.send(b"b" * (1 << 20)) == b""
+        await line.send(b"b")
+        assert line.transport.aborted
+
+    run(scenario)
+
+
+def test_large_headers_that_end_in_the_same_piece_are_431_too() -> None:
+    async def scenario() -> None:
+        line = connected(header_bytes=65536)
+        head = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: " + b"b" * 70_000 + b"\r\n\r\n"
+        assert code(await line.send(head)) == "headers_too_large"
+
+    run(scenario)
+
+
+def test_a_long_url_is_414_whole_or_without_end() -> None:
+    async def scenario() -> None:
+        whole = b"GET /" + b"u" * 2000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+        assert code(await connected(url_bytes=1999).send(whole)) == "url_too_long"
+        assert status(await connected(url_bytes=2001).send(whole)) == 200
+        endless = connected(url_bytes=1999)
+        assert code(await endless.send(b"GET /", *[b"u" * 500] * 4)) == "url_too_long"
+
+    run(scenario)
+
+
+def test_the_end_of_a_large_body_is_not_counted_to_the_next_headers() -> None:
+    async def scenario() -> None:
+        app = Reader()
+        line = connected(app, header_bytes=1024)
+        await line.send(POST + b"Content-Length: 5000\r\n\r\n" + b"x" * 10)
+        assert await line.send(b"x" * 4990 + GET[:20]) != b""
+        assert status(await line.send(GET[20:])) == 200
+        assert app.bodies == [b"x" * 5000, b""]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: [:::::]\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: u@h\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h/p\r\n\r\n",
+        b"GET / HTTP/2.0\r\nHost: x\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET gopher://x/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"NONSENSE / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+        POST + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+        POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        POST + b"Content-Length: 3, 4\r\n\r\nabcd",
+        POST + b"Content-Length: -1\r\n\r\n",
+        POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Transfer-Encoding: identity\r\n\r\n",
+        b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST + b"Connection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 3\r\n\r\nabc",
+        b"GET / HTTP/1.1\r\nHost: x\r\na : b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\na: b\r\n c\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_is_400_and_the_end(request_: bytes) -> None:
+    async def scenario() -> None:
+        line = connected()
+        answer = await line.send(request_)
+        assert status(answer) == 400
+        assert code(answer) == "malformed_request"
+        assert b"connection: close" in answer
+        assert await line.send(GET) == b""
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("host", [b"x", b"x.example:8000", b"[::1]:80", b"127.0.0.1", b""])
+def test_every_kind_of_host_is_taken(host: bytes) -> None:
+    async def scenario() -> None:
+        answer = await connected().send(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert status(answer) == 200
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        (b"http://x", "/"),
+        (b"http://x/a?b", "/a"),
+        (b"*", "*"),
+        (b"/%C3%A9", "/é"),
+        (b"//x/y", "//x/y"),
+    ],
+)
+def test_every_form_of_a_target_has_a_path(target: bytes, path: str) -> None:
+    async def scenario() -> None:
+        app = Reader()
+        await connected(app).send(b"OPTIONS " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.scopes[0]["path"] == path
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("size", [b"zz", b"-1", b"fffffffffffffffff"])
+def test_a_bad_chunk_size_is_400_and_the_application_sees_its_client_leave(size: bytes) -> None:
+    async def scenario() -> None:
+        app = Reader()
+        line = connected(app)
+        await line.send(CHUNKED + b"3\r\nabc\r\n")
+        assert code(await line.send(size + b"\r\n")) == "malformed_request"
+        assert app.disconnected == 1
+
+    run(scenario)
+
+
+def test_trailers_are_bounded_and_are_no_headers() -> None:
+    async def scenario() -> None:
+        app = Reader()
+        line = connected(app, header_lines=10)
+        await line.send(CHUNKED + b"3\r\nabc\r\n0\r\nX-Deadline-Ms: 1\r\n\r\n")
+        assert app.bodies == [b"abc"]
+        assert all(name != b"x-deadline-ms" for name, _ in app.scopes[0]["headers"])
+        assert code(await line.send(CHUNKED + b"0\r\n", b"a: b\r\n" * 12)) == "headers_too_large"
+
+    run(scenario)
+
+
+def test_endless_chunk_extensions_are_refused() -> None:
+    async def scenario() -> None:
+        line = connected(Reader(), header_bytes=1024)
+        answer = await line.send(CHUNKED, b"1;", *[b"e" * 256] * 5)
+        assert code(answer) == "malformed_request"
+
+    run(scenario)
+
+
+def test_a_body_of_tiny_chunks_is_refused_but_small_ones_are_taken() -> None:
+    async def scenario() -> None:
+        app = Reader()
+        line = connected(app)
+        await line.send(CHUNKED, b"3\r\nabc\r\n" * 5000, b"0\r\n\r\n")
+        assert app.bodies == [b"abc" * 5000]
+        answer = await line.send(CHUNKED, *[b"1\r\nx\r\n" * 8192] * 9)
+        assert code(answer) == "malformed_request"
+
+    run(scenario)
+
+
+def test_an_answer_before_a_large_body_is_followed_by_a_close_that_can_be_read() -> None:
+    async def scenario() -> None:
+        line = connected(discard_bytes=10_000_000)
+        answer = await line.send(POST + b"Content-Length: 300000000\r\n\r\n" + b"x" * 1000)
+        assert status(answer) == 200
+        assert b"connection: close" in answer
+        assert line.transport.half_closed
+        assert not line.transport.closed
+        await line.send(*[b"x" * 100_000] * 50)
+        assert not line.transport.closed
+        assert len(line.protocol.cycle.body) <= 1000
+        await line.wait(LINGER + 1)
+        assert line.transport.aborted
+
+    run(scenario)
+
+
+def test_a_short_rest_of_a_body_is_read_and_the_connection_kept() -> None:
+    async def scenario() -> None:
+        line = connected()
+        answer = await line.send(POST + b"Content-Length: 100000\r\n\r\n" + b"x" * 1000)
+        assert b"connection: close" not in answer
+        assert line.protocol.phase is Phase.DISCARD
+        assert await line.send(b"x" * 99_000) == b""
+        assert line.protocol.phase is Phase.KEPT
+        assert status(await line.send(GET)) == 200
+
+    run(scenario)
+
+
+def test_a_refused_client_that_waits_for_100_continue_never_gets_it() -> None:
+    async def scenario() -> None:
+        line = connected()
+        head = POST + b"Expect: 100-continue\r\nContent-Length: 10\r\n\r\n"
+        answer = await line.send(head)
+        assert status(answer) == 200
+        assert b"100 Continue" not in answer
+        assert line.transport.half_closed
+        app = Reader()
+        asked = connected(app)
+        assert await asked.send(head) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert status(await asked.send(b"x" * 10)) == 200
+        assert app.bodies == [b"x" * 10]
+
+    run(scenario)
+
+
+def test_http_1_0_clients_get_no_chunks_and_no_interim_answers() -> None:
+    async def scenario() -> None:
+        line = connected(Reader())
+        head = b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+        answer = await line.send(head, b"abc")
+        assert answer.endswith(b"\r\n\r\nread")
+        assert b"chunked" not in answer
+        assert line.transport.closed
+        sized = await connected().send(b"GET / HTTP/1.0\r\n\r\n")
+        assert b"content-length: 5" in sized
+        assert sized.endswith(b"\r\n\r\nhello")
+
+    run(scenario)
+
+
+def test_an_upgrade_is_ignored_and_ends_the_connection() -> None:
+    async def scenario() -> None:
+        line = connected()
+        head = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+        answer = await line.send(head + b"\x81\x05hello")
+        assert status(answer) == 200
+        assert b"connection: close" in answer
+        assert line.transport.closed
+
+    run(scenario)
+
+
+def test_requests_before_a_bad_one_are_answered_and_the_bad_one_is_the_end() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        line = connected(app)
+        assert await line.send(GET + GET + b"NONSENSE\r\n") == b""
+        app.go.set()
+        answers = await line.wait(0)
+        assert answers.count(b"HTTP/1.1 200 OK") == 2
+        assert answers.count(b"HTTP/1.1") == 2
+        assert line.transport.closed
+
+    run(scenario)
+
+
+def test_more_requests_ahead_than_are_kept_end_the_connection() -> None:
+    async def scenario() -> None:
+        line = connected()
+        answers = await line.send(GET * 1000)
+        for _ in range(5):
+            answers += await line.wait(0)
+        assert answers.count(b"HTTP/1.1 200 OK") == MOST_AHEAD + 1
+        assert line.transport.closed
+
+    run(scenario)
+
+
+def test_every_request_of_a_connection_learns_that_its_client_has_left() -> None:
+    async def scenario() -> None:
+        app = Reader()
+        line = connected(app)
+        await line.send(POST + b"Content-Length: 10\r\n\r\n")
+        line.protocol.connection_lost(None)
+        await line.wait(0)
+        assert app.disconnected == 1
+        assert all(not each for each in line.guard.phases._members)
+
+    run(scenario)
+
+
+def test_a_client_that_reads_too_slowly_is_ended_and_a_quick_one_is_not() -> None:
+    async def scenario() -> None:
+        for rate, ended in ((900, True), (1100, False)):
+            line = connected(min_rate=1024)
+            await line.send(GET)
+            line.transport.unsent = 5_000_000
+            line.protocol.pause_writing()
+            for _ in range(5):
+                line.transport.unsent -= int(rate * PROGRESS_WINDOW)
+                await line.wait(PROGRESS_WINDOW)
+                if line.transport.closed:
+                    break
+            assert line.transport.aborted is ended
+            assert ("slow_reader" in line.ended) is ended
+
+    run(scenario)
+
+
+def test_a_closed_connection_whose_last_bytes_are_not_read_is_ended() -> None:
+    async def scenario() -> None:
+        line = connected()
+        line.transport.unsent = 500
+        await line.send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert line.transport.closed
+        await line.wait(PROGRESS_WINDOW)
+        assert line.transport.aborted
+
+    run(scenario)
+
+
+def test_a_draining_server_waits_for_requests_but_not_for_those_that_were_refused() -> None:
+    async def scenario() -> None:
+        app = Waiting()
+        busy = connected(app)
+        await busy.send(GET)
+        busy.protocol.shutdown()
+        assert not busy.transport.closed
+        app.go.set()
+        assert b"connection: close" in await busy.wait(0)
+        refused = connected(Reader())
+        await refused.send(CHUNKED + b"zz\r\n")
+        refused.protocol.shutdown()
+        assert refused.transport.closed
+
+    run(scenario)
