@@ -1,138 +1,106 @@
-"""The command line: `darkroom serve | classify | filter | filters | profile | weights`."""
+"""The command line: `darkroom serve | classify | filter | filters | profile | weights`.
+
+Imports the module of the command that is asked for, and no other: the modules of all commands
+together take seconds, and `--help` and `--version` need none of them.
+"""
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import fields
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
-from pydantic import ValidationError
-
-from app import commands
-from models.codec import Encoding
-from models.schemas import EncodingOptions
-from models.settings import PREFIX, Settings, load_settings
+from app.commands import standard_output
+from app.commands.errors import CannotWrite, WrongUsage
+from models.exit_codes import ExitCode
 from models.version import VERSION
-from models.weights import resolve
 
-EPILOG = f"Every setting is also a variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
+if TYPE_CHECKING:
+    from app.commands.command import Command
+    from models.settings import Settings
 
-LOCAL = ("threads", "gpus", "max_batch_size", "max_pixels", "fetch_allowed_networks")
-"""The settings that matter without a server."""
-
-WEIGHTS = ("weights", "weights_labels", "weights_sha256", "cache_folder", "precision")
-"""And those that say what classifies."""
-
-Actions: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+COMMANDS = {
+    "serve": "serve HTTP until stopped",
+    "classify": "print the labels of images",
+    "filter": "put images through filters",
+    "profile": "trace the worker under load",
+    "filters": "list the filters",
+    "weights": "download, verify or list weights",
+}
+"""Each is a module of `app.commands`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 (something failed) or 2 (wrong usage)."""
-    options = vars(_parser().parse_args(arguments))
-    command = options.pop("command")
-    overrides = {k: options.pop(k) for k in list(options) if k in Settings.model_fields}
+    """Run one command and return its exit code, one of `ExitCode`; Ctrl-C ends the process."""
     try:
-        settings = load_settings(**{k: v for k, v in overrides.items() if v is not None})
-        resolve(settings)
-    except ValidationError as error:
-        for wrong in error.errors(include_url=False):
-            flag = "--" + str(wrong["loc"][0]).replace("_", "-")
-            print(f"darkroom: {flag}: {wrong['msg']} (given: {wrong['input']!r})", file=sys.stderr)
-        return 2
-    except ValueError as error:
+        return _run(sys.argv[1:] if arguments is None else arguments)
+    except WrongUsage as error:
         print(f"darkroom: {error}", file=sys.stderr)
-        return 2
-    try:
-        code: int = command(settings, **options)
-        sys.stdout.flush()
+        return ExitCode.WRONG_USAGE
+    except CannotWrite as error:
+        standard_output.discard()
+        print(f"darkroom: {error}", file=sys.stderr)
+        return ExitCode.CANNOT_WRITE
     except BrokenPipeError:  # `darkroom … | head` has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        standard_output.discard()
+        return ExitCode.FAILED
+    except KeyboardInterrupt:  # threads may still load or compute, and are not waited for
+        os._exit(ExitCode.INTERRUPTED)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        options = vars(_parser(arguments).parse_args(arguments))
+    finally:
+        standard_output.flush()  # what --help or --version printed
+    name = options.pop("command")
+    code = _command(name).run(_settings(options), **options)
+    standard_output.flush()
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _settings(options: dict[str, object]) -> "Settings":
+    """Take the settings out of the options; WrongUsage names those that cannot be."""
+    from pydantic import ValidationError
+
+    from models.settings import Settings, load_settings
+    from models.weights import resolve
+
+    given = {k: options.pop(k) for k in list(options) if k in Settings.model_fields}
+    try:
+        settings = load_settings(**{k: v for k, v in given.items() if v is not None})
+        resolve(settings)
+    except ValidationError as error:
+        problems = (
+            f"--{str(each['loc'][0]).replace('_', '-')}: {each['msg']} (given: {each['input']!r})"
+            for each in error.errors(include_url=False)
+        )
+        raise WrongUsage("\ndarkroom: ".join(problems)) from None
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    return settings
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """All commands with their names; only those that `arguments` name, with their own arguments."""
     parser = argparse.ArgumentParser(
         prog="darkroom",
         description="Labels and filtered images, over HTTP or right here; one answer per image.",
     )
     parser.add_argument("--version", action="version", version=VERSION)
-    actions = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add(actions, "serve", commands.serve, "serve HTTP until stopped", list(Settings.model_fields))
-    _add_classify(actions)
-    _add_filter(actions)
-    _add_profile(actions)
-    shown = _add(actions, "filters", commands.filters, "list the filters", [])
-    shown.add_argument("name", nargs="?", help="show everything about this filter")
-    kept = ["cache_folder"]
-    weights = _add(actions, "weights", commands.weights, "download, verify or list weights", kept)
-    weights.add_argument("action", choices=["fetch", "verify", "list"])
-    weights.add_argument("name", nargs="?", default="imagenet1k_v1", help="default: imagenet1k_v1")
+    actions = parser.add_subparsers(
+        title="commands", required=True, metavar="COMMAND", dest="command"
+    )
+    for name, text in COMMANDS.items():
+        own = actions.add_parser(name, help=text, description=f"{text.capitalize()}.")
+        if name in arguments:
+            _command(name).declare(own)
     return parser
 
 
-def _add_classify(actions: Actions) -> None:
-    parser = _add(
-        actions, "classify", commands.classify, "print the labels of images", WEIGHTS + LOCAL
-    )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="files or URLs; - is stdin")
-    parser.add_argument("--top-k", type=int, default=5, help="classes per image (default: 5)")
-
-
-def _add_filter(actions: Actions) -> None:
-    parser = _add(actions, "filter", commands.filter_files, "put images through filters", LOCAL)
-    parser.add_argument("files", nargs="+", metavar="FILE", help="files or URLs; - is stdin")
-    parser.add_argument(
-        "--ops", required=True, help='filters in order: \'[{"name": "gaussian_blur", "sigma": 2}]\''
-    )
-    parser.add_argument(
-        "-o", "--output", required=True, help="a file, a folder (for several files), or - (stdout)"
-    )
-    parser.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
-    for field in fields(Encoding):
-        text = str(EncodingOptions.model_fields[field.name].description)
-        switch: dict[str, Any] = {"action": "store_true"} if field.default is False else {}
-        parser.add_argument("--" + field.name.replace("_", "-"), help=text, **switch)
-
-
-def _add_profile(actions: Actions) -> None:
-    parser = _add(
-        actions,
-        "profile",
-        commands.profile,
-        "trace the worker under load",
-        (*WEIGHTS, *LOCAL, "optimize"),
-    )
-    parser.add_argument("--seconds", type=float, default=1.0, help="of load (default: 1)")
-    parser.add_argument("--ops", help="filters to run instead of classifying, as for `filter`")
-    parser.add_argument(
-        "-o", "--output", default="trace.json", help="Chrome trace (default: trace.json)"
-    )
-
-
-def _add(
-    actions: Actions,
-    name: str,
-    command: Callable[..., int],
-    text: str,
-    settings: Sequence[str],
-) -> argparse.ArgumentParser:
-    parser = actions.add_parser(
-        name, help=text, description=text.capitalize() + ".", epilog=EPILOG if settings else None
-    )
-    parser.set_defaults(command=command)
-    group = parser.add_argument_group("settings") if settings else parser
-    for field in settings:
-        info = Settings.model_fields[field]
-        default = info.get_default(call_default_factory=True, validated_data={})
-        shown = "none" if default in (None, ()) else default
-        group.add_argument(
-            "--" + field.replace("_", "-"),
-            metavar=field.rsplit("_", 1)[-1].upper(),
-            help=f"{info.description} (default: {shown})".replace("%", "%%"),
-        )
-    return parser
+def _command(name: str) -> "Command":
+    return cast("Command", import_module(f"app.commands.{name}"))
 
 
 if __name__ == "__main__":

@@ -124,7 +124,10 @@ class Server(uvicorn.Server):
         """Called by uvicorn on SIGINT and SIGTERM, in the main thread."""
         service = getattr(self._app.state, "service", None)
         if service is None:
-            os._exit(0)  # still starting: nothing was accepted, and no thread need be waited for
+            # still starting: nothing was accepted, and no thread need be waited for
+            os._exit(ExitCode.INTERRUPTED if sig == signal.SIGINT else ExitCode.OK)
+        if sig == signal.SIGINT:
+            self.exit_code = ExitCode.INTERRUPTED
         if sig == signal.SIGINT or service.stopping.is_set():
             self.force_exit = self.should_exit and sig == signal.SIGINT
             self.should_exit = True

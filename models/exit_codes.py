@@ -26,3 +26,5 @@ class ExitCode(IntEnum):
     """Results cannot be written: no permission, or no space."""
     INTERRUPTED = 130
     """Ctrl-C (SIGINT), as shells count: 128 + 2."""
+    TERMINATED = 143
+    """SIGTERM, of commands that answer files; servers finish their work and end with OK."""

@@ -75,6 +75,8 @@ class Supervisor:
 
     def _told(self, number: signal.Signals) -> None:
         """The first signal begins the end; SIGINT, or a later one, hurries it."""
+        if number is signal.SIGINT:
+            self._code = self._code or ExitCode.INTERRUPTED
         self._hurried = self._hurried or number is signal.SIGINT or self._stop.is_set()
         if self._stop.is_set():
             for member in (each for group in self.groups for each in group):

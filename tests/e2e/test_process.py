@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from models.exit_codes import ExitCode
 from models.weights import BUNDLED
 from tests.pictures import jpeg
 from tests.server import serving
@@ -27,16 +28,28 @@ def test_sigterm_drains_and_exits_with_0() -> None:
         assert server.process.wait(30) == 0
 
 
-def test_sigterm_ends_a_server_that_is_still_starting_at_once() -> None:
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, ExitCode.OK), (signal.SIGINT, ExitCode.INTERRUPTED)],
+)
+def test_a_signal_ends_a_server_that_is_still_starting_at_once(
+    number: signal.Signals, code: ExitCode
+) -> None:
     command = [sys.executable, "-m", "app.cli", "serve", "--port", "0", "--weights", "random"]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         while b"Waiting for application startup" not in process.stderr.readline():
             assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         left = process.stderr.read()
-        assert process.wait(30) == 0
+        assert process.wait(30) == code
     assert b"Traceback" not in left
+
+
+def test_ctrl_c_ends_a_running_server_with_130() -> None:
+    with serving("--weights", "random", "--grace", "30", "--log-level", "error") as server:
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(30) == ExitCode.INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -58,9 +71,11 @@ def test_sigterm_ends_a_server_that_is_still_starting_at_once() -> None:
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what(
-    arguments: list[str], variables: dict[str, str], text: str
+    arguments: list[str], variables: dict[str, str], text: str, tmp_path: Path
 ) -> None:
     environment = os.environ | variables
+    (tmp_path / "x.jpg").write_bytes(jpeg())
+    arguments = [str(tmp_path / each) if each == "x.jpg" else each for each in arguments]
     command = [sys.executable, "-m", "app.cli", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
@@ -74,6 +89,8 @@ def test_weights_that_do_not_fit_their_labels_are_wrong_usage(
 ) -> None:
     (tmp_path / "labels.txt").write_text("the only one")
     flags = ["--weights", str(BUNDLED.path), "--weights-labels", str(tmp_path / "labels.txt")]
+    (tmp_path / "x.jpg").write_bytes(jpeg())
+    command = [str(tmp_path / each) if each == "x.jpg" else each for each in command]
     words = [sys.executable, "-m", "app.cli", *command, *flags]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
@@ -94,8 +111,9 @@ def test_a_taken_port_is_an_error_with_a_plain_word() -> None:
         port = str(taken.getsockname()[1])
         command = [sys.executable, "-m", "app.cli", "serve", "--weights", "random", "--port", port]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode not in (0, None)
-    assert "address already in use" in done.stderr
+    assert done.returncode == ExitCode.CANNOT_LISTEN
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: Path) -> None:

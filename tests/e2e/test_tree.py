@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from models.exit_codes import ExitCode
 from tests.pictures import encoded, jpeg
 from tests.recognisable import DRAWN
 from tests.server import Served, children, gone, serving, until
@@ -109,7 +110,7 @@ def test_sigint_skips_the_grace_time() -> None:
         pids = children(server.process.pid).values()
         start = time.monotonic()
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(30) == 0
+        assert server.process.wait(30) == ExitCode.INTERRUPTED
         assert time.monotonic() - start < 20
         assert all(gone(pid) for pid in pids)
 

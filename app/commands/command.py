@@ -1,0 +1,40 @@
+"""What every command is made of, and the flags that several of them have."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from models.settings import PREFIX, Settings
+
+LOCAL = ("threads", "gpus", "max_batch_size", "max_pixels", "fetch_allowed_networks")
+"""The settings that matter without a server."""
+
+WEIGHTS = ("weights", "weights_labels", "weights_sha256", "cache_folder", "precision")
+"""The settings that choose the network and its labels."""
+
+FILES = "files or URLs; - is standard input"
+
+
+class Command(Protocol):
+    """A module of this package."""
+
+    def declare(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+
+    def run(self, settings: Settings, **options: Any) -> int:
+        """Do it; the result is the exit code."""
+
+
+def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Add one flag for each of these settings."""
+    parser.epilog = f"Every setting is also a variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
+    group = parser.add_argument_group("settings")
+    for name in names:
+        field = Settings.model_fields[name]
+        default = field.get_default(call_default_factory=True, validated_data={})
+        shown = "none" if default in (None, ()) else default
+        group.add_argument(
+            "--" + name.replace("_", "-"),
+            metavar=name.rsplit("_", 1)[-1].upper(),
+            help=f"{field.description} (default: {shown})".replace("%", "%%"),
+        )

@@ -1,0 +1,92 @@
+"""`darkroom filter`: put images through filters and write the results as files."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from app.admission import Permit
+from app.answers import Answer, EncodedImage, Output
+from app.chains import encoded_there, encoding_of, format_for, parsed_json
+from app.commands import local_service, sources, targets
+from app.commands.command import FILES, LOCAL, add_settings
+from app.commands.errors import WrongUsage
+from app.intake import Item
+from app.options import read
+from app.records import line, record
+from app.service import Service
+from models.codec import Encoding
+from models.deadline import NEVER
+from models.errors import InvalidParameter, ServiceError
+from models.schemas import EncodingOptions
+from models.settings import Settings
+from workers.filters import parse_chain
+from workers.operations import FilterChain
+
+OPS = 'filters in order: \'[{"name": "gaussian_blur", "sigma": 2}]\''
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments: the files, the filters, the target, and all that encoding takes."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
+    parser.add_argument("--ops", required=True, help=OPS)
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        help="a file, a folder (made if it is missing; for one file end its name with /), or - "
+        "(standard output)",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace existing files; without it none is touched"
+    )
+    parser.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
+    for field in fields(Encoding):
+        text = str(EncodingOptions.model_fields[field.name].description)
+        switch: dict[str, Any] = {"action": "store_true"} if field.default is False else {}
+        parser.add_argument("--" + field.name.replace("_", "-"), help=text, **switch)
+    add_settings(parser, LOCAL)
+
+
+def run(
+    settings: Settings, files: Sequence[str], ops: str, output: str, force: bool, **encoding: Any
+) -> int:
+    """Write filtered files to `output` and one JSON line each to standard error.
+
+    `encoding`: the format and all else that `POST /filter` takes of encoding. The exit code is
+    FAILED when any image failed.
+    """
+    chain = parsed_ops(ops)
+    target = targets.target_of(output, len(files), force)
+    wanted = encoding.pop("format") or targets.format_of(target)
+    try:
+        asked = encoding_of(read(EncodingOptions, {**encoding, "format": wanted}))
+        chain = encoded_there(chain, asked, wanted)
+    except InvalidParameter as error:
+        first = error.errors[0]
+        raise WrongUsage(f"--{first.path.replace('_', '-')}: {first.message}") from None
+    how = Output(lambda source: format_for(wanted, None, source), asked)
+    sources.check(files)
+    targets.check(target, files, lambda source: format_for(wanted, None, source))
+
+    async def work(service: Service, item: Item, permit: Permit) -> Answer:
+        return await service.pipeline.filter(item, chain, how, NEVER, permit)
+
+    def keep(service: Service, answer: Answer) -> None:
+        if isinstance(answer.outcome, EncodedImage):
+            name = targets.name_for(answer.item.source or "image", answer.outcome.format)
+            targets.write(target, name, answer.outcome.data)
+        print(line(record(answer)).decode(), end="", file=sys.stderr)
+
+    return local_service.run(local_service.answer_each(settings, files, work, keep))
+
+
+def parsed_ops(ops: str) -> FilterChain:
+    """The chain that `--ops` asks for; WrongUsage says what is wrong with it."""
+    try:
+        return FilterChain(parse_chain(parsed_json(ops)))
+    except ValueError as error:
+        raise WrongUsage(f"--ops is not JSON: {error}") from None
+    except ServiceError as error:
+        raise WrongUsage(f"--ops: {error.detail}") from None

@@ -1,0 +1,107 @@
+"""A service in this process: files go the way of uploads, with the same engine and records."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from types import FrameType
+from typing import Any
+
+from app import logs, main
+from app.admission import Permit
+from app.answers import Answer
+from app.commands import sources
+from app.commands.errors import WrongUsage
+from app.intake import Item
+from app.metrics import Metrics
+from app.service import Service
+from models.errors import ServiceError
+from models.exit_codes import ExitCode
+from models.settings import Settings
+
+AHEAD = 32
+"""Files under way at a time: enough to fill micro-batches, few enough to hold in memory."""
+
+ItemWork = Callable[[Service, Item, Permit], Awaitable[Answer]]
+
+
+def run(answering: Coroutine[Any, Any, int]) -> int:
+    """Run to the end and return the exit code; Ctrl-C or SIGTERM ends this process at once.
+
+    At once means that nothing is waited for: not for the threads that load a network or compute,
+    as asyncio.run would. Blocks that clean up are left first, so no half-written file stays.
+    """
+    signal.signal(signal.SIGTERM, _terminated)
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(answering)
+    except KeyboardInterrupt:
+        os._exit(ExitCode.INTERRUPTED)
+    except SystemExit:
+        os._exit(ExitCode.TERMINATED)
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+async def answer_each(
+    settings: Settings,
+    files: Sequence[str],
+    work: ItemWork,
+    on_answer: Callable[[Service, Answer], None],
+    *,
+    needs_weights: bool = False,
+) -> int:
+    """Call `on_answer` with the answer of every file, in order; the result is the exit code."""
+    logs.configure("warning")
+    try:
+        service = await main.start_service(settings, Metrics(), needs_weights)
+    except ValueError as error:  # of the settings: weights that do not fit their labels, no GPU
+        raise WrongUsage(str(error)) from None
+    try:
+        if needs_weights and service.model is None:
+            raise WrongUsage(str(service.computing().weights_problem))
+        failed = await _answered(service, files, work, on_answer)
+    except Exception:  # but neither Ctrl-C nor SIGTERM, which wait for nothing
+        await main.stop_service(service)
+        raise
+    await main.stop_service(service)
+    return ExitCode.FAILED if failed else ExitCode.OK
+
+
+async def _answered(
+    service: Service,
+    files: Sequence[str],
+    work: ItemWork,
+    on_answer: Callable[[Service, Answer], None],
+) -> int:
+    """The number of files that failed."""
+    failed = 0
+    with service.admission.admit(0, 0) as permit:
+        async with contextlib.aclosing(_in_order(service, files, work, permit)) as answers:
+            async for answer in answers:
+                failed += isinstance(answer.outcome, ServiceError)
+                on_answer(service, answer)
+    return failed
+
+
+async def _in_order(
+    service: Service, files: Sequence[str], work: ItemWork, permit: Permit
+) -> AsyncGenerator[Answer, None]:
+    under_way: list[asyncio.Future[Answer]] = []
+    try:
+        for number, name in enumerate(files):
+            item = Item(number, sources.content(name), name)
+            under_way.append(asyncio.ensure_future(work(service, item, permit)))
+            if len(under_way) >= AHEAD:
+                yield await under_way.pop(0)
+        while under_way:
+            yield await under_way.pop(0)
+    finally:
+        for task in under_way:  # of a run that ends early
+            task.cancel()
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(ExitCode.TERMINATED)

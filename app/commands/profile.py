@@ -1,0 +1,47 @@
+"""`darkroom profile`: trace the worker under load."""
+
+import argparse
+import json
+from pathlib import Path
+
+from app import logs, offline
+from app.commands import atomic_file
+from app.commands.command import LOCAL, WEIGHTS, add_settings
+from app.commands.errors import CannotWrite, WrongUsage
+from app.commands.filter import OPS, parsed_ops
+from app.commands.standard_output import show
+from models.exit_codes import ExitCode
+from models.settings import Settings
+from workers.operations import Classify
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("--seconds", type=float, default=1.0, help="of load (default: 1)")
+    parser.add_argument("--ops", help=f"run these instead of classifying: {OPS}")
+    parser.add_argument(
+        "-o", "--output", default="trace.json", help="Chrome trace (default: trace.json)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing trace")
+    add_settings(parser, (*WEIGHTS, *LOCAL, "optimize"))
+
+
+def run(settings: Settings, seconds: float, output: str, ops: str | None, force: bool) -> int:
+    """Write the trace, and print what it says about the device."""
+    logs.configure("warning")
+    operation = parsed_ops(ops) if ops else Classify()
+    path = Path(output)
+    if not 0 < seconds <= 600:
+        raise WrongUsage(f"--seconds: more than 0 and at most 600 (given: {seconds:g})")
+    if path.exists() and not force:
+        raise WrongUsage(f"--output: {path} exists already; say --force to replace it")
+    try:
+        atomic_file.check_writable(path.resolve().parent)
+        with atomic_file.unfinished(path, replace=force) as temporary:
+            found = offline.profile(settings, operation, seconds, temporary)
+    except ValueError as error:  # of the settings
+        raise WrongUsage(str(error)) from None
+    except OSError as error:
+        raise CannotWrite(f"{path}: {error.strerror or error}") from None
+    show(json.dumps(found | {"trace": str(path)}, indent=2) + "\n")
+    return ExitCode.OK

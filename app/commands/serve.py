@@ -1,0 +1,49 @@
+"""`darkroom serve`: serve HTTP until stopped, in one process or in several."""
+
+import argparse
+import errno
+import os
+import socket
+import sys
+
+from app import logs, main, server, tree
+from app.commands.command import add_settings
+from app.commands.errors import WrongUsage
+from models.exit_codes import ExitCode
+from models.settings import Settings
+
+NO_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EAFNOSUPPORT)
+"""Errors of binding a socket, which comes before the model is loaded."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments: every setting is one."""
+    add_settings(parser, list(Settings.model_fields))
+
+
+def run(settings: Settings) -> int:
+    """Serve; an address that cannot be listened on is reported before the model is loaded."""
+    logs.configure(settings.log_level)
+    try:
+        plan = tree.Plan.of(settings)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None
+    if plan.front_ends and not hasattr(os, "memfd_create"):
+        raise WrongUsage("--front-ends: several processes share memory as only Linux can")
+    try:
+        if plan.front_ends:
+            return tree.run(settings, plan)
+        return server.run(main.create_app(settings), settings)
+    except OSError as error:
+        if error.errno not in NO_ADDRESS and not isinstance(error, socket.gaierror):
+            raise
+        print(_cannot_listen(settings, error), file=sys.stderr)
+        return ExitCode.CANNOT_LISTEN
+
+
+def _cannot_listen(settings: Settings, error: OSError) -> str:
+    reason = (error.strerror or str(error)).lower()
+    return (
+        f"darkroom: cannot listen on {settings.host}:{settings.port}: {reason}; "
+        "choose another --host or --port, or stop what listens there"
+    )

@@ -1,0 +1,68 @@
+"""The files a command is given: checked before anything is started, read when their turn comes."""
+
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.commands.errors import WrongUsage
+from app.intake import Url
+from app.spool import Blob
+from models.codec.formats import ImageFormat, identify
+from models.errors import MalformedRequest, ServiceError
+
+STANDARD_INPUT = "-"
+
+LONGEST_MAGIC = 80
+"""Bytes from which every format is told."""
+
+
+def check(names: Sequence[str]) -> None:
+    """Raise WrongUsage, with a line for each source that cannot be read."""
+    problems = [f"{name}: {problem}" for name in names if (problem := _problem(name))]
+    if names.count(STANDARD_INPUT) > 1:
+        problems.append("-: standard input can be read only once")
+    if problems:
+        raise WrongUsage("\ndarkroom: ".join([*problems, "nothing was done"]))
+
+
+def content(name: str) -> Blob | Url | ServiceError:
+    """The bytes of a file or of standard input, or a URL; a file that has gone is an error."""
+    if is_url(name):
+        return Url(name)
+    try:
+        return Blob.of(
+            sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+        )
+    except OSError as error:
+        return MalformedRequest(f"cannot read {name}: {error.strerror}")
+
+
+def format_of(name: str) -> ImageFormat | None:
+    """The format of a regular file by its first bytes; None where it is not known yet."""
+    if is_url(name) or name == STANDARD_INPUT or not Path(name).is_file():
+        return None
+    with Path(name).open("rb") as file:
+        return identify(file.read(LONGEST_MAGIC))
+
+
+def is_url(name: str) -> bool:
+    """Whether a source is fetched; the fetch judges where the URL leads."""
+    return name.startswith(("http://", "https://"))
+
+
+def _problem(name: str) -> str | None:
+    if is_url(name) or name == STANDARD_INPUT:
+        return None
+    try:
+        mode = Path(name).stat().st_mode
+        if stat.S_ISDIR(mode):
+            return "is a folder; name the files in it"
+        if stat.S_ISREG(mode):
+            Path(name).open("rb").close()
+        elif not os.access(name, os.R_OK):  # opening a pipe may wait, and reading takes from it
+            return os.strerror(13)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        return getattr(error, "strerror", None) or str(error)
+    return None

@@ -1,0 +1,162 @@
+"""Where `darkroom filter` writes: standard output, one file, or a folder with a file a source.
+
+Refuses before anything is started whatever can be known to fail, and never replaces a file that
+was there before unless it is told to; a source not even then.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.commands import atomic_file, sources
+from app.commands.errors import CannotWrite, WrongUsage
+from app.commands.standard_output import show
+from models.codec import ENCODABLE, ImageFormat
+
+STANDARD_OUTPUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`path` as it was given; `replaces` says whether existing files may be replaced."""
+
+    path: Path
+    is_folder: bool
+    replaces: bool
+
+    @property
+    def is_standard_output(self) -> bool:
+        """Whether there is no file at all."""
+        return str(self.path) == STANDARD_OUTPUT and not self.is_folder
+
+    def file(self, name: str) -> Path:
+        """The file for a result called `name`."""
+        return self.path / name if self.is_folder else self.path
+
+
+def target_of(output: str, n_sources: int, force: bool) -> Target:
+    """What `--output` names: a folder if it is one, ends with /, or is for several sources."""
+    path = Path(output)
+    if path.is_dir() or output.endswith("/"):
+        return Target(path, True, force)
+    if n_sources == 1:
+        return Target(path, False, force)
+    if output == STANDARD_OUTPUT or path.exists() or _format_named(path):
+        raise WrongUsage(f"--output: {output} is no folder, and there are {n_sources} files")
+    return Target(path, True, force)
+
+
+def format_of(target: Target) -> ImageFormat | None:
+    """The format that the name of a file asks for."""
+    return None if target.is_folder else _format_named(target.path)
+
+
+def name_for(source: str, format_: ImageFormat) -> str:
+    """The name in a folder of what became of a source."""
+    return Path(source).stem + format_.extension
+
+
+def check(
+    target: Target, names: Sequence[str], format_for: Callable[[ImageFormat], ImageFormat]
+) -> None:
+    """Raise WrongUsage or CannotWrite if results cannot, or may not, be written there.
+
+    `format_for` chooses the format of a result by that of its source.
+    """
+    if target.is_standard_output or (not target.is_folder and atomic_file.is_stream(target.path)):
+        return
+    if target.is_folder:
+        _check_names(target, names)
+    elif target.path.suffix and _format_named(target.path) is None:
+        _check_suffix(target.path, format_for)
+    for name in names:
+        if (file := _file_for(target, name, format_for)) is not None:
+            _check_file(file, names, target.replaces)
+    _check_folder(target)
+
+
+def write(target: Target, name: str, data: bytes) -> None:
+    """Write one result; CannotWrite says why it could not be."""
+    if target.is_standard_output:
+        show(data)
+        return
+    file = target.file(name)
+    try:
+        if target.is_folder:
+            target.path.mkdir(parents=True, exist_ok=True)
+        atomic_file.write(file, data, replace=target.replaces)
+    except FileExistsError:
+        raise CannotWrite(_exists(file)) from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
+        raise CannotWrite(f"{file}: {_reason(error)}") from None
+
+
+def _check_names(target: Target, names: Sequence[str]) -> None:
+    stems = [Path(name).stem for name in names]
+    if len(set(stems)) < len(stems):
+        raise WrongUsage(
+            f"--output: two of the files would have the same name in {target.path}; "
+            "filter them one by one"
+        )
+
+
+def _check_suffix(path: Path, format_for: Callable[[ImageFormat], ImageFormat]) -> None:
+    """A suffix that names no format is taken only where `--format` says what is written."""
+    if len({format_for(each) for each in ENCODABLE}) > 1:
+        written = ", ".join(each.extension for each in ENCODABLE)
+        raise WrongUsage(f"--output: {path.suffix} is not written, only {written}; or say --format")
+
+
+def _file_for(
+    target: Target, name: str, format_for: Callable[[ImageFormat], ImageFormat]
+) -> Path | None:
+    """The file for this source's result; None where only decoding will tell its format."""
+    if not target.is_folder:
+        return target.path
+    fixed = {format_for(each) for each in ENCODABLE}
+    source = sources.format_of(name)
+    if len(fixed) > 1 and source is None:
+        return None
+    return target.file(name_for(name, fixed.pop() if source is None else format_for(source)))
+
+
+def _check_file(file: Path, names: Sequence[str], replaces: bool) -> None:
+    try:
+        if not file.exists():
+            return
+        inputs = [name for name in names if not sources.is_url(name) and Path(name).exists()]
+        if any(file.samefile(name) for name in inputs):
+            raise WrongUsage(
+                f"--output: {file} is one of the sources; choose another name, folder or --format"
+            )
+    except OSError as error:
+        raise CannotWrite(f"{file}: {_reason(error)}") from None
+    if not replaces:
+        raise WrongUsage(f"--output: {_exists(file)}")
+
+
+def _check_folder(target: Target) -> None:
+    """The folder is writable, or can be made where it is missing."""
+    folder = target.path if target.is_folder else target.path.parent
+    try:
+        if not target.is_folder:
+            folder = target.path.resolve().parent
+            if not folder.is_dir():
+                raise WrongUsage(f"--output: there is no folder {folder}; make it first")
+        while target.is_folder and not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        atomic_file.check_writable(folder)
+    except (OSError, RuntimeError) as error:
+        raise CannotWrite(f"{folder}: {_reason(error)}") from None
+
+
+def _format_named(path: Path) -> ImageFormat | None:
+    return next((f for f in ENCODABLE if path.suffix.lower() in (f.extension, f".{f}")), None)
+
+
+def _exists(file: Path) -> str:
+    return f"{file} exists already; choose another name, or say --force to replace it"
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

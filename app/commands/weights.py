@@ -1,0 +1,19 @@
+"""`darkroom weights`: download, verify or list published weights."""
+
+import argparse
+
+from app import offline
+from app.commands.command import add_settings
+from models.settings import Settings
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("action", choices=["fetch", "verify", "list"])
+    parser.add_argument("name", nargs="?", default="imagenet1k_v1", help="default: imagenet1k_v1")
+    add_settings(parser, ["cache_folder"])
+
+
+def run(settings: Settings, action: str, name: str) -> int:
+    """Do what `action` says with the weights called `name`."""
+    return offline.manage_weights(settings, action, name)

@@ -1,0 +1,125 @@
+"""The command line as its users meet it: Ctrl-C, full disks, places that are taken."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from models.exit_codes import ExitCode
+from tests.pictures import jpeg, png
+from tests.server import until
+
+INVERT = '[{"name": "invert"}]'
+SLOW = '[{"name": "nl_means", "h": 10, "patch": 15, "search": 21}]'
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "app.cli", *map(str, words)]
+
+
+def ended(*words: object) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@contextmanager
+def reading(pipe: Path, *words: object) -> Iterator[tuple["subprocess.Popen[bytes]", BinaryIO]]:
+    """The command when it has opened the pipe as one of its sources, and the end to write to."""
+    os.mkfifo(pipe)
+    with subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        try:
+            with pipe.open("wb") as end:
+                yield run, end
+        finally:
+            run.kill()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.TERMINATED)],
+)
+def test_ctrl_c_while_a_source_is_read_leaves_no_file_and_no_traceback(
+    tmp_path: Path, number: signal.Signals, code: ExitCode
+) -> None:
+    pipe, out = tmp_path / "pipe", tmp_path / "out"
+    words = ("filter", pipe, "--ops", INVERT, "-o", f"{out}/", "--gpus", "0")
+    with reading(pipe, *words) as (run, _):
+        run.send_signal(number)
+        _, said = run.communicate(timeout=30)
+    assert (run.returncode, said) == (code, b"")
+    assert not out.exists()
+
+
+def cpu_seconds(pid: int) -> float:
+    """What all threads of a process have computed since it began."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_ctrl_c_does_not_wait_for_the_image_that_is_filtered(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (6000, 6000, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "large.bmp")
+    pipe, out = tmp_path / "pipe", tmp_path / "out"
+    words = ("filter", tmp_path / "large.bmp", pipe, "--ops", SLOW, "-o", f"{out}/", "--gpus", "0")
+    with reading(pipe, *words) as (run, end):
+        started = cpu_seconds(run.pid)
+        end.close()
+        until(lambda: cpu_seconds(run.pid) > started + 1)
+        run.send_signal(signal.SIGINT)
+        interrupted = time.monotonic()
+        _, said = run.communicate(timeout=30)
+        assert time.monotonic() - interrupted < 5
+    assert (run.returncode, said) == (ExitCode.INTERRUPTED, b"")
+
+
+def test_a_full_disk_is_named_with_its_own_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png())
+    done = ended("filter", tmp_path / "a.png", "--ops", INVERT, "-o", "/dev/full", "--gpus", "0")
+    assert done.returncode == ExitCode.CANNOT_WRITE
+    assert done.stderr == "darkroom: /dev/full: No space left on device\n"
+
+
+def test_standard_output_on_a_full_disk_is_named() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command("filters"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == ExitCode.CANNOT_WRITE
+    assert done.stderr == "darkroom: standard output: No space left on device\n"
+
+
+def test_a_missing_source_is_named_before_anything_is_started(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(jpeg())
+    out = tmp_path / "out"
+    files = (tmp_path / "a.jpg", tmp_path / "none.jpg")
+    done = ended("filter", *files, "--ops", INVERT, "-o", f"{out}/")
+    assert done.returncode == ExitCode.WRONG_USAGE
+    assert "none.jpg: No such file or directory" in done.stderr
+    assert not out.exists()
+
+
+def test_a_new_folder_is_filled_once_and_again_only_by_force(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.jpg", "b.png")]
+    files[0].write_bytes(jpeg())
+    files[1].write_bytes(png())
+    words = ("filter", *files, "--ops", INVERT, "-o", f"{tmp_path}/new/edges/", "--gpus", "0")
+    assert ended(*words).returncode == ExitCode.OK
+    made = tmp_path / "new" / "edges"
+    assert sorted(each.name for each in made.iterdir()) == ["a.jpg", "b.png"]
+    (made / "b.png").write_bytes(b"mine")
+    done = ended(*words)
+    assert done.returncode == ExitCode.WRONG_USAGE
+    assert "a.jpg exists already" in done.stderr
+    assert (made / "b.png").read_bytes() == b"mine"
+    assert ended(*words, "--force").returncode == ExitCode.OK
+    assert (made / "b.png").read_bytes().startswith(b"\x89PNG")
