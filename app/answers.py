@@ -1,6 +1,6 @@
 """What is asked for one image, and what became of it: labels, filtered versions, errors."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from app.intake import Item
@@ -45,6 +45,12 @@ class Wanted:
     def n_parts(self) -> int:
         """Labels are one part, each version is one."""
         return (self.labels is not None) + len(self.versions)
+
+    @property
+    def kinds(self) -> list[Hashable]:
+        """The kinds of work that the parts are."""
+        labels = [self.labels.batch_key] if isinstance(self.labels, Classify) else []
+        return [*labels, *(each.operation.batch_key for each in self.versions)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A request's body on its way in, bounded: so many bytes and no more, each with its permit."""
+"""A request's body on its way in, bounded: so many bytes and no more, charged as they come."""
 
 from fastapi import Request
 from starlette.types import Message, Receive
@@ -13,21 +13,28 @@ def announced(request: Request) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def unannounced(receive: Receive, permit: Permit, most: int) -> Receive:
-    """`receive` for a body whose length nobody said: `permit` grows with every chunk.
+def counted(receive: Receive, permit: Permit, expected: int, most: int) -> Receive:
+    """`receive` that counts the body in `permit`: as arriving, and as admitted when it is complete.
 
-    It raises TooLarge with the first byte over `most`, and Overloaded.
+    `expected` are the announced bytes, or 0. It raises TooLarge with the first byte over `most`,
+    and Overloaded.
     """
-    size = 0
+    size, reading = 0, True
 
     async def next_message() -> Message:
-        nonlocal size
+        nonlocal size, reading
         message = await receive()
+        if not reading or message["type"] != "http.request":
+            return message
         chunk = len(message.get("body", b""))
         size += chunk
         if size > most:
             raise too_large(f"more than {most}", most)
-        permit.grow(0, chunk)
+        if message.get("more_body", False):
+            permit.arrives(chunk, expected)
+        else:
+            reading = False
+            permit.complete(chunk)
         return message
 
     return next_message

@@ -19,6 +19,10 @@ class PixelBudget:
         self._pool = TotalPool(counters or Counters(), Total.PIXELS, Mark.PIXELS_SINCE, limit)
         self._gate = Gate(self._pool)
 
+    def limit(self) -> int:
+        """Pixels that may be held."""
+        return self._pool.limit
+
     def set_limit(self, limit: int) -> None:
         """From now on; what is held already stays."""
         self._pool.limit = limit

@@ -133,6 +133,14 @@ class Fetcher:
         self._observe("ok", clock() - start)
         return blob
 
+    def concurrency(self) -> int:
+        """How many URLs may be fetched at a time."""
+        return self._turns.total
+
+    def set_concurrency(self, total: int, per_host: int) -> None:
+        """From now on; fetches under way go on."""
+        self._turns.set_limits(total, per_host)
+
     async def aclose(self) -> None:
         """Close every connection."""
         await self._origins.aclose()

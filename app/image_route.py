@@ -8,7 +8,9 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from app.admission import Permit
-from app.body import announced, too_large, unannounced
+from app.admission.clients import client_of
+from app.body import announced, counted, too_large
+from app.scope import deadline_of
 from app.service import service_of
 from models.errors import Draining, Overloaded
 
@@ -28,20 +30,21 @@ class ImageRoute(APIRoute):
         try:
             await self._admitted(request, send)
         except (Draining, Overloaded) as error:
-            service_of(request).metrics.rejections.labels(error.code).inc()
+            reason = error.reason if isinstance(error, Overloaded) else error.code
+            service_of(request).metrics.rejections.labels(reason).inc()
             raise
 
     async def _admitted(self, request: Request, send: Send) -> None:
-        """With a permit for one image and the bytes of the body."""
+        """With a permit, which counts the body as it arrives and then as an admitted image."""
         service, scope, receive = service_of(request), request.scope, request.receive
         most = service.settings.max_body_bytes
         n_bytes = announced(request)
         if n_bytes > most:
             raise too_large(n_bytes, most)
-        with service.admission.admit(1, n_bytes) as permit:
+        deadline = deadline_of(request, service.settings)
+        with service.admission.enter(client_of(scope), deadline) as permit:
             scope["permit"] = permit
-            if not n_bytes:
-                receive = unannounced(receive, permit, most)
+            receive = counted(receive, permit, n_bytes, most)
             response = await self.endpoint(Request(scope, receive, send))
             await response(scope, receive, send)
 

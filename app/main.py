@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from app import observe, problems
 from app.admission import Admission
 from app.admission.counters import Counters
+from app.admission.usage import Usage
 from app.budget import PixelBudget
 from app.canary import Canary, canary_image, canary_operation
 from app.decoders import DecoderPool, Limits
@@ -24,10 +25,10 @@ from app.metrics import Metrics
 from app.pipeline import Pipeline
 from app.routes import catalogue, classify, docs, filter, health, process
 from app.service import Service
-from models.backend import Backend
 from models.settings import Settings
 from models.version import VERSION
-from workers.start import cores
+from workers.devices import wanted_gpus
+from workers.start import CPU_BATCH, GPU_BATCH, cores
 
 log = logging.getLogger("darkroom.main")
 
@@ -67,12 +68,12 @@ def _assembled(
 ) -> Service:
     """Put the parts around a started backend; `started` learns what must be stopped again."""
     backend, model = executor.backend, executor.computing().model
-    fetcher = Fetcher(
-        FetchLimits.from_settings(settings), observe=metrics.on_fetch, counters=counters
-    )
+    limits = FetchLimits.from_settings(settings)
+    fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
     started.push_async_callback(fetcher.aclose)
-    metrics.watch(backend.load)
+    admission = Admission.from_settings(settings, _batch(settings), counters, metrics.on_admission)
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
+    metrics.watch(backend.load, Usage(admission, budget.limit, fetcher.concurrency))
     threads = cores(settings)
     decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end)
     started.push_async_callback(decoders.aclose)
@@ -85,7 +86,7 @@ def _assembled(
         pipeline=pipeline,
         decoders=decoders,
         fetcher=fetcher,
-        admission=_admission(settings, backend, metrics, counters),
+        admission=admission,
         metrics=metrics,
         canary=Canary(backend, operation, canary_image(), interval),
         computing=executor.computing,
@@ -155,13 +156,6 @@ def create_app(
     return app
 
 
-def _admission(
-    settings: Settings, backend: Backend, metrics: Metrics, counters: Counters
-) -> Admission:
-    return Admission(
-        settings.max_images_in_flight,
-        settings.max_bytes_in_flight,
-        lambda: backend.load().service_rate,
-        metrics.on_admission,
-        counters,
-    )
+def _batch(settings: Settings) -> int:
+    usual = GPU_BATCH if wanted_gpus(settings.gpus) else CPU_BATCH
+    return settings.max_batch_size or usual

@@ -19,6 +19,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from app.admission.usage import Usage
 from models.backend import Load
 from models.job import ReleaseReason
 from models.version import VERSION
@@ -47,9 +48,6 @@ class Metrics:
         self.stages = self._histogram(
             "stage_duration_seconds", "Time of one image in one stage.", ("stage",), _STAGE_BUCKETS
         )
-        self.batch_size = self._histogram(
-            "batch_size", "Images in a micro-batch.", ("operation",), _BATCH_BUCKETS
-        )
         self.fetches = self._histogram(
             "fetch_duration_seconds", "Time to fetch one URL.", ("outcome",), _HTTP_BUCKETS
         )
@@ -65,9 +63,7 @@ class Metrics:
             "request that ended early, by a crash.",
             ("reason",),
         )
-        self.batch_releases = self._counter(
-            "batch_releases_total", "Micro-batches by the reason of their release.", ("reason",)
-        )
+        self._add_batches()
         self._add_gauges()
 
     def _add_gauges(self) -> None:
@@ -86,6 +82,14 @@ class Metrics:
         )
         self.connections_ended = self._counter(
             "connections_ended_total", "Connections refused or ended by the server.", ("reason",)
+        )
+
+    def _add_batches(self) -> None:
+        self.batch_size = self._histogram(
+            "batch_size", "Images in a micro-batch.", ("operation",), _BATCH_BUCKETS
+        )
+        self.batch_releases = self._counter(
+            "batch_releases_total", "Micro-batches by the reason of their release.", ("reason",)
         )
 
     def _histogram(
@@ -117,9 +121,9 @@ class Metrics:
         self._in_flight_images.set(images)
         self._in_flight_bytes.set(n_bytes)
 
-    def watch(self, load: Callable[[], Load]) -> None:
-        """Read the backend's load whenever metrics are asked for."""
-        self._at_scrape = _AtScrape(load)
+    def watch(self, load: Callable[[], Load], usage: Usage) -> None:
+        """Read the backend's load, and what is in use of each limit, when metrics are asked for."""
+        self._at_scrape = _AtScrape(load, usage)
         self.registry.register(self._at_scrape)
 
     def exposed(self) -> CollectorRegistry:
@@ -135,8 +139,9 @@ class Metrics:
 class _AtScrape:
     """Values read at scrape time: the load as this process sees it, with the jobs it holds back."""
 
-    def __init__(self, load: Callable[[], Load]) -> None:
+    def __init__(self, load: Callable[[], Load], usage: Usage) -> None:
         self._load = load
+        self._usage = usage
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -144,10 +149,25 @@ class _AtScrape:
     def collect(self) -> Iterator[Metric]:
         yield InfoMetricFamily("darkroom_build", "What runs.", {"version": VERSION})
         load = self._load()
-        for name, text, value in (
+        for name, text, count in (
             ("queue_images", "Images waiting for the device.", load.queued_jobs),
             ("queue_pixels", "Pixels waiting for the device.", load.queued_pixels),
             ("running_images", "Images on the device.", load.running_jobs),
             ("worker_alive", "1 while the worker works.", load.alive),
         ):
-            yield GaugeMetricFamily(f"darkroom_{name}", text, value=float(value))
+            yield GaugeMetricFamily(f"darkroom_{name}", text, value=float(count))
+        for name, text, value in self._usage.gauges():
+            yield GaugeMetricFamily(f"darkroom_{name}", text, value=value)
+        yield from self._limits()
+
+    def _limits(self) -> Iterator[Metric]:
+        """Each limit beside its use: both are those of the whole server, whoever is asked."""
+        text = "What each limit allows."
+        limits = GaugeMetricFamily("darkroom_limit", text, labels=["limit"])
+        text = "What is in use of each limit, over all front ends."
+        in_use = GaugeMetricFamily("darkroom_in_use", text, labels=["limit"])
+        for use in self._usage.uses():
+            limits.add_metric([use.name], use.limit)
+            in_use.add_metric([use.name], use.in_use)
+        yield limits
+        yield in_use

@@ -66,33 +66,36 @@ class Pipeline:
         self._max_pixels = max_pixels
         self._opener = Opener(fetcher, budget, decoders, max_pixels, threads)
 
-    async def classify(
-        self, item: Item, operation: Classify, deadline: Deadline, permit: Permit
-    ) -> Answer:
+    async def classify(self, item: Item, operation: Classify, permit: Permit) -> Answer:
         """The labels of one item."""
 
         async def work(stages: Stages) -> Labels:
-            async with self._opener.opened(item, deadline, permit, stages) as content:
+            async with (
+                self._opener.opened(item, permit.deadline, permit, stages) as content,
+                permit.turn(operation.batch_key),
+            ):
                 jpeg = await self._opener.encoded(content, self._backend.load(), stages)
                 if jpeg is not None:
-                    return await self._labels(jpeg, operation, deadline, stages)
+                    return await self._labels(jpeg, operation, permit, stages)
                 async with self._opener.decoded(content, stages, operator.mul) as decoded:
-                    return await self._labels(decoded, operation, deadline, stages)
+                    return await self._labels(decoded, operation, permit, stages)
 
-        return await self._answer("classify", item, deadline, work)
+        return await self._answer("classify", item, permit.deadline, work)
 
     async def filter(
         self,
         item: Item,
         operation: FilterChain,
         output: Output,
-        deadline: Deadline,
         permit: Permit,
     ) -> Answer:
         """One item through a chain of filters, encoded again."""
 
         async def work(stages: Stages) -> EncodedImage:
-            async with self._opener.opened(item, deadline, permit, stages) as content:
+            async with (
+                self._opener.opened(item, permit.deadline, permit, stages) as content,
+                permit.turn(operation.batch_key),
+            ):
                 jpeg = None
                 if operation.has_kernels:
                     jpeg = await self._opener.encoded(content, self._backend.load(), stages)
@@ -101,13 +104,11 @@ class Pipeline:
                     opener.held(jpeg, needed) if jpeg else opener.decoded(content, stages, needed)
                 )
                 async with source as decoded:
-                    return await self._filtered(decoded, operation, output, deadline, stages)
+                    return await self._filtered(decoded, operation, output, permit, stages)
 
-        return await self._answer("filter", item, deadline, work)
+        return await self._answer("filter", item, permit.deadline, work)
 
-    async def process(
-        self, item: Item, wanted: Wanted, deadline: Deadline, permit: Permit
-    ) -> Answer:
+    async def process(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Labels and versions of one item, decoded once. It fails if no part of it succeeds."""
 
         def needed(height: int, width: int) -> int:
@@ -115,12 +116,13 @@ class Pipeline:
 
         async def work(stages: Stages) -> Processed:
             async with (
-                asyncio.timeout_at(deadline.alarm) as alarm,
-                self._opener.opened(item, deadline, permit, stages) as content,
+                asyncio.timeout_at(permit.deadline.alarm) as alarm,
+                self._opener.opened(item, permit.deadline, permit, stages) as content,
+                permit.turn(*wanted.kinds),
                 self._opener.decoded(content, stages, needed) as decoded,
             ):
                 alarm.reschedule(None)  # from here each part has its own, and some may be in time
-                found = await self._parts(item, decoded, wanted, deadline, stages)
+                found = await self._parts(item, decoded, wanted, permit, stages)
             if len(found.errors) == wanted.n_parts:
                 raise found.errors[0]
             return found
@@ -132,7 +134,7 @@ class Pipeline:
         self._opener.close()
 
     async def _parts(
-        self, item: Item, decoded: Decoded, wanted: Wanted, deadline: Deadline, stages: Stages
+        self, item: Item, decoded: Decoded, wanted: Wanted, permit: Permit, stages: Stages
     ) -> Processed:
         """All parts side by side, as many as memory has room for."""
         info = decoded.info
@@ -144,15 +146,16 @@ class Pipeline:
                 async with turns:
                     return await work(stages)
 
-            return await _guarded(item, deadline, partial(in_turn, stages))
+            return await _guarded(item, permit.deadline, partial(in_turn, stages))
 
         async def labels() -> Labels | ServiceError | None:
             if not isinstance(wanted.labels, Classify):
                 return wanted.labels
-            return await part(partial(self._labels, decoded, wanted.labels, deadline), stages)
+            work = partial(self._labels, decoded, wanted.labels, permit)
+            return await part(work, stages)
 
         async def version(each: Version) -> VersionAnswer:
-            work = partial(self._filtered, decoded, each.operation, each.output, deadline)
+            work = partial(self._filtered, decoded, each.operation, each.output, permit)
             own = Stages()
             return VersionAnswer(each.id, await part(work, own), own)
 
@@ -183,9 +186,9 @@ class Pipeline:
                 self._metrics.stages.labels(stage).observe(seconds)
 
     async def _labels(
-        self, decoded: Decoded, operation: Classify, deadline: Deadline, stages: Stages
+        self, decoded: Decoded, operation: Classify, permit: Permit, stages: Stages
     ) -> Labels:
-        result = await self._run(operation, decoded.image, deadline, stages)
+        result = await self._run(operation, decoded.image, permit, stages)
         assert isinstance(result, Labels)
         return result
 
@@ -194,20 +197,22 @@ class Pipeline:
         decoded: Decoded,
         operation: FilterChain,
         output: Output,
-        deadline: Deadline,
+        permit: Permit,
         stages: Stages,
     ) -> EncodedImage:
         check(operation, self._max_pixels, decoded.image.height, decoded.image.width)
         format_ = output.format_for(decoded.info.format)
-        result = await self._run(operation, decoded.image, deadline, stages)
+        result = await self._run(operation, decoded.image, permit, stages)
         assert not isinstance(result, Labels)
         with stages.measure("encode"):
             return await self._opener.in_thread(_encode, result, decoded, format_, output)
 
     async def _run(
-        self, operation: Operation, image: Source, deadline: Deadline, stages: Stages
+        self, operation: Operation, image: Source, permit: Permit, stages: Stages
     ) -> Result:
-        completed = await self._backend.run(Job(operation, image, deadline))
+        with permit.work(operation.batch_key, image.n_pixels) as work:
+            completed = await self._backend.run(Job(operation, image, permit.deadline, permit.lane))
+            work.trace = completed.trace
         stages.add(completed.trace)
         return completed.result
 

@@ -36,6 +36,11 @@ class Turns:
         """Keys that are in use."""
         return len(self._queues)
 
+    @property
+    def total(self) -> int:
+        """How many may hold a turn."""
+        return self._total.pool.limit
+
     def set_limits(self, total: int, per_key: int) -> None:
         """From now on; turns that are taken already are kept."""
         self._per_key = per_key

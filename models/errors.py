@@ -174,13 +174,14 @@ class Unavailable(ServiceError):
 
 
 class Overloaded(Unavailable):
-    """No permit is free; `retry_after` is in seconds."""
+    """No permit is free; `retry_after` is in seconds, `reason` names the limit for metrics."""
 
     code, title = "overloaded", "Overloaded"
 
-    def __init__(self, detail: str, retry_after: float) -> None:
+    def __init__(self, detail: str, retry_after: float, reason: str = "overloaded") -> None:
         super().__init__(detail)
         self.retry_after = retry_after
+        self.reason = reason
 
 
 class ConnectionsExhausted(Unavailable):

@@ -134,6 +134,20 @@ class Settings(BaseSettings):
     )
     max_images_in_flight: int = Field(512, ge=1, description="images admitted at a time")
     max_bytes_in_flight: int = Field(1 << 30, ge=1, description="upload bytes admitted at a time")
+    max_arriving_bytes: int = Field(
+        512 << 20, ge=1, description="bytes of request bodies that are still arriving"
+    )
+    max_images_per_client: int = Field(
+        0,
+        ge=0,
+        description="images one client may have admitted; 0: all while nobody else wants any, "
+        "else at most 15 times what is free",
+    )
+    max_bytes_per_client: int = Field(
+        0,
+        ge=0,
+        description="bytes of bodies that may be arriving from one client; 0: as for images",
+    )
     max_pixels_in_flight: int = Field(
         0,
         ge=0,

@@ -1,127 +1,190 @@
-"""The door: permits for images and for bytes in flight. The only place that sheds load.
+"""Permits for requests, images, bytes and work in flight: the only place that sheds load.
 
 Behind it work waits (backpressure) and is bounded by its deadline, never refused.
 """
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import TracebackType
+from functools import lru_cache
 
-from app.admission.counters import Counters
-from app.admission.fields import Total
+from app.admission.clients import LOCAL
+from app.admission.counters import Counters, Key, now_ns
+from app.admission.fields import ByKey, Mark, Total
+from app.admission.forecast import Forecast
+from app.admission.limits import Amount, Limits, within_share
+from app.admission.line import FairLine
+from app.admission.permit import Permit
+from models.deadline import NEVER, Deadline
 from models.errors import Draining, Overloaded, TooLarge
+from models.settings import Settings
+
+BATCHES_AHEAD = 4
+"""Batches of images that are decoded or computed at a time; more wait for their turn in line."""
+
+CONTENTION = 10_000_000_000
+"""Nanoseconds for which one client may not hold everything after another one was refused."""
 
 
 class Admission:
-    """Counts what is in flight, over all front ends with the same `counters`.
+    """Lets requests in while the limits allow and their deadlines can be met.
 
-    `service_rate` tells images per second, for an honest Retry-After; `on_change` gets the images
-    and bytes that this front end has in flight.
+    `forecast` predicts how long admitted work waits; `line` is where it waits. All front ends with
+    the same `counters` share the limits. `on_change` gets the images and bytes that this front end
+    has in flight. Lives on one event loop.
     """
 
     def __init__(
         self,
-        max_images: int,
-        max_bytes: int,
-        service_rate: Callable[[], float],
-        on_change: Callable[[int, int], None] = lambda images, n_bytes: None,
+        limits: Limits,
         counters: Counters | None = None,
+        forecast: Forecast | None = None,
+        line: FairLine | None = None,
+        on_change: Callable[[int, int], None] = lambda images, n_bytes: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limits = Amount(max_images, max_bytes)
-        self._service_rate = service_rate
+        self.limits = limits
+        self.counters = counters or Counters()
+        self.forecast = forecast or Forecast(self.counters, busy_images=1)
+        self.line = line or FairLine(limits.images)
+        self.clock = clock
         self._on_change = on_change
-        self._counters = counters or Counters()
         self._own = Amount(0, 0)
+        self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
         self.draining = False
 
+    @classmethod
+    def from_settings(
+        cls,
+        settings: Settings,
+        batch: int,
+        counters: Counters,
+        on_change: Callable[[int, int], None],
+    ) -> "Admission":
+        """With the limits an operator chose, before a device that takes `batch` images at once."""
+        busy = max(1, min(2 * batch, settings.max_images_in_flight // 2))
+        forecast = Forecast(counters, busy)
+        line = FairLine(BATCHES_AHEAD * batch, forecast.room, forecast.wait_here)
+        return cls(Limits.from_settings(settings), counters, forecast, line, on_change)
+
     @property
-    def held(self) -> "Amount":
+    def held(self) -> Amount:
         """What all front ends have in flight."""
-        total = self._counters.total
+        total = self.counters.total
         return Amount(total(Total.IMAGES), total(Total.BYTES))
 
-    def admit(self, n_images: int, n_bytes: int) -> "Permit":
-        """A permit to hold while the request is worked on; raises Overloaded or Draining."""
+    def set_limits(self, limits: Limits) -> None:
+        """From now on; what is admitted already stays."""
+        self.limits = limits
+
+    def enter(self, client: str = LOCAL, deadline: Deadline = NEVER) -> Permit:
+        """A permit for a request whose body may still have to come; it holds no image yet.
+
+        Raises Draining, and Overloaded if the request could not end before its deadline.
+        """
         if self.draining:
             raise Draining("this server is stopping; ask another one")
-        permit = Permit(self)
-        permit.grow(n_images, n_bytes)
+        permit = Permit(self, client, self._key(client), deadline)
+        permit.must_end_in_time()
+        permit.begin()
         return permit
 
-    def take(self, amount: "Amount") -> None:
-        """Count `amount` more in flight; raises Overloaded when it does not fit."""
-        limits = self._limits
-        self._hold(amount)
-        held = self.held
-        if held.images > limits.images or held.bytes > limits.bytes:
-            self._hold(Amount(0, 0) - amount)
-            held, rate = held - amount, self._service_rate()
-            wait = held.images / rate if rate > 0 else 1.0
-            raise Overloaded(
-                f"{held.images} images ({held.bytes} bytes) are in flight; "
-                f"the limits are {limits.images} and {limits.bytes}; try again later",
-                retry_after=wait,
-            )
+    def admit(
+        self, n_images: int, n_bytes: int, client: str = LOCAL, deadline: Deadline = NEVER
+    ) -> Permit:
+        """A permit that holds images and bytes from the start."""
+        permit = self.enter(client, deadline)
+        try:
+            permit.grow(n_images, n_bytes)
+        except BaseException:
+            permit.release()
+            raise
+        return permit
 
-    def fits(self, amount: "Amount") -> None:
+    def take(self, key: Key, amount: Amount) -> None:
+        """Count `amount` more in flight for a client; raises Overloaded when it does not fit."""
+        limits, counters = self.limits, self.counters
+        self._hold(key, amount)
+        held, own = self.held, counters.of(key, ByKey.IMAGES)
+        if held.images > limits.images or held.bytes > limits.bytes:
+            reason = "images_in_flight" if held.images > limits.images else "bytes_in_flight"
+        elif amount.images and limits.client_images and own > limits.client_images:
+            reason = "client_images"
+        elif amount.images and not self._fair(own, held.images, limits.images):
+            reason = "client_share"
+        else:
+            return
+        self._hold(key, Amount(0, 0) - amount)
+        self._contend(own - amount.images, limits.images)
+        held -= amount
+        raise self._overloaded(
+            f"{held.images} images ({held.bytes} bytes) are in flight, {own - amount.images} of "
+            f"them yours; the limits are {limits.images} and {limits.bytes}",
+            reason,
+        )
+
+    def give_back(self, key: Key, amount: Amount) -> None:
+        """The reverse of `take`."""
+        self._hold(key, Amount(0, 0) - amount)
+
+    def arrive(self, key: Key, n_bytes: int) -> None:
+        """Count bytes of a body that still arrives; raises Overloaded when they do not fit."""
+        limits, counters = self.limits, self.counters
+        counters.add(Total.ARRIVING, n_bytes)
+        counters.add_for(key, ByKey.ARRIVING, n_bytes)
+        total, own = counters.total(Total.ARRIVING), counters.of(key, ByKey.ARRIVING)
+        if total > limits.arriving:
+            reason = "arriving_bytes"
+        elif limits.client_bytes and own > limits.client_bytes:
+            reason = "client_bytes"
+        elif not self._fair(own, total, limits.arriving):
+            reason = "client_share"
+        else:
+            return
+        self.arrived(key, n_bytes)
+        self._contend(own - n_bytes, limits.arriving)
+        raise self._overloaded(
+            f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
+            f"the limit is {limits.arriving}",
+            reason,
+        )
+
+    def arrived(self, key: Key, n_bytes: int) -> None:
+        """The reverse of `arrive`: the body is complete, or its request has ended."""
+        self.counters.add(Total.ARRIVING, -n_bytes)
+        self.counters.add_for(key, ByKey.ARRIVING, -n_bytes)
+
+    def fits(self, amount: Amount) -> None:
         """Raise TooLarge when `amount` could not be admitted even by an idle server."""
-        limits = self._limits
-        if amount.images > limits.images or amount.bytes > limits.bytes:
+        limits = self.limits
+        images, setting = limits.images, "DARKROOM_MAX_IMAGES_IN_FLIGHT"
+        if limits.client_images and limits.client_images < images:
+            images, setting = limits.client_images, "DARKROOM_MAX_IMAGES_PER_CLIENT"
+        if amount.images > images or amount.bytes > limits.bytes:
             raise TooLarge(
                 f"{amount.images} images ({amount.bytes} bytes) never fit: the server holds "
-                f"{limits.images} images (DARKROOM_MAX_IMAGES_IN_FLIGHT) and {limits.bytes} bytes "
+                f"{images} images ({setting}) and {limits.bytes} bytes "
                 "(DARKROOM_MAX_BYTES_IN_FLIGHT); send smaller requests"
             )
 
-    def give_back(self, amount: "Amount") -> None:
-        """The reverse of `take`."""
-        self._hold(Amount(0, 0) - amount)
+    def _fair(self, own: int, total: int, limit: int) -> bool:
+        others = max(0, total - own)
+        contended = now_ns() - self.counters.newest(Mark.CONTENDED) < CONTENTION
+        return within_share(own, others, limit, contended)
 
-    def _hold(self, amount: "Amount") -> None:
+    def _contend(self, own: int, limit: int) -> None:
+        """Note that a client with a small part was refused, so that large ones get less."""
+        if own * 16 <= limit:
+            self.counters.mark(Mark.CONTENDED, now_ns())
+
+    def _overloaded(self, detail: str, reason: str) -> Overloaded:
+        wait = self.forecast.backlog() or 1.0
+        return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
+
+    def _hold(self, key: Key, amount: Amount) -> None:
         self._own += amount
-        self._counters.add(Total.IMAGES, amount.images)
-        self._counters.add(Total.BYTES, amount.bytes)
+        if amount.images:
+            self.counters.add(Total.IMAGES, amount.images)
+            self.counters.add_for(key, ByKey.IMAGES, amount.images)
+        if amount.bytes:
+            self.counters.add(Total.BYTES, amount.bytes)
         self._on_change(self._own.images, self._own.bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """Images and upload bytes."""
-
-    images: int
-    bytes: int
-
-    def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.images + other.images, self.bytes + other.bytes)
-
-    def __sub__(self, other: "Amount") -> "Amount":
-        return Amount(self.images - other.images, self.bytes - other.bytes)
-
-
-class Permit:
-    """What one request holds; given back when its `with` block ends, whatever happened."""
-
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
-        self._held = Amount(0, 0)
-
-    def grow(self, n_images: int, n_bytes: int) -> None:
-        """Hold more: the images found in the body, the bytes downloaded."""
-        if not (n_images or n_bytes):
-            return
-        more = Amount(n_images, n_bytes)
-        self._admission.fits(self._held + more)
-        self._admission.take(more)
-        self._held += more
-
-    def __enter__(self) -> "Permit":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._admission.give_back(self._held)
-        self._held = Amount(0, 0)

@@ -13,7 +13,6 @@ from app.intake import Item
 from app.options import read
 from app.records import line, record
 from app.service import Service
-from models.deadline import NEVER
 from models.errors import InvalidParameter
 from models.schemas import ClassifyOptions
 from models.settings import Settings
@@ -36,7 +35,7 @@ def run(settings: Settings, files: Sequence[str], top_k: int) -> int:
     sources.check(files)
 
     async def work(service: Service, item: Item, permit: Permit) -> Answer:
-        return await service.pipeline.classify(item, operation, NEVER, permit)
+        return await service.pipeline.classify(item, operation, permit)
 
     def print_record(service: Service, answer: Answer) -> None:
         labels = service.model.labels if service.model else None

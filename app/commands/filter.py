@@ -17,7 +17,6 @@ from app.options import read
 from app.records import line, record
 from app.service import Service
 from models.codec import Encoding
-from models.deadline import NEVER
 from models.errors import InvalidParameter, ServiceError
 from models.schemas import EncodingOptions
 from models.settings import Settings
@@ -71,7 +70,7 @@ def run(
     targets.check(target, files, lambda source: format_for(wanted, None, source))
 
     async def work(service: Service, item: Item, permit: Permit) -> Answer:
-        return await service.pipeline.filter(item, chain, how, NEVER, permit)
+        return await service.pipeline.filter(item, chain, how, permit)
 
     def keep(service: Service, answer: Answer) -> None:
         if isinstance(answer.outcome, EncodedImage):

@@ -13,7 +13,7 @@ from app.image_route import ImageRoute, permit_of
 from app.intake import collect
 from app.options import read
 from app.records import record
-from app.scope import before, deadline_of
+from app.scope import before
 from app.service import service_of
 from app.stages import Stages
 from models.errors import NotAcceptable
@@ -29,17 +29,14 @@ _OFFERS = (replies.JSON, *replies.JSON_LINES, replies.EVENTS)
 async def classify(request: Request) -> Response:
     """Labels for 1…N images: raw body, multipart/form-data or JSON; uploads, data URIs, URLs."""
     service, permit = service_of(request), permit_of(request)
-    deadline = deadline_of(request, service.settings)
     reading = Stages()
     with reading.measure("intake"):
-        intake = await before(deadline, collect(request, permit, service.settings))
+        intake = await before(permit.deadline, collect(request, permit, service.settings))
     operation = _operation(intake.options)
     if service.model is None:
         raise service.computing().missing
-    works = [
-        partial(service.pipeline.classify, item, operation, deadline, permit)
-        for item in intake.items
-    ]
+    permit.expect(len(intake.items), operation.batch_key)
+    works = [partial(service.pipeline.classify, item, operation, permit) for item in intake.items]
     model, labels = service.model.record, service.model.labels
     chosen = accept.best(request.headers.get("accept"), _OFFERS)
     if chosen is None:

@@ -13,7 +13,7 @@ from app.image_route import ImageRoute, permit_of
 from app.intake import collect
 from app.options import read_with_encoding
 from app.records import record
-from app.scope import before, deadline_of
+from app.scope import before
 from app.service import service_of
 from app.stages import Stages
 from models.codec import ENCODABLE, ImageFormat
@@ -29,18 +29,17 @@ _SEVERAL = (replies.ZIP, replies.MULTIPART, *replies.JSON_LINES, replies.EVENTS)
 async def filter_images(request: Request) -> Response:
     """1…N images through a chain of filters: one image back as bytes, several as a ZIP."""
     service, permit = service_of(request), permit_of(request)
-    deadline = deadline_of(request, service.settings)
     reading = Stages()
     with reading.measure("intake"):
-        intake = await before(deadline, collect(request, permit, service.settings))
+        intake = await before(permit.deadline, collect(request, permit, service.settings))
     options, asked = read_with_encoding(FilterOptions, intake.options)
     encoding = encoding_of(asked)
     operation = encoded_there(chain_of(options), encoding, asked.format)
     header = request.headers.get("accept")
     output = Output(partial(_format, asked.format, header), encoding)
+    permit.expect(len(intake.items), operation.batch_key)
     works = [
-        partial(service.pipeline.filter, item, operation, output, deadline, permit)
-        for item in intake.items
+        partial(service.pipeline.filter, item, operation, output, permit) for item in intake.items
     ]
     shape = _shape(intake.single, header)
     if shape is None:

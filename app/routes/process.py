@@ -15,7 +15,7 @@ from app.image_route import ImageRoute, permit_of
 from app.intake import collect
 from app.options import read_with_encoding
 from app.records import record
-from app.scope import before, deadline_of
+from app.scope import before
 from app.service import Service, service_of
 from app.stages import Stages
 from models.errors import FieldError, InvalidParameter, NotAcceptable, TooLarge, WeightsMissing
@@ -36,19 +36,17 @@ async def process(request: Request) -> Response:
     "partial". At the door and in the limit of a request each of them counts as one image.
     """
     service, permit = service_of(request), permit_of(request)
-    deadline = deadline_of(request, service.settings)
     reading = Stages()
     with reading.measure("intake"):
-        intake = await before(deadline, collect(request, permit, service.settings))
+        intake = await before(permit.deadline, collect(request, permit, service.settings))
     header = request.headers.get("accept")
     wanted = _wanted(intake.options, header, service)
     permit.grow(_count(len(intake.items), wanted, service.settings) - len(intake.items), 0)
+    permit.expect(len(intake.items), *wanted.kinds)
     chosen = accept.best(header, _OFFERS)
     if chosen is None:
         raise NotAcceptable(f"/process answers {', '.join(_OFFERS)}")
-    works = [
-        partial(service.pipeline.process, item, wanted, deadline, permit) for item in intake.items
-    ]
+    works = [partial(service.pipeline.process, item, wanted, permit) for item in intake.items]
     headers = replies.filter_headers()
     model = service.model if isinstance(wanted.labels, Classify) else None
     labels, made_by = (model.labels, model.record) if model else (None, None)

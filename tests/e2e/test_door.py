@@ -82,7 +82,7 @@ def test_overload_is_refused_at_the_door_with_retry_after_and_harms_nobody(start
             running.client.get("/livez")
         assert running.client.post("/classify", content=jpeg(), headers=JPEG).status_code == 200
         metrics = running.client.get("/metrics").text
-        assert 'darkroom_rejections_total{reason="overloaded"} 1.0' in metrics
+        assert 'darkroom_rejections_total{reason="images_in_flight"} 1.0' in metrics
 
 
 def test_work_is_cancelled_when_the_client_leaves(server: Running) -> None:

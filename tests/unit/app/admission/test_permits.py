@@ -1,11 +1,11 @@
 import pytest
 
-from app.admission import Admission, Amount
+from app.admission import Admission, Amount, Limits
 from models.errors import Draining, Overloaded, TooLarge
 
 
-def door(rate: float = 10.0) -> Admission:
-    return Admission(max_images=8, max_bytes=100, service_rate=lambda: rate)
+def door() -> Admission:
+    return Admission(Limits(images=8, bytes=100, arriving=100))
 
 
 def test_a_permit_is_given_back_when_its_block_ends_by_an_error() -> None:
@@ -20,13 +20,6 @@ def test_what_does_not_fit_beside_the_others_is_shed(images: int, n_bytes: int) 
     admission = door()
     with admission.admit(2, 10), pytest.raises(Overloaded):
         admission.admit(images, n_bytes)
-
-
-def test_retry_after_is_the_time_to_serve_what_is_in_flight() -> None:
-    admission = door(rate=4.0)
-    with admission.admit(8, 0), pytest.raises(Overloaded) as refused:
-        admission.admit(1, 0)
-    assert refused.value.retry_after == 2.0
 
 
 def test_what_could_never_fit_is_too_large_rather_than_overload() -> None:

@@ -1,0 +1,31 @@
+"""Who asks, as admission sees it: the name of an API key, or a network address."""
+
+import ipaddress
+from functools import lru_cache
+
+from starlette.types import Scope
+
+IPV6_PREFIX = 64
+"""Bits of an IPv6 address that name a client: whoever has one address has the whole network."""
+
+LOCAL = "local"
+"""The name of requests without an address: Unix sockets, and the command line."""
+
+
+def client_of(scope: Scope) -> str:
+    """The client's address; of an IPv6 address its network."""
+    client = scope.get("client")
+    return _network(client[0]) if client else LOCAL
+
+
+@lru_cache(4096)
+def _network(host: str) -> str:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.IPv6Network((address, IPV6_PREFIX), strict=False))

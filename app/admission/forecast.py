@@ -1,0 +1,85 @@
+"""When work that is admitted now will be done: what is before it, by measured cost and capacity."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from app.admission.capacity import MICRO, Capacity
+from app.admission.cost import CostModel
+from app.admission.counters import Counters, Key
+from app.admission.fields import ByKey, Total
+
+FRESH = 0.02
+"""Seconds for which the work of all clients is not added up again."""
+
+HORIZON = 0.1
+"""Seconds of work that may be past the line, where no client goes before another any more."""
+
+
+class Forecast:
+    """Predicts waits, in seconds. All work is in microseconds of estimated time of the device."""
+
+    def __init__(
+        self,
+        counters: Counters,
+        busy_images: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._counters = counters
+        self._clock = clock
+        self._own = 0
+        self._clients = np.zeros(1, np.int64)
+        self._added_up = -1.0
+        self.costs = CostModel()
+        self.capacity = Capacity(counters, busy_images, clock)
+
+    def backlog(self) -> float:
+        """Seconds until everything is done that is admitted now."""
+        return self.capacity.wait(self._counters.total(Total.WORK))
+
+    def room(self) -> float:
+        """Seconds of work that this front end may have past its line."""
+        return HORIZON * self.capacity.per_second / self._counters.front_ends
+
+    def wait(self, key: Key, more: int) -> float:
+        """Seconds until a client's work would be done if it had so much `more`.
+
+        Clients take turns, so only as much of each other client's work comes first as this one has
+        itself, and what is past the line already.
+        """
+        if not self.capacity.per_second:
+            return 0.0
+        total = self._counters.total(Total.WORK)
+        own = self._counters.of(key, ByKey.WORK)
+        if own < total:
+            ahead = int(np.minimum(self._of_clients(), own + more).sum())
+            past = int(min(total, HORIZON * self.capacity.per_second * MICRO))
+            total = min(total, max(own, ahead) + past)
+        return self.capacity.wait(total + more)
+
+    def wait_here(self, work: float) -> float:
+        """Seconds until so many seconds of work of this front end's line are done.
+
+        Other front ends have lines too, which are served at the same time.
+        """
+        total = max(self._counters.total(Total.WORK), self._own, 1)
+        return self.capacity.wait(work * MICRO * total / max(self._own, 1))
+
+    def charge(self, key: Key, work: int) -> None:
+        """Count work of a client as admitted, or less of it where `work` is negative."""
+        if work:
+            self._own += work
+            self._counters.add(Total.WORK, work)
+            self._counters.add_for(key, ByKey.WORK, work)
+
+    def done(self, work: int) -> None:
+        """Count work as finished; `charge` has taken it back."""
+        self._counters.add(Total.DONE, work)
+        self.capacity.look()
+
+    def _of_clients(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        now = self._clock()
+        if now - self._added_up > FRESH:
+            self._clients, self._added_up = self._counters.all_of(ByKey.WORK), now
+        return self._clients

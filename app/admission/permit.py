@@ -1,0 +1,193 @@
+"""What one request holds, from its headers to the end of its answer."""
+
+from collections.abc import Hashable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from app.admission.capacity import MICRO
+from app.admission.cost import TYPICAL_PIXELS
+from app.admission.counters import Key
+from app.admission.fields import ByKey, Total
+from app.admission.limits import Amount
+from models.deadline import Deadline
+from models.errors import Overloaded, TooLarge
+from models.job import Lane, Trace
+
+if TYPE_CHECKING:
+    from app.admission.permits import Admission
+
+MARGIN = 1.5
+"""Times the predicted wait that must fit before a deadline: other clients may come, and take turns
+with the work that is admitted already."""
+
+FIRST_CHARGE = 1 << 16
+"""Bytes that a body is charged with its first byte; doubled whenever it is longer, so that a body
+of any size costs few steps."""
+
+
+class Permit:
+    """Counts requests, images, bytes and work; all given back when its `with` block ends.
+
+    `deadline` is that of the whole request.
+    """
+
+    def __init__(self, admission: "Admission", client: str, key: Key, deadline: Deadline) -> None:
+        self._admission = admission
+        self._client = client
+        self._key = key
+        self.deadline = deadline
+        self._held = Amount(0, 0)
+        self._began = False
+        self._size = self._charged = 0
+        self._expected = 0
+
+    def begin(self) -> None:
+        """Count the request as under way."""
+        self._admission.counters.add(Total.REQUESTS, 1)
+        self._began = True
+
+    def arrives(self, n_bytes: int, announced: int) -> None:
+        """More of the body is here; `announced` is its whole size, or 0. Raises Overloaded.
+
+        Bytes are charged as they come, never because they were announced.
+        """
+        self._size += n_bytes
+        if self._size <= self._charged:
+            return
+        charge = max(self._charged, FIRST_CHARGE)
+        while charge < self._size:
+            charge *= 2
+        charge = max(self._size, min(charge, announced or charge))
+        if charge > self._admission.limits.arriving:
+            raise TooLarge(
+                f"a body of {charge} bytes never fits: the server takes in "
+                f"{self._admission.limits.arriving} (DARKROOM_MAX_ARRIVING_BYTES) at a time"
+            )
+        self._admission.arrive(self._key, charge - self._charged)
+        self._charged = charge
+
+    def complete(self, n_bytes: int) -> None:
+        """The last of the body is here: from now on it counts as admitted, with one image."""
+        self._size += n_bytes
+        self._arrived()
+        self.grow(1, self._size)
+
+    def grow(self, n_images: int, n_bytes: int) -> None:
+        """Hold more: the images found in the body, the bytes downloaded."""
+        if not (n_images or n_bytes):
+            return
+        more = Amount(n_images, n_bytes)
+        self._admission.fits(self._held + more)
+        self._admission.take(self._key, more)
+        self._held += more
+
+    def expect(self, n_images: int, *kinds: Hashable) -> None:
+        """So many images are to be worked on, each in these ways; raises Overloaded."""
+        forecast = self._admission.forecast
+        each = [forecast.costs.estimate(kind) for kind in kinds]
+        work = int(n_images * sum(each) * MICRO)
+        self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
+        self._expected += work
+        forecast.charge(self._key, work)
+        forecast.capacity.look()
+
+    def must_end_in_time(self, work: int = 0, latency: float = 0.0) -> None:
+        """Raise Overloaded if so many microseconds more of work would end after the deadline.
+
+        On an idle server nothing is refused: whether such a deadline can be met shows itself.
+        """
+        admission = self._admission
+        remaining = self.deadline.remaining(admission.clock())
+        if remaining > 1e9 or not admission.counters.total(Total.WORK):
+            return
+        wait = admission.forecast.wait(self._key, work)
+        if wait * MARGIN + latency > remaining:
+            raise Overloaded(
+                f"the work before this request takes about {wait:.1f} seconds, and its deadline "
+                f"is in {remaining:.1f}; try again later or allow more time (X-Deadline-Ms)",
+                retry_after=wait,
+                reason="deadline",
+            )
+
+    def turn(self, *kinds: Hashable) -> AbstractAsyncContextManager[None]:
+        """Wait for the turn of one image among those of all clients; hold it for the block."""
+        costs = self._admission.forecast.costs
+        return self._admission.line.turn(
+            self._client, lambda: sum(map(costs.estimate, kinds)), self.deadline
+        )
+
+    @property
+    def lane(self) -> Lane:
+        """Bulk for a client that holds most of what is in flight while others wait too."""
+        counters = self._admission.counters
+        total, own = counters.total(Total.IMAGES), counters.of(self._key, ByKey.IMAGES)
+        return Lane.BULK if own < total < 2 * own else Lane.INTERACTIVE
+
+    def work(self, kind: Hashable, pixels: int) -> "Work":
+        """Work on one image of known size, from now until the end of the `with` block."""
+        estimate = self._admission.forecast.costs.estimate
+        before = min(self._expected, int(estimate(kind, TYPICAL_PIXELS) * MICRO))
+        now = int(estimate(kind, pixels) * MICRO)
+        self._expected -= before
+        self._admission.forecast.charge(self._key, now - before)
+        return Work(self, kind, pixels, now)
+
+    def end(self, work: "Work", trace: Trace | None) -> None:
+        """The work has ended; with a trace it was done, and its cost is learnt."""
+        forecast = self._admission.forecast
+        forecast.charge(self._key, -work.charged)
+        if trace is not None:
+            forecast.costs.learn(work.kind, work.pixels, trace)
+            done = forecast.costs.estimate(work.kind, work.pixels)
+            forecast.done(int(done * MICRO))
+
+    def release(self) -> None:
+        """Give back everything."""
+        admission = self._admission
+        admission.give_back(self._key, self._held)
+        self._held = Amount(0, 0)
+        self._arrived()
+        admission.forecast.charge(self._key, -self._expected)
+        self._expected = 0
+        if self._began:
+            admission.counters.add(Total.REQUESTS, -1)
+            self._began = False
+
+    def _arrived(self) -> None:
+        if self._charged:
+            self._admission.arrived(self._key, self._charged)
+            self._charged = 0
+
+    def __enter__(self) -> "Permit":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class Work:
+    """Work on one image, as a context manager; `trace` is set when it is done."""
+
+    def __init__(self, permit: Permit, kind: Hashable, pixels: int, charged: int) -> None:
+        self._permit = permit
+        self.kind = kind
+        self.pixels = pixels
+        self.charged = charged
+        self.trace: Trace | None = None
+
+    def __enter__(self) -> "Work":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._permit.end(self, self.trace)

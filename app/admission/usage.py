@@ -1,0 +1,45 @@
+"""Every limit beside what is in use of it, over all front ends, for metrics."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from app.admission.fields import Total
+from app.admission.permits import Admission
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A limit's name, what it allows, and what is in use."""
+
+    name: str
+    limit: int
+    in_use: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The limits of a server; those that admission does not hold are given as functions."""
+
+    admission: Admission
+    pixels: Callable[[], int]
+    fetches: Callable[[], int]
+
+    def uses(self) -> Iterator[Use]:
+        """Each limit now."""
+        limits, total = self.admission.limits, self.admission.counters.total
+        yield Use("images_in_flight", limits.images, total(Total.IMAGES))
+        yield Use("bytes_in_flight", limits.bytes, total(Total.BYTES))
+        yield Use("arriving_bytes", limits.arriving, total(Total.ARRIVING))
+        yield Use("pixels_in_flight", self.pixels(), total(Total.PIXELS))
+        yield Use("fetch_concurrency", self.fetches(), total(Total.FETCHES))
+
+    def gauges(self) -> Iterator[tuple[str, str, float]]:
+        """Name, explanation and value of what belongs to admission and has no limit."""
+        admission = self.admission
+        requests = admission.counters.total(Total.REQUESTS)
+        forecast = admission.forecast
+        yield "requests_under_way", "Requests for images, with those still arriving.", requests
+        yield "predicted_wait_seconds", "Time until all admitted work is done.", forecast.backlog()
+        text = "Estimated seconds of work that are done in a second; 0: not measured yet."
+        yield "capacity", text, forecast.capacity.per_second
+        yield "line_images", "Images of this front end in line.", admission.line.waiting
