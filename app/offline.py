@@ -48,7 +48,10 @@ def _get(store: WeightsStore, action: str, weights: Bundled | PublishedWeights) 
 
 
 def profile(settings: Settings, operation: Operation, seconds: float, path: Path) -> dict[str, Any]:
-    """Trace a worker that is kept busy with drawn JPEGs; what the trace says of its device."""
+    """Trace a worker that is kept busy with drawn JPEGs; what the trace says of its device.
+
+    `images` are those that ended within `seconds`.
+    """
     from workers.engines.tracing import traced
 
     gpu = 0 if wanted_gpus(settings.gpus) else None
@@ -67,6 +70,7 @@ def profile(settings: Settings, operation: Operation, seconds: float, path: Path
     return {
         "trace": str(path),
         "device": worker.load().device,
+        "images": images,
         "images_per_second": round(images / seconds, 1),
         "utilisation": None if found is None else asdict(found),
     }

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,18 +42,35 @@ def drawing(seed: int) -> bytes:
 
 
 async def keep_busy(
-    backend: Backend, operation: Operation, sources: Sequence[Source], seconds: float
+    backend: Backend,
+    operation: Operation,
+    sources: Sequence[Source],
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Keep `IN_FLIGHT` jobs under way for so long; how many were finished."""
-    until, turns, done = time.monotonic() + seconds, itertools.cycle(sources), 0
+    """Keep `IN_FLIGHT` jobs under way for `seconds`; return how many ended within them.
+
+    A job that is still under way then is not counted, however soon after it ends, and is not
+    waited for: `IN_FLIGHT` slow jobs that end after a short window would be a rate that no device
+    has shown.
+    """
+    until, turns, done = clock() + seconds, itertools.cycle(sources), 0
 
     async def one_after_another() -> None:
         nonlocal done
-        while time.monotonic() < until:
+        while clock() < until:
             await backend.run(Job(operation, next(turns)))
-            done += 1
+            done += clock() <= until
 
-    await asyncio.gather(*(one_after_another() for _ in range(IN_FLIGHT)))
+    tasks = [asyncio.create_task(one_after_another()) for _ in range(IN_FLIGHT)]
+    try:
+        ended, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in ended:
+        task.result()  # raises the error of a job
     return done
 
 

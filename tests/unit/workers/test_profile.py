@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from models.backend import Load
+from models.errors import WorkerLost
+from models.job import Completed, Job, Labels, ReleaseReason, Trace
 from tests.fakes import FakeEngine, FakeOperation, fake_job
 from workers.batcher import BatchLimits
 from workers.local import LocalBackend
@@ -39,6 +42,69 @@ def test_overlap_idle_time_and_shares_are_those_of_the_spans() -> None:
 
 def test_a_trace_without_a_device_says_nothing() -> None:
     assert utilisation({"traceEvents": [event("cpu_op", "aten::conv2d", 0, 5)]}) is None
+
+
+TRACE = Trace(0.0, 0.0, 0.0, 0.0, 0.0, 1, 1, ReleaseReason.IDLE)
+
+
+class Clockwork:
+    """A backend whose jobs take `took` seconds each, all side by side, on a clock of its own."""
+
+    def __init__(self, took: float) -> None:
+        self.now = 0.0
+        self.runs = 0
+        self._took = took
+
+    def clock(self) -> float:
+        return self.now
+
+    async def run(self, job: Job) -> Completed:
+        self.runs += 1
+        end = self.now + self._took
+        await asyncio.sleep(0)  # every other job begins at the same time
+        self.now = max(self.now, end)
+        return Completed(Labels((0,), (1.0,)), TRACE)
+
+    def load(self) -> Load:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+
+def counted(took: float, seconds: float) -> int:
+    backend, job = Clockwork(took), fake_job(1)
+    busy = keep_busy(backend, job.operation, [job.image], seconds, backend.clock)
+    return asyncio.run(busy)
+
+
+@pytest.mark.parametrize(
+    ("took", "rounds"),
+    [(27.5, 0), (1.001, 0), (1.0, 1), (0.6, 1), (0.5, 2), (0.25, 4)],
+)
+def test_only_jobs_that_ended_within_the_window_are_counted(took: float, rounds: int) -> None:
+    assert counted(took, 1.0) == rounds * IN_FLIGHT
+
+
+def test_jobs_that_are_under_way_at_the_end_are_not_waited_for() -> None:
+    class Stuck(Clockwork):
+        async def run(self, job: Job) -> Completed:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    backend, job = Stuck(1.0), fake_job(1)
+    busy = keep_busy(backend, job.operation, [job.image], 0.01)
+    assert asyncio.run(asyncio.wait_for(busy, 60)) == 0
+
+
+def test_an_error_of_a_job_ends_the_load_with_that_error() -> None:
+    class Failing(Clockwork):
+        async def run(self, job: Job) -> Completed:
+            raise WorkerLost("gone")
+
+    backend, job = Failing(1.0), fake_job(1)
+    with pytest.raises(WorkerLost, match="gone"):
+        asyncio.run(keep_busy(backend, job.operation, [job.image], 60.0))
 
 
 def test_load_is_kept_up_until_the_time_is_over() -> None:
