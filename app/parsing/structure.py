@@ -110,8 +110,9 @@ class _Scan:
                 if kind != b",":
                     self._open(kind)
                 wants_key, key = bool(self.keys) and self.keys[-1] is not None, ""
-            elif kind != b":" and self.keys:
-                self.keys.pop()
+            elif kind != b":":
+                wants_key = False
+                self.keys[-1:] = []
         self._keep(copied, len(self.body))
         return Cut(b"".join(self.kept), self.spans)
 
