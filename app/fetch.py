@@ -14,6 +14,7 @@ import httpcore
 import httpx
 
 from app.admission.counters import Counters
+from app.fetching.url_rules import UrlRules
 from app.origins import Again, Origins
 from app.pinned import PinnedBackend, Resolve, SystemResolver, pinned_transport
 from app.spool import Blob, Spool
@@ -47,6 +48,7 @@ class FetchLimits:
     retries: int
     max_redirects: int
     allowed_networks: tuple[Network, ...]
+    urls: UrlRules
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "FetchLimits":
@@ -62,6 +64,7 @@ class FetchLimits:
             retries=settings.fetch_retries,
             max_redirects=settings.fetch_max_redirects,
             allowed_networks=settings.fetch_allowed_networks,
+            urls=UrlRules.from_settings(settings),
         )
 
 
@@ -109,7 +112,7 @@ class Fetcher:
         self._sleep = sleep
         self._chance = chance
         self._turns = Turns(limits.concurrency, limits.per_host, counters)
-        self._resolver = SystemResolver()
+        self._resolver = SystemResolver(limits.concurrency)
         backend = PinnedBackend(limits.allowed_networks, resolve or self._resolver, network)
         self._origins = Origins(
             pinned_transport(backend, limits.concurrency),
@@ -171,6 +174,7 @@ class Fetcher:
 
     async def _follow(self, url: httpx.URL, allowance: _Allowance) -> Blob:
         for _ in range(self._limits.max_redirects + 1):
+            self._limits.urls.check(url)
             async with self._turns.take(host_of(url).rstrip(".")), allowance.spend():
                 found = await self._origins.ask(url)
             if isinstance(found, Blob):

@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
+from app.fetching.bounded_stream import ContentMeter, answered
 from app.spool import Blob, Spool
 from app.urls import host_of, parse_url
 from models.errors import InvalidParameter, OriginFailed, OriginTimedOut, ServiceError
@@ -56,9 +57,11 @@ class Origins:
         request = httpx.Request("GET", url, headers=_HEADERS, extensions=self._extensions)
         try:
             async with aclosing(await self._transport.handle_async_request(request)) as reply:
+                stream = reply.extensions.get("network_stream")
+                meter = answered(stream, reply.headers.raw)
                 if reply.status_code in REDIRECTS and "location" in reply.headers:
                     return _redirect(url, reply.headers["location"])
-                return await self._body(reply, host)
+                return await self._body(reply, host, meter)
         except httpx.ConnectTimeout:
             raise Again(OriginTimedOut(f"{host} could not be connected to in time")) from None
         except httpx.TimeoutException:  # slow once, slow again: not worth a second wait
@@ -70,7 +73,7 @@ class Origins:
         except httpx.HTTPError:
             raise Again(OriginFailed(f"the connection to {host} broke")) from None
 
-    async def _body(self, reply: httpx.Response, host: str) -> Blob:
+    async def _body(self, reply: httpx.Response, host: str, meter: ContentMeter) -> Blob:
         if reply.status_code != httpx.codes.OK:
             error = OriginFailed(f"{host} answered {reply.status_code}")
             if reply.status_code in RETRIED:
@@ -83,6 +86,7 @@ class Origins:
             if declared.isdigit():
                 spool.expect(int(declared))
             async for chunk in reply.aiter_raw():
+                meter.add(chunk)
                 await spool.write(chunk)
             return await spool.finish()
 
@@ -110,7 +114,7 @@ def _retry_after(headers: httpx.Headers) -> float | None:
         return float(text)
     try:
         until = parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("date", ""))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return max(0.0, until.total_seconds())
 

@@ -14,9 +14,9 @@ MAX_URL = 8192
 def parse_url(text: str) -> httpx.URL:
     """A URL we may try, without its fragment.
 
-    Any port but 0 is tried: images live on all of them, and the addresses are public anyway.
-    Raises InvalidParameter for what is no URL of http or https, AddressRefused for credentials
-    (they would be ours to leak, and `http://good@evil` misleads readers) and ambiguous hosts.
+    `app.fetching.url_rules` has the operator's choice of ports and hosts. Raises InvalidParameter
+    for what is no URL of http or https, AddressRefused for credentials (they would be ours to leak,
+    and `http://good@evil` misleads readers) and ambiguous hosts.
     """
     if len(text) > MAX_URL:
         raise _invalid(f"longer than {MAX_URL} characters", text)

@@ -7,8 +7,10 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from models.ports import checked_ports
 
 PREFIX = "DARKROOM_"
 
@@ -49,6 +51,15 @@ def _split(value: object) -> object:
         if isinstance(value, str)
         else value
     )
+
+
+Host = Annotated[
+    str, AfterValidator(str.lower), Field(pattern=r"^(\*\.)?[A-Za-z0-9_:-]+(\.[A-Za-z0-9_-]+)*$")
+]
+"""A host name or an address; `*.` before a name stands for every name below it."""
+
+Ports = Annotated[str, BeforeValidator(str), AfterValidator(checked_ports)]
+"""Ports and ranges between commas."""
 
 
 class Settings(BaseSettings):
@@ -205,6 +216,14 @@ class Settings(BaseSettings):
 
     fetch_allowed_networks: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_split)] = (
         Field((), description="networks image URLs may point to although they are not public")
+    )
+    fetch_ports: Ports = Field(
+        "80,443", description="ports that images are fetched from: numbers and ranges, 1-65535: all"
+    )
+    fetch_allowed_hosts: Annotated[tuple[Host, ...], NoDecode, BeforeValidator(_split)] = Field(
+        (),
+        description="hosts that images are fetched from, with `*.example.org` for all names below "
+        "example.org; none: every public one",
     )
     fetch_connect_timeout: float = Field(3.0, gt=0, description="seconds to connect to an origin")
     fetch_read_timeout: float = Field(10.0, gt=0, description="seconds between bytes of an origin")

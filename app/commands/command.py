@@ -6,7 +6,15 @@ from typing import Any, Protocol
 
 from models.settings import PREFIX, Settings
 
-LOCAL = ("threads", "gpus", "max_batch_size", "max_pixels", "fetch_allowed_networks")
+LOCAL = (
+    "threads",
+    "gpus",
+    "max_batch_size",
+    "max_pixels",
+    "fetch_allowed_networks",
+    "fetch_ports",
+    "fetch_allowed_hosts",
+)
 """The settings that matter without a server."""
 
 WEIGHTS = ("weights", "weights_labels", "weights_sha256", "cache_folder", "precision")

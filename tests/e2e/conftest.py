@@ -55,7 +55,9 @@ def start() -> Start:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Running]:
-    with running(fetch_allowed_networks="127.0.0.0/8", max_images_per_request=16) as started:
+    with running(
+        fetch_allowed_networks="127.0.0.0/8", fetch_ports="1-65535", max_images_per_request=16
+    ) as started:
         yield started
 
 

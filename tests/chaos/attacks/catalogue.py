@@ -17,7 +17,7 @@ from tests.chaos.attacks import (
 )
 from tests.chaos.harness.attack import DEADLINE, SLACK, Attack
 
-_ORIGIN = ("--fetch-allowed-networks", "127.0.0.0/8", "--fetch-allowed-ports", "1-65535")
+_ORIGIN = ("--fetch-allowed-networks", "127.0.0.0/8", "--fetch-ports", "1-65535")
 
 _CONNECTIONS = (
     Attack(announced_bodies.announced_bodies, patience=130, resets_allowed=True),

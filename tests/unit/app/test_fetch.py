@@ -41,6 +41,7 @@ LOCAL = FetchLimits.from_settings(
     Settings.model_validate(
         {
             "fetch_allowed_networks": "127.0.0.0/8",
+            "fetch_ports": "1-65535",
             "max_image_bytes": 100_000,
             "spool_bytes": 1000,
             "fetch_connect_timeout": 5,

@@ -148,7 +148,7 @@ def test_an_origin_without_a_trusted_certificate_is_not_asked_again(certificate:
     async def scenario() -> None:
         async with origin(server_side(certificate)) as there:
             names, wires = Names({"good.example": [[FIRST]]}), Wires()
-            limits = FetchLimits.from_settings(Settings.model_validate({}))
+            limits = FetchLimits.from_settings(Settings(fetch_ports="1-65535"))
             fetcher = Fetcher(limits, resolve=names, network=wires)
             with pytest.raises(OriginFailed, match="certificate"):
                 await fetcher.fetch(there.url(host="good.example", scheme="https"), NEVER)

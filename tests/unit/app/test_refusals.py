@@ -16,7 +16,8 @@ from models.settings import Settings
 from tests.network import Names, Wires
 from tests.origin import body, origin, redirect
 
-LIMITS = dataclasses.replace(FetchLimits.from_settings(Settings.model_validate({})), retries=0)
+ANY_PORT = Settings.model_validate({"fetch_ports": "1-65535"})
+LIMITS = dataclasses.replace(FetchLimits.from_settings(ANY_PORT), retries=0)
 
 NAMES = {
     "public.example": [["93.184.216.34"]],
@@ -187,7 +188,9 @@ def test_a_setting_allows_named_networks() -> None:
     async def scenario() -> None:
         async with origin() as local:
             local.answers["/"] = body(b"image")
-            settings = Settings.model_validate({"fetch_allowed_networks": "127.0.0.1/32, fd00::/8"})
+            settings = Settings.model_validate(
+                {"fetch_allowed_networks": "127.0.0.1/32, fd00::/8", "fetch_ports": "1-65535"}
+            )
             fetcher = Fetcher(FetchLimits.from_settings(settings))
             assert (await fetcher.fetch(local.url(), NEVER)).read() == b"image"
             with pytest.raises(AddressRefused, match="DARKROOM_FETCH_ALLOWED_NETWORKS"):

@@ -1,0 +1,225 @@
+"""Origins and names that want to cost more than an image: each ends soon, and is tried once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from app.addresses import Address
+from app.fetch import Fetcher, FetchLimits
+from app.fetching import bounded_stream
+from models.deadline import NEVER
+from models.errors import AddressRefused, OriginFailed, OriginTimedOut, ServiceError
+from models.settings import Settings
+from tests.network import Names, Wires
+from tests.origin import Answer, Exchange, Origin, body, drip, origin, redirect
+
+LIMITS = FetchLimits.from_settings(
+    Settings.model_validate(
+        {"fetch_ports": "1-65535", "max_image_bytes": 1_000_000, "fetch_connect_timeout": 2}
+    )
+)
+PUBLIC = "93.184.216.34"
+
+
+def fetched(
+    answer: Answer, names: Callable[[str, int], Awaitable[Sequence[Address]]] | None = None
+) -> tuple[bytes | ServiceError, int]:
+    """What one URL gave, and how often its origin was asked."""
+
+    async def scenario() -> tuple[bytes | ServiceError, int]:
+        async with origin() as there, asyncio.timeout(20):
+            there.answers["/"] = answer
+            known = names or Names({"image.example": [[PUBLIC]]})
+            fetcher = Fetcher(LIMITS, resolve=known, network=Wires())
+            try:
+                found: bytes | ServiceError = await one(fetcher, there)
+            finally:
+                await fetcher.aclose()
+            return found, len(there.requests)
+
+    return asyncio.run(scenario())
+
+
+async def one(fetcher: Fetcher, there: Origin, path: str = "/") -> bytes | ServiceError:
+    try:
+        return (await fetcher.fetch(there.url(path, "image.example"), NEVER)).read()
+    except ServiceError as error:
+        return error
+
+
+def raw(*parts: bytes) -> Answer:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.send(*parts)
+
+    return answer
+
+
+def fails(answer: Answer, match: str) -> None:
+    found, asked = fetched(answer)
+    assert isinstance(found, OriginFailed)
+    assert match in found.detail
+    assert asked == 1
+
+
+GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nimage"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def test_some_interim_answers_are_passed_over() -> None:
+    assert fetched(raw(CONTINUE * 10, GOOD)) == (b"image", 1)
+
+
+def test_interim_answers_without_end_are_an_error() -> None:
+    fails(raw(*[CONTINUE * 100] * 1000), "65536 bytes of headers and no end")
+
+
+@pytest.mark.parametrize("line", [b"a: b\r\n", b"a: " + b"b" * 8000 + b"\r\n", b"\r", b"x"])
+def test_headers_without_end_are_an_error(line: bytes) -> None:
+    found, asked = fetched(raw(b"HTTP/1.1 200 OK\r\n", *[line * (100_000 // len(line))] * 5))
+    assert isinstance(found, OriginFailed)
+    assert asked <= 3
+
+
+def test_more_header_lines_than_an_answer_has_are_an_error() -> None:
+    lines = b"".join(b"x-%d: y\r\n" % n for n in range(201))
+    fails(raw(GOOD.replace(b"\r\n\r\n", b"\r\n" + lines + b"\r\n")), "more than 200 header lines")
+
+
+def test_the_bound_of_the_head_is_of_each_answer_on_a_connection() -> None:
+    async def scenario() -> None:
+        async with origin() as there:
+            filler = "a" * (bounded_stream.LONGEST_HEAD // 2)
+            there.answers["/"] = body(b"x" * 100_000, X_Filler=filler)
+            fetcher = Fetcher(LIMITS, resolve=Names({"image.example": [[PUBLIC]]}), network=Wires())
+            for _ in range(4):
+                assert await one(fetcher, there) == b"x" * 100_000
+            assert there.connections == 1
+            await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_chunks_of_one_byte_are_an_error_after_some_thousands() -> None:
+    fails(raw(CHUNKED, *[b"1\r\nx\r\n" * 1000] * 100), "pieces of a few bytes")
+    few = raw(CHUNKED, b"1\r\nx\r\n" * 2000, b"0\r\n\r\n")
+    assert fetched(few) == (b"x" * 2000, 1)
+
+
+def test_chunk_extensions_do_not_carry_more_than_the_body() -> None:
+    chunk = b"1;" + b"e" * 30_000 + b"\r\nx\r\n"
+    fails(raw(CHUNKED, *[chunk] * 100), "more around its body")
+
+
+def test_trailers_without_end_are_an_error() -> None:
+    trailers = [b"t: " + b"x" * 60_000 + b"\r\n"] * 50
+    found, asked = fetched(raw(CHUNKED, b"1\r\nx\r\n0\r\n", *trailers))
+    assert isinstance(found, OriginFailed)
+    assert asked <= 3
+
+
+@pytest.mark.parametrize("length", [b"9" * 5000, b"-1", b"1_0", "٣".encode(), b"1, 2"])
+def test_a_strange_length_is_the_origin_s_error(length: bytes) -> None:
+    found, _ = fetched(raw(GOOD.replace(b"5", length, 1)))
+    assert isinstance(found, OriginFailed)
+
+
+def test_a_switch_of_protocols_is_the_origin_s_error() -> None:
+    switch = b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"
+    assert isinstance(fetched(raw(switch))[0], OriginFailed)
+
+
+def test_a_slow_drip_ends_with_the_total_time() -> None:
+    async def scenario() -> None:
+        async with origin() as there:
+            there.answers["/"] = drip(0.01)
+            fetcher = Fetcher(
+                replace(LIMITS, total_timeout=0.3, read_timeout=5),
+                resolve=Names({"image.example": [[PUBLIC]]}),
+                network=Wires(),
+            )
+            assert isinstance(await one(fetcher, there), OriginTimedOut)
+            assert len(there.requests) == 1
+            await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("target", ["http://image.example:22/", "http://other.example/"])
+def test_ports_and_hosts_are_checked_at_each_redirect(target: str) -> None:
+    async def scenario() -> None:
+        async with origin() as there:
+            there.answers["/"] = redirect(target)
+            ports = Settings.model_validate(
+                {"fetch_ports": f"80,{there.port}", "fetch_allowed_hosts": "image.example"}
+            )
+            wires = Wires()
+            names = Names({"image.example": [[PUBLIC]], "other.example": [[PUBLIC]]})
+            fetcher = Fetcher(FetchLimits.from_settings(ports), resolve=names, network=wires)
+            assert isinstance(await one(fetcher, there), AddressRefused)
+            assert wires.connected == [PUBLIC]
+            await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [[PUBLIC], ["127.0.0.1"]],
+        [[PUBLIC], ["10.0.0.1", PUBLIC]],
+        [[PUBLIC], [PUBLIC, "::1"]],
+        [[PUBLIC], [*[PUBLIC] * 100, "169.254.169.254"]],
+        [[PUBLIC], ["::ffff:127.0.0.1"]],
+    ],
+)
+def test_a_name_that_turns_inward_between_two_hops_is_refused(answers: list[list[str]]) -> None:
+    async def scenario() -> None:
+        async with origin() as there:
+            there.answers["/"] = redirect("/next")
+            there.answers["/next"] = body(b"secret", Connection="close")
+            wires, names = Wires(), Names({"image.example": answers})
+            fetcher = Fetcher(LIMITS, resolve=names, network=wires)
+            first = await one(fetcher, there, "/next")
+            assert first == b"secret"
+            assert isinstance(await one(fetcher, there), AddressRefused)
+            assert wires.connected == [PUBLIC]
+            assert names.asked == ["image.example"] * 2
+            await fetcher.aclose()
+
+    asyncio.run(scenario())
+
+
+def test_a_name_with_hundreds_of_addresses_is_refused() -> None:
+    many = Names({"image.example": [[PUBLIC] * 129]})
+    found, asked = fetched(body(b"x"), many)
+    assert isinstance(found, AddressRefused)
+    assert asked == 0
+
+
+def test_slow_names_do_not_keep_others_from_being_resolved() -> None:
+    async def scenario() -> None:
+        async with origin() as there:
+            there.answers["/"] = body(b"image")
+            slow = asyncio.Event()
+            quick = Names({"image.example": [[PUBLIC]]})
+
+            async def resolve(host: str, port: int) -> Sequence[Address]:
+                if host.startswith("slow"):
+                    await slow.wait()
+                return await quick(host, port)
+
+            fetcher = Fetcher(LIMITS, resolve=resolve, network=Wires())
+            stuck = [
+                asyncio.ensure_future(fetcher.fetch(f"http://slow{n}.example/", NEVER))
+                for n in range(20)
+            ]
+            assert await one(fetcher, there) == b"image"
+            for each in stuck:
+                each.cancel()
+            await asyncio.gather(*stuck, return_exceptions=True)
+            await fetcher.aclose()
+
+    asyncio.run(scenario())
