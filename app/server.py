@@ -75,7 +75,8 @@ class Server(uvicorn.Server):
         acceptors = [self._acceptor(each, main, self.config) for each in listening]
         if self._scraped:
             scraping = self._guarded(few, metrics, Counters())
-            config = _config(MetricsOnly(self.config.loaded_app), settings)
+            plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
+            config = _config(MetricsOnly(self.config.loaded_app), plain)
             config.load()
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
         self.servers = [cast(asyncio.Server, each) for each in acceptors]

@@ -1,0 +1,286 @@
+"""What a client meets at the connection: raw sockets against a server with short times."""
+
+import http.client
+import json
+import re
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import Running, Start
+from tests.pictures import jpeg
+from tests.server import serving, until
+
+HOST = b"Host: x\r\n"
+
+
+@pytest.fixture(scope="module")
+def hasty(start: Start) -> Iterator[Running]:
+    """A server whose times are short and whose connections are few."""
+    with start(
+        header_timeout=0.4,
+        idle_timeout=1.5,
+        max_connections=40,
+        max_connections_per_client=20,
+        max_body_bytes=1 << 20,
+        cors_origins="https://pages.example",
+        trusted_proxies="127.0.0.0/8",
+    ) as running:
+        yield running
+
+
+def opened(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.settimeout(20)
+    return connection
+
+
+def until_the_end(connection: socket.socket) -> bytes:
+    """All that the server says until it closes; a reset is an error."""
+    found = b""
+    while piece := connection.recv(1 << 16):
+        found += piece
+    return found
+
+
+def asked(port: int, request: bytes) -> bytes:
+    with opened(port) as connection:
+        connection.sendall(request)
+        return until_the_end(connection)
+
+
+def test_a_client_that_sends_its_whole_body_at_once_can_read_why_it_was_refused(
+    hasty: Running,
+) -> None:
+    size = 8 << 20
+    client = http.client.HTTPConnection("127.0.0.1", hasty.port, timeout=20)
+    client.request("POST", "/classify", b"x" * size, {"Content-Type": "image/jpeg"})
+    answer = client.getresponse()
+    assert answer.status == 413
+    assert answer.headers["Connection"] == "close"
+    assert json.loads(answer.read())["code"] == "too_large"
+    client.close()
+
+
+def test_a_refused_client_that_expects_100_continue_keeps_its_body(hasty: Running) -> None:
+    head = b"POST /classify HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\n"
+    answer = asked(hasty.port, head + b"Content-Length: 99999999\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413")
+    body = jpeg()
+    with opened(hasty.port) as connection:
+        kind = b"Content-Type: image/jpeg\r\nConnection: close\r\n"
+        connection.sendall(head + kind + b"Content-Length: %d\r\n\r\n" % len(body))
+        assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert until_the_end(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_headers_that_trickle_end_in_time(hasty: Running) -> None:
+    start = time.monotonic()
+    with opened(hasty.port) as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\n" + HOST)
+        assert until_the_end(connection).startswith(b"HTTP/1.1 408")
+    assert time.monotonic() - start < 5
+
+
+def test_connections_that_send_nothing_end_in_time(hasty: Running) -> None:
+    with opened(hasty.port) as fresh, opened(hasty.port) as kept:
+        kept.sendall(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert until_the_end(fresh) == b""
+        assert until_the_end(kept).endswith(b"ok\n")
+
+
+def test_more_idle_connections_than_there_may_be_lock_nobody_out(hasty: Running) -> None:
+    with ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(opened(hasty.port))
+        start = time.monotonic()
+        request = b"GET /livez HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+        assert asked(hasty.port, request).startswith(b"HTTP/1.1 200")
+        assert time.monotonic() - start < 5
+    until(lambda: 'ended_total{reason="evicted"}' in hasty.client.get("/metrics").text)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"GET /livez HTTP/1.0\r\n\r\n", 200),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: [::\r\n\r\n", 400),
+        (b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404),
+        (b"GET http://x/livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200),
+        (b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"PROPFIND /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 405),
+        (b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 101 + b"\r\n", 431),
+        (b"GET /" + b"u" * 40_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (
+            b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\n"
+            b"Upgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n",
+            200,
+        ),
+        (
+            b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+        ),
+    ],
+)
+def test_every_request_gets_an_answer_and_the_end(
+    hasty: Running, request_: bytes, status: int
+) -> None:
+    answer = asked(hasty.port, request_)
+    assert int(answer[9:12]) == status
+    assert b"x-content-type-options: nosniff" in answer
+
+
+def test_a_stream_to_an_http_1_0_client_is_not_chunked(hasty: Running) -> None:
+    body = jpeg()
+    head = (
+        b"POST /classify HTTP/1.0\r\nContent-Type: image/jpeg\r\nAccept: application/x-ndjson\r\n"
+    )
+    answer = asked(hasty.port, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    head, _, lines = answer.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head.lower()
+    assert json.loads(lines)["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/docs", "/openapi.json", "/filters", "/filters/invert", "/filters/invert/thumbnail"]
+    + ["/models", "/livez", "/readyz", "/startupz", "/health", "/healthz"],
+)
+def test_head_works_wherever_get_does(hasty: Running, path: str) -> None:
+    get, head = hasty.client.get(path), hasty.client.head(path)
+    assert (get.status_code, head.status_code) == (200, 200)
+    assert head.content == b""
+    ours = ("content-type", "content-length", "cache-control", "content-security-policy")
+    assert [head.headers.get(each) for each in ours] == [get.headers.get(each) for each in ours]
+
+
+def test_head_of_the_metrics_has_no_body(hasty: Running) -> None:
+    head = hasty.client.head("/metrics")
+    assert (head.status_code, head.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("PUT", "/filter", "POST"),
+        ("GET", "/filter", "POST"),
+        ("HEAD", "/classify", "POST"),
+        ("OPTIONS", "/process", "POST"),
+        ("POST", "/livez", "GET, HEAD"),
+        ("DELETE", "/readyz", "GET, HEAD"),
+        ("OPTIONS", "/filters/invert", "GET, HEAD"),
+        ("POST", "/openapi.json", "GET, HEAD"),
+    ],
+)
+def test_405_names_all_methods_of_the_path(
+    hasty: Running, method: str, path: str, allow: str
+) -> None:
+    answer = hasty.client.request(method, path)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, allow)
+    if method != "HEAD":
+        assert answer.json()["detail"] == f"{path} takes {allow}"
+
+
+def test_pages_of_named_origins_may_call_and_read_errors_too(hasty: Running) -> None:
+    named = {"Origin": "https://pages.example"}
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-a"}
+    allowed = hasty.client.options("/classify", headers=named | asked)
+    assert allowed.status_code == 200
+    assert allowed.headers["Access-Control-Allow-Origin"] == "https://pages.example"
+    for answer in (
+        hasty.client.get("/nope", headers=named),
+        hasty.client.post("/classify", content=b"no image", headers=named),
+    ):
+        assert answer.status_code >= 400
+        assert answer.headers["Access-Control-Allow-Origin"] == "https://pages.example"
+        assert "X-Request-ID" in answer.headers["Access-Control-Expose-Headers"]
+    other = hasty.client.get("/livez", headers={"Origin": "https://other.example"})
+    assert "Access-Control-Allow-Origin" not in other.headers
+
+
+def test_without_a_setting_no_origin_is_named(client: httpx.Client) -> None:
+    answer = client.get("/livez", headers={"Origin": "https://pages.example"})
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_the_page_may_not_be_framed_or_rebased(client: httpx.Client) -> None:
+    policy = client.get("/").headers["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "base-uri 'none'" in policy
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed one with its key in the same file."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, chain = folder / "key.pem", folder / "chain.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    names = [
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
+    try:
+        made = [*command, *names, "-keyout", str(key), "-out", str(chain)]
+        subprocess.run(made, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"openssl makes no certificate here: {error}")
+    whole = folder / "whole.pem"
+    whole.write_text(key.read_text() + chain.read_text())
+    return whole
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("front_ends", ["0", "2"])
+def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends: str) -> None:
+    port = free_port()
+    flags = ("--tls-certificate", str(certificate), "--metrics-port", str(port))
+    more = (
+        "--front-ends",
+        front_ends,
+        "--weights",
+        "random",
+        "--grace",
+        "0.1",
+        "--log-level",
+        "error",
+    )
+    trust = ssl.create_default_context(cafile=str(certificate))
+    with serving(*flags, *more, tls=trust) as server:
+        url = f"https://127.0.0.1:{server.port}"
+        with httpx.Client(base_url=url, verify=trust, timeout=60) as client:
+            answer = client.post("/filter?name=invert", content=jpeg())
+            assert answer.status_code == 200, answer.text
+            assert client.get("/metrics").status_code == 404
+        with opened(server.port) as plain:
+            plain.sendall(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
+            assert not plain.recv(100).startswith(b"HTTP")
+        scraped = httpx.get(f"http://127.0.0.1:{port}/metrics")
+        assert re.search(r'images_total\{operation="filter",outcome="ok"\} 1', scraped.text)
+        assert httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 404
+
+
+def test_a_certificate_that_cannot_be_used_ends_the_server_at_once(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("nothing")
+    with pytest.raises(RuntimeError, match="exit code 2"), serving("--tls-certificate", str(wrong)):
+        pass
