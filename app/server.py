@@ -21,7 +21,7 @@ from app.connections.descriptors import raise_limit
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
 from app.connections.limits import ConnectionLimits
-from app.connections.listening import bind
+from app.connections.listening import bind, bind_metrics
 from app.connections.metrics_only import MetricsOnly
 from app.connections.phases import Timer
 from app.connections.protocol import GuardedProtocol
@@ -69,12 +69,12 @@ class Server(uvicorn.Server):
         metrics = service.metrics
         limits = ConnectionLimits.of(settings, raise_limit())
         metrics.connection_limit.set(limits.connections)
-        main = self._guarded(limits, metrics, service.counters)
+        main = self._guarded(limits, metrics, service.counters, self.config.is_ssl)
         few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
         listening = [self._shared] if self._shared else [Shared(s, Alone()) for s in sockets or ()]
         acceptors = [self._acceptor(each, main, self.config) for each in listening]
         if self._scraped:
-            scraping = self._guarded(few, metrics, Counters())
+            scraping = self._guarded(few, metrics, Counters(), encrypted=False)
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
             config = _config(MetricsOnly(self.config.loaded_app), plain)
             config.load()
@@ -82,10 +82,10 @@ class Server(uvicorn.Server):
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
 
     def _guarded(
-        self, limits: ConnectionLimits, metrics: Metrics, counters: Counters
+        self, limits: ConnectionLimits, metrics: Metrics, counters: Counters, encrypted: bool
     ) -> tuple[Guard, Entrance]:
         guard = Guard(limits, lambda reason: metrics.connections_ended.labels(reason).inc())
-        entrance = Entrance(guard, counters, self.config.is_ssl)
+        entrance = Entrance(guard, counters, encrypted)
         connections = self.server_state.connections
 
         def sweep() -> None:
@@ -164,8 +164,7 @@ def run(app: FastAPI, settings: Settings) -> int:
     With settings that can never work it is WRONG_USAGE.
     """
     sockets = bind(settings.host, settings.port)
-    port = settings.metrics_port
-    scraped = bind(settings.metrics_host, port) if port else []
+    scraped = bind_metrics(settings)
     server = Server(app, settings, scraped=[Shared(each, Alone()) for each in scraped])
     for each in sockets:
         log.info("listening on %s port %d", *each.getsockname()[:2])

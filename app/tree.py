@@ -16,6 +16,7 @@ from prometheus_client import multiprocess
 
 from app.acceptor import Tally
 from app.admission.counters import Counters
+from app.connections.listening import bind_metrics
 from app.metrics import METRICS_FOLDER
 from app.metrics_folder import metrics_folder
 from models.settings import Settings
@@ -111,9 +112,8 @@ def _listening(settings: Settings) -> Iterator[tuple[socket.socket, socket.socke
     """The main socket, and that of the port for metrics if there is one."""
     with ExitStack() as stack:
         listening = stack.enter_context(_bound(settings.host, settings.port))
-        port = settings.metrics_port
-        scraped = stack.enter_context(_bound(settings.metrics_host, port)) if port else None
-        yield listening, scraped
+        scraped = [stack.enter_context(each) for each in bind_metrics(settings)[:1]]
+        yield listening, scraped[0] if scraped else None
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -23,15 +24,17 @@ class Served:
 
 
 @contextmanager
-def serving(*flags: str, ready_within: float = 120.0) -> Iterator[Served]:
-    """A ready server, ended by SIGINT when the block ends."""
+def serving(
+    *flags: str, ready_within: float = 120.0, tls: ssl.SSLContext | None = None
+) -> Iterator[Served]:
+    """A ready server, ended by SIGINT when the block ends; `tls` trusts its certificate."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), *flags]
     process = subprocess.Popen(command, env=environment)
     try:
-        _wait_until_ready(port, process, ready_within)
+        _wait_until_ready(port, process, ready_within, tls)
         yield Served(port, process)
     finally:
         if process.poll() is None:
@@ -67,13 +70,19 @@ def until(claim: Callable[[], bool], seconds: float = 30.0) -> None:
         time.sleep(0.02)
 
 
-def _wait_until_ready(port: int, process: "subprocess.Popen[bytes]", seconds: float) -> None:
+def _wait_until_ready(
+    port: int,
+    process: "subprocess.Popen[bytes]",
+    seconds: float,
+    tls: ssl.SSLContext | None,
+) -> None:
+    url = f"{'https' if tls else 'http'}://127.0.0.1:{port}/readyz"
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if process.poll() is not None:
             raise RuntimeError(f"the server ended with exit code {process.returncode}")
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+            with urllib.request.urlopen(url, timeout=5, context=tls):
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.1)

@@ -9,6 +9,7 @@ import sys
 from app import logs, main, server, tree
 from app.commands.command import add_settings
 from app.commands.errors import WrongUsage
+from app.connections import tls
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -25,6 +26,7 @@ def run(settings: Settings) -> int:
     """Serve; an address that cannot be listened on is reported before the model is loaded."""
     logs.configure(settings.log_level)
     try:
+        tls.check(settings)
         plan = tree.Plan.of(settings)
     except ValueError as error:
         raise WrongUsage(str(error)) from None

@@ -80,7 +80,7 @@ class Ending:
                     "(DARKROOM_HEADER_TIMEOUT); send them at once"
                 )
             )
-        elif phase in (Phase.FRESH, Phase.KEPT):
+        elif phase in (Phase.FRESH, Phase.ONCE, Phase.KEPT):
             self._guard.ended("idle")
             transport.close()
         elif phase in (Phase.LINGER, Phase.DISCARD):

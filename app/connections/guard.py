@@ -34,6 +34,7 @@ class Guard:
         times = {
             Phase.FRESH: limits.idle_timeout,
             Phase.HEAD: limits.header_timeout,
+            Phase.ONCE: limits.idle_timeout,
             Phase.KEPT: limits.idle_timeout,
             Phase.BODY: PROGRESS_WINDOW,  # to see whether it was closed meanwhile
             Phase.ANSWER: PROGRESS_WINDOW,

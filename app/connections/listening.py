@@ -2,6 +2,8 @@
 
 import socket
 
+from models.settings import Settings
+
 BACKLOG = 2048
 """Connections that the kernel keeps until they are accepted."""
 
@@ -21,3 +23,14 @@ def bind(host: str, port: int) -> list[socket.socket]:
             each.close()
         raise
     return sockets
+
+
+def bind_metrics(settings: Settings) -> list[socket.socket]:
+    """Listen at the port for metrics, if there is one; OSError names the setting."""
+    if not settings.metrics_port:
+        return []
+    try:
+        return bind(settings.metrics_host, settings.metrics_port)
+    except OSError as error:
+        text = f"{error.strerror} (--metrics-port {settings.metrics_port})"
+        raise OSError(error.errno, text) from None

@@ -27,11 +27,13 @@ class Phase(IntEnum):
     """The application."""
     DISCARD = 4
     """The short rest of a body whose request has been answered already."""
-    KEPT = 5
+    ONCE = 5
+    """The first byte of its second request."""
+    KEPT = 6
     """The first byte of a further request."""
-    LINGER = 6
+    LINGER = 7
     """The client's close: it is answered, what it sends is thrown away."""
-    CLOSING = 7
+    CLOSING = 8
     """The client's reading of the last bytes."""
 
 
@@ -54,8 +56,15 @@ class Connection(Protocol):
         """End: the client reads too slowly."""
 
 
-VICTIMS = ((Phase.FRESH, 0.0), (Phase.LINGER, 0.0), (Phase.HEAD, 2.0), (Phase.KEPT, 0.0))
-"""The phases from which connections may be closed to make room, and after how many seconds."""
+VICTIMS = (
+    (Phase.FRESH, 0.0),
+    (Phase.LINGER, 0.0),
+    (Phase.HEAD, 2.0),
+    (Phase.ONCE, 0.0),
+    (Phase.KEPT, 0.0),
+)
+"""The phases from which connections may be closed to make room, and after how many seconds. Those
+that are in use again and again come last."""
 
 
 class Phases:

@@ -219,8 +219,10 @@ class GuardedProtocol(HttpToolsProtocol):
             phase = Phase.FRESH
         elif incoming is not None:
             phase = Phase.DISCARD if cycle.response_complete else Phase.BODY
+        elif not cycle.response_complete:
+            phase = Phase.ANSWER
         else:
-            phase = Phase.KEPT if cycle.response_complete else Phase.ANSWER
+            phase = Phase.KEPT if self._begun > 1 else Phase.ONCE
         if phase is not self.phase or begun:
             self._guard.phases.enter(self, phase)
             if phase is Phase.CLOSING and self.unsent():
@@ -234,7 +236,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Make room for another connection."""
         self._guard.ended("evicted")
         self._leave()
-        self.transport.abort()
+        self.transport.close()  # not a reset: who would use it again sees its end
         self.place()
 
     def unsent(self) -> int:

@@ -115,7 +115,7 @@ def test_a_server_with_as_many_busy_connections_as_it_may_have_is_503(few: House
 
 
 def test_the_oldest_connection_without_a_request_makes_room_first(few: House) -> None:
-    phases = (Phase.KEPT, Phase.FRESH, Phase.FRESH, Phase.ANSWER)
+    phases = (Phase.KEPT, Phase.ONCE, Phase.FRESH, Phase.ANSWER)
     for n, phase in enumerate(phases):
         assert few.come(f"192.0.2.{n}", phase) is None
         few.time[0] += 1
