@@ -15,27 +15,14 @@ from models.codec.colour import is_srgb, to_srgb
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import inspect
 from models.codec.metadata import Metadata, read_metadata
-from models.codec.pillow import reading
+from models.codec.pillow import open_image, reading
+from models.codec.plain import plain_header
 from models.codec.probe import Header, ImageInfo, read_header
-from models.errors import Undecodable
 from models.image import Image, Pixels, Source
 
-MAX_JPEG_SCANS = 100
-"""A scan of a few bytes may cost a pass over all pixels; encoders write 1 to 15 of them."""
-
-_BYTES_PER_SCAN = 1 << 14
-"""One more scan is allowed per so many bytes: what looks like one comes by chance every 64 KiB in
-the video some phones append."""
-
-_SECONDS_PER_PIXEL = {
-    ImageFormat.JPEG: 15e-9,
-    ImageFormat.PNG: 20e-9,
-    ImageFormat.WEBP: 25e-9,
-    ImageFormat.GIF: 20e-9,
-    ImageFormat.BMP: 10e-9,
-    ImageFormat.TIFF: 20e-9,
-    ImageFormat.AVIF: 50e-9,
-}
+MAX_PLAIN_PROFILE = 16 << 10
+"""Bytes of a colour profile that is no doubt: those of cameras and phones have 0.5 to 4 KiB; larger
+ones hold tables, which LittleCMS had better read where it can be ended."""
 
 _PNG_DEPTH = 24
 """Where a PNG says how many bits a sample has: IHDR is its first chunk."""
@@ -69,8 +56,7 @@ class Opened:
     @property
     def cost(self) -> float:
         """CPU seconds that decoding is estimated to take."""
-        info = self._header.info
-        return info.n_pixels * _SECONDS_PER_PIXEL[info.format]
+        return self._header.info.n_pixels * self._header.seconds_per_pixel
 
     def decode(self) -> Decoded:
         """The pixels; raises Undecodable where they are corrupt or truncated."""
@@ -85,18 +71,17 @@ class Opened:
 
 def open_file(data: bytes, *, max_pixels: int) -> Opened:
     """An image file, its cost within bounds; raises what `probe` raises."""
-    header = read_header(data, max_pixels)
-    if header.info.format is ImageFormat.JPEG and inspect(data) is None:
-        _check_scans(data)
-    return Opened(data, header)
+    return Opened(data, read_header(data, max_pixels))
 
 
 def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
     """A baseline JPEG without any doubt, which costs what its pixels cost; None for all else."""
-    if inspect(data) is None:
+    found = inspect(data)
+    header = None if found is None else plain_header(data, found, max_pixels)
+    if header is None or not header.info.fast_jpeg:
         return None
-    header = read_header(data, max_pixels)
-    return Opened(data, header) if header.info.fast_jpeg else None
+    profile = header.icc_profile
+    return None if profile and len(profile) > MAX_PLAIN_PROFILE else Opened(data, header)
 
 
 def decode(data: bytes, *, max_pixels: int) -> Decoded:
@@ -115,13 +100,6 @@ def pixels_of(source: Source) -> Image:
     decoded = decode(source.data.tobytes(), max_pixels=source.n_pixels).image
     assert isinstance(decoded, Image)
     return decoded
-
-
-def _check_scans(data: bytes) -> None:
-    """A JPEG whose scans would cost more than an encoder's ever do is refused."""
-    scans = data.count(b"\xff\xda")
-    if scans > MAX_JPEG_SCANS + len(data) // _BYTES_PER_SCAN:
-        raise Undecodable(f"the JPEG has {scans} scans; save it anew, as baseline or progressive")
 
 
 def _by_simplejpeg(data: bytes, header: Header) -> Pixels | None:
@@ -147,9 +125,8 @@ def _by_simplejpeg(data: bytes, header: Header) -> Pixels | None:
 def _by_pillow(data: bytes, header: Header) -> Decoded:
     format_ = header.info.format
     metadata = Metadata(header.info.orientation, header.copyright, header.exif)
-    image = header.image
-    assert image is not None
     with reading(format_):
+        image = header.image or open_image(data, format_)
         image.load()
         if format_ is ImageFormat.PNG:
             image._exif = None  # of before the pixels; it may stand behind them

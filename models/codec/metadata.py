@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from PIL import Image as PillowImage
 
+from models.codec.bounds.exif import affordable
+
 MAX_COPYRIGHT = 1000
 """Characters kept; an EXIF block in a JPEG holds 64 KiB in all."""
 
@@ -28,6 +30,9 @@ class Metadata(NamedTuple):
 
 def read_metadata(image: PillowImage.Image) -> Metadata:
     """What Pillow knows of `image` by now; decodes no pixels."""
+    block = image.info.get("exif")
+    if isinstance(block, bytes) and not affordable(block):
+        return Metadata()
     try:
         # The base class's method: that of PNG decodes the pixels to look for EXIF behind them.
         exif = PillowImage.Image.getexif(image)
@@ -35,7 +40,6 @@ def read_metadata(image: PillowImage.Image) -> Metadata:
     except Exception:  # the image: its pixels are good whatever its metadata holds
         return Metadata()
     upright = orientation not in range(1, 9)
-    block = image.info.get("exif")
     return Metadata(
         1 if upright else int(orientation),
         _notice(notice),

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from PIL.ImageFile import ImageFile
 
+from models.codec.bounds import check
+from models.codec.bounds.refusal import too_large
 from models.codec.formats import ImageFormat, identify
 from models.codec.metadata import read_metadata
 from models.codec.pillow import open_image, reading
-from models.errors import TooManyPixels, UnsupportedMedia
+from models.errors import UnsupportedMedia
 
 _SWAPPED = range(5, 9)
 
@@ -51,6 +53,7 @@ class Header(NamedTuple):
     copyright: str | None
     exif: bytes | None
     image: ImageFile | None = None
+    seconds_per_pixel: float = 0.0
 
 
 def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
@@ -65,22 +68,24 @@ def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
 
 
 def read_header(data: bytes, max_pixels: int) -> Header:
-    """As `probe`, with the profile and the copyright."""
+    """As `probe`, with the profile and the copyright; what it costs is bounded before."""
     if not data:
         raise UnsupportedMedia("the image is empty: 0 bytes")
     format_ = identify(data)
     if format_ is None:
         known = ", ".join(f.name for f in ImageFormat)
         raise UnsupportedMedia(f"the bytes are not an image of a format read here: {known}")
+    return opened_header(data, format_, max_pixels, check(data, format_, max_pixels))
+
+
+def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: float) -> Header:
+    """The header of a file that has been checked, and takes `cost` CPU seconds a pixel."""
     with reading(format_):
         image = open_image(data, format_)
         width, height = image.size
         if width * height > max_pixels:
-            raise TooManyPixels(
-                f"the image has {width} × {height} pixels, more than the {max_pixels:,} "
-                "allowed here; send it smaller"
-            )
-        return _describe(image, format_)
+            raise too_large(width, height, max_pixels)
+        return _describe(image, format_)._replace(seconds_per_pixel=cost)
 
 
 def _describe(image: ImageFile, format_: ImageFormat) -> Header:

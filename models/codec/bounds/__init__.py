@@ -1,0 +1,39 @@
+"""Bound what a file can cost before it is spent: one pass over the container of each format.
+
+Start reading at `check`; each format has its file. No loop here has more turns than a stated limit,
+whatever a file says; what only C code walks through (`bytes.find`, `re`, numpy) has no such limit.
+May import `models.codec.formats`, `models.errors` and numpy.
+"""
+
+from collections.abc import Callable, Mapping
+
+from models.codec.bounds.avif import check_avif
+from models.codec.bounds.bmp import check_bmp
+from models.codec.bounds.gif import check_gif
+from models.codec.bounds.jpeg import check_jpeg
+from models.codec.bounds.png import check_png
+from models.codec.bounds.tiff import check_tiff
+from models.codec.bounds.webp import check_webp
+from models.codec.formats import ImageFormat
+
+_CHECKS: Mapping[ImageFormat, Callable[[bytes, int], float]] = {
+    ImageFormat.JPEG: check_jpeg,
+    ImageFormat.PNG: check_png,
+    ImageFormat.WEBP: check_webp,
+    ImageFormat.GIF: check_gif,
+    ImageFormat.BMP: check_bmp,
+    ImageFormat.TIFF: check_tiff,
+    ImageFormat.AVIF: check_avif,
+}
+
+
+def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
+    """Raise Undecodable or TooManyPixels for a file that would cost more than its image is worth.
+
+    Returns the CPU seconds that each pixel is estimated to take. What is merely broken is left to
+    the decoder, which knows best.
+    """
+    return _CHECKS[format](data, max_pixels)
+
+
+__all__ = ["check", "check_jpeg"]

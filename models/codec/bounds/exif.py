@@ -1,0 +1,48 @@
+"""Directories of TIFF files and EXIF blocks: their entries as a table, without a loop.
+
+Layout: TIFF 6.0, section 2; BigTIFF has 8 bytes where TIFF has 2 or 4.
+"""
+
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_ENTRIES = 4096
+"""Of a directory; cameras write some 20 to 60, and reading one takes 3 µs."""
+
+_KINDS = {
+    (order, wide): np.dtype(
+        [
+            ("tag", f"{order}u2"),
+            ("kind", f"{order}u2"),
+            ("number", f"{order}u{8 if wide else 4}"),
+            ("value", f"{order}u{8 if wide else 4}"),
+        ]
+    )
+    for order in "<>"
+    for wide in (False, True)
+}
+
+
+def first_directory(tiff: bytes) -> NDArray[Any] | None:
+    """Its entries, at most MAX_ENTRIES + 1; None where there is none."""
+    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    if order is None or len(tiff) < 16:
+        return None
+    wide = tiff[2:4] in (b"+\0", b"\0+")
+    (start,) = struct.unpack_from(order + ("Q" if wide else "I"), tiff, 8 if wide else 4)
+    size = 8 if wide else 2
+    if not 0 < start <= len(tiff) - size:
+        return None
+    (n,) = struct.unpack_from(order + ("Q" if wide else "H"), tiff, start)
+    kind = _KINDS[order, wide]
+    there = (len(tiff) - start - size) // kind.itemsize
+    return np.frombuffer(tiff, kind, min(n, there, MAX_ENTRIES + 1), start + size)
+
+
+def affordable(block: bytes) -> bool:
+    """Whether the first directory of an EXIF block can be read without much cost."""
+    entries = first_directory(block.removeprefix(b"Exif\0\0"))
+    return entries is None or len(entries) <= MAX_ENTRIES

@@ -1,0 +1,124 @@
+"""JPEG: scans, segments, and bytes between segments."""
+
+import re
+
+import numpy as np
+
+from models.codec.bounds.exif import affordable
+from models.codec.bounds.refusal import too_large, too_many
+from models.errors import Undecodable
+
+MAX_SEGMENTS = 1000
+"""Of the headers and between scans; cameras write 10 to 20, and a colour profile or a depth
+map of 32 MB comes in 500."""
+
+MAX_FILL = 4096
+"""Bytes between segments that belong to none; parsers read them one by one."""
+
+MAX_SCANS = 100
+"""Encoders write 1 to 15."""
+
+MAX_SCAN_FRAMES = 16
+"""Scans that an image of the largest size may have: each is a pass over all pixels, 3 ns each."""
+
+MAX_RESOURCES = 5000
+"""Of Photoshop, in APP13; it writes some 30."""
+
+MAX_EXIF_SEGMENTS = 16
+"""EXIF that does not fit one segment is rare, and joined piece by piece."""
+
+_PER_PIXEL, _PER_SCAN = 12e-9, 4e-9
+
+_NEXT = re.compile(rb"\xff+([\x01-\xfe])", re.DOTALL)
+_EOI, _SOS = 0xD9, 0xDA
+_ALONE = frozenset({0x01, *range(0xD0, 0xDA)})
+"""Markers without a segment."""
+
+_SEQUENTIAL = frozenset({0xC0, 0xC1, 0xC3, 0xC9})
+_SOF = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
+
+
+def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float:
+    """CPU seconds a pixel; raises Undecodable for a file that costs more than its pixels do.
+
+    `one_scan`: the caller has seen that there is only one; then its data are not looked through.
+    """
+    at, fill, segments, exif, pixels, planes = 2, 0, 0, 0, 0, 0
+    while (found := _NEXT.search(data, at)) is not None:
+        marker, start = found[1][0], found.end()
+        fill += start - 2 - at
+        if fill > MAX_FILL:
+            allowed = f"at most {MAX_FILL:,} are allowed"
+            raise too_many("JPEG", f"{fill:,} bytes or more between its segments", allowed)
+        if (segments := segments + 1) > MAX_SEGMENTS:
+            raise _too_many_segments()
+        if marker in _ALONE:
+            at = start
+            continue
+        end = start + int.from_bytes(data[start : start + 2], "big")
+        if marker == 0xE1 and data.startswith(b"Exif\0\0", start + 2):
+            exif += 1
+            _check_exif(data[start + 2 : end], exif)
+        elif marker in _SOF and not pixels:
+            pixels = _pixels(data[start + 3 : start + 7], max_pixels)
+            # libjpeg stops after the first scan of such a file if that holds all planes
+            planes = data[start + 7] if marker in _SEQUENTIAL and start + 7 < len(data) else 0
+        elif marker == _SOS:
+            _check_resources(data, start)
+            one_scan = one_scan or 0 < planes == int.from_bytes(data[start + 2 : start + 3], "big")
+            scans = 1 if one_scan else _scans(data, start, pixels, max_pixels)
+            return _PER_PIXEL + _PER_SCAN * scans
+        at = max(end, start + 2)
+    return _PER_PIXEL
+
+
+def _scans(data: bytes, start: int, pixels: int, max_pixels: int) -> int:
+    """How many there are up to the end of the image; the header of the first begins at `start`."""
+    stream = np.frombuffer(data, np.uint8, offset=start)
+    marks = np.flatnonzero(stream[:-1] == 0xFF)
+    codes = stream[marks + 1]
+    kept = (codes != 0) & (codes != 0xFF) & ((codes < 0xD0) | (codes > 0xD7))
+    marks, codes = marks[kept], codes[kept]
+    most = min(MAX_SCANS, MAX_SCAN_FRAMES * max_pixels // max(1, pixels))
+    scans, at = 1, 0
+    for _ in range(MAX_SEGMENTS):
+        if at >= len(marks) or (code := int(codes[at])) == _EOI:
+            return scans
+        if code == _SOS and (scans := scans + 1) > most:
+            found = int(np.count_nonzero(codes == _SOS)) + 1
+            allowed = f"at most {most} are allowed for that size"
+            raise too_many("JPEG", f"{found} scans over {pixels:,} pixels", allowed)
+        if code in _ALONE:
+            at += 1
+            continue
+        length = start + int(marks[at]) + 2
+        end = int(marks[at]) + 2 + max(2, int.from_bytes(data[length : length + 2], "big"))
+        at = int(np.searchsorted(marks, end))
+    raise _too_many_segments()
+
+
+def _too_many_segments() -> Undecodable:
+    allowed = f"at most {MAX_SEGMENTS:,} are allowed"
+    return too_many("JPEG", f"more than {MAX_SEGMENTS:,} segments", allowed)
+
+
+def _pixels(size: bytes, max_pixels: int) -> int:
+    height, width = int.from_bytes(size[:2], "big"), int.from_bytes(size[2:], "big")
+    if height * width > max_pixels:
+        raise too_large(width, height, max_pixels)
+    return height * width
+
+
+def _check_exif(block: bytes, number: int) -> None:
+    if number > MAX_EXIF_SEGMENTS:
+        allowed = f"at most {MAX_EXIF_SEGMENTS} are allowed"
+        raise too_many("JPEG", f"more than {MAX_EXIF_SEGMENTS} segments of EXIF", allowed)
+    if number == 1 and not affordable(block):
+        raise Undecodable("the EXIF of the JPEG has too many entries; remove it")
+
+
+def _check_resources(data: bytes, end: int) -> None:
+    found = data.count(b"8BIM", 0, end)
+    if found > MAX_RESOURCES:
+        allowed = f"at most {MAX_RESOURCES:,} are allowed"
+        raise too_many("JPEG", f"{found:,} Photoshop resources", allowed)

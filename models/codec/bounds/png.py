@@ -1,0 +1,39 @@
+"""PNG: the number of chunks. Pillow itself bounds what text and profiles inflate to.
+
+Pixels stop inflating at the last row, so a bomb behind them costs nothing; an animation's other
+frames are not decoded.
+"""
+
+import struct
+
+from models.codec.bounds.exif import affordable
+from models.codec.bounds.refusal import too_large, too_many
+from models.errors import Undecodable
+
+MAX_CHUNKS = 10_000
+_BYTES_PER_CHUNK = 1 << 10
+"""One more chunk is allowed for so many bytes; encoders write pixels in chunks of 8 KiB or more."""
+
+_PER_PIXEL = 20e-9
+_SIGNATURE = 8
+_HEAD = struct.Struct(">I4s")
+
+
+def check_png(data: bytes, max_pixels: int) -> float:
+    """CPU seconds a pixel; raises for too many pixels or chunks."""
+    if data[12:16] == b"IHDR" and len(data) >= 24:
+        width, height = struct.unpack_from(">II", data, 16)
+        if width * height > max_pixels:
+            raise too_large(width, height, max_pixels)
+    most = MAX_CHUNKS + len(data) // _BYTES_PER_CHUNK
+    at, last = _SIGNATURE, len(data) - _HEAD.size
+    for _ in range(most):
+        if at > last:
+            return _PER_PIXEL
+        length, name = _HEAD.unpack_from(data, at)
+        if name == b"eXIf" and not affordable(data[at + 8 : at + 8 + length]):
+            raise Undecodable("the EXIF of the PNG has too many entries; remove it")
+        if name == b"IEND":
+            return _PER_PIXEL
+        at += length + 12
+    raise too_many("PNG", f"more than {most:,} chunks", f"a file of its size has at most {most:,}")

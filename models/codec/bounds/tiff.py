@@ -1,0 +1,85 @@
+"""TIFF: entries of the directory, strips, tiles, and the scans of JPEGs inside."""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from models.codec.bounds.exif import MAX_ENTRIES, first_directory
+from models.codec.bounds.refusal import too_many
+from models.errors import Undecodable
+
+MAX_CHUNKS = 1 << 16
+"""Strips or tiles: each costs the decoder some 20 µs, and one a row is the finest there is."""
+
+MAX_TILE = 1 << 22
+"""Pixels of a tile or strip that is larger than its image: tiles are 256 or 512 on a side."""
+
+MAX_SAMPLES = 32
+"""Of a pixel; images have up to 5."""
+
+MAX_SCAN_FRAMES = 16
+"""As of JPEGs."""
+
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _STRIPS, _SAMPLES = 256, 257, 258, 259, 273, 277
+_ROWS, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 278, 322, 323, 324
+_JPEGS = (6, 7)
+_PER_PIXEL = 20e-9
+
+
+def check_tiff(data: bytes, max_pixels: int) -> float:
+    """CPU seconds a pixel; raises for what costs more than the image's pixels."""
+    entries = first_directory(data)
+    if entries is None:
+        return _PER_PIXEL
+    if len(entries) > MAX_ENTRIES:
+        allowed = f"at most {MAX_ENTRIES:,} are allowed"
+        raise too_many("TIFF", f"more than {MAX_ENTRIES:,} entries in its directory", allowed)
+    found = {int(each["tag"]): _value(each, entries) for each in entries[::-1]}  # the first counts
+    numbers = {int(each["tag"]): int(each["number"]) for each in entries[::-1]}
+    chunks = max(numbers.get(_STRIPS, 0), numbers.get(_TILES, 0))
+    if chunks > MAX_CHUNKS:
+        kind = "tiles" if numbers.get(_TILES, 0) == chunks else "strips"
+        raise too_many("TIFF", f"{chunks:,} {kind}", f"at most {MAX_CHUNKS:,} are allowed")
+    if (samples := found.get(_SAMPLES, 1)) > MAX_SAMPLES:
+        raise Undecodable(
+            f"the TIFF has {samples} samples a pixel, and at most {MAX_SAMPLES} are allowed"
+        )
+    _check_tiles(found)
+    return _PER_PIXEL + _check_scans(data, found, max(1, chunks), max_pixels)
+
+
+def _value(entry: NDArray[Any], entries: NDArray[Any]) -> int:
+    """Of an entry with one SHORT or LONG; 0 for others. A SHORT stands in the first two bytes."""
+    if int(entry["number"]) != 1:
+        return 0
+    value, kind = int(entry["value"]), int(entry["kind"])
+    width = entries.dtype["value"].itemsize
+    bits = {1: 8, 3: 16, 4: 32}.get(kind, 8 * width)
+    big = entries.dtype["value"].str.startswith(">")
+    return value >> (8 * width - bits) if big else value & (1 << bits) - 1
+
+
+def _check_tiles(found: dict[int, int]) -> None:
+    pixels = found.get(_WIDTH, 0) * found.get(_HEIGHT, 0)
+    width, height = found.get(_TILE_WIDTH, 0), found.get(_TILE_HEIGHT, 0)
+    most = max(MAX_TILE, 4 * pixels)
+    if width * height > most:
+        raise too_many(
+            "TIFF",
+            f"tiles of {width} × {height} pixels in an image of {pixels:,}",
+            f"a tile may have at most {most:,}",
+        )
+
+
+def _check_scans(data: bytes, found: dict[int, int], chunks: int, max_pixels: int) -> float:
+    """CPU seconds a pixel for the scans of JPEGs inside."""
+    if found.get(_COMPRESSION) not in _JPEGS:
+        return 0.0
+    pixels = max(1, found.get(_WIDTH, 0) * found.get(_HEIGHT, 0))
+    tile = found.get(_TILE_WIDTH, 0) * found.get(_TILE_HEIGHT, 0) or -(-pixels // chunks)
+    scans = data.count(b"\xff\xda")
+    most = max(4 * chunks, MAX_SCAN_FRAMES * max_pixels // max(1, tile))
+    if scans > most:
+        allowed = f"at most {most:,} are allowed for its size"
+        raise too_many("TIFF", f"{scans:,} scans in its JPEGs", allowed)
+    return 4e-9 * scans / chunks

@@ -1,0 +1,277 @@
+"""Files that cost far more than they look, drawn by ourselves: each kind of each format."""
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+from PIL import Image
+
+
+def small(format_: str, size: tuple[int, int] = (16, 16), **options: object) -> bytes:
+    file = io.BytesIO()
+    Image.linear_gradient("L").resize(size).convert("RGB").save(file, format_, **options)
+    return file.getvalue()
+
+
+def chunk(name: bytes, body: bytes = b"") -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def tiff(tags: list[tuple[int, int, int, int]], body: bytes = b"") -> bytes:
+    """A little-endian TIFF of one directory; offsets 0 stand for where `body` starts."""
+    start = 8 + 2 + 12 * len(tags) + 4
+    entries = b"".join(
+        struct.pack("<HHII", tag, kind, n, start if tag in (273, 324) and n == 1 else value)
+        for tag, kind, n, value in tags
+    )
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + body
+
+
+def _grey(width: int, height: int, compression: int = 1) -> list[tuple[int, int, int, int]]:
+    return [
+        *((256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, compression)),
+        *((262, 3, 1, 1), (277, 3, 1, 1)),
+    ]
+
+
+def tiff_of_one_giant_tile(side: int = 20_000) -> bytes:
+    body = zlib.compress(bytes(side * side), 1)
+    where = [(322, 4, 1, side), (323, 4, 1, side), (324, 4, 1, 0), (325, 4, 1, len(body))]
+    return tiff(_grey(64, 64, 8) + where, body)
+
+
+def tiff_of_strips(n: int = 700_000) -> bytes:
+    offset = 8 + 2 + 12 * 9 + 4
+    where = [(273, 4, n, offset), (278, 4, 1, 1), (279, 4, n, offset)]
+    return tiff(_grey(8, n) + where, np.full(n, 8, "<u4").tobytes())
+
+
+def tiff_of_tiles(n: int = 1_000_000) -> bytes:
+    offset = 8 + 2 + 12 * 10 + 4
+    where = [(322, 4, 1, 16), (323, 4, 1, 16), (324, 4, n, offset), (325, 4, n, offset)]
+    return tiff(_grey(4000, 4000) + where, np.full(n, 8, "<u4").tobytes())
+
+
+def bigtiff_of_entries(n: int = 1_000_000) -> bytes:
+    entry = struct.pack("<HHQQ", 65000, 3, 1, 1)
+    return b"II+\0" + struct.pack("<HHQQ", 8, 0, 16, n) + entry * n + bytes(8)
+
+
+def tiff_of_samples() -> bytes:
+    tags = [
+        (tag, kind, n, 65_535 if tag == 277 else value) for tag, kind, n, value in _grey(64, 64)
+    ]
+    return tiff([*tags, (273, 4, 1, 0), (279, 4, 1, 100)], bytes(100))
+
+
+def tiff_of_jpeg_scans(scans: int = 90) -> bytes:
+    jpeg = jpeg_of_scans(scans, 3000)
+    where = [(273, 4, 1, 0), (278, 4, 1, 3000), (279, 4, 1, len(jpeg))]
+    return tiff(_grey(3000, 3000, 7) + where, jpeg)
+
+
+def jpeg_of_scans(scans: int = 90, side: int = 7000) -> bytes:
+    """A progressive grey JPEG: each scan refines nothing, and costs a pass over all pixels."""
+    table = bytes([0xFF, 0xC4, 0, 20, 0x00, 1, *bytes(15), 0]) + bytes(
+        [0xFF, 0xC4, 0, 20, 0x10, 1, *bytes(15), 0]
+    )
+    quant = b"\xff\xdb\0\x43\0" + bytes([1] * 64)
+    frame = b"\xff\xc2\0\x0b\x08" + struct.pack(">HHB", side, side, 1) + b"\x01\x11\0"
+    blocks = (-(-side // 8)) ** 2
+    dc = b"\xff\xda\0\x08\x01\x01\0\0\0\0" + bytes(-(-blocks // 8))
+    run = bytes([0xFF, 0xC4, 0, 20, 0x10, 1, *bytes(15), 0xE0])  # 2^14 blocks without anything
+    runs = -(-blocks // 32767)
+    ac = run + b"\xff\xda\0\x08\x01\x01\0" + bytes([1, 5, 0]) + bytes(2 * runs + 2)
+    return b"\xff\xd8" + quant + frame + table + dc + ac * (scans - 1) + b"\xff\xd9"
+
+
+def jpeg_with_fill(n: int = 32_000_000) -> bytes:
+    plain = small("JPEG")
+    return plain[:2] + b"\xff" * n + plain[2:]
+
+
+def jpeg_with_junk(n: int = 32_000_000) -> bytes:
+    plain = small("JPEG")
+    return plain[:20] + b"\0" * n + plain[20:]
+
+
+def jpeg_with_escapes(n: int = 16_000_000) -> bytes:
+    plain = small("JPEG")
+    return plain[:20] + b"\xff\0" * n + plain[20:]
+
+
+def jpeg_of_segments(n: int = 8_000_000) -> bytes:
+    plain = small("JPEG")
+    return plain[:2] + b"\xff\xfe\0\x02" * n + plain[2:]
+
+
+def jpeg_of_restart_markers(n: int = 16_000_000) -> bytes:
+    plain = small("JPEG")
+    return plain[:2] + b"\xff\xd0" * n + plain[2:]
+
+
+def jpeg_of_segments_between_scans(n: int = 8_000_000) -> bytes:
+    plain = small("JPEG", progressive=True)
+    at = plain.rfind(b"\xff\xc4")
+    return plain[:at] + b"\xff\xfe\0\x02" * n + plain[at:]
+
+
+def jpeg_of_photoshop_resources(segments: int = 400) -> bytes:
+    plain = small("JPEG")
+    body = b"Photoshop 3.0\0" + (b"8BIM\0\0\0\0" + bytes(4)) * 5400
+    segment = b"\xff\xed" + struct.pack(">H", len(body) + 2) + body
+    return plain[:2] + segment * segments + plain[2:]
+
+
+def jpeg_of_exif_segments(n: int = 500) -> bytes:
+    plain = small("JPEG")
+    body = b"Exif\0\0II+\0" + struct.pack("<HHQQ", 8, 0, 16, 1 << 40) + bytes(60_000)
+    segment = b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body
+    return plain[:2] + segment * n + plain[2:]
+
+
+def png_of_chunks(n: int = 1_000_000, name: bytes = b"teSt") -> bytes:
+    plain = small("PNG")
+    return plain[:33] + chunk(name) * n + plain[33:]
+
+
+def png_of_empty_pixels(n: int = 2_600_000) -> bytes:
+    plain = small("PNG")
+    at = plain.find(b"IDAT") - 4
+    return plain[:at] + chunk(b"IDAT") * n + plain[at:]
+
+
+def png_of_late_chunks(n: int = 2_600_000) -> bytes:
+    plain = small("PNG")
+    return plain[:-12] + chunk(b"teSt") * n + plain[-12:]
+
+
+def png_of_text_bombs(n: int = 500) -> bytes:
+    plain = small("PNG")
+    bomb = zlib.compress(bytes(1 << 20), 9)
+    one = chunk(b"zTXt", b"k\0\0" + bomb) + chunk(b"iTXt", b"k\0\1\0\0\0" + bomb)
+    return plain[:33] + one * n + plain[33:]
+
+
+def png_with_a_profile_bomb() -> bytes:
+    plain = small("PNG")
+    bomb = zlib.compress(bytes(200 << 20), 9)
+    return plain[:33] + chunk(b"iCCP", b"k\0\0" + bomb) + plain[33:]
+
+
+def png_of_animation_frames(n: int = 500_000) -> bytes:
+    plain = small("PNG")
+    frame = chunk(b"fcTL", struct.pack(">IIIIIHHBB", 0, 16, 16, 0, 0, 1, 1, 0, 0))
+    return plain[:33] + chunk(b"acTL", struct.pack(">II", n, 0)) + frame * n + plain[33:]
+
+
+def _first_frame(gif: bytes | bytearray) -> int:
+    return gif.find(b",\0\0\0\0\x10\0\x10\0")
+
+
+def gif_of_comments(n: int = 10_000_000) -> bytes:
+    plain = small("GIF")
+    at = _first_frame(plain)
+    return plain[:at] + b"!\xfe\x00" * n + plain[at:]
+
+
+def gif_of_one_long_comment(n: int = 15_000_000) -> bytes:
+    plain = small("GIF")
+    at = _first_frame(plain)
+    return plain[:at] + b"!\xfe" + b"\x01a" * n + b"\0" + plain[at:]
+
+
+def gif_of_tiny_blocks(n: int = 15_000_000) -> bytes:
+    plain = small("GIF")
+    return plain[:-2] + b"\1" * 2 * n + b"\0;"
+
+
+def gif_of_zeros(n: int = 30_000_000) -> bytes:
+    plain = small("GIF")
+    at = _first_frame(plain)
+    return plain[:at] + bytes(n) + plain[at:]
+
+
+def gif_with_a_giant_frame() -> bytes:
+    plain = bytearray(small("GIF"))
+    at = _first_frame(plain)
+    plain[at + 5 : at + 9] = struct.pack("<HH", 65_000, 65_000)
+    return bytes(plain)
+
+
+def _bmp(width: int, height: int, runs: bytes) -> bytes:
+    header = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 8, 1, len(runs), 0, 0, 256, 0)
+    start = 14 + 40 + 1024
+    return (
+        b"BM" + struct.pack("<IHHI", start + len(runs), 0, 0, start) + header + bytes(1024) + runs
+    )
+
+
+def bmp_of_deltas(n: int = 8_000_000) -> bytes:
+    return _bmp(5000, 5000, b"\0\x02\0\0" * n)
+
+
+def bmp_of_empty_rows(n: int = 16_000_000) -> bytes:
+    return _bmp(5000, 5000, b"\0\0" * n)
+
+
+def bmp_of_runs_behind_the_row(n: int = 16_000_000) -> bytes:
+    return _bmp(10, 10, b"\x0b\x01" * n)
+
+
+def webp_of_chunks(n: int = 4_000_000) -> bytes:
+    plain = small("WEBP")
+    body = b"WEBP" + plain[12:] + b"teSt\0\0\0\0" * n
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def webp_with_a_giant_canvas() -> bytes:
+    canvas = b"VP8X" + struct.pack("<I", 10) + bytes([2, 0, 0, 0]) + b"\xff\x3f\0" * 2
+    frame = b"ANIM" + struct.pack("<I", 6) + bytes(6)
+    still = small("WEBP")[12:]
+    body = b"WEBP" + canvas + frame + b"ANMF" + struct.pack("<I", 16 + len(still))
+    body += bytes(6) + b"\x0f\0\0" * 2 + bytes(4) + still
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def _box(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", 8 + len(body)) + name + body
+
+
+def avif_of_boxes(n: int = 4_000_000) -> bytes:
+    return small("AVIF") + _box(b"free", b"") * n
+
+
+def avif_of_items(n: int = 60_000) -> bytes:
+    plain = small("AVIF")
+    infe = _box(b"infe", bytes([2, 0, 0, 0]) + b"\0\1\0\0av01\0")
+    items = _box(b"iinf", bytes(4) + struct.pack(">H", n) + infe * n)
+    meta = _box(b"meta", bytes(4) + items)
+    return plain[: int.from_bytes(plain[:4], "big")] + meta
+
+
+def avif_with_a_giant_image() -> bytes:
+    plain = bytearray(small("AVIF"))
+    at = plain.find(b"ispe") + 8
+    plain[at : at + 8] = struct.pack(">II", 32_000, 32_000)
+    return bytes(plain)
+
+
+KINDS: dict[str, Callable[[], bytes]] = {
+    each.__name__: each
+    for each in (
+        *(tiff_of_one_giant_tile, tiff_of_strips, tiff_of_tiles, bigtiff_of_entries),
+        *(tiff_of_samples, tiff_of_jpeg_scans),
+        *(jpeg_of_scans, jpeg_with_fill, jpeg_with_junk, jpeg_with_escapes, jpeg_of_segments),
+        *(jpeg_of_restart_markers, jpeg_of_segments_between_scans, jpeg_of_photoshop_resources),
+        *(jpeg_of_exif_segments, png_of_chunks, png_of_empty_pixels, png_of_late_chunks),
+        *(png_of_text_bombs, png_with_a_profile_bomb, png_of_animation_frames),
+        *(gif_of_comments, gif_of_one_long_comment, gif_of_tiny_blocks, gif_of_zeros),
+        *(gif_with_a_giant_frame, bmp_of_deltas, bmp_of_empty_rows, bmp_of_runs_behind_the_row),
+        *(webp_of_chunks, webp_with_a_giant_canvas),
+        *(avif_of_boxes, avif_of_items, avif_with_a_giant_image),
+    )
+}
+"""Each kind, drawn at the size of the attack."""
