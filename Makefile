@@ -38,6 +38,7 @@ bench: install
 	$(BIN)/python -m tests.bench.serve_cpu
 	$(BIN)/python -m tests.bench.memory
 	$(BIN)/python -m tests.bench.encode
+	$(BIN)/python -m tests.bench.start
 
 test-gpu: install
 	$(BIN)/pytest -m gpu tests/gpu tests/contract

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +25,21 @@ class Served:
 
 @contextmanager
 def serving(
-    *flags: str, ready_within: float = 120.0, tls: ssl.SSLContext | None = None
+    *flags: str,
+    ready_within: float = 120.0,
+    tls: ssl.SSLContext | None = None,
+    program: Sequence[str] = (sys.executable, "-m", "app.cli"),
+    folder: Path | None = None,
 ) -> Iterator[Served]:
-    """A ready server, ended by SIGINT when the block ends; `tls` trusts its certificate."""
+    """A ready server, started by `program` in `folder`, ended by SIGINT when the block ends.
+
+    `tls` trusts its certificate.
+    """
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
-    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), *flags]
-    process = subprocess.Popen(command, env=environment)
+    command = [*program, "serve", "--port", str(port), *flags]
+    process = subprocess.Popen(command, env=environment, cwd=folder)
     try:
         _wait_until_ready(port, process, ready_within, tls)
         yield Served(port, process)

@@ -1,0 +1,107 @@
+"""No command, worker, front end or decoder executes a file of the current folder."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+
+from models.exit_codes import ExitCode
+from tests.pictures import jpeg, png
+from tests.server import children, serving
+
+ROOT = Path(__file__).parents[2]
+
+TRAPS = (
+    *("msgspec", "numpy", "json", "cv2", "PIL", "torch", "asyncio", "fastapi", "multipart", "uuid"),
+    *("models", "workers", "simplejpeg", "pydantic", "prometheus_client", "uvloop", "httpx"),
+)
+"""Modules that Darkroom imports: its own, those of others and Python's own."""
+
+FILTERS = ("filters", "invert")
+CLASSIFY = ("classify", "a.png", "--weights", "random", "--gpus", "0")
+FILTER = ("filter", "a.png", "--ops", '[{"name": "invert"}]', "-o", "out/", "--gpus", "0")
+
+MODULE = (sys.executable, "-m", "app.cli")
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout that is not installed is found from every folder too."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+def trapped(tmp_path: Path) -> Path:
+    """A folder full of traps; each that is executed leaves its name in the file `sprung`."""
+    folder = tmp_path / "trapped"
+    folder.mkdir()
+    for name in TRAPS:
+        note = f"open({str(tmp_path / 'sprung')!r}, 'a').write('{name} ')\n"
+        (folder / f"{name}.py").write_text(note)
+    (folder / "a.png").write_bytes(png())
+    return folder
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> tuple[str, ...]:
+    """The console script of the environment, or what an installer would write."""
+    installed = Path(sys.executable).with_name("darkroom")
+    if installed.is_file() and installed.read_text().startswith(f"#!{sys.executable}"):
+        return (str(installed),)
+    written = tmp_path / "bin" / "darkroom"
+    written.parent.mkdir()
+    written.write_text("import sys\nfrom app.cli import main\nsys.exit(main())\n")
+    return (sys.executable, str(written))
+
+
+def sprung(folder: Path) -> str:
+    """The traps that were executed."""
+    note = folder.parent / "sprung"
+    return note.read_text() if note.exists() else ""
+
+
+def test_the_traps_work(trapped: Path) -> None:
+    for command in ([sys.executable, "-c", "import numpy"], [sys.executable, "-m", "json"]):
+        subprocess.run(command, cwd=trapped, capture_output=True, timeout=60)
+    assert sprung(trapped) == "numpy json "
+
+
+@pytest.mark.parametrize(
+    ("started_as", "commands"),
+    [("module", (FILTERS, CLASSIFY, FILTER)), ("script", (CLASSIFY,))],
+)
+def test_commands_spring_no_trap(
+    trapped: Path, script: tuple[str, ...], started_as: str, commands: Sequence[Sequence[str]]
+) -> None:
+    program = script if started_as == "script" else MODULE
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
+    for words in commands:
+        done = subprocess.run(
+            [*program, *words],
+            cwd=trapped,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == ExitCode.OK, done.stderr
+        assert sprung(trapped) == "", words
+
+
+@pytest.mark.parametrize(("started_as", "front_ends"), [("module", 0), ("script", 1)])
+def test_servers_spring_no_trap_in_any_of_their_processes(
+    trapped: Path, script: tuple[str, ...], started_as: str, front_ends: int
+) -> None:
+    program = script if started_as == "script" else MODULE
+    flags = ("--front-ends", str(front_ends), "--weights", "random", "--gpus", "0")
+    with serving(*flags, "--log-level", "error", program=program, folder=trapped) as server:
+        assert len(children(server.process.pid)) == 2 * front_ends
+        for body in (jpeg(), png()):  # one is decoded in a front end, one in a decoder
+            url = f"http://127.0.0.1:{server.port}/classify"
+            reply = httpx.post(url, content=body, headers={"Content-Type": "image/png"}, timeout=60)
+            assert reply.status_code == 200, reply.text
+    assert sprung(trapped) == ""
