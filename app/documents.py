@@ -1,11 +1,14 @@
 """What OpenAPI says that FastAPI cannot know: bodies that routes read themselves, their answers."""
 
+import copy
 from typing import Any
 
 from pydantic import BaseModel
 
+from app.page import BESIDE_NAME
 from app.problems import MEDIA_TYPE
 from app.replies import EVENTS, JSON_LINES, MULTIPART, ZIP
+from app.scope import DIGITS, HEADER
 from models.codec import ENCODABLE
 from models.schemas import (
     ClassifyOptions,
@@ -15,6 +18,10 @@ from models.schemas import (
     ProcessOptions,
     Reply,
 )
+from workers.filters import FILTERS, describe
+
+Schema = dict[str, Any]
+Responses = dict[int | str, dict[str, Any]]
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _LINES = {"schema": {"$ref": "#/components/schemas/Record"}}
@@ -23,17 +30,49 @@ _STREAMS = {
     **{kind: _BINARY for kind in (ZIP, MULTIPART)},
 }
 
-Responses = dict[int | str, dict[str, Any]]
-
-PROBLEMS: Responses = {
-    "default": {
-        "description": "What is wrong, and what to do (RFC 9457)",
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+_REQUEST_ID: Schema = {"type": "string", "pattern": "^[!-~]{1,128}$"}
+_RETRY_AFTER = {
+    "Retry-After": {
+        "description": "seconds after which coming back helps",
+        "schema": {"type": "integer", "minimum": 1},
     }
 }
-"""Every error of every route."""
 
-LABELS: Responses = {
+
+def _problem(description: str, *, retry: bool = False) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "description": description,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    return found | {"headers": _RETRY_AFTER} if retry else found
+
+
+PROBLEMS: Responses = {
+    400: _problem("The request cannot be parsed, its Host or framing is not valid"),
+    401: _problem("An API key is needed, or the one given is not known"),
+    408: _problem("The headers or the body came too slowly"),
+    414: _problem("The URL is too long"),
+    422: _problem("A parameter is unknown or out of range; `errors` has their paths"),
+    429: _problem("This client has too much under way", retry=True),
+    431: _problem("The headers are too large"),
+    503: _problem("Busy, stopping, or without weights", retry=True),
+    "default": _problem("What is wrong, and what to do (RFC 9457)"),
+}
+"""The errors of every route."""
+
+NOT_FOUND: Responses = {404: _problem("There is no such filter; GET /filters lists them")}
+
+_OF_IMAGES: Responses = {
+    406: _problem("No format that Accept allows can be made"),
+    413: _problem("The body, a file or the number of images is over its limit"),
+    415: _problem("Not an image of a format that is read, or another Content-Type"),
+    422: _problem("The image cannot be decoded, an option is wrong, or a URL is refused"),
+    500: _problem("A fault of the server; it has been logged"),
+    502: _problem("The origin of a URL failed"),
+    504: _problem("The deadline passed, or the origin of a URL was too slow"),
+}
+
+LABELS: Responses = _OF_IMAGES | {
     200: {
         "model": Reply,
         "description": "Every image with its own outcome",
@@ -42,7 +81,7 @@ LABELS: Responses = {
 }
 """The answers of `POST /classify`."""
 
-IMAGES: Responses = {
+IMAGES: Responses = _OF_IMAGES | {
     200: {
         "description": "One image, or several in one of the other forms",
         "content": {**{each.media_type: _BINARY for each in ENCODABLE}, **_STREAMS},
@@ -50,7 +89,7 @@ IMAGES: Responses = {
 }
 """The answers of `POST /filter`."""
 
-PARTS: Responses = {
+PARTS: Responses = _OF_IMAGES | {
     200: {"model": Reply, "description": "Every part with its own outcome", "content": _STREAMS}
 }
 """The answers of `POST /process`."""
@@ -58,50 +97,132 @@ PARTS: Responses = {
 
 def classify_document() -> dict[str, Any]:
     """The request of `POST /classify`."""
-    return _document(ClassifyOptions)
+    return _document(_options(ClassifyOptions))
 
 
 def filter_document() -> dict[str, Any]:
     """The request of `POST /filter`."""
-    return _document(FilterOptions, EncodingOptions)
+    options = _options(FilterOptions, EncodingOptions)
+    options["name"] |= {"anyOf": [{"type": "string", "enum": [*FILTERS]}, {"type": "null"}]}
+    return _document(options | _filter_parameters(options))
 
 
 def process_document() -> dict[str, Any]:
     """The request of `POST /process`."""
-    return _document(ProcessOptions, EncodingOptions)
+    return _document(_options(ProcessOptions, EncodingOptions))
 
 
-def _document(*options: type[BaseModel]) -> dict[str, Any]:
-    properties: dict[str, Any] = {}
-    for each in options:
-        properties |= each.model_json_schema()["properties"]
-    images = JsonImages.model_json_schema()
-    item = images.pop("$defs")["JsonImage"]
-    images["properties"]["images"]["items"] = item
-    images["properties"] |= properties
-    form = {
-        "files": {"type": "array", "items": {"type": "string", "format": "binary"}},
-        "urls": {"type": "array", "items": {"type": "string"}},
+def complete(document: dict[str, Any]) -> dict[str, Any]:
+    """A copy that also says what every operation takes and answers: the id of a request."""
+    document = copy.deepcopy(document)
+    given = {
+        "name": "X-Request-ID",
+        "in": "header",
+        "description": "id of the request in answers and logs; if it is not this, one is made",
+        "schema": _REQUEST_ID,
     }
+    answered = {"X-Request-ID": {"description": "id of the request", "schema": _REQUEST_ID}}
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            operation["parameters"] = [*operation.get("parameters", []), given]
+            for response in operation["responses"].values():
+                response["headers"] = response.get("headers", {}) | answered
+    return document
+
+
+def _options(*kinds: type[BaseModel]) -> dict[str, Schema]:
+    properties: dict[str, Schema] = {}
+    for each in kinds:
+        properties |= each.model_json_schema()["properties"]
+    return properties
+
+
+def _filter_parameters(known: dict[str, Schema]) -> dict[str, Schema]:
+    """The parameters of all filters by name; several filters may have one of the same name."""
+    found: dict[str, list[Schema]] = {}
+    owners: dict[str, list[str]] = {}
+    for name, kind in FILTERS.items():
+        for parameter, schema in describe(kind)["parameters"].items():
+            bare = {k: v for k, v in schema.items() if k not in ("default", "title", "description")}
+            if bare not in found.setdefault(parameter, []):
+                found[parameter].append(bare)
+            owners.setdefault(parameter, []).append(name)
+    assert not found.keys() & known.keys()
+    return {
+        parameter: {
+            "anyOf": schemas,
+            "description": f"of {', '.join(owners[parameter])}",
+            BESIDE_NAME: True,
+        }
+        for parameter, schemas in found.items()
+    }
+
+
+def _document(options: dict[str, Schema]) -> dict[str, Any]:
+    text = {name: _as_text(schema) for name, schema in options.items()}
+    deadline = {"type": "integer", "minimum": 1, "maximum": 10**DIGITS - 1}
     return {
         "parameters": [
+            *(
+                {
+                    "name": name,
+                    "in": "query",
+                    "schema": schema,
+                    "description": schema.get("description", ""),
+                }
+                for name, schema in text.items()
+            ),
             {
-                "name": name,
-                "in": "query",
-                "schema": schema,
-                "description": schema.get("description", ""),
-            }
-            for name, schema in properties.items()
+                "name": HEADER,
+                "in": "header",
+                "schema": deadline,
+                "description": "milliseconds the request may take; the server has a cap",
+            },
         ],
         "requestBody": {
             "required": True,
             "content": {
                 "image/*": _BINARY,
                 "application/octet-stream": _BINARY,
-                "multipart/form-data": {
-                    "schema": {"type": "object", "properties": form | properties}
-                },
-                "application/json": {"schema": images},
+                "multipart/form-data": {"schema": _form(text)},
+                "application/json": {"schema": _json(options)},
             },
         },
     }
+
+
+def _form(options: dict[str, Schema]) -> Schema:
+    files = {"type": "array", "items": {"type": "string", "format": "binary"}}
+    urls = {"type": "array", "items": {"type": "string", "format": "uri", "maxLength": 8192}}
+    charset = {"type": "string", "description": "codec of the fields after it"}
+    return {
+        "type": "object",
+        "properties": {"files": files, "file": files, "urls": urls}
+        | options
+        | {"_charset_": charset | {"enum": ["utf-8", "ascii", "latin-1", "iso-8859-1"]}},
+        "anyOf": [{"required": [name]} for name in ("files", "file", "urls")],
+        "additionalProperties": False,
+    }
+
+
+def _json(options: dict[str, Schema]) -> Schema:
+    images = JsonImages.model_json_schema()
+    item = images.pop("$defs")["JsonImage"]
+    item["oneOf"] = [{"required": ["url"]}, {"required": ["data"]}]
+    images["properties"]["images"]["items"] = item
+    images["properties"] |= options
+    images["anyOf"] = [{"required": ["images"]}, {"required": ["urls"]}]
+    images["additionalProperties"] = False
+    return images
+
+
+def _as_text(schema: Schema) -> Schema:
+    """As a query or a form has it: nothing is null there, and lists are JSON or numbers."""
+    kinds = schema.get("anyOf", [schema])
+    if not any("type" in each or "enum" in each for each in kinds):
+        return schema
+    rest = {k: v for k, v in schema.items() if k not in ("anyOf", "type", "items", "default")}
+    if any(each.get("type") == "array" for each in kinds):
+        return rest | {"type": "string"}
+    left = [each for each in kinds if each.get("type") != "null"]
+    return schema if left == [schema] else rest | (left[0] if len(left) == 1 else {"anyOf": left})

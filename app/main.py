@@ -146,6 +146,7 @@ def create_app(
         version=VERSION,
         lifespan=lifespan,
         responses=PROBLEMS,
+        openapi_url=None,  # `docs` answers it, made once
         docs_url=None,  # loads its scripts from elsewhere, as the other does; `docs` asks nobody
         redoc_url=None,
     )

@@ -10,6 +10,9 @@ from typing import Any
 
 Schema = Mapping[str, Any]
 
+BESIDE_NAME = "x-beside-name"
+"""Marks in a document what belongs to one filter alone: the filters' own page has it."""
+
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
@@ -46,7 +49,8 @@ def page(document: Mapping[str, Any], filters: Iterable[str]) -> str:
 
 
 def _section(method: str, path: str, operation: Mapping[str, Any]) -> str:
-    parameters = operation.get("parameters", [])
+    every = operation.get("parameters", [])
+    parameters = [each for each in every if BESIDE_NAME not in each["schema"]]
     name = f"{method.upper()} {path}"
     linked = method == "get" and "{" not in path
     return (
@@ -82,6 +86,8 @@ def _form(path: str, operation: Mapping[str, Any]) -> str:
 
 def _fields(properties: Mapping[str, Schema]) -> Iterator[str]:
     for name, schema in properties.items():
+        if BESIDE_NAME in schema:
+            continue
         value = schema["examples"][0] if "examples" in schema else schema.get("default")
         if value is not None:
             text = escape(str(value).lower() if isinstance(value, bool) else str(value))

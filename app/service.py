@@ -1,5 +1,6 @@
 """Everything one running server consists of, and how a route gets hold of it."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
@@ -64,6 +65,10 @@ class Service:
     """What is in use of every limit, over all front ends."""
     ends_with_worker: bool
     """Whether the worker is in this process; a front end waits for the next one."""
+    drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a thumbnail is made: one at a time, or they would take all threads."""
+    bodies: dict[str, tuple[object, bytes]] = field(default_factory=dict)
+    """Bodies that are made once, by name, each with what it was made of."""
     stopping: Event = field(default_factory=Event)
     """Set on SIGTERM: not ready any more, but requests are served until the grace time ends."""
 

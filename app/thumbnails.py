@@ -42,9 +42,22 @@ def example(name: str) -> Image:
     return Image(filter_.apply(scene().pixels))
 
 
-@functools.cache
+_THUMBNAILS: dict[str, bytes] = {}
+
+
+def made(name: str) -> bool:
+    """Whether `thumbnail` has its answer already."""
+    return name in _THUMBNAILS
+
+
 def thumbnail(name: str) -> bytes:
     """Before and after side by side, as a PNG; computed the first time, which takes a moment."""
+    if name not in _THUMBNAILS:
+        _THUMBNAILS[name] = _drawn(name)
+    return _THUMBNAILS[name]
+
+
+def _drawn(name: str) -> bytes:
     before, after = as_pillow(scene()), as_pillow(example(name))
     size = (before.width + GAP + after.width, max(before.height, after.height))
     both = PillowImage.new("RGBA", size)

@@ -1,65 +1,112 @@
-"""What is served: `GET /filters`, `GET /filters/{name}`, its thumbnail, `GET /models`."""
+"""What is served: `GET /filters`, `GET /filters/{name}`, its thumbnail, `GET /models`.
+
+Bodies are made once and kept: asking again and again costs little.
+"""
 
 import asyncio
-from typing import Any
+import functools
 
 from fastapi import APIRouter
 from fastapi.responses import Response
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from app.service import ServiceOf
-from app.thumbnails import thumbnail
-from models.schemas import ModelRecord
+from app.documents import NOT_FOUND, Responses
+from app.service import Model, Service, ServiceOf
+from app.thumbnails import made, thumbnail
+from models.catalogue import ClassRecord, FilterCatalogue, FilterRecord, ModelCatalogue, ServedModel
 from workers.filters import FILTERS, SPEC_VERSION, describe
 
 router = APIRouter(tags=["catalogue"])
 
 _PNG = "image/png"
+_JSON = "application/json"
+_LONGEST_NAME = 60
+
+_PICTURE: Responses = {200: {"content": {_PNG: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
-@router.get("/filters")
-async def filters() -> dict[str, Any]:
+@router.get("/filters", operation_id="list_filters", response_model=FilterCatalogue)
+async def filters() -> Response:
     """Every filter with its JSON Schema, units, defaults, an example and a link to its picture."""
-    return {"spec_version": SPEC_VERSION, "filters": [_described(name) for name in FILTERS]}
+    return Response(_catalogue(), media_type=_JSON)
 
 
-@router.get("/filters/{name}")
-async def one_filter(name: str) -> dict[str, Any]:
+@router.get(
+    "/filters/{name}",
+    operation_id="describe_filter",
+    response_model=FilterRecord,
+    responses=NOT_FOUND,
+)
+async def one_filter(name: str) -> Response:
     """One filter."""
-    return _described(name)
+    _check(name)
+    return Response(_described(name), media_type=_JSON)
 
 
 @router.get(
     "/filters/{name}/thumbnail",
+    operation_id="filter_thumbnail",
     response_class=Response,
-    responses={200: {"content": {_PNG: {"schema": {"type": "string", "format": "binary"}}}}},
+    responses=_PICTURE | NOT_FOUND,
 )
-async def filter_thumbnail(name: str) -> Response:
+async def filter_thumbnail(name: str, service: ServiceOf) -> Response:
     """A picture before and after the filter's own example, side by side, as a PNG."""
     _check(name)
-    picture = await asyncio.to_thread(thumbnail, name)
-    return Response(picture, headers={"Cache-Control": "max-age=3600"}, media_type=_PNG)
+    if not made(name):
+        async with service.drawing:
+            await asyncio.to_thread(thumbnail, name)
+    return Response(thumbnail(name), headers={"Cache-Control": "max-age=3600"}, media_type=_PNG)
 
 
-@router.get("/models", response_model_exclude_none=True)
-async def models(service: ServiceOf) -> dict[str, Any]:
+@router.get("/models", operation_id="list_models", response_model=ModelCatalogue)
+async def models(service: ServiceOf) -> Response:
     """Which weights classify, with their digest; the labels in class order."""
-    if service.model is None:
-        return {"models": [], "problem": service.computing().weights_problem}
-    record: ModelRecord = service.model.record
-    labels = service.model.labels
+    return Response(_models(service), media_type=_JSON)
+
+
+@functools.cache
+def _catalogue() -> bytes:
+    every = [_record(name) for name in FILTERS]
+    return _body(FilterCatalogue(spec_version=SPEC_VERSION, filters=every))
+
+
+@functools.cache
+def _described(name: str) -> bytes:
+    return _body(_record(name))
+
+
+def _record(name: str) -> FilterRecord:
+    described = describe(FILTERS[name]) | {"thumbnail": f"/filters/{name}/thumbnail"}
+    return FilterRecord.model_validate(described)
+
+
+def _models(service: Service) -> bytes:
+    """The body for the model there is now; the last one is kept with the model it was made of."""
+    model = service.model
+    if model is None:
+        problem = service.computing().weights_problem
+        return _body(ModelCatalogue(models=[], problem=problem), exclude_none=True)
+    kept = service.bodies.get("models")
+    if kept is None or kept[0] is not model:
+        kept = service.bodies["models"] = (model, _model(model))
+    return kept[1]
+
+
+def _model(model: Model) -> bytes:
+    labels = model.labels
     classes = [
-        {"class_id": n, "label": label, "wnid": wnid}
+        ClassRecord(class_id=n, label=label, wnid=wnid)
         for n, (label, wnid) in enumerate(zip(labels.labels, labels.wnids, strict=True))
     ]
-    return {"models": [record.model_dump() | {"classes": classes}]}
+    served = ServedModel(**model.record.model_dump(), classes=classes)
+    return _body(ModelCatalogue(models=[served], problem=None), exclude_none=True)
 
 
-def _described(name: str) -> dict[str, Any]:
-    _check(name)
-    return describe(FILTERS[name]) | {"thumbnail": f"/filters/{name}/thumbnail"}
+def _body(content: BaseModel, *, exclude_none: bool = False) -> bytes:
+    return content.model_dump_json(exclude_none=exclude_none).encode()
 
 
 def _check(name: str) -> None:
     if name not in FILTERS:
-        raise HTTPException(404, f"no filter {name!r}; GET /filters lists them all")
+        raise HTTPException(404, f"no filter {name[:_LONGEST_NAME]!r}; GET /filters lists them all")

@@ -25,7 +25,9 @@ router = APIRouter(tags=["images"], route_class=ImageRoute)
 _OFFERS = (replies.JSON, *replies.JSON_LINES, replies.EVENTS)
 
 
-@router.post("/classify", responses=LABELS, openapi_extra=classify_document())
+@router.post(
+    "/classify", operation_id="classify", responses=LABELS, openapi_extra=classify_document()
+)
 async def classify(request: Request) -> Response:
     """Labels for 1…N images: raw body, multipart/form-data or JSON; uploads, data URIs, URLs."""
     service, permit = service_of(request), permit_of(request)

@@ -1,9 +1,13 @@
-"""`GET /` and `GET /docs`: the page for people."""
+"""`GET /` and `GET /docs`, the page for people, and `GET /openapi.json`, the one for programs."""
+
+import json
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, Response
 
+from app.documents import complete
 from app.page import POLICY, page
+from app.service import ServiceOf
 from workers.filters import FILTERS
 
 router = APIRouter(include_in_schema=False)
@@ -11,7 +15,21 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/")
 @router.get("/docs")
-async def docs(request: Request) -> HTMLResponse:
+async def docs(request: Request, service: ServiceOf) -> HTMLResponse:
     """Every endpoint, its options, and a form to try it."""
-    shown = page(request.app.openapi(), FILTERS)
-    return HTMLResponse(shown, headers={"Content-Security-Policy": POLICY})
+    kept = service.bodies.get("docs")
+    if kept is None:
+        shown = page(request.app.openapi(), FILTERS)
+        kept = service.bodies["docs"] = (None, shown.encode())
+    return HTMLResponse(kept[1], headers={"Content-Security-Policy": POLICY})
+
+
+@router.get("/openapi.json")
+async def openapi(request: Request, service: ServiceOf) -> Response:
+    """The OpenAPI document."""
+    kept = service.bodies.get("openapi")
+    if kept is None:
+        document = complete(request.app.openapi())
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        kept = service.bodies["openapi"] = (None, text.encode())
+    return Response(kept[1], media_type="application/json")

@@ -25,7 +25,13 @@ router = APIRouter(tags=["images"], route_class=ImageRoute)
 _SEVERAL = (replies.ZIP, replies.MULTIPART, *replies.JSON_LINES, replies.EVENTS)
 
 
-@router.post("/filter", response_class=Response, responses=IMAGES, openapi_extra=filter_document())
+@router.post(
+    "/filter",
+    operation_id="filter",
+    response_class=Response,
+    responses=IMAGES,
+    openapi_extra=filter_document(),
+)
 async def filter_images(request: Request) -> Response:
     """1…N images through a chain of filters: one image back as bytes, several as a ZIP."""
     service, permit = service_of(request), permit_of(request)

@@ -23,14 +23,19 @@ _VERBOSE: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/livez", response_class=PlainTextResponse)
+@router.get("/livez", operation_id="livez", response_class=PlainTextResponse)
 @router.head("/livez", include_in_schema=False)
 async def livez() -> Response:
     """The event loop turns."""
     return PlainTextResponse("ok\n")
 
 
-@router.get("/readyz", response_class=PlainTextResponse, responses=_NOT_YET | _VERBOSE)
+@router.get(
+    "/readyz",
+    operation_id="readyz",
+    response_class=PlainTextResponse,
+    responses=_NOT_YET | _VERBOSE,
+)
 @router.head("/readyz", include_in_schema=False)
 @router.api_route("/health", methods=_GET_AND_HEAD, include_in_schema=False)
 @router.api_route("/healthz", methods=_GET_AND_HEAD, include_in_schema=False)
@@ -46,7 +51,9 @@ async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Respo
     return JSONResponse(shown, status)
 
 
-@router.get("/startupz", response_class=PlainTextResponse, responses=_NOT_YET)
+@router.get(
+    "/startupz", operation_id="startupz", response_class=PlainTextResponse, responses=_NOT_YET
+)
 @router.head("/startupz", include_in_schema=False)
 async def startupz(service: ServiceOf) -> Response:
     """The first canary has passed."""
@@ -54,7 +61,7 @@ async def startupz(service: ServiceOf) -> Response:
     return PlainTextResponse("ok\n" if started else "starting\n", 200 if started else 503)
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@router.get("/metrics", operation_id="metrics", response_class=PlainTextResponse)
 async def metrics(request: Request, service: ServiceOf) -> Response:
     """Prometheus metrics, in the format the scraper asks for."""
     if service.settings.metrics_port and MARK not in request.scope:

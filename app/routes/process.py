@@ -28,7 +28,7 @@ router = APIRouter(tags=["images"], route_class=ImageRoute)
 _OFFERS = (replies.JSON, *replies.STREAMS)
 
 
-@router.post("/process", responses=PARTS, openapi_extra=process_document())
+@router.post("/process", operation_id="process", responses=PARTS, openapi_extra=process_document())
 async def process(request: Request) -> Response:
     """Labels and any number of filtered versions of 1…N images, each decoded once.
 

@@ -1,0 +1,285 @@
+"""The OpenAPI document is true: it is valid, says what there is, and nothing it allows is a 5xx."""
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import jsonschema
+import pytest
+from fastapi.openapi.models import OpenAPI
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from models.catalogue import FilterCatalogue, ModelCatalogue
+from tests.pictures import png
+
+IMAGE_ROUTES = ("/classify", "/filter", "/process")
+DATA_URI = "data:image/png;base64," + base64.b64encode(png()).decode()
+
+
+@pytest.fixture(scope="module")
+def document(client: httpx.Client) -> Any:
+    return client.get("/openapi.json").json()
+
+
+def schemas(value: Any, key: str = "") -> Iterator[dict[str, Any]]:
+    """Every schema in a part of a document."""
+    if isinstance(value, dict):
+        if key == "schema":
+            yield value
+        for name, each in value.items():
+            yield from schemas(each, name)
+    elif isinstance(value, list):
+        for each in value:
+            yield from schemas(each)
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for each in value.values():
+            yield from references(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from references(each)
+
+
+def operations(document: Any) -> Iterator[tuple[str, str, Any]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def test_the_document_is_valid(document: Any) -> None:
+    OpenAPI.model_validate(document)
+    for reference in references(document):
+        assert reference.startswith("#/components/schemas/")
+        assert reference.rsplit("/", 1)[1] in document["components"]["schemas"]
+    every = [*schemas(document["paths"]), *document["components"]["schemas"].values()]
+    for schema in every:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    assert len(every) > 50
+
+
+def test_operations_have_stable_ids_of_their_own(document: Any) -> None:
+    assert {
+        operation["operationId"]: f"{m} {path}" for path, m, operation in operations(document)
+    } == {
+        "classify": "post /classify",
+        "filter": "post /filter",
+        "process": "post /process",
+        "list_filters": "get /filters",
+        "describe_filter": "get /filters/{name}",
+        "filter_thumbnail": "get /filters/{name}/thumbnail",
+        "list_models": "get /models",
+        "livez": "get /livez",
+        "readyz": "get /readyz",
+        "startupz": "get /startupz",
+        "metrics": "get /metrics",
+    }
+
+
+@pytest.mark.parametrize("path", IMAGE_ROUTES)
+def test_image_routes_say_their_headers_fields_and_errors(document: Any, path: str) -> None:
+    operation = document["paths"][path]["post"]
+    headers = {p["name"] for p in operation["parameters"] if p["in"] == "header"}
+    assert headers == {"X-Deadline-Ms", "X-Request-ID"}
+    content = operation["requestBody"]["content"]
+    form, body = content["multipart/form-data"]["schema"], content["application/json"]["schema"]
+    assert {"file", "files", "urls", "_charset_"} <= form["properties"].keys()
+    assert form["additionalProperties"] is body["additionalProperties"] is False
+    assert body["properties"]["images"]["items"]["additionalProperties"] is False
+    codes = [
+        "400",
+        "401",
+        "406",
+        "408",
+        "413",
+        "415",
+        "422",
+        "429",
+        "431",
+        "500",
+        "502",
+        "503",
+        "504",
+    ]
+    for code in codes.split():
+        problem = operation["responses"][code]
+        assert [*problem["content"]] == ["application/problem+json"]
+        assert ("Retry-After" in problem["headers"]) == (code in ("429", "503"))
+
+
+def test_what_the_document_refuses_is_refused(client: httpx.Client, document: Any) -> None:
+    for path in IMAGE_ROUTES:
+        content = document["paths"][path]["post"]["requestBody"]["content"]
+        body = {"urls": ["http://a/"], "no_such_key": 1}
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(body, content["application/json"]["schema"])
+        assert client.post(path, json=body).status_code == 422
+        assert client.post(path, files={"file": b"x"}, data={"no_such": "1"}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/classify", {"images": [{"data": DATA_URI, "id": "a"}], "top_k": 3}),
+        ("/filter", {"images": [{"data": DATA_URI}], "name": "gaussian_blur", "sigma": 2}),
+        ("/filter", {"images": [{"data": DATA_URI}], "ops": [{"name": "invert"}], "quality": 9}),
+        ("/process", {"images": [{"data": DATA_URI}], "versions": [{"name": "invert"}]}),
+    ],
+)
+def test_what_works_is_in_the_document(
+    client: httpx.Client, document: Any, path: str, body: dict[str, Any]
+) -> None:
+    operation = document["paths"][path]["post"]
+    jsonschema.validate(body, operation["requestBody"]["content"]["application/json"]["schema"])
+    reply = client.post(path, json=body)
+    assert reply.status_code == 200
+    kind = reply.headers["Content-Type"].partition(";")[0]
+    described = operation["responses"]["200"]["content"][kind]["schema"]
+    if kind == "application/json":
+        validate(reply.json(), described, document)
+    else:
+        assert Image.open(io.BytesIO(reply.content)).size
+
+
+def validate(value: Any, schema: dict[str, Any], document: Any) -> None:
+    jsonschema.validate(value, schema | {"components": document["components"]})
+
+
+@pytest.mark.parametrize("path", ["/filters", "/filters/sobel", "/models"])
+def test_the_catalogue_is_as_it_is_described(
+    client: httpx.Client, document: Any, path: str
+) -> None:
+    template = path.replace("sobel", "{name}")
+    schema = document["paths"][template]["get"]["responses"]["200"]["content"]
+    validate(client.get(path).json(), schema["application/json"]["schema"], document)
+
+
+def test_the_catalogue_is_typed_and_made_once(client: httpx.Client) -> None:
+    assert len(FilterCatalogue.model_validate(client.get("/filters").json()).filters) == 47
+    (model,) = ModelCatalogue.model_validate(client.get("/models").json()).models
+    assert [each.class_id for each in model.classes] == [*range(model.n_classes)]
+    for path in ("/filters", "/models", "/docs", "/openapi.json"):
+        assert client.get(path).content == client.get(path).content
+
+
+def test_many_at_once_ask_for_one_thumbnail(client: httpx.Client) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        replies = [*pool.map(client.get, ["/filters/nl_means/thumbnail"] * 16)]
+    assert {reply.status_code for reply in replies} == {200}
+    assert len({reply.content for reply in replies}) == 1
+
+
+@pytest.mark.parametrize("path", ["/filters/", "/filters/{}/thumbnail", "/"])
+def test_a_long_name_is_a_short_error(client: httpx.Client, path: str) -> None:
+    name = "n" * 20_000
+    reply = client.get(path.format(name) if "{" in path else path + name)
+    assert reply.status_code == 404
+    assert len(reply.content) < 2_000
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(width=32) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=6,
+)
+
+
+def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """What a schema allows, more or less, and now and then anything."""
+    return st.integers(0, 9).flatmap(lambda n: JSON_VALUES if n == 0 else allowed(schema))
+
+
+def allowed(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    if "anyOf" in schema:
+        return st.one_of([allowed(each) for each in schema["anyOf"]])
+    if "enum" in schema:
+        return st.sampled_from(schema["enum"])
+    low, high = schema.get("minimum"), schema.get("maximum")
+    match schema.get("type"):
+        case "integer":
+            return st.integers(low, high)
+        case "number":
+            return st.floats(low, high, allow_nan=False)
+        case "boolean":
+            return st.booleans()
+        case "array":
+            return st.lists(JSON_VALUES, max_size=3)
+        case "null":
+            return st.none()
+    return st.sampled_from(schema.get("examples", ["a"])) | st.text(max_size=20)
+
+
+def options(properties: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Some of the properties with values, seldom one that there is not."""
+    names = st.lists(st.sampled_from([*properties, "no_such_option"]), max_size=3, unique=True)
+    return names.flatmap(
+        lambda chosen: st.fixed_dictionaries({n: values(properties.get(n, {})) for n in chosen})
+    )
+
+
+IMAGES = st.lists(
+    st.sampled_from([{"data": DATA_URI}, {"data": "data:image/png;base64,AAAA"}, {"url": "x"}])
+    | st.dictionaries(st.sampled_from(["id", "url", "data", "x"]), JSON_VALUES, max_size=3),
+    max_size=2,
+)
+BOUNDED = settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.mark.parametrize("path", IMAGE_ROUTES)
+@given(data=st.data())
+@BOUNDED
+def test_nothing_that_json_can_say_is_a_fault_of_the_server(
+    client: httpx.Client, document: Any, path: str, data: st.DataObject
+) -> None:
+    schema = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    own = {k: v for k, v in schema["properties"].items() if k not in ("images", "urls")}
+    body = data.draw(options(own) | st.just({})) | {"images": data.draw(IMAGES)}
+    content = json.dumps(data.draw(st.just(body) | JSON_VALUES)).encode()
+    reply = client.post(path, content=content, headers={"Content-Type": "application/json"})
+    check(reply, content)
+
+
+@pytest.mark.parametrize("path", IMAGE_ROUTES)
+@given(data=st.data())
+@BOUNDED
+def test_nothing_that_forms_queries_and_headers_can_say_is_one(
+    client: httpx.Client, document: Any, path: str, data: st.DataObject
+) -> None:
+    operation = document["paths"][path]["post"]
+    query = {p["name"]: p["schema"] for p in operation["parameters"] if p["in"] == "query"}
+    form = operation["requestBody"]["content"]["multipart/form-data"]["schema"]["properties"]
+    own = {k: v for k, v in form.items() if k not in ("file", "files", "urls")}
+    printable = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=12)
+    deadline = data.draw(st.integers(1, 99999).map(str) | printable.map(str.strip))
+    reply = client.post(
+        path,
+        params={k: str(v) for k, v in data.draw(options(query)).items()},
+        data={k: str(v) for k, v in data.draw(options(own)).items()},
+        files=[
+            ("files", (data.draw(st.text(max_size=9)), data.draw(st.just(png()) | st.binary())))
+        ],
+        headers={"X-Deadline-Ms": deadline, "Accept": data.draw(printable.map(str.strip))},
+    )
+    check(reply, b"")
+
+
+def check(reply: httpx.Response, sent: bytes) -> None:
+    """No fault of ours; the deadline may pass, since the request may choose it."""
+    assert reply.status_code < 500 or reply.status_code == 504, (sent, reply.text)
+    assert len(reply.content) < 100_000 or reply.status_code == 200
+    if reply.status_code >= 400:
+        assert reply.json()["status"] == reply.status_code
