@@ -1,6 +1,6 @@
 """Mutated image files through `models.codec`: an image or an error of ours, in bounded time.
 
-Method. Some sixty small files of all formats, drawn at the start, are mutated (`mutations.py`); input
+Method. Some sixty small files of all formats are drawn and mutated (`mutations.py`); input
 number n of a seed is always the same. Each is opened and decoded under the cost bounds, in a
 child process with limits of memory, and of CPU time for each input, as production has them. The
 child says in shared memory which input it is at: when it dies, its parent counts why, keeps the
