@@ -11,8 +11,8 @@ from app.admission import Permit
 from app.admission.clients import client_of
 from app.body import announced, counted, too_large
 from app.scope import deadline_of
-from app.service import service_of
-from models.errors import Draining, Overloaded
+from app.service import Service, service_of
+from models.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
 
 
 class ImageRoute(APIRoute):
@@ -29,7 +29,7 @@ class ImageRoute(APIRoute):
         request = Request(scope, receive, send)
         try:
             await self._admitted(request, send)
-        except (Draining, Overloaded) as error:
+        except (Draining, Overloaded, RateLimited, Unauthorized, Forbidden) as error:
             reason = error.reason if isinstance(error, Overloaded) else error.code
             service_of(request).metrics.rejections.labels(reason).inc()
             raise
@@ -37,16 +37,32 @@ class ImageRoute(APIRoute):
     async def _admitted(self, request: Request, send: Send) -> None:
         """With a permit, which counts the body as it arrives and then as an admitted image."""
         service, scope, receive = service_of(request), request.scope, request.receive
+        client = _client(service, scope)
         most = service.settings.max_body_bytes
         n_bytes = announced(request)
         if n_bytes > most:
             raise too_large(n_bytes, most)
         deadline = deadline_of(request, service.settings)
-        with service.admission.enter(client_of(scope), deadline) as permit:
+        with service.admission.enter(client, deadline) as permit:
             scope["permit"] = permit
             receive = counted(receive, permit, n_bytes, most)
             response = await self.endpoint(Request(scope, receive, send))
             await response(scope, receive, send)
+
+
+def _client(service: Service, scope: Scope) -> str:
+    """The name of the request's API key where keys are needed, else the client's address.
+
+    Wrong keys are charged to the address, so that a rate limit bounds guessing.
+    """
+    address = client_of(scope)
+    if service.keys is None:
+        return address
+    try:
+        return f"key {service.keys.client_of(scope)}"
+    except Unauthorized:
+        service.admission.charge_rate(address, 1)
+        raise
 
 
 def permit_of(request: Request) -> Permit:

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from app import observe, problems
 from app.admission import Admission
 from app.admission.counters import Counters
+from app.admission.keys import ApiKeys
 from app.admission.usage import Usage
 from app.budget import PixelBudget
 from app.canary import Canary, canary_image, canary_operation
@@ -90,6 +91,7 @@ def _assembled(
         metrics=metrics,
         canary=Canary(backend, operation, canary_image(), interval),
         computing=executor.computing,
+        keys=ApiKeys(settings.api_keys_file) if settings.api_keys_file else None,
         counters=counters,
         ends_with_worker=ends_with_worker,
     )

@@ -12,7 +12,12 @@ from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
-from models.errors import FieldError, InvalidParameter, Overloaded, ServiceError
+from models.errors import (
+    FieldError,
+    InvalidParameter,
+    ServiceError,
+    Unauthorized,
+)
 from models.schemas import Problem
 
 MEDIA_TYPE = "application/problem+json"
@@ -56,6 +61,8 @@ def problem(
 def answer(error: ServiceError, request: Request) -> Response:
     """The problem as a response; `Retry-After` where coming back helps."""
     headers = {}
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = 'Bearer realm="darkroom"'
     if seconds := retry_after(error):
         headers["Retry-After"] = str(seconds)
     body = problem(error, request).model_dump_json(exclude_none=True)
@@ -66,8 +73,7 @@ def retry_after(error: ServiceError) -> int | None:
     """Return the whole seconds after which coming back helps; None where it does not."""
     if not error.retryable or error.status not in (429, 503):
         return None
-    seconds = error.retry_after if isinstance(error, Overloaded) else 5.0
-    return max(1, math.ceil(seconds))
+    return max(1, math.ceil(error.retry_after))
 
 
 def invalid(details: Sequence[ErrorDetails]) -> InvalidParameter:

@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 
 from app.admission import Admission
 from app.admission.counters import Counters
+from app.admission.keys import ApiKeys
 from app.canary import Canary
 from app.decoders import DecoderPool
 from app.fetch import Fetcher
@@ -61,6 +62,8 @@ class Service:
     metrics: Metrics
     canary: Canary
     computing: Callable[[], Computing]
+    keys: ApiKeys | None
+    """The API keys, if images are taken only with one."""
     counters: Counters
     """What is in use of every limit, over all front ends."""
     ends_with_worker: bool

@@ -3,6 +3,8 @@
 ServiceError
 ├── MalformedRequest 400         the request cannot be parsed
 ├── NotFound 404                 there is nothing at this address
+├── Unauthorized 401             no API key, or an unknown one
+├── Forbidden 403                a known API key that is disabled
 ├── NotAcceptable 406            no format the client accepts can be produced
 ├── SlowHeaders 408              the headers of a request took too long
 ├── SlowBody 408                 the client stopped sending its body
@@ -16,6 +18,7 @@ ServiceError
 │   └── AddressRefused           a URL that points where we do not go
 ├── TooManyConnections 429       one client has too many connections
 ├── HeadersTooLarge 431          the headers of a request are over a limit
+├── RateLimited 429              more images a second than the client may send
 ├── Cancelled 499                the client left (seen in logs only)
 ├── InternalError 500            a fault of ours
 ├── OriginFailed 502             the origin of a URL answered badly or not at all
@@ -47,7 +50,8 @@ class FieldError:
 class ServiceError(Exception):
     """An error with a status, a stable code and a text the client may read.
 
-    `detail` is public: it says what is wrong and what to do, never anything internal.
+    `detail` is public: it says what is wrong and what to do, never anything internal. Seconds of
+    `retry_after` are told to clients where coming back helps.
     """
 
     status: ClassVar[int] = 500
@@ -55,10 +59,13 @@ class ServiceError(Exception):
     title: ClassVar[str] = "Internal error"
     retryable: ClassVar[bool] = False
 
-    def __init__(self, detail: str, errors: Sequence[FieldError] = ()) -> None:
+    def __init__(
+        self, detail: str, errors: Sequence[FieldError] = (), retry_after: float = 5.0
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.errors = tuple(errors)
+        self.retry_after = retry_after
 
 
 class MalformedRequest(ServiceError):
@@ -71,6 +78,18 @@ class NotFound(ServiceError):
     """There is nothing at this address."""
 
     status, code, title = 404, "not_found", "Not Found"
+
+
+class Unauthorized(ServiceError):
+    """No API key was sent, or an unknown one."""
+
+    status, code, title = 401, "unauthorized", "Unauthorized"
+
+
+class Forbidden(ServiceError):
+    """The API key is known and disabled."""
+
+    status, code, title = 403, "forbidden", "Forbidden"
 
 
 class NotAcceptable(ServiceError):
@@ -151,6 +170,12 @@ class AddressRefused(Unprocessable):
     code, title = "address_refused", "Address refused"
 
 
+class RateLimited(ServiceError):
+    """The client sends more images a second than it may."""
+
+    status, code, title, retryable = 429, "rate_limited", "Rate limited", True
+
+
 class Cancelled(ServiceError):
     """The client left before the answer."""
 
@@ -179,8 +204,7 @@ class Overloaded(Unavailable):
     code, title = "overloaded", "Overloaded"
 
     def __init__(self, detail: str, retry_after: float, reason: str = "overloaded") -> None:
-        super().__init__(detail)
-        self.retry_after = retry_after
+        super().__init__(detail, retry_after=retry_after)
         self.reason = reason
 
 

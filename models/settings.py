@@ -45,6 +45,14 @@ Several = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[1-9][0-9]?
 """One or more, or `auto`."""
 
 
+RateLimit = Annotated[
+    str,
+    BeforeValidator(str),
+    Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]{1,3})?(/[1-9][0-9]{0,8})?$"),
+]
+"""Images a second, at least 1, and how many at once: `10`, `2.5` or `10/40`."""
+
+
 def _split(value: object) -> object:
     return (
         [part.strip() for part in value.split(",") if part.strip()]
@@ -158,6 +166,16 @@ class Settings(BaseSettings):
         0,
         ge=0,
         description="bytes of bodies that may be arriving from one client; 0: as for images",
+    )
+    rate_limit: RateLimit | None = Field(
+        None,
+        description="images a second that one client may send, and how many at once: `10/40`, or "
+        "`10` for a second's; empty: any; beyond it 429",
+    )
+    api_keys_file: Path | None = Field(
+        None,
+        description="file with one API key a line, `name:key` or `name:sha256=HEX`, `!` before it "
+        "disables it; then images are taken only with a key; read again on SIGHUP",
     )
     max_pixels_in_flight: int = Field(
         0,

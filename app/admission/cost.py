@@ -13,9 +13,6 @@ NEWEST = 0.2
 MOST_KINDS = 512
 """Chains of filters are named by clients, so what is remembered of them is bounded."""
 
-TYPICAL_PIXELS = 2_000_000
-"""Of an image whose header was not read yet."""
-
 OVERHEAD_PER_PIXEL = 8e-9
 """Seconds for decoding and encoding, which workers do not report: about 120 megapixels a second.
 
@@ -24,9 +21,10 @@ Only relations between costs matter, because capacity is measured in the same un
 
 @dataclass(slots=True)
 class _Kind:
-    """Cost by the power of two of the pixels, and seconds from launch to result."""
+    """Cost by the power of two of the pixels, the mean, and seconds from launch to result."""
 
     sizes: dict[int, float] = field(default_factory=dict)
+    mean: float = 0.0
     latency: float = 0.0
 
 
@@ -37,14 +35,17 @@ class CostModel:
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
         self._mean = 0.0
 
-    def estimate(self, kind: Hashable, pixels: int = TYPICAL_PIXELS) -> float:
+    def estimate(self, kind: Hashable, pixels: int | None = None) -> float:
         """Seconds for one image. Of an unknown kind: the mean of all, and 0 before the first.
 
-        A size that was not seen yet costs what the nearest one does for each pixel.
+        Before its header was read an image counts as the mean of its kind. A size that was not
+        seen yet costs what the nearest one does for each pixel.
         """
         known = self._kinds.get(kind)
         if known is None:
             return self._mean
+        if pixels is None:
+            return known.mean
         size = _size(pixels)
         nearest = min(known.sizes, key=lambda each: abs(each - size))
         return known.sizes[nearest] * 2.0 ** (size - nearest)
@@ -64,6 +65,7 @@ class CostModel:
             self._kinds.popitem(last=False)
         size = _size(pixels)
         known.sizes[size] = _mean(known.sizes.get(size, 0.0), seconds)
+        known.mean = _mean(known.mean, seconds)
         known.latency = _mean(known.latency, took + pixels * OVERHEAD_PER_PIXEL)
         self._mean = _mean(self._mean, seconds)
 

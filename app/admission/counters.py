@@ -30,6 +30,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from app.admission.fields import ByKey, Mark, Total
+from app.admission.rates import SIZE, RateTable
 
 SLOTS = 1024
 """Cells of one row of the sketch."""
@@ -62,12 +63,13 @@ class Counters:
     def __init__(self, fd: int | None = None, columns: int = 1, column: int | None = 0) -> None:
         self.fd = fd
         self.columns = columns
-        size = _N_CELLS * columns * 8 + SEED_BYTES
-        memory = mmap.mmap(-1 if fd is None else fd, size)
+        end = _N_CELLS * columns * 8
+        memory = mmap.mmap(-1 if fd is None else fd, end + SIZE + SEED_BYTES)
         if fd is None:
             memory[-SEED_BYTES:] = secrets.token_bytes(SEED_BYTES)
         self._seed = memory[-SEED_BYTES:]
-        self._cells = memoryview(memory)[:-SEED_BYTES].cast("q")
+        self._cells = memoryview(memory)[:end].cast("q")
+        self.rates = RateTable(memory, self._seed, end, fd)
         self._column = 0 if column is None else column
         self.shared = columns > 1
         self.front_ends = max(1, (columns - SPARE_COLUMNS) // COLUMNS_PER_FRONT_END)
@@ -77,8 +79,9 @@ class Counters:
         """Make the memory for so many front ends; the caller owns no column. Linux only."""
         columns = COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS
         fd = os.memfd_create("darkroom-counters", os.MFD_CLOEXEC)
-        os.ftruncate(fd, _N_CELLS * columns * 8 + SEED_BYTES)
-        os.pwrite(fd, secrets.token_bytes(SEED_BYTES), _N_CELLS * columns * 8)
+        size = _N_CELLS * columns * 8 + SIZE + SEED_BYTES
+        os.ftruncate(fd, size)
+        os.pwrite(fd, secrets.token_bytes(SEED_BYTES), size - SEED_BYTES)
         return cls(fd, columns, column=None)
 
     @classmethod
@@ -207,11 +210,11 @@ class Counters:
         if self.fd is None:
             yield
             return
-        fcntl.lockf(self.fd, fcntl.LOCK_EX)
+        fcntl.lockf(self.fd, fcntl.LOCK_EX, 1)  # one byte: the rates have a lock of their own
         try:
             yield
         finally:
-            fcntl.lockf(self.fd, fcntl.LOCK_UN)
+            fcntl.lockf(self.fd, fcntl.LOCK_UN, 1)
 
 
 def now_ns() -> int:

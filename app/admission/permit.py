@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from app.admission.capacity import MICRO
-from app.admission.cost import TYPICAL_PIXELS
 from app.admission.counters import Key
 from app.admission.fields import ByKey, Total
 from app.admission.limits import Amount
@@ -79,6 +78,8 @@ class Permit:
             return
         more = Amount(n_images, n_bytes)
         self._admission.fits(self._held + more)
+        if self._held.images:  # the first image was charged with the headers
+            self._admission.charge_rate(self._client, n_images)
         self._admission.take(self._key, more)
         self._held += more
 
@@ -127,7 +128,7 @@ class Permit:
     def work(self, kind: Hashable, pixels: int) -> "Work":
         """Work on one image of known size, from now until the end of the `with` block."""
         estimate = self._admission.forecast.costs.estimate
-        before = min(self._expected, int(estimate(kind, TYPICAL_PIXELS) * MICRO))
+        before = min(self._expected, int(estimate(kind) * MICRO))
         now = int(estimate(kind, pixels) * MICRO)
         self._expected -= before
         self._admission.forecast.charge(self._key, now - before)

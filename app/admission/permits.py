@@ -14,8 +14,9 @@ from app.admission.forecast import Forecast
 from app.admission.limits import Amount, Limits, within_share
 from app.admission.line import FairLine
 from app.admission.permit import Permit
+from app.admission.rates import Rate
 from models.deadline import NEVER, Deadline
-from models.errors import Draining, Overloaded, TooLarge
+from models.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.settings import Settings
 
 BATCHES_AHEAD = 4
@@ -28,9 +29,9 @@ CONTENTION = 10_000_000_000
 class Admission:
     """Lets requests in while the limits allow and their deadlines can be met.
 
-    `forecast` predicts how long admitted work waits; `line` is where it waits. All front ends with
-    the same `counters` share the limits. `on_change` gets the images and bytes that this front end
-    has in flight. Lives on one event loop.
+    `rate` is what one client may send. `forecast` predicts how long admitted work waits; `line` is
+    where it waits. All front ends with the same `counters` share the limits. `on_change` gets the
+    images and bytes that this front end has in flight. Lives on one event loop.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Admission:
         line: FairLine | None = None,
         on_change: Callable[[int, int], None] = lambda images, n_bytes: None,
         clock: Callable[[], float] = time.monotonic,
+        rate: Rate | None = None,
     ) -> None:
         self.limits = limits
         self.counters = counters or Counters()
@@ -49,6 +51,7 @@ class Admission:
         self.clock = clock
         self._on_change = on_change
         self._own = Amount(0, 0)
+        self.rate = rate
         self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
         self.draining = False
 
@@ -64,7 +67,8 @@ class Admission:
         busy = max(1, min(2 * batch, settings.max_images_in_flight // 2))
         forecast = Forecast(counters, busy)
         line = FairLine(BATCHES_AHEAD * batch, forecast.room, forecast.wait_here)
-        return cls(Limits.from_settings(settings), counters, forecast, line, on_change)
+        rate = Rate.parse(settings.rate_limit)
+        return cls(Limits.from_settings(settings), counters, forecast, line, on_change, rate=rate)
 
     @property
     def held(self) -> Amount:
@@ -72,9 +76,10 @@ class Admission:
         total = self.counters.total
         return Amount(total(Total.IMAGES), total(Total.BYTES))
 
-    def set_limits(self, limits: Limits) -> None:
-        """From now on; what is admitted already stays."""
-        self.limits = limits
+    def set_limits(self, settings: Settings) -> None:
+        """Take limits and rate from other settings; what is admitted already stays."""
+        self.limits = Limits.from_settings(settings)
+        self.rate = Rate.parse(settings.rate_limit)
 
     def enter(self, client: str = LOCAL, deadline: Deadline = NEVER) -> Permit:
         """A permit for a request whose body may still have to come; it holds no image yet.
@@ -84,9 +89,22 @@ class Admission:
         if self.draining:
             raise Draining("this server is stopping; ask another one")
         permit = Permit(self, client, self._key(client), deadline)
+        self.charge_rate(client, 1)
         permit.must_end_in_time()
         permit.begin()
         return permit
+
+    def charge_rate(self, client: str, n_images: int) -> None:
+        """Count images against a client's rate; raises RateLimited."""
+        rate = self.rate
+        if rate is None or client == LOCAL or not n_images:
+            return
+        if wait := self.counters.rates.take(client, n_images, rate):
+            raise RateLimited(
+                f"{client} may send {rate.per_second:g} images a second and {rate.burst:g} at once "
+                f"(DARKROOM_RATE_LIMIT); try again in {wait:.1f} seconds",
+                retry_after=wait,
+            )
 
     def admit(
         self, n_images: int, n_bytes: int, client: str = LOCAL, deadline: Deadline = NEVER

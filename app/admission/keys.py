@@ -1,0 +1,104 @@
+"""API keys from a file: which client sends a request, in constant time.
+
+One key a line, `name:key` or `name:sha256=HEX` (the SHA-256 of the key, 64 hexadecimal digits). A
+line `!name:…` is a key that is known and disabled. Empty lines and lines that begin with `#` are
+skipped. Names are 1 to 64 of the characters A-Z a-z 0-9 . _ - and appear in logs; keys do not.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.types import Scope
+
+from models.errors import Forbidden, Unauthorized
+
+MOST_KEY_BYTES = 1024
+
+_LINE = re.compile(r"(!?)([A-Za-z0-9._-]{1,64}):(.+)")
+_DIGEST = re.compile(r"sha256=([0-9a-fA-F]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key's digest and whose it is."""
+
+    name: str
+    digest: bytes
+    disabled: bool
+
+
+class ApiKeys:
+    """The keys of a file; `reload` reads it again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._keys: Sequence[ApiKey] = ()
+        self.reload()
+
+    def reload(self) -> None:
+        """Take the file as it is now. Of a bad one: raises ValueError and keeps the old keys."""
+        self._keys = read_keys(self._path)
+
+    def client_of(self, scope: Scope) -> str:
+        """The name of the key that a request brings. Raises Unauthorized and Forbidden.
+
+        All digests are compared, whichever fits, so that time says nothing about them.
+        """
+        given = _given(scope)
+        if given is None or len(given) > MOST_KEY_BYTES:
+            raise Unauthorized(
+                "this server needs an API key; send `Authorization: Bearer KEY` or `X-API-Key: KEY`"
+            )
+        digest = hashlib.sha256(given).digest()
+        found = [key for key in self._keys if hmac.compare_digest(key.digest, digest)]
+        if not found:
+            raise Unauthorized("the API key is not known here; ask the operator for one")
+        if found[0].disabled:
+            raise Forbidden(f"the API key {found[0].name!r} is disabled; ask the operator")
+        return found[0].name
+
+
+def read_keys(path: Path) -> list[ApiKey]:
+    """The keys of a file; ValueError says which line is wrong, and never shows a key."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ValueError(f"the API keys file {path} cannot be read: {reason}") from None
+    keys: list[ApiKey] = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        match = _LINE.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"{path}, line {number}: write `name:key`, or `name:sha256=` and 64 hexadecimal "
+                "digits; a name has 1 to 64 of A-Z a-z 0-9 . _ -"
+            )
+        disabled, name, secret = match.groups()
+        hashed = _DIGEST.fullmatch(secret)
+        if secret.startswith("sha256=") and hashed is None:
+            raise ValueError(f"{path}, line {number}: a SHA-256 has 64 hexadecimal digits")
+        digest = bytes.fromhex(hashed[1]) if hashed else hashlib.sha256(secret.encode()).digest()
+        if any(hmac.compare_digest(key.digest, digest) for key in keys):
+            raise ValueError(f"{path}, line {number}: this key is there twice")
+        keys.append(ApiKey(name, digest, bool(disabled)))
+    if not keys:
+        raise ValueError(f"{path} has no API key; add one, or leave the setting out")
+    return keys
+
+
+def _given(scope: Scope) -> bytes | None:
+    """The key of a request; a bearer token wins over `X-API-Key`."""
+    token = None
+    for name, value in scope["headers"]:
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return bytes(value[7:].strip())
+        if name == b"x-api-key":
+            token = bytes(value.strip())
+    return token

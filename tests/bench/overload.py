@@ -1,0 +1,192 @@
+"""Overload: open-loop traffic at 1, 2, 5 and 20 times what a server can do, against a real one.
+
+The capacity is measured first, closed loop. Then requests leave as a Poisson process, whatever the
+server does, each with a deadline of its own. Reported for each load: goodput (answers with 200 a
+second), refusals and how long they took, accepted requests that died at their deadline (504), the
+server's largest resident memory; at the end, how long after the load a lone request is answered as
+before. Work is one slow filter, so that the generator needs little of the machine that both share.
+All clients have one address. Run: python -m tests.bench.overload [--seconds 10]
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.bench.subject import Subject, answers, family, free_port, started
+from tests.bench.traffic import Connections, Reply, Request, percentile
+from tests.pictures import jpeg
+
+LOADS = (1, 2, 5, 20)
+CLOSED_LOOP = 16
+DEADLINE_MS = 3000
+RECOVERED = 3.0
+"""A lone request is answered as before when it takes at most this many times as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What one load gave."""
+
+    load: float
+    asked: int
+    goodput_per_second: float
+    refused: int
+    refusal_p50_ms: float | None
+    refusal_p99_ms: float | None
+    died_at_deadline: int
+    died_share_of_accepted: float
+    others: dict[int, int]
+    accepted_p99_ms: float | None
+    memory_mib: int
+    retry_after: list[int]
+
+
+def resident(process_id: int) -> int:
+    """MiB of a process and its descendants."""
+    total = 0
+    for pid in family(process_id):
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            continue
+        total += next(
+            (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")), 0
+        )
+    return total >> 10
+
+
+async def closed_loop(connections: Connections, request: Request, seconds: float) -> float:
+    """Answers a second with `CLOSED_LOOP` requests under way."""
+    end, done = time.monotonic() + seconds, 0
+
+    async def one() -> None:
+        nonlocal done
+        while time.monotonic() < end:
+            reply = await connections.ask(request)
+            done += reply.status == 200 and reply.at <= end
+
+    await asyncio.gather(*(one() for _ in range(CLOSED_LOOP)))
+    return done / seconds
+
+
+async def open_loop(
+    connections: Connections,
+    request: Request,
+    rate: float,
+    seconds: float,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> list[Reply]:
+    """Requests at a mean rate; every one of them is waited for."""
+    chance, tasks = random.Random(1), list[asyncio.Task[Reply]]()
+    start = due = time.monotonic()
+    look = start
+    while due < start + seconds:
+        if (early := due - time.monotonic()) > 0:
+            await asyncio.sleep(early)
+        tasks.append(asyncio.create_task(connections.ask(request)))
+        due += chance.expovariate(rate)
+        if time.monotonic() > look + 0.5:
+            look = time.monotonic()
+            meanwhile()
+    return list(await asyncio.gather(*tasks))
+
+
+def phase(load: float, replies: list[Reply], start: float, seconds: float, memory: int) -> Phase:
+    """The figures of one load; answers count while it lasts."""
+    good = [r for r in replies if r.status == 200]
+    refused = [r for r in replies if r.status == 503]
+    died = sum(r.status == 504 for r in replies)
+    others = Counter(r.status for r in replies if r.status not in (200, 503, 504))
+    within = sum(r.at <= start + seconds for r in good)
+    return Phase(
+        load,
+        len(replies),
+        round(within / seconds, 2),
+        len(refused),
+        percentile([r.seconds for r in refused], 0.5),
+        percentile([r.seconds for r in refused], 0.99),
+        died,
+        round(died / max(1, died + len(good)), 4),
+        dict(others),
+        percentile([r.seconds for r in good], 0.99),
+        memory,
+        sorted({r.retry_after for r in refused if r.retry_after is not None}),
+    )
+
+
+async def recovery(connections: Connections, request: Request, alone: float) -> float | None:
+    """Seconds until a lone request is answered as before; None: not within 20."""
+    start = time.monotonic()
+    while time.monotonic() < start + 20:
+        reply = await connections.ask(request)
+        if reply.status == 200 and reply.seconds <= RECOVERED * alone:
+            return round(reply.at - start, 2)
+        await asyncio.sleep(0.05)
+    return None
+
+
+async def measure(subject: Subject, seconds: float, factors: list[float]) -> dict[str, object]:
+    """All loads, and the recovery."""
+    request = Request("/filter?name=nl_means", jpeg(1, 160, 120), DEADLINE_MS)
+    connections = Connections(subject.port)
+    for _ in range(3):
+        await connections.ask(request)
+    alone = min([(await connections.ask(request)).seconds for _ in range(5)])
+    capacity = await closed_loop(connections, request, seconds / 2)
+    if not capacity:
+        raise RuntimeError("the server answers nothing with 200")
+    print(f"alone {alone * 1e3:.0f} ms, capacity {capacity:.1f}/s", file=sys.stderr)
+    phases, recovered = [], []
+    for factor in factors:
+        memory = [resident(subject.process.pid)]
+        start = time.monotonic()
+        replies = await open_loop(
+            connections,
+            request,
+            capacity * factor,
+            seconds,
+            lambda seen=memory: seen.append(resident(subject.process.pid)),
+        )
+        phases.append(phase(factor, replies, start, seconds, max(memory)))
+        last = max(reply.at for reply in replies)
+        recovered.append(await recovery(connections, request, alone))
+        print(asdict(phases[-1]), round(last - start, 1), recovered[-1], file=sys.stderr)
+    connections.close()
+    peak = max(each.goodput_per_second for each in phases)
+    return {
+        "capacity_per_second": round(capacity, 2),
+        "alone_ms": round(alone * 1e3, 1),
+        "deadline_ms": DEADLINE_MS,
+        "phases": [asdict(each) for each in phases],
+        "least_goodput_of_peak": round(min(each.goodput_per_second for each in phases) / peak, 3),
+        "recovery_seconds": recovered,
+    }
+
+
+def main() -> None:
+    """Start a server, load it, print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each load")
+    parser.add_argument("--loads", type=float, nargs="+", default=LOADS)
+    parser.add_argument("--front-ends", default="0")
+    given = parser.parse_args()
+    port = free_port()
+    command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
+    command += ["--weights", "random", "--gpus", "0", "--log-level", "warning"]
+    command += ["--front-ends", given.front_ends]
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with started(command, port, log, answers("/readyz"), 60) as subject:
+            print(json.dumps(asyncio.run(measure(subject, given.seconds, given.loads))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+import hashlib
+from pathlib import Path
+
+import pytest
+from starlette.types import Scope
+
+from app.admission.clients import client_of
+from app.admission.keys import ApiKeys
+from models.errors import Forbidden, Unauthorized
+
+TEXT = f"""
+# written by hand
+alice:correct horse
+bob:sha256={hashlib.sha256(b"battery").hexdigest()}
+!carol:staple
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "keys"
+    file.write_text(TEXT)
+    return file
+
+
+def request(name: bytes, value: bytes) -> Scope:
+    return {"type": "http", "headers": [(b"host", b"x"), (name, value)]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "client"),
+    [
+        (b"authorization", b"Bearer correct horse", "alice"),
+        (b"authorization", b"bearer battery", "bob"),
+        (b"x-api-key", b"battery", "bob"),
+    ],
+)
+def test_a_key_names_its_client(path: Path, name: bytes, value: bytes, client: str) -> None:
+    assert ApiKeys(path).client_of(request(name, value)) == client
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"accept", b"*/*"),
+        (b"x-api-key", b""),
+        (b"x-api-key", b"batter"),
+        (b"x-api-key", b"x" * 5000),
+        (b"authorization", b"Basic battery"),
+        (b"x-api-key", hashlib.sha256(b"battery").hexdigest().encode()),
+    ],
+)
+def test_without_a_known_key_nobody_is_let_in(path: Path, name: bytes, value: bytes) -> None:
+    with pytest.raises(Unauthorized):
+        ApiKeys(path).client_of(request(name, value))
+
+
+def test_a_disabled_key_is_forbidden_by_its_name(path: Path) -> None:
+    with pytest.raises(Forbidden, match="carol"):
+        ApiKeys(path).client_of(request(b"x-api-key", b"staple"))
+
+
+def test_a_file_is_read_again_and_a_bad_one_changes_nothing(path: Path) -> None:
+    keys = ApiKeys(path)
+    path.write_text("dave:new")
+    keys.reload()
+    assert keys.client_of(request(b"x-api-key", b"new")) == "dave"
+    path.write_text("no key at all")
+    with pytest.raises(ValueError, match="line 1"):
+        keys.reload()
+    assert keys.client_of(request(b"x-api-key", b"new")) == "dave"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "name", "na me:key", "a:sha256=12", "a:key\nb:key", ":key", "a:"],
+)
+def test_a_bad_file_is_refused_without_showing_a_key(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "keys"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="keys") as error:
+        ApiKeys(file)
+    assert "b:key" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        ApiKeys(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("host", "client"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("testclient", "testclient"),
+    ],
+)
+def test_a_client_is_an_address_or_an_ipv6_network(host: str, client: str) -> None:
+    assert client_of({"type": "http", "client": (host, 1)}) == client
+
+
+def test_a_request_without_an_address_is_local() -> None:
+    assert client_of({"type": "http", "client": None}) == "local"
