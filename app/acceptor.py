@@ -22,6 +22,9 @@ log = logging.getLogger("darkroom.acceptor")
 PAUSE = 0.002
 """Seconds in which a front end with fewer connections may take one before another does."""
 
+NOBODY = np.iinfo(np.int32).max
+"""The connections of a front end that is not there."""
+
 NO_ROOM = 0.1
 """Seconds until the next try after one that failed: for too many open files, say."""
 
@@ -32,6 +35,9 @@ class Balance(Protocol):
     def fewest(self, number: int, count: int) -> bool:
         """Note the `count` of front end `number`; whether none has fewer, as far as is known."""
 
+    def leave(self, number: int) -> None:
+        """Front end `number` takes no more connections."""
+
 
 class Alone:
     """The balance of a server that has one process."""
@@ -40,13 +46,21 @@ class Alone:
         """Return True: there is no other one."""
         return True
 
+    def leave(self, number: int) -> None:
+        """Do nothing: nobody else takes them."""
+
 
 class Tally:
-    """How many connections each of `n` front ends has, in memory they share as a descriptor."""
+    """How many connections each of `n` front ends has, in memory they share as a descriptor.
+
+    A rolling restart needs two places for each front end: the old process and the new one.
+    """
 
     def __init__(self, fd: int, n: int) -> None:
         self.fd = fd
-        self._counts = np.frombuffer(mmap.mmap(fd, mmap.PAGESIZE), np.int32, n)
+        memory = mmap.mmap(fd, mmap.PAGESIZE)
+        self._counts = np.frombuffer(memory, np.int32, n)
+        self._pids = np.frombuffer(memory, np.int32, n, offset=mmap.PAGESIZE // 2)
 
     @classmethod
     def create(cls, n: int) -> "Tally":
@@ -54,6 +68,23 @@ class Tally:
         fd = os.memfd_create("darkroom-tally", os.MFD_CLOEXEC)
         os.ftruncate(fd, mmap.PAGESIZE)
         return cls(fd, n)
+
+    def enter(self, number: int) -> int:
+        """The place of front end `number` in the first half, or its other one in the second half.
+
+        What a process that has ended left in either is forgotten.
+        """
+        places = (number, number + len(self._counts) // 2)
+        for place in places:
+            if not self._pids[place] or not _alive(int(self._pids[place])):
+                self.leave(place)
+        free = next((each for each in places if not self._pids[each]), number)
+        self._counts[free], self._pids[free] = 0, os.getpid()
+        return free
+
+    def leave(self, number: int) -> None:
+        """Front end `number` takes no more connections: no other one waits for it."""
+        self._counts[number], self._pids[number] = NOBODY, 0
 
     def fewest(self, number: int, count: int) -> bool:
         """Note the `count` of front end `number`; whether nobody has fewer, as far as is known."""
@@ -63,6 +94,16 @@ class Tally:
     def close(self) -> None:
         """Close the descriptor."""
         os.close(self.fd)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +146,7 @@ class Acceptor:
 
     def close(self) -> None:
         """Accept no more; what has been accepted lives on."""
+        self._shared.tally.leave(self._shared.number)
         self._loop.remove_reader(self._shared.socket)
         if self._pause is not None:
             self._pause.cancel()

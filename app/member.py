@@ -1,28 +1,29 @@
 """One process of a server made of several: a front end or a worker, as its orders say.
 
-The supervisor starts it as `python -m app.member NAME`; the name is for who lists processes.
+The supervisor starts it as `python -m app.member NAME`; the name is for those who list processes.
+A worker imports nothing of HTTP: that would make its start half a second longer.
 """
 
 import asyncio
-import json
+import errno
 import logging
 import os
 import signal
 import socket
 import sys
-import threading
-from typing import Any
+import time
+from pathlib import Path
 
-from app import logs, main, server
-from app.acceptor import Alone, Shared, Tally
-from app.admission.counters import Counters
+from app import logs
 from app.garbage import settle
+from app.orders import Orders
+from app.title import retitle
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.allocator import keep_freed_memory
 from workers.host import Host
 from workers.pair import AnyWorker
-from workers.start import start_worker
+from workers.start import Started, start_worker
 from workers.wire import Welcome
 
 log = logging.getLogger("darkroom.member")
@@ -30,76 +31,117 @@ log = logging.getLogger("darkroom.member")
 LOOK = 0.5
 """Seconds between two looks at the worker's threads."""
 
+BIND = 0.01
+"""Seconds between two tries to take an address over."""
+
 
 def run() -> int:
     """What the orders on standard input say, until told to stop."""
-    orders: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_parent, name="lifeline", daemon=True).start()
-    settings = Settings.model_validate(orders["settings"])
+    orders = Orders()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
+    settings = Settings.model_validate(orders.first["settings"])
     logs.configure(settings.log_level)
-    if orders["role"] == "worker":
+    if orders.first["role"] == "worker":
         try:
-            return asyncio.run(_worker(settings, orders["address"], orders["gpu"]))
+            return asyncio.run(_worker(settings, orders))
         except ValueError as error:  # of the settings: it would be the same the next time
             log.error("%s", error)
             return ExitCode.WRONG_USAGE
+    return _front_end(settings, orders)
+
+
+def _front_end(settings: Settings, orders: Orders) -> int:
+    from app import main, server
+    from app.acceptor import Alone, Shared, Tally
+    from app.admission.counters import Counters
+
+    given = orders.first
     keep_freed_memory()
-    tally = Tally(orders["tally"], orders["front_ends"])
-    shared = Shared(socket.socket(fileno=orders["socket"]), tally, orders["number"])
-    counters = Counters.attach(orders["counters"], orders["front_ends"])
-    app = main.create_app(settings, orders["addresses"], counters)
-    scraped = orders["scraped"]
+    tally = Tally(given["tally"], 2 * given["front_ends"])
+    number = tally.enter(given["number"])
+    shared = Shared(socket.socket(fileno=given["socket"]), tally, number)
+    counters = Counters.attach(given["counters"], given["front_ends"])
+    app = main.create_app(settings, given["addresses"], counters)
+    scraped = given["scraped"]
     at_metrics = [] if scraped is None else [Shared(socket.socket(fileno=scraped), Alone())]
-    server.Server(app, settings, shared, at_metrics).run()
+    server.Server(app, settings, shared, at_metrics, orders).run()
     return 0
 
 
-async def _worker(settings: Settings, address: str, gpu: int | None) -> int:
+async def _worker(settings: Settings, orders: Orders) -> int:
     """Load and warm up, then let front ends in; after SIGTERM finish what was accepted.
 
-    The exit code is WORKER_DIED if the worker ended unasked: the supervisor starts another one.
+    A spare has no address yet, and waits for it. The exit code is WORKER_DIED if the worker ended
+    unasked: the supervisor starts another one.
     """
     loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), Host()
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
+    orders.attach()
+    gpu = orders.first["gpu"]
     started = await asyncio.to_thread(start_worker, settings, host.on_batch, gpu=gpu)
     settle()
+    welcome = _welcome(started)
+    if "address" not in orders.first and started.degraded:
+        log.error("no spare can be kept: %s", started.degraded)
+        return ExitCode.FAILED
+    orders.ready()
+    address = orders.first.get("address") or (await orders.next())["address"]
+    retitle("app.standby", "app.member")
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    worker, labels = started.worker, started.labels
-    welcome = Welcome(
-        worker.load().device,
-        started.record.model_dump() if started.record else None,
-        (labels.name, list(labels.labels), list(labels.wnids)) if labels else None,
-        started.problem,
-        worker.load().takes_jpegs,
-        started.degraded,
-    )
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
-        listener.listen()
-        hosting = asyncio.create_task(host.serve(listener, worker, welcome))
-        tasks = (hosting, asyncio.create_task(stop.wait()), asyncio.create_task(_death(worker)))
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.to_thread(worker.stop, settings.drain_timeout)
-        hosting.cancel()
-        (ended,) = await asyncio.gather(hosting, return_exceptions=True)
-    if stop.is_set():
+    worker = started.worker
+    hosting = asyncio.create_task(host.serve(await _listening(address), worker, welcome))
+    tasks = [hosting, *map(asyncio.create_task, (_death(worker), stop.wait(), orders.next()))]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    asked = stop.is_set() or tasks[-1].done()
+    host.retire()
+    await asyncio.to_thread(worker.stop, settings.drain_timeout)
+    hosting.cancel()
+    (ended,) = await asyncio.gather(hosting, return_exceptions=True)
+    if asked:
         return 0
     log.critical("the worker died", exc_info=ended if isinstance(ended, Exception) else None)
     return ExitCode.WORKER_DIED
+
+
+def _welcome(started: Started) -> Welcome:
+    load, labels = started.worker.load(), started.labels
+    return Welcome(
+        load.device,
+        started.record.model_dump() if started.record else None,
+        (labels.name, list(labels.labels), list(labels.wnids)) if labels else None,
+        started.problem,
+        load.takes_jpegs,
+        started.degraded,
+        _age(),
+    )
+
+
+def _age() -> float:
+    """Seconds since this process was started (proc(5): starttime)."""
+    started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+
+
+async def _listening(address: str) -> socket.socket:
+    """The socket at a worker's address, as soon as the worker before has closed its own."""
+    listener = socket.socket(socket.AF_UNIX)
+    while True:
+        try:
+            listener.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            await asyncio.sleep(BIND)
+        else:
+            listener.listen()
+            return listener
 
 
 async def _death(worker: AnyWorker) -> None:
     """Until the worker's threads have ended although nobody stopped them."""
     while worker.load().alive:  # noqa: ASYNC110 (threads tell no event loop of their end)
         await asyncio.sleep(LOOK)
-
-
-def _end_with_parent() -> None:
-    """The supervisor holds the other end of standard input for as long as it lives."""
-    while os.read(sys.stdin.fileno(), 1):
-        pass
-    os._exit(ExitCode.ORPHANED)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from app.acceptor import Acceptor, Alone, Shared
 from app.admission.counters import Counters
+from app.connections.cycle import CLOSE
 from app.connections.descriptors import raise_limit
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
@@ -26,6 +27,7 @@ from app.connections.metrics_only import MetricsOnly
 from app.connections.phases import Timer
 from app.connections.protocol import GuardedProtocol
 from app.metrics import Metrics
+from app.orders import Orders
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -43,7 +45,8 @@ class Server(uvicorn.Server):
     """SIGTERM starts the drain; SIGINT, or a second SIGTERM, skips the grace time.
 
     Either ends a server that is still starting at once. With `shared` it is one of several front
-    ends at one socket. `scraped` are the sockets of the port for metrics, if there is one.
+    ends at one socket, and obeys its parent's `orders`. `scraped` are the sockets of the port for
+    metrics, if there is one.
     """
 
     def __init__(
@@ -52,11 +55,13 @@ class Server(uvicorn.Server):
         settings: Settings,
         shared: Shared | None = None,
         scraped: Sequence[Shared] = (),
+        orders: Orders | None = None,
     ) -> None:
         self._app = app
         self._settings = settings
         self._shared = shared
         self._scraped = scraped
+        self._orders = orders
         self._grace = settings.grace
         self._timers: list[Timer] = []
         self.exit_code: int = ExitCode.OK
@@ -80,6 +85,8 @@ class Server(uvicorn.Server):
             config.load()
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
+        if self._orders is not None:
+            self._obeying = asyncio.create_task(self._obey(self._orders))
 
     def _guarded(
         self, limits: ConnectionLimits, metrics: Metrics, counters: Counters, encrypted: bool
@@ -134,6 +141,27 @@ class Server(uvicorn.Server):
             self.should_exit = True
             return
         service.stopping.set()
+        asyncio.get_running_loop().call_later(self._grace, self._close)
+
+    async def _obey(self, orders: Orders) -> None:
+        """Tell the parent that connections are accepted, and leave when it says so."""
+        orders.attach()
+        orders.ready()
+        while not (await orders.next()).get("leave"):
+            pass
+        self.leave()
+
+    def leave(self) -> None:
+        """Accept no more connections: another front end does. Those there are end one by one.
+
+        Each answer says that its connection ends, so that clients which are busy come back on a new
+        one; the idle ones are closed when the grace time ends.
+        """
+        for each in self.servers:
+            each.close()
+        self.servers = []
+        self.config.encoded_headers.append(CLOSE)
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         asyncio.get_running_loop().call_later(self._grace, self._close)
 
     def _close(self) -> None:

@@ -4,10 +4,11 @@ Builds their orders and hands them to the supervisor; what each process does is 
 """
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +18,24 @@ from prometheus_client import multiprocess
 from app.acceptor import Tally
 from app.admission.counters import Counters
 from app.connections.listening import bind_metrics
+from app.cores.memory import usable_memory
 from app.metrics import METRICS_FOLDER
 from app.metrics_folder import metrics_folder
+from models.reloading import FIXED, reloaded
 from models.settings import Settings
 from workers.devices import wanted_gpus
 from workers.start import cores
-from workers.supervisor import Member, Supervisor
+from workers.supervisor import Groups, Member, Supervisor
+
+log = logging.getLogger("darkroom.tree")
 
 BACKLOG = 2048
+
+CHANGEABLE = frozenset(Settings.model_fields) - FIXED
+"""What SIGHUP changes: processes with the new settings replace the old ones."""
+
+ENOUGH_FOR_A_SPARE = 4 << 30
+"""Bytes of memory from which a server keeps a spare worker by default."""
 
 CORES_PER_WORKER = 2
 """Of a GPU: its event loop, and the threads that launch and collect."""
@@ -63,19 +74,15 @@ def run(settings: Settings, plan: Plan) -> int:
     name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
     gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
     addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
-    own_threads = -(-cores(settings) // plan.front_ends)
-    shared = settings.model_copy(update={"threads": own_threads})
     with (
         _listening(settings) as (listening, scraped),
-        closing(Tally.create(plan.front_ends)) as tally,
+        closing(_tally(plan.front_ends)) as tally,
         closing(Counters.create(plan.front_ends)) as counters,
         metrics_folder() as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
-        workers = [_worker(settings, *each) for each in addresses.items()]
         orders = {
             "role": "front-end",
-            "settings": shared.model_dump(mode="json"),
             "addresses": [*addresses],
             "socket": listening.fileno(),
             "scraped": scraped.fileno() if scraped else None,
@@ -83,19 +90,64 @@ def run(settings: Settings, plan: Plan) -> int:
             "counters": counters.fd,
             "front_ends": plan.front_ends,
         }
-        front_ends = [
-            _front_end(shared, {**orders, "number": number}, environment)
-            for number in range(plan.front_ends)
-        ]
+
+        def members(settings: Settings) -> Groups:
+            workers = [_worker(settings, *each) for each in addresses.items()]
+            numbers = range(plan.front_ends)
+            front = [_front_end(settings, {**orders, "number": n}, environment) for n in numbers]
+            return [workers, front]
+
+        reload = Reload(settings, members)
         sockets = [each for each in (listening, scraped) if each]
-        return asyncio.run(_supervised([workers, front_ends], folder, sockets, counters))
+        return asyncio.run(_supervised(members(settings), folder, sockets, counters, reload))
+
+
+class Reload:
+    """Makes the members anew from the settings as they are now; `running` are those in use."""
+
+    def __init__(self, running: Settings, members: Callable[[Settings], Groups]) -> None:
+        self._running = running
+        self._members = members
+
+    @property
+    def spares(self) -> dict[str, int]:
+        """How many spare workers each pool has."""
+        count = spares(self._running)
+        return {each.pool: count for each in self._members(self._running)[0] if each.pool}
+
+    def __call__(self) -> Groups:
+        """Called on SIGHUP; ValueError when the settings are wrong."""
+        self._running, later = reloaded(self._running, CHANGEABLE)
+        if later:
+            log.warning("these settings need a restart: %s", ", ".join(later))
+        return self._members(self._running)
+
+
+def spares(settings: Settings) -> int:
+    """How many spare workers each GPU has, or the CPU.
+
+    A spare takes about 0.5 GB of memory, and on a GPU 3 GB of the device's: little beside what a
+    server with a worker of its own has, and the price of an outage of seconds at every crash.
+    """
+    if settings.spare_workers != "auto":
+        return int(settings.spare_workers)
+    return int(usable_memory() >= ENOUGH_FOR_A_SPARE)
+
+
+def _tally(front_ends: int) -> Tally:
+    """Without connections: each front end enters when it starts."""
+    tally = Tally.create(2 * front_ends)
+    for number in range(2 * front_ends):
+        tally.leave(number)
+    return tally
 
 
 async def _supervised(
-    groups: Sequence[Sequence[Member]],
+    groups: Groups,
     folder: str,
     sockets: Sequence[socket.socket],
     counters: Counters,
+    reload: Reload,
 ) -> int:
     """Our own hold on the sockets ends with the serving, or clients would wait for nobody."""
 
@@ -103,7 +155,10 @@ async def _supervised(
         for each in sockets:
             each.close()
 
-    supervisor = Supervisor(groups, lambda pid: _forget(pid, folder, counters), close)
+    def on_exit(pid: int) -> None:
+        _forget(pid, folder, counters)
+
+    supervisor = Supervisor(groups, on_exit, close, reload.spares, reload)
     return await supervisor.run()
 
 
@@ -130,12 +185,23 @@ def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
     }
     number = address.rsplit("-", 1)[1]
     name = "worker" if gpu is None else f"worker {number} of GPU {gpu}"
-    return Member(name, "app.member", orders, patience=settings.drain_timeout + 5)
+    return Member(
+        name,
+        "app.member",
+        orders,
+        patience=settings.drain_timeout + 5,
+        pool="cpu" if gpu is None else f"gpu {gpu}",
+        spare_module="app.standby",
+        last_orders=("address",),
+    )
 
 
 def _front_end(
     settings: Settings, orders: dict[str, Any], environment: Mapping[str, str]
 ) -> Member:
+    threads = -(-cores(settings) // orders["front_ends"])
+    shared = settings.model_copy(update={"threads": threads})
+    orders = {**orders, "settings": shared.model_dump(mode="json")}
     name = f"front end {orders['number']}"
     passed = (orders["socket"], orders["scraped"], orders["tally"], orders["counters"])
     descriptors = tuple(each for each in passed if each is not None)

@@ -1,73 +1,30 @@
 """Every setting: a `DARKROOM_…` variable, a command-line flag and a row of the README."""
 
 import os
-from collections.abc import Mapping
-from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PrivateAttr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from models.ports import checked_ports
+from models.setting_types import (
+    Count,
+    Host,
+    Network,
+    Optimize,
+    Ports,
+    Precision,
+    RateLimit,
+    Several,
+    cache_folder,
+    split,
+)
+from models.settings_file import check_file
 
 PREFIX = "DARKROOM_"
 
-Network = IPv4Network | IPv6Network
-
-
-class Optimize(StrEnum):
-    """How long a GPU's network may be prepared for its speed."""
-
-    DEFAULT = "default"
-    MAX = "max"
-
-
-class Precision(StrEnum):
-    """Arithmetic of the forward pass."""
-
-    AUTO = "auto"
-    FP32 = "fp32"
-    BF16 = "bf16"
-    FP16 = "fp16"
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "darkroom"
-
-
-Count = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[0-9]{1,3})$")]
-"""A number, or `auto`."""
-
-Several = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[1-9][0-9]?)$")]
-"""One or more, or `auto`."""
-
-
-RateLimit = Annotated[
-    str,
-    BeforeValidator(str),
-    Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]{1,3})?(/[1-9][0-9]{0,8})?$"),
-]
-"""Images a second, at least 1, and how many at once: `10`, `2.5` or `10/40`."""
-
-
-def _split(value: object) -> object:
-    return (
-        [part.strip() for part in value.split(",") if part.strip()]
-        if isinstance(value, str)
-        else value
-    )
-
-
-Host = Annotated[
-    str, AfterValidator(str.lower), Field(pattern=r"^(\*\.)?[A-Za-z0-9_:-]+(\.[A-Za-z0-9_-]+)*$")
-]
-"""A host name or an address; `*.` before a name stands for every name below it."""
-
-Ports = Annotated[str, BeforeValidator(str), AfterValidator(checked_ports)]
-"""Ports and ranges between commas."""
+__all__ = ["PREFIX", "Network", "Optimize", "Precision", "Settings", "load_settings"]
 
 
 class Settings(BaseSettings):
@@ -90,16 +47,26 @@ class Settings(BaseSettings):
         description="processes that feed one GPU, each with a network and buffers of its own; "
         "auto: 2 where a GPU has 8 cores or more, else 1",
     )
+    spare_workers: Count = Field(
+        "auto",
+        description="processes for each GPU, or for the CPU, that are warm and wait to take the "
+        "place of a worker that died, beside front ends; auto: 1 on machines with 4 GiB or more",
+    )
+    settings_file: Path | None = Field(
+        None,
+        description="file with lines DARKROOM_NAME=value, read at the start and on SIGHUP; the "
+        "environment and flags win",
+    )
     tls_certificate: Path | None = Field(
         None, description="PEM file with the certificate chain; with it the server speaks HTTPS"
     )
     tls_key: Path | None = Field(
         None, description="PEM file with the private key, if not in the certificate's file"
     )
-    trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_split)] = Field(
+    trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(split)] = Field(
         (), description="proxies (addresses or networks) whose X-Forwarded-For and -Proto count"
     )
-    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)] = Field(
+    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split)] = Field(
         (), description="origins whose pages may call the server, as https://example.org; * for all"
     )
     metrics_port: int = Field(
@@ -122,7 +89,7 @@ class Settings(BaseSettings):
         None, pattern="^[0-9a-f]{64}$", description="digest that a weights file must have"
     )
     cache_folder: Path = Field(
-        default_factory=_cache_folder, description="where downloaded weights are kept"
+        default_factory=cache_folder, description="where downloaded weights are kept"
     )
     precision: Precision = Field(
         Precision.AUTO, description="auto, fp32, bf16 or fp16 for the forward pass"
@@ -232,13 +199,13 @@ class Settings(BaseSettings):
         5.0, gt=0, description="seconds between canary inferences; ready means one passed lately"
     )
 
-    fetch_allowed_networks: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(_split)] = (
+    fetch_allowed_networks: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(split)] = (
         Field((), description="networks image URLs may point to although they are not public")
     )
     fetch_ports: Ports = Field(
         "80,443", description="ports that images are fetched from: numbers and ranges, 1-65535: all"
     )
-    fetch_allowed_hosts: Annotated[tuple[Host, ...], NoDecode, BeforeValidator(_split)] = Field(
+    fetch_allowed_hosts: Annotated[tuple[Host, ...], NoDecode, BeforeValidator(split)] = Field(
         (),
         description="hosts that images are fetched from, with `*.example.org` for all names below "
         "example.org; none: every public one",
@@ -251,15 +218,35 @@ class Settings(BaseSettings):
     fetch_retries: int = Field(2, ge=0, le=10, description="retries of a failed fetch")
     fetch_max_redirects: int = Field(5, ge=0, le=20, description="redirects followed")
 
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
-def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    @property
+    def given(self) -> dict[str, Any]:
+        """What `load_settings` was given beside the environment: flags of the command line."""
+        return self._given
+
+
+def unknown_variables(environ: Iterable[str]) -> list[str]:
     """The `DARKROOM_…` names in `environ` that no setting has; a typo must not pass silently."""
     known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
     return sorted(n for n in environ if n.upper().startswith(PREFIX) and n.upper() not in known)
 
 
+def _known(name: str) -> bool:
+    return name.startswith(PREFIX) and not unknown_variables([name])
+
+
 def load_settings(**overrides: Any) -> Settings:
-    """Settings from the environment and `overrides`, which win; ValueError says what is wrong."""
+    """Settings from `overrides`, the environment and the settings file: the first one wins.
+
+    ValueError says what is wrong.
+    """
     if unknown := unknown_variables(os.environ):
         raise ValueError(f"unknown setting {', '.join(unknown)}; `darkroom serve --help` lists all")
-    return Settings(**overrides)
+    file = overrides.get("settings_file") or os.environ.get(f"{PREFIX}SETTINGS_FILE")
+    if file:
+        check_file(Path(file), _known)
+    source: dict[str, Any] = {"_env_file": file or None}
+    settings = Settings(**overrides, **source)
+    settings._given = overrides
+    return settings

@@ -1,7 +1,12 @@
-"""A process for the supervisor's tests: does what its orders say, and notes that it lived."""
+"""A process for the supervisor's tests: does what its orders say, and notes that it lived.
+
+It tells that it is ready, and once it has its `place` notes that as well. On the order to leave it
+ends.
+"""
 
 import json
 import os
+import select
 import sys
 import time
 from pathlib import Path
@@ -9,10 +14,33 @@ from pathlib import Path
 
 def main() -> None:
     orders = json.loads(sys.stdin.readline())
-    with Path(orders["lives"]).open("a") as lives:
-        lives.write(f"{sys.argv[1]} {os.getpid()}\n")
-    time.sleep(orders.get("seconds", 0))
+    lives = Path(orders["lives"])
+    _note(lives, f"{sys.argv[1]} {os.getpid()}")
+    if orders.get("broken"):
+        sys.exit(orders["code"])
+    if "ready" in orders:
+        os.write(orders["ready"], b"1")
+    if "seconds" in orders and "place" not in orders and "pool" in orders:
+        orders |= json.loads(sys.stdin.readline())
+    if "place" in orders:
+        _note(lives, json.dumps({"pid": os.getpid(), "place": orders["place"]}))
+    end = time.monotonic() + orders.get("seconds", 0)
+    while (left := end - time.monotonic()) > 0:
+        if select.select([sys.stdin], [], [], left)[0] and _leaves(sys.stdin.readline()):
+            _note(Path(f"{lives}.left"), str(os.getpid()))
+            break
     sys.exit(orders.get("code", 0))
+
+
+def _note(file: Path, line: str) -> None:
+    with file.open("a") as lines:
+        lines.write(line + "\n")
+
+
+def _leaves(line: str) -> bool:
+    if not line:
+        sys.exit(70)
+    return bool(json.loads(line).get("leave"))
 
 
 if __name__ == "__main__":

@@ -1,23 +1,23 @@
-"""A tree of processes: starts them, starts those that die again, ends them in order.
+"""A tree of processes: starts them, starts those that die again, replaces them, ends them in order.
 
 Knows nothing of what they do. Each has a pipe to this process as its standard input, in which its
-orders stand on the first line; when the pipe closes its parent is gone, and it ends at once.
+orders stand; when the pipe closes its parent is gone, and it ends at once.
 """
 
 import asyncio
 import contextlib
-import json
 import logging
-import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from models.exit_codes import ExitCode
+from workers.child import Child, Member
+from workers.rolling import Rolling
+from workers.spares import Spares
+
+__all__ = ["Groups", "Member", "Supervisor"]
 
 log = logging.getLogger("darkroom.supervisor")
 
@@ -25,34 +25,25 @@ PAUSES = (0.1, 0.5, 2.0, 10.0)
 """Seconds before a process that died is started again; counted anew once it lived `STABLE`."""
 STABLE = 60.0
 
-ROOT = str(Path(__file__).resolve().parents[1])
-"""The folder that this package was imported from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One process: `python -m module name`, its orders, and what it inherits."""
-
-    name: str
-    module: str
-    orders: Mapping[str, Any]
-    descriptors: Sequence[int] = ()
-    environment: Mapping[str, str] | None = None
-    patience: float = 10.0
-    """Seconds it may take to end after SIGTERM."""
+Groups = Sequence[Sequence[Member]]
 
 
 @dataclass(eq=False)
 class Supervisor:
     """Runs `members`; they end from the last to the first group.
 
-    `on_exit` gets each dead pid, `on_stop` is called when the end begins.
+    `on_exit` gets each dead pid, `on_stop` is called when the end begins. `spares` is how many
+    spare processes each pool has. On SIGUSR2 all members are replaced, one after the other; on
+    SIGHUP as well, by those that `reload` returns, unless it raises ValueError.
     """
 
-    groups: Sequence[Sequence[Member]]
+    groups: Groups
     on_exit: Callable[[int], None] = lambda pid: None
     on_stop: Callable[[], None] = lambda: None
-    _running: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    spares: Mapping[str, int] = field(default_factory=dict)
+    reload: Callable[[], Groups] | None = None
+    _running: dict[str, Child] = field(default_factory=dict)
+    _members: dict[str, Member] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _hurried: bool = False
     _code: int = 0
@@ -60,17 +51,20 @@ class Supervisor:
     async def run(self) -> int:
         """Until SIGTERM or SIGINT, or a process that can never run; the exit code."""
         loop = asyncio.get_running_loop()
+        self._members = {member.name: member for group in self.groups for member in group}
+        self._spares = Spares(self.spares, self._of, self._settled)
+        self._rolling = Rolling(self._running, self._members, self._noted)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._told, number)
-        keepers = {
-            member.name: asyncio.create_task(self._keep(member))
-            for group in self.groups
-            for member in group
-        }
+        for number in (signal.SIGHUP, signal.SIGUSR2):
+            loop.add_signal_handler(number, self._renew, number)
+        keepers = {name: asyncio.create_task(self._keep(name)) for name in self._members}
         await self._stop.wait()
         self.on_stop()
+        await asyncio.gather(self._spares.close(), self._rolling.close())
         for group in reversed(self.groups):
-            await asyncio.gather(*(self._end(member, keepers[member.name]) for member in group))
+            await asyncio.gather(*(self._end(each, keepers[each.name]) for each in group))
+        await self._rolling.ended()
         return self._code
 
     def _told(self, number: signal.Signals) -> None:
@@ -79,15 +73,37 @@ class Supervisor:
             self._code = self._code or ExitCode.INTERRUPTED
         self._hurried = self._hurried or number is signal.SIGINT or self._stop.is_set()
         if self._stop.is_set():
-            for member in (each for group in self.groups for each in group):
-                self._send(member, signal.SIGINT)
+            for child in self._running.values():
+                child.send(signal.SIGINT)
         self._stop.set()
 
-    async def _keep(self, member: Member) -> None:
-        """Start a process, and again whenever it died."""
+    def _renew(self, number: signal.Signals) -> None:
+        """Replace all members; on SIGHUP by what the settings say now."""
+        members = list(self._members.values())
+        if number is signal.SIGHUP:
+            if self.reload is None:
+                return
+            try:
+                found = {member.name: member for group in self.reload() for member in group}
+            except Exception as error:  # the server is protected: nothing changes
+                log.error("nothing was reloaded: %s", error)
+                return
+            members = [found[name] for name in self._members if name in found]
+        self._rolling.begin(members, self._spares.renew)
+
+    def _of(self, pool: str) -> list[Member]:
+        return [member for member in self._members.values() if member.pool == pool]
+
+    def _settled(self, pool: str) -> bool:
+        """Whether all members of a pool can work."""
+        children = [self._running.get(member.name) for member in self._of(pool)]
+        return all(child is not None and child.ready.is_set() for child in children)
+
+    async def _keep(self, name: str) -> None:
+        """Start a process, and again whenever it died; a spare comes without a pause."""
         deaths, proven = 0, False
         while not self._stop.is_set():
-            started, code = time.monotonic(), await self._life(member)
+            started, code = time.monotonic(), await self._life(name)
             if self._stop.is_set():
                 return
             lived = time.monotonic() - started > STABLE
@@ -96,80 +112,55 @@ class Supervisor:
                 self._code = ExitCode.WRONG_USAGE
                 self._stop.set()
                 return
-            pause = PAUSES[min(deaths, len(PAUSES) - 1)]
-            log.error("%s died (%s); starting it again in %s s", member.name, code, pause)
+            pause = PAUSES[min(max(deaths - 1, 0), len(PAUSES) - 1)]
+            if self._spares.has(self._members[name].pool):
+                log.error("%s died (%s); a spare takes its place", name, code)
+                continue
+            log.error("%s died (%s); starting it again in %s s", name, code, pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
 
-    async def _life(self, member: Member) -> object:
-        """One process from its start to its end; its exit code, or why there is none."""
+    async def _life(self, name: str) -> object:
+        """A process, and those that replace it, to the end; the exit code, or why there is none."""
+        member = self._members[name]
         try:
-            process = self._running[member.name] = await _start(member)
+            child = self._running[name] = self._spares.take(member) or await _start(member)
         except OSError as error:  # no memory, no descriptors: it may work later
             return error
         if self._stop.is_set():
-            self._ask(member)
-        code = await process.wait()
-        del self._running[member.name]
-        try:
-            self.on_exit(process.pid)
-        except Exception:  # the restart is protected
-            log.warning("the end of %s could not be noted", member.name, exc_info=True)
+            self._ask(child)
+        code = await child.wait()
+        while self._running[name] is not child:  # it was replaced
+            child = self._running[name]
+            code = await child.wait()
+        del self._running[name]
+        self._noted(child)
         return code
+
+    def _noted(self, child: Child) -> None:
+        try:
+            self.on_exit(child.pid)
+        except Exception:  # the restart is protected
+            log.warning("the end of %s could not be noted", child.name, exc_info=True)
 
     async def _end(self, member: Member, keeper: "asyncio.Task[None]") -> None:
         """Ask it to end, and SIGKILL it if it does not listen."""
-        self._ask(member)
+        if (child := self._running.get(member.name)) is not None:
+            self._ask(child)
         done, _ = await asyncio.wait([keeper], timeout=member.patience)
         if not done:
             log.error("%s did not end within %s s and is killed", member.name, member.patience)
-            self._send(member, signal.SIGKILL)
+            if (child := self._running.get(member.name)) is not None:
+                child.send(signal.SIGKILL)
             self._code = 1
         await asyncio.gather(keeper, return_exceptions=True)
 
-    def _ask(self, member: Member) -> None:
-        """SIGTERM is for all to end; SIGINT, to those who know it, not to be slow about it."""
-        self._send(member, signal.SIGTERM)
+    def _ask(self, child: Child) -> None:
+        """Send SIGTERM, which ends it, and if there is hurry SIGINT, which skips its grace time."""
+        child.send(signal.SIGTERM)
         if self._hurried:
-            self._send(member, signal.SIGINT)
-
-    def _send(self, member: Member, number: signal.Signals) -> None:
-        process = self._running.get(member.name)
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
+            child.send(signal.SIGINT)
 
 
-async def _start(member: Member) -> asyncio.subprocess.Process:
-    """In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone.
-
-    With `-P` nothing is imported from the current folder, where anybody may have put a file.
-    """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        "-m",
-        member.module,
-        member.name,
-        stdin=asyncio.subprocess.PIPE,
-        pass_fds=tuple(member.descriptors),
-        env=_environment(member),
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(member.orders).encode() + b"\n")
-    log.info("%s is process %s", member.name, process.pid)
-    return process
-
-
-def _environment(member: Member) -> dict[str, str]:
-    """The member's, by which it finds this package again where the parent found it.
-
-    An installed package and a checkout in PYTHONPATH are found anyway. A checkout that was found
-    only because it is the current folder is named.
-    """
-    environment = dict(os.environ if member.environment is None else member.environment)
-    if ROOT not in sys.path[1:]:
-        known = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{known}" if known else ROOT
-    return environment
+async def _start(member: Member) -> Child:
+    return await Child.start(member)

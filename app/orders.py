@@ -1,0 +1,68 @@
+"""What the parent of a process says on its standard input, a line of JSON at a time.
+
+When the other end closes, the parent has gone, and this process ends at once.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from typing import Any
+
+from models.exit_codes import ExitCode
+
+PIECE = 65536
+
+
+class Orders:
+    """The orders; `first` are those that the process was started with."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self.first = self._next()
+        self._lock = threading.Lock()
+        self._early: list[dict[str, Any]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        threading.Thread(target=self._read, name="orders", daemon=True).start()
+
+    def attach(self) -> None:
+        """Let the running event loop wait for orders."""
+        self._later: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+            for orders in self._early:
+                self._later.put_nowait(orders)
+
+    async def next(self) -> dict[str, Any]:
+        """The next orders, waiting for them."""
+        return await self._later.get()
+
+    def ready(self) -> None:
+        """Tell the parent that this process can work, once."""
+        ready = self.first.pop("ready", None)
+        if ready is not None:
+            os.write(ready, b"1")
+            os.close(ready)
+
+    def _read(self) -> None:
+        while True:
+            orders = self._next()
+            with self._lock:
+                if self._loop is None:
+                    self._early.append(orders)
+                    continue
+            try:
+                self._loop.call_soon_threadsafe(self._later.put_nowait, orders)
+            except RuntimeError:  # the loop has ended, and the process is about to
+                return
+
+    def _next(self) -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            piece = os.read(sys.stdin.fileno(), PIECE)
+            if not piece:
+                os._exit(ExitCode.ORPHANED)
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        orders: dict[str, Any] = json.loads(line)
+        return orders

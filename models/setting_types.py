@@ -1,0 +1,68 @@
+"""The types of settings: what a value may be, and how text becomes one."""
+
+import os
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from models.ports import checked_ports
+
+Network = IPv4Network | IPv6Network
+
+
+class Optimize(StrEnum):
+    """How long a GPU's network may be prepared for its speed."""
+
+    DEFAULT = "default"
+    MAX = "max"
+
+
+class Precision(StrEnum):
+    """Arithmetic of the forward pass."""
+
+    AUTO = "auto"
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept, as the XDG base directory specification has it."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "darkroom"
+
+
+Count = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[0-9]{1,3})$")]
+"""A number, or `auto`."""
+
+Several = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[1-9][0-9]?)$")]
+"""One or more, or `auto`."""
+
+
+RateLimit = Annotated[
+    str,
+    BeforeValidator(str),
+    Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]{1,3})?(/[1-9][0-9]{0,8})?$"),
+]
+"""Images a second, at least 1, and how many at once: `10`, `2.5` or `10/40`."""
+
+
+def split(value: object) -> object:
+    """A list from text with commas; what is no text stays as it is."""
+    return (
+        [part.strip() for part in value.split(",") if part.strip()]
+        if isinstance(value, str)
+        else value
+    )
+
+
+Host = Annotated[
+    str, AfterValidator(str.lower), Field(pattern=r"^(\*\.)?[A-Za-z0-9_:-]+(\.[A-Za-z0-9_-]+)*$")
+]
+"""A host name or an address; `*.` before a name stands for every name below it."""
+
+Ports = Annotated[str, BeforeValidator(str), AfterValidator(checked_ports)]
+"""Ports and ranges between commas."""

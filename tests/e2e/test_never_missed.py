@@ -1,0 +1,127 @@
+"""A server of several processes whose workers die, and one whose processes are replaced."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.pictures import jpeg
+from tests.server import Served, children, serving, until
+
+FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32", "--grace", "0.5")
+RAW = {"Content-Type": "image/jpeg"}
+
+
+def spare(pid: int) -> int | None:
+    """The process id of a server's spare worker."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+        if int(parent) == pid and b"app.standby" in words:
+            return int(folder.name)
+    return None
+
+
+def asleep(pid: int) -> bool:
+    """Whether a process has computed nothing for a moment: a spare that is warm."""
+
+    def ticks() -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = ticks()
+    time.sleep(0.5)
+    return before > 100 and ticks() == before
+
+
+def url(server: Served, path: str) -> str:
+    return f"http://127.0.0.1:{server.port}{path}"
+
+
+def ask(server: Served) -> httpx.Response:
+    return httpx.post(url(server, "/classify"), content=jpeg(), headers=RAW, timeout=60)
+
+
+def ready(server: Served) -> bool:
+    return httpx.get(url(server, "/readyz"), timeout=30).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
+    file = tmp_path_factory.mktemp("settings") / "darkroom.env"
+    file.write_text("DARKROOM_MAX_IMAGES_PER_REQUEST=8\n")
+    flags = ("--log-level", "error", "--settings-file", str(file), "--spare-workers", "1")
+    with serving(*FLAGS, *flags) as server:
+        yield server, file
+
+
+def test_a_spare_takes_the_place_of_a_killed_worker_at_once(tree: tuple[Served, Path]) -> None:
+    server, _ = tree
+    pid = server.process.pid
+    until(lambda: (found := spare(pid)) is not None and asleep(found), 60)
+    waiting, worker = spare(pid), children(pid)["worker"]
+    os.kill(worker, signal.SIGKILL)
+    killed = time.monotonic()
+    assert ask(server).status_code == 200
+    assert time.monotonic() - killed < 3
+    assert children(pid)["worker"] == waiting
+
+
+def test_without_any_worker_the_server_is_not_ready_and_the_word_says_so(
+    tree: tuple[Served, Path],
+) -> None:
+    server, _ = tree
+    pid = server.process.pid
+    until(lambda: ready(server) and spare(pid) is not None, 60)
+    for each in (spare(pid), children(pid)["worker"]):
+        assert each is not None
+        os.kill(each, signal.SIGKILL)
+    killed = time.monotonic()
+    until(lambda: not ready(server), 10)
+    assert time.monotonic() - killed < 2
+    shown = httpx.get(url(server, "/readyz?verbose"), timeout=30).json()
+    assert (shown["status"], shown["worker"]["alive"]) == ("not ready", False)
+    assert shown["canary"]["problem"].startswith("no worker is running")
+    until(lambda: ready(server), 60)
+    assert ask(server).status_code == 200
+
+
+def test_a_rolling_restart_costs_no_request_and_brings_new_settings(
+    tree: tuple[Served, Path],
+) -> None:
+    server, file = tree
+    pid = server.process.pid
+    before = set(children(pid).values())
+    file.write_text("DARKROOM_MAX_IMAGES_PER_REQUEST=1\n")
+    ending, statuses = threading.Event(), list[int]()
+
+    def client() -> None:
+        with httpx.Client(timeout=60) as kept:
+            while not ending.is_set():
+                reply = kept.post(url(server, "/classify"), content=jpeg(), headers=RAW)
+                statuses.append(reply.status_code)
+
+    with ThreadPoolExecutor(4) as clients:
+        running = [clients.submit(client) for _ in range(4)]
+        try:
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: len(set(children(pid).values()) - before) == 3, 90)
+            until(lambda: not set(children(pid).values()) & before, 30)
+        finally:
+            ending.set()
+        for each in running:
+            each.result()
+    assert set(statuses) == {200}
+    two = {"images": [{"url": "http://localhost/a"}, {"url": "http://localhost/b"}]}
+    refused = httpx.post(url(server, "/classify"), json=two, timeout=30)
+    assert refused.status_code in (413, 422)
+    assert "1" in refused.text

@@ -1,0 +1,27 @@
+"""The name under which a process is listed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import sys
+from app.title import retitle
+retitle("app.standby", sys.argv[1])
+print(open("/proc/self/cmdline").read().rstrip(chr(0)).split(chr(0))[-1:], sys.argv[-1])
+"""
+
+
+def listed(after: str) -> str:
+    command = [sys.executable, "-c", PROGRAM, after, "app.standby"]
+    root = Path(__file__).parents[3]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=root)
+    return done.stdout.strip() or done.stderr
+
+
+def test_a_process_is_listed_under_its_new_name() -> None:
+    assert listed("app.member") == "['app.member'] app.standby"
+
+
+def test_a_name_that_is_too_long_changes_nothing() -> None:
+    assert listed("app.a_much_longer_name") == "['app.standby'] app.standby"

@@ -1,0 +1,155 @@
+"""One process that a supervisor started: its orders, its readiness, its end.
+
+The orders stand on the first line of its standard input, later ones on lines of their own. Their
+entry `ready` is a descriptor into which the process writes one byte once it can work.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("darkroom.supervisor")
+
+ROOT = str(Path(__file__).resolve().parents[1])
+"""The folder that this package was imported from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process: `python -m module name`, its orders, and what it inherits.
+
+    Members of one `pool` differ only in their orders named in `last_orders`. A spare process of the
+    pool, started as `spare_module`, waits for these and is then like any other member.
+    """
+
+    name: str
+    module: str
+    orders: Mapping[str, Any]
+    descriptors: Sequence[int] = ()
+    environment: Mapping[str, str] | None = None
+    patience: float = 10.0
+    """Seconds it may take to end after SIGTERM."""
+    pool: str | None = None
+    spare_module: str = ""
+    last_orders: Sequence[str] = ()
+
+
+class Child:
+    """A started process; `ready` is set once it can work, `taken` once it has all its orders."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, ready: int) -> None:
+        self.name = name
+        self._process = process
+        self._ready_end = ready
+        self.ready = asyncio.Event()
+        self.taken = asyncio.Event()
+        asyncio.get_running_loop().add_reader(ready, self._on_ready)
+
+    @classmethod
+    async def start(cls, member: Member, spare: bool = False) -> "Child":
+        """Start a member, or a spare of its pool, which gets its last orders by `take`.
+
+        In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. With
+        `-P` nothing is imported from the current folder, where anybody may have put a file.
+        """
+        reading, writing = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                member.spare_module if spare and member.spare_module else member.module,
+                member.name,
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=(*member.descriptors, writing),
+                env=_environment(member),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        child = cls(member.name, process, reading)
+        later = member.last_orders if spare else ()
+        given = {name: order for name, order in member.orders.items() if name not in later}
+        child.tell({**given, "ready": writing})
+        if not later:
+            child.taken.set()
+        log.info("%s%s is process %s", "a spare of " if later else "", member.name, child.pid)
+        return child
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not been seen to end."""
+        return self._process.returncode is None
+
+    def take(self, member: Member) -> None:
+        """Give a spare the last orders of a member: it is that member from now on."""
+        if not self.taken.is_set():
+            self.name = member.name
+            self.tell({name: member.orders[name] for name in member.last_orders})
+            self.taken.set()
+
+    def tell(self, orders: Mapping[str, Any]) -> None:
+        """Write orders on a line of their own."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(orders).encode() + b"\n")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    async def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        code = await self._process.wait()
+        self._close()
+        return code
+
+    async def until_ready(self, seconds: float) -> bool:
+        """Whether it could work within so many seconds; at once False when it has ended."""
+        waits = [asyncio.ensure_future(self.ready.wait()), asyncio.ensure_future(self.wait())]
+        try:
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        return self.ready.is_set() and self.alive
+
+    def _on_ready(self) -> None:
+        if os.read(self._ready_end, 1):
+            self.ready.set()
+        self._close()
+
+    def _close(self) -> None:
+        if self._ready_end >= 0:
+            asyncio.get_running_loop().remove_reader(self._ready_end)
+            os.close(self._ready_end)
+            self._ready_end = -1
+
+
+def _environment(member: Member) -> dict[str, str]:
+    """The member's, by which it finds this package again where the parent found it.
+
+    An installed package and a checkout in PYTHONPATH are found anyway. A checkout that was found
+    only because it is the current folder is named.
+    """
+    environment = dict(os.environ if member.environment is None else member.environment)
+    if ROOT not in sys.path[1:]:
+        known = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{known}" if known else ROOT
+    return environment

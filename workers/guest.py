@@ -1,0 +1,163 @@
+"""One front end as a worker sees it: its arena, its jobs, and what it is told.
+
+Guarantees: every `Submit` is answered by exactly one `Done`, once nothing touches its slot any
+more.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from models.deadline import Deadline
+from models.errors import InternalError, ServiceError
+from models.image import Image
+from models.job import Completed, Job, Labels, Lane, Operation, Outcome
+from workers import translation, wire
+from workers.arena import Arena, Slot
+from workers.batch import Batch
+from workers.delivery import Ticket
+from workers.pair import AnyWorker
+from workers.wire import Batched, Cancel, Done, Frame, LoadReport, Submit, ToWorker
+
+log = logging.getLogger("darkroom.host")
+
+
+class Guest:
+    """One front end."""
+
+    def __init__(
+        self,
+        worker: AnyWorker,
+        arena: Arena,
+        hear: Callable[[Any], Operation],
+        on_lost: "Callable[[Guest], None]",
+    ) -> None:
+        self._hear = hear
+        self._tell_lost = on_lost
+        self._worker = worker
+        self._arena = arena
+        self._tickets: dict[int, Ticket] = {}
+        self._loop = asyncio.get_running_loop()
+        self._broken = False
+        self._told: LoadReport | None = None
+        self.protocol = wire.FrameProtocol(
+            wire.TO_WORKER, self._on_frames, self._on_lost, self._on_broken
+        )
+
+    def deliver(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
+        """The mailbox: fills the slots here, on the worker's thread; writes frames on the loop."""
+        frames = [self._done(ticket.tag[1], outcome) for ticket, outcome in outcomes]
+        self._loop.call_soon_threadsafe(self._answer, frames)
+
+    def batched(self, batch: Batch) -> None:
+        """A micro-batch with a job of this front end is finished."""
+        kind = "filter" if isinstance(batch.tickets[0].key[0], tuple) else "classify"
+        said = Batched(kind, len(batch.tickets), batch.reason.value)
+        self._loop.call_soon_threadsafe(self.protocol.send, [said])
+
+    def _on_frames(self, frames: list[ToWorker]) -> None:
+        answers: list[Frame] = []
+        for frame in frames:
+            if isinstance(frame, Submit):
+                answers += self._submit(frame)
+            elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
+                answers += self._dropped(frame)
+        if answers:
+            self._say(answers)
+
+    def _submit(self, frame: Submit) -> list[Frame]:
+        """Hand the job to the worker; what cannot be is answered at once."""
+        lane = Lane.BULK if frame.bulk else Lane.INTERACTIVE
+        try:
+            pixels = self._arena.pixels(Slot(frame.offset, frame.size), frame.shape)
+            operation = self._hear(frame.operation)
+            source = translation.source_heard(pixels, frame.jpeg)
+            job = Job(operation, source, Deadline(frame.deadline), lane)
+            mark = functools.partial(self._arena.mark, Slot(frame.offset, frame.size), True)
+            self._tickets[frame.number] = self._worker.submit(
+                job, self.deliver, (self, frame), mark, frame.alone
+            )
+        except ServiceError as error:
+            return [Done(frame.number, error=translation.error_said(error))]
+        except Exception:  # the other jobs of this front end are protected
+            log.exception("a job could not be read")
+            fault = InternalError("the job could not be read")
+            return [Done(frame.number, error=translation.error_said(fault))]
+        return []
+
+    def _dropped(self, frame: Cancel) -> list[Frame]:
+        del self._tickets[frame.number]
+        return [Done(frame.number)]
+
+    def _done(self, asked: Submit, outcome: Outcome) -> Done:
+        try:
+            return self._told_of(asked, outcome)
+        except Exception:  # the other jobs of the batch are protected
+            log.exception("the answer of a job could not be written")
+            fault = InternalError("the answer could not be sent back; it has been logged")
+            return Done(asked.number, error=translation.error_said(fault))
+
+    def _told_of(self, asked: Submit, outcome: Outcome) -> Done:
+        if not isinstance(outcome, Completed):
+            return Done(asked.number, error=translation.error_said(outcome.error))
+        trace, result = translation.trace_said(outcome.trace), outcome.result
+        if isinstance(result, Labels):
+            return Done(asked.number, trace, result.class_ids, result.scores)
+        shape, jpeg = translation.source_said(result)
+        content = result.pixels if isinstance(result, Image) else result.data.reshape(shape)
+        np.copyto(self._arena.pixels(Slot(asked.offset, asked.size), shape), content)
+        return Done(asked.number, trace, shape=shape, jpeg=jpeg)
+
+    def _answer(self, frames: list[Done]) -> None:
+        for frame in frames:
+            self._tickets.pop(frame.number, None)
+        self._say(frames)
+        if self._broken and not self._tickets:
+            self.protocol.close()
+
+    def tell(self) -> None:
+        """How busy the worker is, if that is news."""
+        if self._load() != self._told:
+            self._say([])
+
+    def _say(self, answers: Sequence[Frame]) -> None:
+        """Answers, and how busy the worker is."""
+        if self.protocol.behind:
+            self.protocol.send(answers)
+        else:
+            self._told = self._load()
+            self.protocol.send([self._told, *answers])
+
+    def _load(self) -> LoadReport:
+        load = self._worker.load()
+        return LoadReport(
+            load.queued_jobs,
+            load.queued_pixels,
+            load.running_jobs,
+            load.service_rate,
+            load.decoding,
+            load.progress,
+        )
+
+    def _on_broken(self, error: Exception) -> None:
+        """Hang up, but not before nothing here uses the arena any more."""
+        log.error("a front end said what cannot be read: %s", error)
+        self._broken = True
+        self._give_up()
+        if not self._tickets:
+            self.protocol.close()
+
+    def _on_lost(self) -> None:
+        self._tell_lost(self)
+        self._give_up()
+        self._arena.close()
+
+    def _give_up(self) -> None:
+        """Its jobs that wait are dropped; those on the device end there."""
+        waiting = [n for n, ticket in self._tickets.items() if self._worker.cancel(ticket)]
+        for number in waiting:
+            del self._tickets[number]

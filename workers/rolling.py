@@ -1,0 +1,103 @@
+"""Replaces running processes one by one: the new one can work before the old one leaves."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Sequence
+
+from workers.child import Child, Member
+
+log = logging.getLogger("darkroom.supervisor")
+
+START = 300.0
+"""Seconds that a new process may take until it can work."""
+
+LEAVE = {"leave": True}
+"""The order to take nothing new, to finish what was accepted, and to end."""
+
+
+class Rolling:
+    """Replaces what is in `running` and `members`, by name; `on_exit` gets each old process.
+
+    A replacement that fails ends the round: the processes that have not been replaced go on.
+    """
+
+    def __init__(
+        self,
+        running: dict[str, Child],
+        members: dict[str, Member],
+        on_exit: Callable[[Child], None],
+    ) -> None:
+        self._running, self._members = running, members
+        self._on_exit = on_exit
+        self._turn = asyncio.Lock()
+        self._rounds: set[asyncio.Task[None]] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def begin(self, members: Sequence[Member], on_end: Callable[[], None]) -> None:
+        """Replace these; rounds that are asked for meanwhile follow."""
+        task = asyncio.create_task(self._round(members, on_end))
+        self._rounds.add(task)
+        task.add_done_callback(self._rounds.discard)
+
+    async def close(self) -> None:
+        """Replace nothing any more."""
+        for task in self._rounds:
+            task.cancel()
+        await asyncio.gather(*self._rounds, return_exceptions=True)
+
+    async def ended(self) -> None:
+        """Wait for the old processes that are still finishing their work."""
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+
+    async def _round(self, members: Sequence[Member], on_end: Callable[[], None]) -> None:
+        async with self._turn:
+            log.info("replacing %d processes", len(members))
+            for member in members:
+                if not await self._replaced(member):
+                    log.error("%s could not be replaced; the rest stays as it is", member.name)
+                    return
+            on_end()
+            log.info("all processes have been replaced")
+
+    async def _replaced(self, member: Member) -> bool:
+        """Whether a process with the orders of `member` works in the place of the old one."""
+        old = self._running.get(member.name)
+        try:
+            new = await Child.start(member, spare=True)
+        except OSError as error:  # no memory, no descriptors: a later round may work
+            log.error("%s could not be started: %s", member.name, error)
+            return False
+        try:
+            works = await new.until_ready(START)
+        except asyncio.CancelledError:
+            new.send(signal.SIGKILL)
+            raise
+        if not works:
+            new.send(signal.SIGKILL)
+            await new.wait()
+            return False
+        self._members[member.name] = member
+        if old is None or self._running.get(member.name) is not old:  # it died meanwhile
+            new.send(signal.SIGKILL)
+            await new.wait()
+            return True
+        self._running[member.name] = new
+        old.tell(LEAVE)
+        new.take(member)
+        leaving = asyncio.create_task(self._left(old, member.patience))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        await asyncio.shield(leaving)
+        return True
+
+    async def _left(self, old: Child, patience: float) -> None:
+        """Wait for the end of an old process, and kill it if it does not end."""
+        try:
+            async with asyncio.timeout(patience):
+                await old.wait()
+        except TimeoutError:
+            log.error("%s did not leave within %s s and is killed", old.name, patience)
+            old.send(signal.SIGKILL)
+            await old.wait()
+        self._on_exit(old)
