@@ -6,6 +6,7 @@ The answer's body is printed, so `docker inspect` shows why a container is unhea
 
 import http.client
 import os
+import ssl
 import sys
 
 TIMEOUT = 4.0
@@ -15,12 +16,18 @@ SHOWN = 2000
 """Characters of the answer that are printed; Docker keeps 4096 bytes of a check's output."""
 
 
-def ready(port: int) -> tuple[bool, str]:
+def ready(port: int, encrypted: bool = False) -> tuple[bool, str]:
     """Whether `/readyz` on this host answers 200, and what it said.
 
-    Not urllib: it would send the question to a proxy named in the environment.
+    Not urllib: it would send the question to a proxy named in the environment. An `encrypted`
+    server's certificate is not checked: it names the host that clients use, not this one.
     """
     connection = http.client.HTTPConnection("localhost", port, timeout=TIMEOUT)
+    if encrypted:
+        unchecked = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection(
+            "localhost", port, timeout=TIMEOUT, context=unchecked
+        )
     try:
         connection.request("GET", "/readyz?verbose")
         response = connection.getresponse()
@@ -33,6 +40,7 @@ def ready(port: int) -> tuple[bool, str]:
 
 
 if __name__ == "__main__":
-    healthy, said = ready(int(os.environ.get("DARKROOM_PORT", "8000")))
+    tls = bool(os.environ.get("DARKROOM_TLS_CERTIFICATE"))
+    healthy, said = ready(int(os.environ.get("DARKROOM_PORT", "8000")), tls)
     print(said[:SHOWN])
     sys.exit(0 if healthy else 1)

@@ -2,10 +2,12 @@
 
 import http.client
 import json
+import logging
 import re
 import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,6 +20,7 @@ from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
 from tests.server import serving, until
 
+HEALTHCHECK = Path(__file__).parents[2] / "docker/healthcheck.py"
 HOST = b"Host: x\r\n"
 JPEG = {"Content-Type": "image/jpeg"}
 
@@ -222,6 +225,22 @@ def test_the_page_may_not_be_framed_or_rebased(client: httpx.Client) -> None:
     assert "base-uri 'none'" in policy
 
 
+def logged_client(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> str:
+    """Whose request the server thinks it was, by its log."""
+    caplog.clear()
+    caplog.set_level(logging.INFO, "darkroom.access")
+    client.get("/models", headers={"X-Forwarded-For": "203.0.113.9"})
+    until(lambda: bool(caplog.records))
+    return str(caplog.records[-1].__dict__["client"])
+
+
+def test_only_proxies_that_are_named_are_believed(
+    hasty: Running, client: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert logged_client(hasty.client, caplog) == "203.0.113.9"
+    assert logged_client(client, caplog) == "127.0.0.1"
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A self-signed one with its key in the same file."""
@@ -265,6 +284,9 @@ def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends:
             answer = client.post("/filter?name=invert", content=jpeg(), headers=JPEG)
             assert answer.status_code == 200, answer.text
             assert client.get("/metrics").status_code == 404
+        where = {"DARKROOM_PORT": str(server.port), "DARKROOM_TLS_CERTIFICATE": str(certificate)}
+        healthy = subprocess.run([sys.executable, HEALTHCHECK], env=where, capture_output=True)
+        assert healthy.returncode == 0, healthy.stdout
         with opened(server.port) as plain:
             plain.sendall(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
             assert not plain.recv(100).startswith(b"HTTP")
