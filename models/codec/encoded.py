@@ -12,10 +12,15 @@ from models.image import Jpeg
 def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
     """A baseline sRGB JPEG, whole and well formed; None for what must be decoded here.
 
+    JPEGs with restart markers are, all of them. Bytes too many before such a marker cannot be seen
+    without decoding, an engine in hardware takes them silently for other pixels than libjpeg-turbo
+    makes of them, and a check by decoding at an eighth of the size takes 71 % of decoding it. Of
+    196 photos 13 have them.
+
     Raises what `probe` raises.
     """
     found = inspect(data)
-    if found is None:
+    if found is None or found.restarts:
         return None
     info, profile, notice, exif, *_ = plain_header(data, found, max_pixels)
     if not info.fast_jpeg or not is_srgb(profile, grey=info.mode == "L"):

@@ -1,9 +1,10 @@
-"""Which JPEGs an engine in hardware may be given as they are: plain baseline, whole, well formed.
+"""Which JPEGs are plain baseline, whole and well formed, as an engine in hardware takes them.
 
 Looks at the whole stream without decoding it, and answers None at the least doubt: libjpeg-turbo
 takes what is left. It cannot see bit errors inside the Huffman data: codes no table has, too
 many coefficients in a block, data that ends before its last block or goes on behind it, values
-out of range. Those an engine meets by itself. Knows nothing of EXIF and colour profiles.
+out of range. Those an engine meets by itself; with restart markers each of their intervals may be
+wrong that way. Knows nothing of EXIF and colour profiles.
 """
 
 import re
@@ -65,7 +66,9 @@ class BaselineJpeg:
     """A JPEG of one plane, or of Y, Cb and Cr; width and height are those stored.
 
     `length` counts its bytes from SOI to EOI: what a file has behind them is no decoder's business.
-    `described`: it has segments that may hold EXIF or a colour profile.
+    `described`: it has segments that may hold EXIF or a colour profile. `restarts`: its scan has
+    restart markers; what stands before each of them need not be what the blocks there need, and
+    decoders differ on what is too much or too little.
     """
 
     width: int
@@ -73,6 +76,7 @@ class BaselineJpeg:
     subsampling: Subsampling
     length: int
     described: bool
+    restarts: bool = False
 
 
 class _Unfit(Exception):
@@ -204,8 +208,9 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
     mcu_width, mcu_height, blocks = _MCU[subsampling]
     bits = sum(map(mul, blocks, (_least_bits(header, selector) for selector in scan[2:-3:2])))
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
-    end = _end(stream, start, header.interval or mcus, mcus, bits)
-    return BaselineJpeg(width, height, subsampling, end, header.described)
+    interval = header.interval or mcus
+    end = _end(stream, start, interval, mcus, bits)
+    return BaselineJpeg(width, height, subsampling, end, header.described, mcus > interval)
 
 
 def _least_bits(header: _Header, selector: int) -> int:

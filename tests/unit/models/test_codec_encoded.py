@@ -1,9 +1,13 @@
 """Which files are left encoded, and that they are described as decoding would describe them."""
 
+import io
+import warnings
+
+import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from models.codec import decode, encoded
+from models.codec import decode, encoded, open_plain
 from models.errors import TooManyPixels
 from models.image import Jpeg
 from tests.pictures import drawing, png
@@ -83,3 +87,29 @@ def test_photos_and_odd_files_are_described_as_by_decoding() -> None:
         found = encoded(data, max_pixels=LIMIT)
         if found is not None:
             assert found.info == decode(data, max_pixels=LIMIT).info, path
+
+
+@pytest.mark.parametrize("options", [{"restart_marker_blocks": 2}, {"restart_marker_rows": 1}])
+def test_restart_markers_are_a_doubt_that_libjpeg_settles(options: dict[str, int]) -> None:
+    data = file_of(drawing(80, 60), **options)
+    assert encoded(data, max_pixels=LIMIT) is None
+    assert open_plain(data, max_pixels=LIMIT) is not None  # a thread decodes it, exactly
+
+
+def test_bytes_too_many_before_a_restart_marker_never_reach_a_device() -> None:
+    data = file_of(drawing(80, 60), restart_marker_rows=1)
+    at = data.index(b"\xff\xd0")
+    damaged = data[:at] + bytes(40) + data[at:]
+    assert encoded(damaged, max_pixels=LIMIT) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = np.asarray(Image.open(io.BytesIO(damaged)).convert("RGB"))
+    found = decode(damaged, max_pixels=LIMIT).image
+    assert np.array_equal(found.pixels, expected)
+
+
+def test_the_damaged_photo_that_showed_it_is_decoded_here() -> None:
+    path = ODD / "python-pillow__hopper_bad_exif.jpg"
+    if not path.exists():
+        pytest.skip("the odd images of ../shared/data are not here")
+    assert encoded(path.read_bytes(), max_pixels=LIMIT) is None
