@@ -19,7 +19,8 @@ def traced(path: Path) -> Iterator[None]:
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
     everyone = _ExperimentalConfig(profile_all_threads=True)
-    with profile(activities=activities, experimental_config=everyone) as profiler:
+    # Without `acc_events` torch 2.11 warns about events of earlier cycles, and there are none.
+    with profile(activities=activities, experimental_config=everyone, acc_events=True) as profiler:
         yield
     profiler.export_chrome_trace(str(path))
 
