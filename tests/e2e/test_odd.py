@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -14,10 +15,26 @@ from PIL import Image
 
 from models.codec import ImageFormat
 from tests.e2e.conftest import Running
+from tests.pictures import drawing, encoded
 from tests.shared import ODD
+
+BATCH = 16
+"""Images in one request of the server of all tests, at most."""
 
 FORMATS = [f.name for f in ImageFormat]
 MAX_PIXELS = 50_000_000
+
+WITHIN = 10.0
+"""Seconds in which the server answers any file, however odd."""
+
+SMALL = {
+    "jpeg": encoded(drawing(24, 16), "JPEG", quality=60),
+    "progressive": encoded(drawing(16, 16), "JPEG", quality=40, progressive=True),
+    "png": encoded(drawing(16, 12), "PNG"),
+    "webp": encoded(drawing(24, 16), "WEBP", quality=60),
+    "tiff": encoded(drawing(12, 8), "TIFF", compression="tiff_lzw"),
+}
+"""Five files of some hundred bytes each."""
 
 
 def pillow_decodes(data: bytes) -> bool:
@@ -41,16 +58,49 @@ def test_odd_images_are_answered_if_pillow_decodes_them_and_refused_clearly_if_n
         pytest.skip("the odd images of ../shared/data are not here")
     kind = {"Content-Type": "application/octet-stream"}
 
-    def status(file: Path) -> int:
-        return client.post(path, content=file.read_bytes(), headers=kind).status_code
+    def status(file: Path) -> tuple[int, float]:
+        start = time.monotonic()
+        code = client.post(path, content=file.read_bytes(), headers=kind).status_code
+        return code, time.monotonic() - start
 
     files = sorted(ODD.iterdir())
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(4) as pool:
         found = dict(zip(files, pool.map(status, files), strict=True))
-    for file, code in found.items():
+    for file, (code, seconds) in found.items():
         expected = {200} if pillow_decodes(file.read_bytes()) else {413, 415, 422}
         assert code in expected, f"{file.name}: {code}"
+        assert seconds < WITHIN, f"{file.name}: {seconds:.1f} s"
     assert client.get("/livez").status_code == 200
+    assert client.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("path", ["/classify?top_k=1", "/filter?name=invert&format=png"])
+def test_a_file_cut_anywhere_is_decoded_or_refused_as_its_own_item(
+    client: httpx.Client, path: str, name: str
+) -> None:
+    whole = SMALL[name]
+    cuts = [whole[:length] for length in range(len(whole) + 1)]
+    batches = [cuts[start : start + BATCH] for start in range(0, len(cuts), BATCH)]
+
+    def ask(batch: list[bytes]) -> list[tuple[str, int]]:
+        files = [("files", (str(len(each)), each)) for each in batch]
+        start = time.monotonic()
+        reply = client.post(path, files=files, headers={"Accept": "application/x-ndjson"})
+        assert time.monotonic() - start < WITHIN
+        if len(batch) == 1 and reply.status_code != 200:
+            return [(files[0][1][0], reply.status_code)]
+        assert reply.status_code == 200, reply.text
+        records = [json.loads(line) for line in reply.text.splitlines()]
+        return [(r["source"], r["error"]["status"] if "error" in r else 200) for r in records]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = dict(pair for answers in pool.map(ask, batches) for pair in answers)
+    assert len(found) == len(cuts)
+    assert set(found.values()) <= {200, 415, 422}, found
+    assert found["0"] == 415
+    assert found[str(len(whole))] == 200
+    assert client.get("/readyz").status_code == 200
 
 
 def bomb(width: int, height: int) -> bytes:
