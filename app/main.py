@@ -29,7 +29,7 @@ from app.service import Service
 from models.settings import Settings
 from models.version import VERSION
 from workers.devices import wanted_gpus
-from workers.start import CPU_BATCH, GPU_BATCH, cores
+from workers.start import GPU_BATCH, cores
 
 log = logging.getLogger("darkroom.main")
 
@@ -72,7 +72,9 @@ def _assembled(
     limits = FetchLimits.from_settings(settings)
     fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
     started.push_async_callback(fetcher.aclose)
-    admission = Admission.from_settings(settings, _batch(settings), counters, metrics.on_admission)
+    admission = Admission.from_settings(
+        settings, _at_once(settings), counters, metrics.on_admission
+    )
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     metrics.watch(backend.load, Usage(admission, budget.limit, fetcher.concurrency))
     threads = cores(settings)
@@ -159,6 +161,8 @@ def create_app(
     return app
 
 
-def _batch(settings: Settings) -> int:
-    usual = GPU_BATCH if wanted_gpus(settings.gpus) else CPU_BATCH
-    return settings.max_batch_size or usual
+def _at_once(settings: Settings) -> int:
+    """Images that keep a device busy: a batch of a GPU; on a CPU one to decode, one to compute."""
+    if wanted_gpus(settings.gpus):
+        return settings.max_batch_size or GPU_BATCH
+    return 2 * cores(settings)

@@ -13,7 +13,7 @@ from app.admission.fields import ByKey, Total
 FRESH = 0.02
 """Seconds for which the work of all clients is not added up again."""
 
-HORIZON = 0.1
+HORIZON = 0.2
 """Seconds of work that may be past the line, where no client goes before another any more."""
 
 

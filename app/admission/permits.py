@@ -19,9 +19,6 @@ from models.deadline import NEVER, Deadline
 from models.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.settings import Settings
 
-BATCHES_AHEAD = 4
-"""Batches of images that are decoded or computed at a time; more wait for their turn in line."""
-
 CONTENTION = 10_000_000_000
 """Nanoseconds for which one client may not hold everything after another one was refused."""
 
@@ -59,14 +56,13 @@ class Admission:
     def from_settings(
         cls,
         settings: Settings,
-        batch: int,
+        at_once: int,
         counters: Counters,
         on_change: Callable[[int, int], None],
     ) -> "Admission":
-        """With the limits an operator chose, before a device that takes `batch` images at once."""
-        busy = max(1, min(2 * batch, settings.max_images_in_flight // 2))
-        forecast = Forecast(counters, busy)
-        line = FairLine(BATCHES_AHEAD * batch, forecast.room, forecast.wait_here)
+        """With the limits an operator chose; `at_once` images are enough to keep all cores busy."""
+        forecast = Forecast(counters, min(at_once, settings.max_images_in_flight))
+        line = FairLine(at_once, forecast.room, forecast.wait_here)
         rate = Rate.parse(settings.rate_limit)
         return cls(Limits.from_settings(settings), counters, forecast, line, on_change, rate=rate)
 

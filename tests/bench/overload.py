@@ -135,7 +135,7 @@ async def recovery(connections: Connections, request: Request, alone: float) -> 
 
 async def measure(subject: Subject, seconds: float, factors: list[float]) -> dict[str, object]:
     """All loads, and the recovery."""
-    request = Request("/filter?name=nl_means", jpeg(1, 160, 120), DEADLINE_MS)
+    request = Request("/filter?name=nl_means", jpeg(1, 120, 90), DEADLINE_MS)
     connections = Connections(subject.port)
     for _ in range(3):
         await connections.ask(request)

@@ -26,9 +26,7 @@ def table(clock: Clock) -> RateTable:
 @pytest.mark.parametrize(
     ("text", "rate"), [(None, None), ("10", Rate(10, 10)), ("2.5/40", Rate(2.5, 40))]
 )
-def test_a_rate_is_written_as_images_a_second_and_at_once(
-    text: str | None, rate: Rate | None
-) -> None:
+def test_a_rate_is_images_a_second_and_at_once(text: str | None, rate: Rate | None) -> None:
     assert Rate.parse(text) == rate
 
 
