@@ -130,9 +130,7 @@ class Settings(BaseSettings):
         "else at most 15 times what is free",
     )
     max_bytes_per_client: int = Field(
-        0,
-        ge=0,
-        description="bytes of bodies that may be arriving from one client; 0: as for images",
+        0, ge=0, description="bytes that may be arriving from one client; 0: as for images"
     )
     rate_limit: RateLimit | None = Field(
         None,
