@@ -22,21 +22,27 @@ if TYPE_CHECKING:
 log = logging.getLogger("darkroom.connections")
 
 
+LITTLE = 1 << 20
+"""Bytes that a client may go on sending whose headers or framing were refused."""
+
+
 class Ending:
     """Of one connection. `deaf`: what comes from the client is thrown away."""
 
-    __slots__ = ("_connection", "_guard", "_thrown_away", "deaf")
+    __slots__ = ("_connection", "_guard", "_most", "_thrown_away", "deaf")
 
     def __init__(self, connection: "GuardedProtocol", guard: Guard) -> None:
         self._connection = connection
         self._guard = guard
         self._thrown_away = 0
+        self._most = guard.limits.discard_bytes
         self.deaf = False
 
     def refuse(self, error: ServiceError) -> None:
         """Answer with `error` what cannot become a request, after the requests before it."""
         connection = self._connection
         self.deaf = True
+        self._most = LITTLE
         connection.incoming = None
         self._guard.note(error.code, connection.client_key, error.detail)
         cycle = connection.cycle
@@ -66,7 +72,7 @@ class Ending:
     def throw_away(self, size: int) -> None:
         """Count bytes that come from a client that is not listened to."""
         self._thrown_away += size
-        if self._thrown_away > self._guard.limits.discard_bytes:
+        if self._thrown_away > self._most:
             self._connection.transport.abort()
 
     def expire(self, phase: Phase) -> None:
