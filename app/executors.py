@@ -38,6 +38,7 @@ class Executor:
 
     backend: Backend
     computing: Callable[[], Computing]
+    set_batching: Callable[[Settings], None] = lambda settings: None
 
 
 async def local_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
@@ -49,7 +50,12 @@ async def local_executor(settings: Settings, metrics: Metrics, weights: bool) ->
     model = Model(started.record, started.labels) if started.record and started.labels else None
     computing = Computing(model, started.problem, started.degraded)
     backend = LocalBackend(started.worker, settings.drain_timeout)
-    return Executor(backend, lambda: computing)
+
+    def set_batching(settings: Settings) -> None:
+        size, pixels = settings.max_batch_size, settings.max_batch_pixels
+        started.worker.set_batching(size, pixels, settings.max_queue_delay)
+
+    return Executor(backend, lambda: computing, set_batching)
 
 
 async def remote_executor(

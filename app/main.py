@@ -75,6 +75,7 @@ def _assembled(
     admission = Admission.from_settings(
         settings, _at_once(settings), counters, metrics.on_admission
     )
+    admission.forecast.absence = lambda: backend.load().back_in or 0.0
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     metrics.watch(backend.load, Usage(admission, budget.limit, fetcher.concurrency))
     threads = cores(settings)
@@ -95,6 +96,7 @@ def _assembled(
         computing=executor.computing,
         keys=ApiKeys(settings.api_keys_file) if settings.api_keys_file else None,
         counters=counters,
+        set_batching=executor.set_batching,
         ends_with_worker=ends_with_worker,
     )
 

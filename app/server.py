@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from app import reconfigure
 from app.acceptor import Acceptor, Alone, Shared
 from app.admission.counters import Counters
 from app.connections.cycle import CLOSE
@@ -85,7 +86,9 @@ class Server(uvicorn.Server):
             config.load()
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
-        if self._orders is not None:
+        if self._orders is None:
+            reconfigure.listen(service)
+        else:
             self._obeying = asyncio.create_task(self._obey(self._orders))
 
     def _guarded(

@@ -49,9 +49,12 @@ class Computing:
         return WeightsMissing(self.weights_problem or "no weights are loaded")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Service:
-    """The parts of a running server; `app.main` puts them together."""
+    """The parts of a running server; `app.main` puts them together.
+
+    Only `settings` is ever replaced, by `app.reconfigure`.
+    """
 
     settings: Settings
     backend: Backend
@@ -66,6 +69,8 @@ class Service:
     """The API keys, if images are taken only with one."""
     counters: Counters
     """What is in use of every limit, over all front ends."""
+    set_batching: Callable[[Settings], None]
+    """Forms batches by other settings, where the worker is in this process."""
     ends_with_worker: bool
     """Whether the worker is in this process; a front end waits for the next one."""
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)

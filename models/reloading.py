@@ -37,15 +37,17 @@ IN_PLACE = frozenset(
         "max_batch_pixels",
         "max_queue_delay",
         "max_images_per_request",
-        "max_image_bytes",
         "max_body_bytes",
         "max_images_in_flight",
         "max_bytes_in_flight",
-        "spool_bytes",
+        "max_arriving_bytes",
+        "max_images_per_client",
+        "max_bytes_per_client",
+        "rate_limit",
         "default_deadline",
         "max_deadline",
-        "canary_interval",
-        "grace",
+        "fetch_concurrency",
+        "fetch_per_host",
     }
 )
 """What a server of one process changes without a restart; several processes replace each other."""

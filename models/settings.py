@@ -230,10 +230,6 @@ def unknown_variables(environ: Iterable[str]) -> list[str]:
     return sorted(n for n in environ if n.upper().startswith(PREFIX) and n.upper() not in known)
 
 
-def _known(name: str) -> bool:
-    return name.startswith(PREFIX) and not unknown_variables([name])
-
-
 def load_settings(**overrides: Any) -> Settings:
     """Settings from `overrides`, the environment and the settings file: the first one wins.
 
@@ -243,7 +239,7 @@ def load_settings(**overrides: Any) -> Settings:
         raise ValueError(f"unknown setting {', '.join(unknown)}; `darkroom serve --help` lists all")
     file = overrides.get("settings_file") or os.environ.get(f"{PREFIX}SETTINGS_FILE")
     if file:
-        check_file(Path(file), _known)
+        check_file(Path(file), unknown_variables)
     source: dict[str, Any] = {"_env_file": file or None}
     settings = Settings(**overrides, **source)
     settings._given = overrides

@@ -6,7 +6,7 @@ while the device is busy the next batch grows by itself.
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.job import Job, Lane, ReleaseReason
 from workers.delivery import Ticket
@@ -25,6 +25,15 @@ class BatchLimits:
     max_queue_delay: float = 0.0
     ageing: float = 1.0
     alone: Callable[[Job], bool] = lambda job: False
+
+    def within(self, size: int, pixels: int, delay: float) -> "BatchLimits":
+        """Other limits, none above these; a size of 0 is this one."""
+        return replace(
+            self,
+            max_batch_size=min(size or self.max_batch_size, self.max_batch_size),
+            max_batch_pixels=min(pixels, self.max_batch_pixels),
+            max_queue_delay=delay,
+        )
 
 
 @dataclass(frozen=True, slots=True)

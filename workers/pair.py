@@ -48,6 +48,11 @@ class Pair:
             progress=first.progress + second.progress,
         )
 
+    def set_batching(self, size: int, pixels: int, delay: float) -> None:
+        """Form batches by other limits, as `Worker.set_batching`."""
+        self._first.set_batching(size, pixels, delay)
+        self._second.set_batching(size, pixels, delay)
+
     def stop(self, timeout: float | None = None) -> None:
         """Refuse new jobs and finish the accepted ones, as `Worker.stop`, one after the other."""
         self._first.stop(timeout)

@@ -44,6 +44,7 @@ class Worker(Generic[SlotT]):
         self._clock = clock
         self._on_batch = on_batch
         self._progress = progress
+        self._made_for = limits
         self._batcher = MicroBatcher(limits)
         self._changed = threading.Condition()
         self._under_way = UnderWay()
@@ -72,8 +73,7 @@ class Worker(Generic[SlotT]):
     ) -> Ticket:
         """Accept a job; its outcome goes to `mailbox`. Raises Draining or WorkerLost.
 
-        `on_launch` is called on the launch thread right before the device gets the job; one that
-        is `alone` waits until the device is idle, and nothing runs beside it.
+        `Ticket` says what `tag`, `on_launch` and `alone` are.
         """
         ticket = Ticket(job, mailbox, tag, on_launch, alone)
         with self._changed:
@@ -110,10 +110,10 @@ class Worker(Generic[SlotT]):
             progress=self._under_way.finished + self._progress(),
         )
 
-    def set_limits(self, limits: BatchLimits) -> None:
-        """Form batches by other limits from now on; the engine's own bounds are the caller's."""
+    def set_batching(self, size: int, pixels: int, delay: float) -> None:
+        """Form batches by other limits from now on, within those the engine was made for."""
         with self._changed:
-            self._batcher.limits = limits
+            self._batcher.limits = self._made_for.within(size, pixels, delay)
             self._changed.notify()
 
     def stop(self, timeout: float | None = None) -> None:

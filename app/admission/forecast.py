@@ -31,12 +31,14 @@ class Forecast:
         self._own = 0
         self._clients = np.zeros(1, np.int64)
         self._added_up = -1.0
+        self.absence: Callable[[], float] = lambda: 0.0
+        """Seconds until something computes again: work that is admitted meanwhile waits for it."""
         self.costs = CostModel()
         self.capacity = Capacity(counters, busy_images, clock)
 
     def backlog(self) -> float:
         """Seconds until everything is done that is admitted now."""
-        return self.capacity.wait(self._counters.total(Total.WORK))
+        return self.absence() + self.capacity.wait(self._counters.total(Total.WORK))
 
     def room(self) -> float:
         """Seconds of work that this front end may have past its line."""
@@ -48,15 +50,16 @@ class Forecast:
         Clients take turns, so only as much of each other client's work comes first as this one has
         itself, and what is past the line already.
         """
+        absence = self.absence()
         if not self.capacity.per_second:
-            return 0.0
+            return absence
         total = self._counters.total(Total.WORK)
         own = self._counters.of(key, ByKey.WORK)
         if own < total:
             ahead = int(np.minimum(self._of_clients(), own + more).sum())
             past = int(min(total, HORIZON * self.capacity.per_second * MICRO))
             total = min(total, max(own, ahead) + past)
-        return self.capacity.wait(total + more)
+        return absence + self.capacity.wait(total + more)
 
     def wait_here(self, work: float) -> float:
         """Seconds until so many seconds of work of this front end's line are done.

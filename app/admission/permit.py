@@ -100,7 +100,8 @@ class Permit:
         """
         admission = self._admission
         remaining = self.deadline.remaining(admission.clock())
-        if remaining > 1e9 or not admission.counters.total(Total.WORK):
+        waits = admission.counters.total(Total.WORK) or admission.forecast.absence()
+        if remaining > 1e9 or not waits:
             return
         wait = admission.forecast.wait(self._key, work)
         if wait * MARGIN + latency > remaining:

@@ -396,3 +396,17 @@ def test_nothing_is_launched_beside_a_job_that_must_be_alone() -> None:
         assert [inbox.answer_of(t) for t in (first, alone, behind)] == [1, 2, 3]
     assert launched == [2]
     assert [[number_of(j) for j in batch] for batch in engine.batches] == [[1], [2], [3]]
+
+
+def test_batches_take_other_limits_at_once_but_none_that_the_engine_was_not_made_for() -> None:
+    gate, inbox, engine = Gate(), Inbox(), FakeEngine(slots=1, keep=True)
+    engine.on_collect = gate
+    with running(engine, size=4) as worker:
+        busy(worker, gate)
+        tickets = submit(worker, inbox, range(4))
+        worker.set_batching(2, 1 << 20, 0.0)
+        gate.open()
+        assert [inbox.answer_of(t) for t in tickets] == list(range(4))
+        assert [len(batch) for batch in engine.batches] == [1, 2, 2]
+    assert BatchLimits(4, 100).within(99, 999, 0.5) == BatchLimits(4, 100, 0.5)
+    assert BatchLimits(4, 100).within(0, 50, 0.0) == BatchLimits(4, 50)

@@ -1,0 +1,42 @@
+"""New settings in a running process: what SIGHUP changes where one process does all."""
+
+import asyncio
+import logging
+import signal
+import threading
+
+from app.service import Service
+from models.reloading import IN_PLACE, reloaded
+from models.settings import Settings
+
+log = logging.getLogger("darkroom.settings")
+
+
+def reload(service: Service) -> None:
+    """Read the settings file again; a wrong one is logged, and nothing changes."""
+    try:
+        found, later = reloaded(service.settings, IN_PLACE)
+    except Exception as error:  # the server is protected: it goes on as it is
+        log.error("nothing was reloaded: %s", error)
+        return
+    if later:
+        log.warning("these settings need a restart: %s", ", ".join(later))
+    apply(service, found)
+    log.info("the settings were read again")
+
+
+def apply(service: Service, settings: Settings) -> None:
+    """Use other settings from now on; what is admitted already stays."""
+    service.settings = settings
+    service.admission.set_limits(settings)
+    service.fetcher.set_concurrency(settings.fetch_concurrency, settings.fetch_per_host)
+    service.set_batching(settings)
+
+
+def listen(service: Service) -> None:
+    """Reload on SIGHUP; say on SIGUSR2 that one process cannot replace itself."""
+    if threading.current_thread() is threading.main_thread():
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, reload, service)
+        text = "SIGUSR2: one process cannot replace itself; serve with --front-ends"
+        loop.add_signal_handler(signal.SIGUSR2, log.warning, text)
