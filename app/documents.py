@@ -30,6 +30,9 @@ _STREAMS = {
     **{kind: _BINARY for kind in (ZIP, MULTIPART)},
 }
 
+LEAST_DEADLINE = 1000
+"""Milliseconds in which an ordinary request has its answer."""
+
 _REQUEST_ID: Schema = {"type": "string", "pattern": "^[!-~]{1,128}$"}
 _RETRY_AFTER = {
     "Retry-After": {
@@ -160,7 +163,7 @@ def _filter_parameters(known: dict[str, Schema]) -> dict[str, Schema]:
 
 def _document(options: dict[str, Schema]) -> dict[str, Any]:
     text = {name: _as_text(schema) for name, schema in options.items()}
-    deadline = {"type": "integer", "minimum": 1, "maximum": 10**DIGITS - 1}
+    deadline = {"type": "integer", "minimum": LEAST_DEADLINE, "maximum": 10**DIGITS - 1}
     return {
         "parameters": [
             *(
@@ -176,7 +179,8 @@ def _document(options: dict[str, Schema]) -> dict[str, Any]:
                 "name": HEADER,
                 "in": "header",
                 "schema": deadline,
-                "description": "milliseconds the request may take; the server has a cap",
+                "description": "milliseconds the request may take; the server has a cap; fewer "
+                f"than {LEAST_DEADLINE} are taken, too, but are soon over (504)",
             },
         ],
         "requestBody": {

@@ -1,0 +1,73 @@
+"""Requests made by schemathesis of the whole OpenAPI document: none may be a fault of the server.
+
+`python -m tests.chaos.openapi [--examples N] [--seed N] [--checkout PATH]`. Each operation gets the
+document's examples, the bounds of each parameter and N random requests, valid and invalid ones, and
+each answer must have a status below 500, be one that the document names, and be as it is described.
+The last line is a JSON object; the exit code is 1 if anything failed.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.chaos.harness.attack import Attack, Steps, Target
+from tests.chaos.harness.checkout import HERE, Checkout, under_attack
+
+CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance"
+
+_FAILURES = re.compile(r"❌ (.+?): (\d+)")
+_CASES = re.compile(r"(\d+) generated")
+
+
+def nothing(target: Target) -> Steps:
+    """The attack of this program is schemathesis itself."""
+    yield None
+
+
+def command(port: int, examples: int, seed: int) -> list[str]:
+    """The words that start schemathesis, by the environment that runs this."""
+    program = Path(sys.executable).with_name("schemathesis")
+    return [
+        *(str(program), "run", f"http://127.0.0.1:{port}/openapi.json"),
+        *("--max-examples", str(examples), "--seed", str(seed), "--checks", CHECKS),
+        *("--phases", "examples,coverage,fuzzing", "--continue-on-failure"),
+        *("--request-timeout", "35", "--suppress-health-check", "all", "--no-color"),
+    ]
+
+
+def main() -> int:
+    """Start a server, let schemathesis ask it, and end it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--examples", type=int, default=50, help="random requests an operation")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=15, help="after which it is ended")
+    parser.add_argument("--checkout", type=Path, default=HERE)
+    options = parser.parse_args()
+    flags = ("--fetch-connect-timeout", "0.5", "--fetch-total-timeout", "2", "--fetch-retries", "0")
+    with under_attack(Checkout(options.checkout), Attack(nothing, flags=flags), 0, "") as started:
+        began = time.monotonic()
+        found = subprocess.run(
+            command(started[0].port, options.examples, options.seed),
+            capture_output=True,
+            text=True,
+            timeout=60 * options.minutes,
+        )
+    print(found.stdout, found.stderr, sep="\n", file=sys.stderr)
+    cases = _CASES.search(found.stdout)
+    result = {
+        "program": "openapi",
+        "cases": int(cases[1]) if cases else 0,
+        "failures": {name: int(count) for name, count in _FAILURES.findall(found.stdout)},
+        "seconds": round(time.monotonic() - began, 1),
+        "exit_code": found.returncode,
+    }
+    print(json.dumps(result))
+    return 0 if cases and found.returncode == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
