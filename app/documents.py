@@ -34,6 +34,12 @@ LEAST_DEADLINE = 1000
 """Milliseconds in which an ordinary request has its answer."""
 
 _REQUEST_ID: Schema = {"type": "string", "pattern": "^[!-~]{1,128}$"}
+_KEYS = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+}
+"""Either holds an API key, where the server needs one."""
+
 _RETRY_AFTER = {
     "Retry-After": {
         "description": "seconds after which coming back helps",
@@ -53,6 +59,7 @@ def _problem(description: str, *, retry: bool = False) -> dict[str, Any]:
 PROBLEMS: Responses = {
     400: _problem("The request cannot be parsed, its Host or framing is not valid"),
     401: _problem("An API key is needed, or the one given is not known"),
+    403: _problem("The API key is disabled"),
     408: _problem("The headers or the body came too slowly"),
     414: _problem("The URL is too long"),
     422: _problem("A parameter is unknown or out of range; `errors` has their paths"),
@@ -124,9 +131,12 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
         "description": "id of the request in answers and logs; if it is not this, one is made",
         "schema": _REQUEST_ID,
     }
+    document["components"]["securitySchemes"] = _KEYS
     answered = {"X-Request-ID": {"description": "id of the request", "schema": _REQUEST_ID}}
     for operations in document["paths"].values():
-        for operation in operations.values():
+        for method, operation in operations.items():
+            if method == "post":
+                operation["security"] = [{}, *({name: []} for name in _KEYS)]
             operation["parameters"] = [*operation.get("parameters", []), given]
             for response in operation["responses"].values():
                 response["headers"] = response.get("headers", {}) | answered

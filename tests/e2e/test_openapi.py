@@ -90,6 +90,8 @@ def test_image_routes_say_their_headers_fields_and_errors(document: Any, path: s
     operation = document["paths"][path]["post"]
     headers = {p["name"] for p in operation["parameters"] if p["in"] == "header"}
     assert headers == {"X-Deadline-Ms", "X-Request-ID"}
+    schemes = document["components"]["securitySchemes"]
+    assert operation["security"] == [{}, *({name: []} for name in schemes)]
     content = operation["requestBody"]["content"]
     form, body = content["multipart/form-data"]["schema"], content["application/json"]["schema"]
     assert {"file", "files", "urls", "_charset_"} <= form["properties"].keys()
