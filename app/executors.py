@@ -21,6 +21,7 @@ from workers.engine import BatchResult
 from workers.local import LocalBackend
 from workers.operations import Classify
 from workers.processes import ProcessBackend
+from workers.quarantine import Quarantine
 from workers.start import start_worker
 from workers.wire import Batched, Welcome
 from workers.worker import Observer
@@ -59,9 +60,16 @@ async def local_executor(settings: Settings, metrics: Metrics, weights: bool) ->
 
 
 async def remote_executor(
-    settings: Settings, metrics: Metrics, addresses: Sequence[str], front_ends: int
+    settings: Settings,
+    metrics: Metrics,
+    addresses: Sequence[str],
+    front_ends: int,
+    quarantine: int | None = None,
 ) -> Executor:
-    """Workers in processes of their own, at Unix sockets; waits until one is there."""
+    """Workers in processes of their own, at Unix sockets; waits until one is there.
+
+    `quarantine` is the descriptor of the memory in which front ends note what they refuse.
+    """
     own_pixels = -(-pixels_in_flight(settings, front_ends) // front_ends)
     arena = BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels)
 
@@ -74,6 +82,7 @@ async def remote_executor(
         settings.drain_timeout,
         on_batch,
         on_other=lambda: signal.raise_signal(signal.SIGTERM),
+        quarantine=Quarantine(settings.quarantine_time, quarantine),
     )
     try:
         welcome = await backend.welcome()

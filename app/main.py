@@ -40,16 +40,17 @@ async def start_service(
     weights: bool = True,
     addresses: Sequence[str] = (),
     counters: Counters | None = None,
+    quarantine: int | None = None,
 ) -> Service:
     """Build every part, innermost first; without `weights` it only filters.
 
     `addresses` are those of worker processes; without any, the worker is in this one. `counters`
-    are shared by front ends, and so are the limits.
+    are shared by front ends, and so are the limits, and the memory at `quarantine`.
     """
     counters = counters or Counters()
     async with AsyncExitStack() as started:  # a failure below stops what has been started
         executor = await (
-            remote_executor(settings, metrics, addresses, counters.front_ends)
+            remote_executor(settings, metrics, addresses, counters.front_ends, quarantine)
             if addresses
             else local_executor(settings, metrics, weights)
         )
@@ -125,7 +126,10 @@ async def _serving(service: Service) -> AsyncIterator[None]:
 
 
 def create_app(
-    settings: Settings, addresses: Sequence[str] = (), counters: Counters | None = None
+    settings: Settings,
+    addresses: Sequence[str] = (),
+    counters: Counters | None = None,
+    quarantine: int | None = None,
 ) -> FastAPI:
     """The ASGI application; its parts live from startup to shutdown.
 
@@ -137,7 +141,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            service = await start_service(settings, metrics, addresses=addresses, counters=counters)
+            service = await start_service(settings, metrics, True, addresses, counters, quarantine)
         except ValueError as error:  # of the settings: it would be the same the next time
             log.critical("%s", error)
             app.state.wrong_settings = True

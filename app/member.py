@@ -61,7 +61,7 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     number = tally.enter(given["number"])
     shared = Shared(socket.socket(fileno=given["socket"]), tally, number)
     counters = Counters.attach(given["counters"], given["front_ends"])
-    app = main.create_app(settings, given["addresses"], counters)
+    app = main.create_app(settings, given["addresses"], counters, given["quarantine"])
     scraped = given["scraped"]
     at_metrics = [] if scraped is None else [Shared(socket.socket(fileno=scraped), Alone())]
     server.Server(app, settings, shared, at_metrics, orders).run()

@@ -24,6 +24,7 @@ from app.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
 from models.settings import Settings
 from workers.devices import wanted_gpus
+from workers.quarantine import Quarantine
 from workers.start import cores
 from workers.supervisor import Groups, Member, Supervisor
 
@@ -78,6 +79,7 @@ def run(settings: Settings, plan: Plan) -> int:
         _listening(settings) as (listening, scraped),
         closing(_tally(plan.front_ends)) as tally,
         closing(Counters.create(plan.front_ends)) as counters,
+        closing(Quarantine.create()) as quarantine,
         metrics_folder() as folder,
     ):
         environment = {**os.environ, METRICS_FOLDER: folder}
@@ -88,6 +90,7 @@ def run(settings: Settings, plan: Plan) -> int:
             "scraped": scraped.fileno() if scraped else None,
             "tally": tally.fd,
             "counters": counters.fd,
+            "quarantine": quarantine.fd,
             "front_ends": plan.front_ends,
         }
 
@@ -203,7 +206,7 @@ def _front_end(
     shared = settings.model_copy(update={"threads": threads})
     orders = {**orders, "settings": shared.model_dump(mode="json")}
     name = f"front end {orders['number']}"
-    passed = (orders["socket"], orders["scraped"], orders["tally"], orders["counters"])
+    passed = (orders[name] for name in ("socket", "scraped", "tally", "counters", "quarantine"))
     descriptors = tuple(each for each in passed if each is not None)
     patience = settings.grace + settings.drain_timeout + 5
     return Member(name, "app.member", orders, descriptors, environment, patience)

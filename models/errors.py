@@ -14,6 +14,7 @@ ServiceError
 ├── Unprocessable 422
 │   ├── Undecodable              corrupt or truncated image
 │   ├── TooManyPixels            larger than the pixel limit
+│   ├── Quarantined              content that ended two workers a while ago
 │   ├── InvalidParameter         an unknown or out-of-range option, with its path
 │   └── AddressRefused           a URL that points where we do not go
 ├── TooManyConnections 429       one client has too many connections
@@ -34,17 +35,9 @@ ServiceError
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
-
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    """One wrong field: its JSON path, what is wrong and what was given."""
-
-    path: str
-    message: str
-    given: object = None
+from models.field_error import FieldError as FieldError
 
 
 class ServiceError(Exception):
@@ -156,6 +149,12 @@ class TooManyPixels(Unprocessable):
     """The image is larger than the pixel limit."""
 
     code, title = "too_many_pixels", "Too many pixels"
+
+
+class Quarantined(Unprocessable):
+    """The content ended two workers a while ago and is refused for some time."""
+
+    code, title = "quarantined", "Quarantined"
 
 
 class InvalidParameter(Unprocessable):

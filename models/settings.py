@@ -193,6 +193,9 @@ class Settings(BaseSettings):
     drain_timeout: float = Field(
         30.0, gt=0, description="seconds accepted work may take after the grace time"
     )
+    quarantine_time: float = Field(
+        300.0, ge=0, description="seconds for which an image that ended two workers is refused"
+    )
     canary_interval: float = Field(
         5.0, gt=0, description="seconds between canary inferences; ready means one passed lately"
     )

@@ -3,7 +3,7 @@
 A job goes to the worker with the fewest jobs of ours. What a lost worker had not answered goes to
 another one or to its successor, while its deadline allows: the work is pure, so a second run is
 safe. A job that the device had been given when its worker died is computed alone the next time,
-and given up when that worker dies as well: only it can be the cause.
+and given up when that worker dies as well: only it can be the cause. Its content is then refused.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from workers import translation
 from workers.absence import Absence
 from workers.arena import Arena, Slot
 from workers.link import Hooks, Line, Link, Lost, Pending
+from workers.quarantine import Quarantine
 from workers.slots import Slots
 from workers.submission import bytes_for, frame_of, outcome_of
 from workers.wire import Batched, Done, Welcome
@@ -40,6 +41,7 @@ class ProcessBackend:
         on_batch: Callable[[Batched], None] = lambda batched: None,
         on_other: Callable[[], object] = lambda: None,
         say: Callable[[Operation], object] = translation.operation_said,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._arena = Arena.create(arena_bytes)
         self._slots = Slots(self._arena)
@@ -52,6 +54,7 @@ class ProcessBackend:
         self._idle = asyncio.Event()
         self._copying = asyncio.Semaphore(AT_ONCE)
         self._absence = Absence()
+        self._quarantine = quarantine or Quarantine()
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._current: Welcome | None = None
         self.submitted = 0
@@ -73,6 +76,7 @@ class ProcessBackend:
             raise Draining("this server is stopping; ask another one")
         self._held += 1
         try:
+            await self._quarantine.check(job.image)
             slot = await self._slots.take(bytes_for(job), job.deadline)
             outcome = await self._answer(job, slot)
         finally:
@@ -136,11 +140,13 @@ class ProcessBackend:
             await self._slots.copied(pending, self._slots.write, pending)
             self._send(pending)
             while isinstance(done := await pending.waiter, Lost):
-                if (failed := self._given_up(pending, done)) is not None:
+                if (failed := await self._given_up(pending, done)) is not None:
                     return failed
                 await self._send_again(pending)
             if isinstance(done, Failed):
                 return done
+            if pending.alone:
+                await self._quarantine.clear(job.image)
             return await self._slots.copied(pending, outcome_of, self._slots, pending, done)
         finally:
             if timer is not None:
@@ -157,7 +163,7 @@ class ProcessBackend:
         self._arena.mark(pending.slot, False)
         min(up, key=_jobs).submit(pending, frame_of(pending, self._say))
 
-    def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
+    async def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
         """Why a job of a lost worker is not sent again; None when it is."""
         pending.line = None
         pending.losses += lost.launched
@@ -166,6 +172,7 @@ class ProcessBackend:
         if pending.losses < MAX_LOSSES:
             pending.alone = pending.losses > 0
             return None
+        await self._quarantine.add(pending.job.image)
         text = f"{pending.losses} workers died while they held the image; it was given up"
         return Failed(WorkerLost(text))
 

@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 
 from models.deadline import Deadline
-from models.errors import DeadlineExceeded, InternalError, TooManyPixels, WorkerLost
+from models.errors import (
+    DeadlineExceeded,
+    InternalError,
+    Quarantined,
+    TooManyPixels,
+    WorkerLost,
+)
 from models.image import Image
 from models.job import Completed, Job, Labels, Trace
 from tests.fakes import FakeEngine, fake_job, first_sample, number_of
@@ -24,6 +30,7 @@ from workers.arena import PAGE, Arena
 from workers.batcher import BatchLimits
 from workers.link import Pending
 from workers.processes import MAX_LOSSES, ProcessBackend
+from workers.quarantine import Quarantine
 from workers.slots import Slots
 from workers.wire import Batched, Welcome
 
@@ -503,6 +510,28 @@ def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -
         assert [len(batch) for batch in alone] == [1]
         with hosted(ENGINE, LIMITS, address):
             assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(10))
+            await ours.aclose()
+
+    run(test())
+
+
+def test_content_that_ended_two_workers_is_refused_and_reaches_no_third() -> None:
+    address = new_address()
+
+    async def test() -> None:
+        ours = backend(address, quarantine=Quarantine(300.0))
+        task = asyncio.create_task(ours.run(fake_job(1)))
+        for _ in range(MAX_LOSSES):
+            with hosted(ENGINE, LIMITS, address) as worker:
+                worker.gate.shut()
+                await on_device(worker)
+        with pytest.raises(WorkerLost):
+            await task
+        with hosted(ENGINE, LIMITS, address) as worker:
+            with pytest.raises(Quarantined, match="ended two of the processes"):
+                await ours.run(fake_job(1))
+            assert number(await ours.run(fake_job(2))) == 2
+            assert worker.engine.seen == [2]
             await ours.aclose()
 
     run(test())
