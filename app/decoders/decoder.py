@@ -60,10 +60,17 @@ def _decode(
         _send(connection, opened.decode(), opened.cost)
     except (ServiceError, MemoryError) as error:
         short = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
-        wrong = too_much_memory() if short or not isinstance(error, ServiceError) else error
-        frames.send(connection, Failed(wrong.code, wrong.detail[:MAX_DETAIL], short))
+        # No second name for the error: it knows this frame, and the two would keep the file alive.
+        if short or not isinstance(error, ServiceError):
+            _fail(connection, too_much_memory(), short)
+        else:
+            _fail(connection, error, short)
         if short:
             raise OutOfMemory from None
+
+
+def _fail(connection: socket.socket, error: ServiceError, last: bool) -> None:
+    frames.send(connection, Failed(error.code, error.detail[:MAX_DETAIL], last))
 
 
 def _send(connection: socket.socket, decoded: Decoded, cost: float) -> None:

@@ -288,6 +288,27 @@ def test_expensive_images_leave_every_second_process_to_the_others() -> None:
     run(test)
 
 
+def resident(pid: int) -> int:
+    """Bytes of memory that a process holds."""
+    line = next(x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in x)
+    return int(line.split()[1]) << 10
+
+
+def test_a_process_keeps_nothing_of_the_files_it_refused() -> None:
+    refused = b"\xff\xd8\xff\xe0\0\4\0\0" + b"\xff\xfe\0\2" * (1 << 20)
+    held: list[tuple[int, int]] = []
+
+    async def test(pool: DecoderPool) -> None:
+        for _ in range(12):
+            with pytest.raises(Undecodable):
+                await pool.decode(refused, len(refused), yes)
+            held.append((pool._idle[0].pid, resident(pool._idle[0].pid)))
+
+    run(test)
+    assert len({pid for pid, _ in held}) == 1
+    assert held[-1][1] - held[1][1] < 2 * len(refused)
+
+
 def test_a_process_is_replaced_after_many_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.decoders.pool.IMAGES_PER_PROCESS", 2)
 
