@@ -50,6 +50,10 @@ class CostModel:
         nearest = min(known.sizes, key=lambda each: abs(each - size))
         return known.sizes[nearest] * 2.0 ** (size - nearest)
 
+    def knows(self, kind: Hashable) -> bool:
+        """Whether an image of this kind was finished lately."""
+        return kind in self._kinds
+
     def latency(self, kind: Hashable) -> float:
         """Seconds that an image of this kind takes when nothing is before it; 0: unknown."""
         known = self._kinds.get(kind)

@@ -19,6 +19,9 @@ from models.errors import Overloaded
 SHED_EVERY = 0.25
 """Seconds between two looks for images whose turn comes too late."""
 
+SLACK = 1.15
+"""Times the predicted wait that must fit before the deadline of an image that waits already."""
+
 LEAST_COST = 1e-6
 """Seconds: work that seems to cost nothing takes turns by number."""
 
@@ -82,7 +85,9 @@ class FairLine:
         start = max(self._virtual, self._finish.get(client, 0.0))
         self._finish[client] = start + cost
         if self._waiting or not self._fits():
-            await self._wait(_Waiting(start, self._number, client, cost, estimate, deadline))
+            waiting = _Waiting(start, self._number, client, cost, estimate, deadline)
+            await self._wait(waiting)
+            cost = waiting.cost
         else:
             self._enter(start, cost)
         try:
@@ -104,6 +109,7 @@ class FairLine:
         while self._waiting and self._fits():
             first = heapq.heappop(self._waiting)
             if not first.turn.done():
+                first.cost = max(first.estimate(), LEAST_COST)  # may have been unknown before
                 self._enter(first.start, first.cost)
                 first.turn.set_result(None)
         if self._waiting:
@@ -140,7 +146,7 @@ class FairLine:
             wait = self._predict(ahead + each.estimate())
             if each.turn.done():
                 continue
-            if wait > each.deadline.remaining(now):
+            if wait * SLACK > each.deadline.remaining(now):
                 each.turn.set_exception(_too_late(wait))
                 continue
             ahead += each.estimate()

@@ -1,5 +1,6 @@
 """What one request holds, from its headers to the end of its answer."""
 
+from collections import Counter
 from collections.abc import Hashable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -40,6 +41,7 @@ class Permit:
         self._began = False
         self._size = self._charged = 0
         self._expected = 0
+        self._left: Counter[Hashable] = Counter()
 
     def begin(self) -> None:
         """Count the request as under way."""
@@ -90,8 +92,19 @@ class Permit:
         work = int(n_images * sum(each) * MICRO)
         self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
         self._expected += work
+        for kind in kinds:
+            self._left[kind] += n_images
         forecast.charge(self._key, work)
+        if not all(map(forecast.costs.knows, kinds)):
+            self._admission.unsure.add(self)
         forecast.capacity.look()
+
+    def estimate_again(self) -> None:
+        """Charge what is expected by what is known now of its kinds."""
+        estimate = self._admission.forecast.costs.estimate
+        now = int(sum(n * estimate(kind) for kind, n in self._left.items()) * MICRO)
+        self._admission.forecast.charge(self._key, now - self._expected)
+        self._expected = now
 
     def must_end_in_time(self, work: int = 0, latency: float = 0.0) -> None:
         """Raise Overloaded if so many microseconds more of work would end after the deadline.
@@ -132,6 +145,7 @@ class Permit:
         before = min(self._expected, int(estimate(kind) * MICRO))
         now = int(estimate(kind, pixels) * MICRO)
         self._expected -= before
+        self._left[kind] -= self._left[kind] > 0
         self._admission.forecast.charge(self._key, now - before)
         return Work(self, kind, pixels, now)
 
@@ -140,7 +154,10 @@ class Permit:
         forecast = self._admission.forecast
         forecast.charge(self._key, -work.charged)
         if trace is not None:
+            new = not forecast.costs.knows(work.kind)
             forecast.costs.learn(work.kind, work.pixels, trace)
+            if new:
+                self._admission.estimate_again()
             done = forecast.costs.estimate(work.kind, work.pixels)
             forecast.done(int(done * MICRO))
 
@@ -151,6 +168,7 @@ class Permit:
         self._held = Amount(0, 0)
         self._arrived()
         admission.forecast.charge(self._key, -self._expected)
+        admission.unsure.discard(self)
         self._expected = 0
         if self._began:
             admission.counters.add(Total.REQUESTS, -1)

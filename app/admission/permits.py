@@ -49,6 +49,8 @@ class Admission:
         self._on_change = on_change
         self._own = Amount(0, 0)
         self.rate = rate
+        self.unsure: set[Permit] = set()
+        """Permits for work of which some kind was unknown when they were given."""
         self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
         self.draining = False
 
@@ -89,6 +91,11 @@ class Admission:
         permit.must_end_in_time()
         permit.begin()
         return permit
+
+    def estimate_again(self) -> None:
+        """Charge for work whose cost was unknown: something was learnt."""
+        for permit in list(self.unsure):
+            permit.estimate_again()
 
     def charge_rate(self, client: str, n_images: int) -> None:
         """Count images against a client's rate; raises RateLimited."""

@@ -1,0 +1,121 @@
+"""A server in virtual time: real admission in front of cores that only pass the time."""
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.admission import Admission, Limits
+from app.admission.counters import Counters
+from app.admission.forecast import Forecast
+from app.admission.line import FairLine
+from models.deadline import Deadline
+from models.errors import Overloaded
+from models.job import ReleaseReason, Trace
+
+PIXELS = 1_000_000
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Time jumps to the next timer as soon as nothing else is left to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self.now = max(self.now, self._scheduled[0]._when)  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What clients saw, as the moment of the answer and the seconds it took."""
+
+    good: list[tuple[float, float]] = field(default_factory=list)
+    refused: list[tuple[float, float]] = field(default_factory=list)
+    died: int = 0
+
+    @property
+    def died_of_accepted(self) -> float:
+        return self.died / max(1, self.died + len(self.good))
+
+    def p99(self) -> float:
+        ordered = sorted(seconds for _, seconds in self.good)
+        return ordered[int(len(ordered) * 0.99)]
+
+    def rate(self, start: float, end: float) -> float:
+        return sum(start <= at < end for at, _ in self.good) / (end - start)
+
+
+class Simulation:
+    """`cores` cores, each of which takes about `seconds` for an image."""
+
+    def __init__(self, cores: int = 2, seconds: float = 0.05, images: int = 512) -> None:
+        clock = asyncio.get_running_loop().time
+        self.clock = clock
+        self.counters = Counters()
+        self.forecast = Forecast(self.counters, 2 * cores, clock)
+        line = FairLine(2 * cores, self.forecast.room, self.forecast.wait_here, clock)
+        limits = Limits(images, 1 << 30, 1 << 29)
+        self.admission = Admission(limits, self.counters, self.forecast, line, clock=clock)
+        self.cores = asyncio.Semaphore(cores)
+        self.seconds = seconds
+        self.chance = random.Random(1)
+
+    async def request(self, client: str, seconds: float, seen: Seen, cost: float = 1.0) -> None:
+        """One image, before a deadline."""
+        start = self.clock()
+        deadline = Deadline.after(seconds, start)
+        try:
+            with self.admission.enter(client, deadline) as permit:
+                permit.complete(100_000)
+                permit.expect(1, cost)
+                async with asyncio.timeout_at(deadline.alarm), permit.turn(cost):
+                    with permit.work(cost, PIXELS) as work:
+                        took = self.seconds * cost * self.chance.uniform(0.7, 1.3)
+                        async with self.cores:
+                            await asyncio.sleep(took)
+                        work.trace = Trace(0, 0, 0, took, 0, 1, 8, ReleaseReason.IDLE)
+        except Overloaded:
+            seen.refused.append((self.clock(), self.clock() - start))
+        except TimeoutError:
+            seen.died += 1
+        else:
+            seen.good.append((self.clock(), self.clock() - start))
+
+    async def open_loop(
+        self, client: str, rate: float, seconds: float, deadline: float, seen: Seen
+    ) -> None:
+        """Requests as a Poisson process; returns when the last of them was answered."""
+        end, tasks = self.clock() + seconds, []
+        while self.clock() < end:
+            await asyncio.sleep(self.chance.expovariate(rate))
+            tasks.append(asyncio.create_task(self.request(client, deadline, seen)))
+        await asyncio.gather(*tasks)
+
+    async def closed_loop(
+        self, client: str, under_way: int, seconds: float, deadline: float, seen: Seen
+    ) -> None:
+        """So many requests at a time; after a refusal the next one leaves a second later."""
+        end = self.clock() + seconds
+
+        async def one() -> None:
+            while self.clock() < end:
+                refused = len(seen.refused)
+                await self.request(client, deadline, seen)
+                if len(seen.refused) > refused:
+                    await asyncio.sleep(self.chance.uniform(0.5, 1.5))
+
+        await asyncio.gather(*(one() for _ in range(under_way)))
+
+
+def simulate(scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario to its end, in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(scenario)
