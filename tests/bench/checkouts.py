@@ -117,14 +117,17 @@ def _median(values: list[float]) -> float:
 
 
 def _served(checkout: Path, python: str, flags: list[str], stack: ExitStack) -> Subject:
-    """A ready server of a checkout, imported from there and from nowhere else."""
+    """A ready server of a checkout, imported from there and from nowhere else.
+
+    It also runs there: processes of older checkouts import from the current folder.
+    """
     port = free_port()
     log = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "log"
     path = os.pathsep.join([str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [python, "-P", "-m", "app.cli", "serve", "--port", str(port), *flags]
     environment = {"PYTHONPATH": path, "DARKROOM_LOG_LEVEL": "warning"}
     return stack.enter_context(
-        started(command, port, log, answers("/readyz"), READY_WITHIN, environment)
+        started(command, port, log, answers("/readyz"), READY_WITHIN, environment, checkout)
     )
 
 

@@ -49,13 +49,21 @@ def started(
     ready: Callable[[int, Path], bool],
     limit: float,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Iterator[Subject]:
-    """A ready server, ended when the block ends. What failed carries the end of its log."""
+    """A ready server, run in `folder`, ended when the block ends.
+
+    What failed carries the end of its log.
+    """
     start = time.monotonic()
     given = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdout=output, stderr=output, env={**given, **(environment or {})}
+            command,
+            stdout=output,
+            stderr=output,
+            env={**given, **(environment or {})},
+            cwd=folder,
         )
     try:
         while not ready(port, log):
