@@ -28,6 +28,7 @@ from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.modules import Kernels
 from workers.engines.cuda.network import GraphedResNet18
 from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, filled_up
+from workers.engines.cuda.self_test import Kind, run_self_test, sizes
 from workers.engines.cuda.slot import ALIGNMENT, Marks, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
 from workers.filters import parse_one
@@ -102,14 +103,15 @@ class CudaEngine:
                 self._filtering.launch(slot, jobs)
             elif self._classifying is not None:
                 self._classifying.launch(slot, jobs)
+            else:  # nothing runs on the device: `collect` answers with this
+                slot.refusal = WeightsMissing("no weights are loaded")
         except Exception as error:
             raise diagnosed(error, self._torch_device) from error
 
     def collect(self, slot: Slot) -> BatchResult:
         """Wait for the slot's last event, the only place that waits for the device."""
-        if isinstance(slot.jobs[0].operation, Classify) and self._classifying is None:
-            missing = WeightsMissing("no weights are loaded")
-            return BatchResult([missing] * len(slot.jobs), 0.0, 0.0, 0.0)
+        if slot.refusal is not None:
+            return BatchResult([slot.refusal] * len(slot.jobs), 0.0, 0.0, 0.0)
         try:
             slot.marks.done.synchronize()
             upload, decode, compute, download = times(slot.marks)
@@ -126,26 +128,32 @@ class CudaEngine:
         self._free.put(slot)
 
     def warm_up(self) -> None:
-        """Capture the graphs, load the kernels, run batches of every kind in every slot."""
+        """Capture the graphs, load the kernels, run batches of every kind in every slot.
+
+        Raises SelfTestFailed when one of them gives an error. Nothing else may use the engine yet.
+        """
         if self._network is not None:
             self._network.capture(self._streams.compute)
+        slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
+        try:
+            run_self_test(slots, self._kinds(), self.launch, self.collect, Slot.clear)
+        finally:
+            for slot in slots:
+                self.release(slot)
+
+    def _kinds(self) -> list[Kind]:
+        """Every kind of batch: pixels that are filtered and classified, files in all sizes."""
         grey = Image(np.full((self._side, self._side, 3), 128, np.uint8))
         file = encoded(encode(grey, ImageFormat.JPEG), max_pixels=grey.n_pixels)
         filtering = FilterChain((parse_one("invert", {}),))
-        for _ in range(SLOTS):
-            self._try(Job(filtering, grey), 1)
-            self._try(Job(Classify(), grey), 1)
-            if file is not None and self.takes_jpegs:
-                for size in sorted({filled_up(n) for n in range(1, self._max_batch_size + 1)}):
-                    self._try(Job(filtering, file.image), min(size, self._max_batch_size))
-
-    def _try(self, job: Job, size: int) -> None:
-        """One batch of equal jobs, in the slot that is next."""
-        slot = self.acquire()
-        if slot is not None:
-            self.launch(slot, [job] * size)
-            self.collect(slot)
-            self.release(slot)
+        kinds = [Kind("filtered pixels", Job(filtering, grey), 1)]
+        if self._classifying is not None:
+            kinds.append(Kind("classified pixels", Job(Classify(), grey), 1))
+        if file is not None and self.takes_jpegs:
+            job = Job(filtering, file.image)
+            few = sizes(self._max_batch_size, filled_up)
+            kinds += [Kind("filtered files", job, size) for size in few]
+        return kinds
 
     def close(self) -> None:
         """Wake whoever waits for a slot."""

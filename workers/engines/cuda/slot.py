@@ -112,6 +112,8 @@ class Slot:
     """Made when it is asked for first."""
     jobs: Sequence[Job] = ()
     failed: dict[int, ServiceError] = field(default_factory=dict)
+    refusal: ServiceError | None = None
+    """Why the device was given nothing: the answer of every job of the batch."""
     places: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
     """Of a filter's results: offset in `host` and in `result`, and shape."""
     result: Region | None = None
@@ -119,5 +121,6 @@ class Slot:
     def clear(self) -> None:
         """Let go of the batch."""
         self.jobs, self.failed, self.places, self.result = (), {}, [], None
+        self.refusal = None
         self.first.used = self.second.used = self.weights.used = 0
         self.tables.clear()

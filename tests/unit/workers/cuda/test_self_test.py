@@ -1,0 +1,73 @@
+"""Which batches a GPU's engine is tested with before it serves, and in which slots."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from models.errors import ServiceError, Undecodable
+from models.job import Job, Labels, Result
+from tests.fakes import fake_job, number_of
+from workers.engine import BatchResult
+from workers.engines.cuda.engine import SLOTS
+from workers.engines.cuda.nvjpeg import filled_up
+from workers.engines.cuda.self_test import Kind, SelfTestFailed, run_self_test, sizes
+
+
+class Device:
+    """Slots that remember their batch, and which kinds each slot has met."""
+
+    def __init__(self) -> None:
+        self.met: Counter[tuple[int, int, int]] = Counter()
+        self.jobs: dict[int, Sequence[Job]] = {}
+        self.answer: Result | ServiceError = Labels((1,), (1.0,))
+        self.lose = 0
+
+    def launch(self, slot: int, jobs: Sequence[Job]) -> None:
+        assert slot not in self.jobs, "the batch before was not cleared"
+        self.jobs[slot] = jobs
+        self.met[slot, number_of(jobs[0]), len(jobs)] += 1
+
+    def collect(self, slot: int) -> BatchResult:
+        values = [self.answer] * (len(self.jobs[slot]) - self.lose)
+        return BatchResult(values, 0.0, 0.0, 0.0)
+
+    def clear(self, slot: int) -> None:
+        del self.jobs[slot]
+
+    def test(self, kinds: Sequence[Kind]) -> None:
+        run_self_test(range(SLOTS), kinds, self.launch, self.collect, self.clear)
+
+
+def kinds_for(max_batch_size: int) -> list[Kind]:
+    files = [Kind("files", fake_job(2), n) for n in sizes(max_batch_size, filled_up)]
+    return [Kind("filtered", fake_job(0), 1), Kind("classified", fake_job(1), 1), *files]
+
+
+@pytest.mark.parametrize("max_batch_size", [1, 2, 5, 8, 25, 32, 49, 56, 64])
+def test_every_kind_meets_every_slot_whatever_the_number_of_kinds(max_batch_size: int) -> None:
+    device, kinds = Device(), kinds_for(max_batch_size)
+    device.test(kinds)
+    wanted = {(s, number_of(k.job), k.size) for s in range(SLOTS) for k in kinds}
+    assert set(device.met) == wanted
+    assert set(device.met.values()) == {1}
+
+
+def test_sizes_are_those_of_the_decoder_and_never_above_the_largest_batch() -> None:
+    assert sizes(1, filled_up) == [1]
+    assert sizes(20, filled_up) == [1, 2, 4, 8, 16, 20]
+    assert max(sizes(64, filled_up)) == 64
+
+
+def test_an_error_that_comes_back_as_a_value_fails_the_test() -> None:
+    device = Device()
+    device.answer = Undecodable("the file is corrupt")
+    with pytest.raises(SelfTestFailed, match="files, 3 at a time, in slot 0: undecodable"):
+        device.test([Kind("files", fake_job(), 3)])
+
+
+def test_an_answer_that_is_missing_fails_the_test() -> None:
+    device = Device()
+    device.lose = 1
+    with pytest.raises(SelfTestFailed, match="2 answers came"):
+        device.test([Kind("files", fake_job(), 3)])
