@@ -8,6 +8,7 @@ import errno
 import socket
 from collections import deque
 from contextlib import suppress
+from functools import lru_cache
 
 from app.admission.counters import Counters, Key
 from app.admission.fields import ByKey, Total
@@ -55,6 +56,7 @@ class Entrance:
         self._guard = guard
         self._counters = counters
         self._encrypted = encrypted
+        self._identified = lru_cache(4096)(self._identify)
         self._spare = Spare()
         self._without = False
         """Whether the last accept failed for want of a descriptor."""
@@ -63,8 +65,7 @@ class Entrance:
     def enter(self, connection: socket.socket, host: str) -> Ticket | None:
         """Return the place of an accepted connection, or None: it was refused and is closed."""
         self._without = False
-        client = self._guard.limits.client(host)
-        key = None if client is None else self._counters.key(f"client {client}")
+        client, key = self._identified(host)
         error = self._take(client, key)
         if error is not None:
             of = client if isinstance(error, TooManyConnections) else None
@@ -74,6 +75,10 @@ class Entrance:
             self._refuse(connection, error, client)
             return None
         return Ticket(self._counters, client, key)
+
+    def _identify(self, host: str) -> tuple[str | None, Key | None]:
+        client = self._guard.limits.client(host)
+        return client, None if client is None else self._counters.key(f"client {client}")
 
     def _take(self, client: str | None, key: Key | None) -> ServiceError | None:
         """Count one connection more where the limits allow it, or return why they do not."""
