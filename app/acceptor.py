@@ -162,12 +162,17 @@ class Acceptor:
         self._loop.add_reader(self._shared.socket, self._waiting)
 
     def _waiting(self) -> None:
-        """A connection is there, and every front end knows."""
-        count = self._count() + len(self._taking)
-        if self._shared.tally.fewest(self._shared.number, count):
-            self._take()
-        else:
-            self._after(PAUSE, self._take_and_listen)
+        """Connections are there, and every front end knows."""
+        for taken in range(self._entrance.at_once):
+            count = self._count() + len(self._taking)
+            if self._shared.tally.fewest(self._shared.number, count):
+                if not self._take():
+                    return
+            elif not taken:
+                self._after(PAUSE, self._take_and_listen)
+                return
+            else:
+                return
 
     def _after(self, seconds: float, then: Callable[[], None]) -> None:
         self._loop.remove_reader(self._shared.socket)
@@ -177,20 +182,22 @@ class Acceptor:
         self._listen()
         self._take()
 
-    def _take(self) -> None:
+    def _take(self) -> bool:
+        """Take a connection; whether there was one."""
         try:
             connection, address = self._shared.socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # another front end was sooner, or the client has left
+            return False  # another front end was sooner, or the client has left
         except OSError as error:
             if not self._entrance.no_descriptor(self._shared.socket, error):
                 self._after(NO_ROOM, self._listen)
-            return
+            return False
         ticket = self._entrance.enter(connection, address[0] if address else "")
         if ticket is not None:
             connection.setblocking(False)
             self._taking.add(taking := self._loop.create_task(self._begin(connection, ticket)))
             taking.add_done_callback(self._taking.discard)
+        return True
 
     async def _begin(self, connection: socket.socket, ticket: Ticket) -> None:
         """After its TLS handshake, if there is one, the connection belongs to its protocol."""

@@ -17,7 +17,7 @@ from prometheus_client import multiprocess
 
 from app.acceptor import Tally
 from app.admission.counters import Counters
-from app.connections.listening import bind_metrics
+from app.connections.listening import BACKLOG, bind_metrics
 from app.cores.memory import usable_memory
 from app.metrics import METRICS_FOLDER
 from app.metrics_folder import metrics_folder
@@ -29,8 +29,6 @@ from workers.start import cores
 from workers.supervisor import Groups, Member, Supervisor
 
 log = logging.getLogger("darkroom.tree")
-
-BACKLOG = 2048
 
 CHANGEABLE = frozenset(Settings.model_fields) - FIXED
 """What SIGHUP changes: processes with the new settings replace the old ones."""

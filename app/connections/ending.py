@@ -45,6 +45,9 @@ class Ending:
         self._most = LITTLE
         connection.incoming = None
         self._guard.note(error.code, connection.client_key, error.detail)
+        if connection.phase is Phase.LINGER:
+            connection.transport.abort()  # it has its answer
+            return
         cycle = connection.cycle
         own = cycle is not None and cycle.scope is connection.scope
         if cycle is not None and not cycle.response_complete:
@@ -63,7 +66,8 @@ class Ending:
     def linger(self) -> None:
         """Close this half of the connection, and wait for the client to close the other one."""
         connection, transport = self._connection, self._connection.transport
-        self.deaf = True
+        incoming = connection.incoming
+        self.deaf = incoming is None or not incoming.chunked  # chunks without end are seen as such
         self._guard.phases.enter(connection, Phase.LINGER)
         if transport.can_write_eof():  # not with TLS
             transport.write_eof()

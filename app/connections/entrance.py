@@ -17,6 +17,10 @@ from app.connections.guard import Guard
 from app.connections.refusals import refusal
 from models.errors import ConnectionsExhausted, ServiceError, TooManyConnections
 
+AT_ONCE = 32
+"""Connections that are taken in one turn of the event loop: many that come at once must not fill
+the kernel's queue, which lets others wait for a second; nor may they keep requests waiting."""
+
 MOST_REFUSED = 128
 """Refused connections that stay open for a moment, so that their clients can read why."""
 
@@ -57,6 +61,8 @@ class Entrance:
         self._counters = counters
         self._encrypted = encrypted
         self._identified = lru_cache(4096)(self._identify)
+        self.at_once = max(1, min(AT_ONCE, guard.limits.per_client // 4))
+        """A part of what one client may have, as only those of earlier turns can make room."""
         self._spare = Spare()
         self._without = False
         """Whether the last accept failed for want of a descriptor."""

@@ -4,8 +4,8 @@ import socket
 
 from models.settings import Settings
 
-BACKLOG = 2048
-"""Connections that the kernel keeps until they are accepted."""
+BACKLOG = 16384
+"""Connections that the kernel keeps until they are accepted: net.core.somaxconn at most."""
 
 
 def bind(host: str, port: int) -> list[socket.socket]:

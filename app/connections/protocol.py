@@ -70,8 +70,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Feed the parser, whose callbacks stand below, and check what has come."""
         ending = self._ending
-        if ending.deaf:
+        if ending.deaf or self.phase is Phase.LINGER:
             ending.throw_away(len(data))
+        if ending.deaf:
             return
         begun, before = self._begun, self.incoming
         try:

@@ -331,6 +331,20 @@ def test_an_answer_before_a_large_body_is_followed_by_a_close_that_can_be_read()
     run(scenario)
 
 
+@pytest.mark.parametrize("waste", [b"1;" + b"e" * 300_000, b"0\r\n" + b"a: b\r\n" * 50_000])
+def test_a_refused_body_of_chunks_ends_where_no_client_would_go_on(waste: bytes) -> None:
+    async def scenario() -> None:
+        line = connected()
+        assert status(await line.send(CHUNKED)) == 200
+        await line.send(*[b"400\r\n" + b"x" * 1024 + b"\r\n"] * 100)
+        assert line.transport.half_closed
+        assert not line.transport.closed
+        assert await line.send(waste[:150_000], waste[150_000:]) == b""
+        assert line.transport.aborted
+
+    run(scenario)
+
+
 def test_a_short_rest_of_a_body_is_read_and_the_connection_kept() -> None:
     async def scenario() -> None:
         line = connected()
