@@ -13,8 +13,10 @@ log = logging.getLogger("darkroom.settings")
 
 
 def reload(service: Service) -> None:
-    """Read the settings file again; a wrong one is logged, and nothing changes."""
+    """Read the settings file and the API keys again; of a wrong one nothing changes."""
     try:
+        if service.keys is not None:
+            service.keys.reload()
         found, later = reloaded(service.settings, IN_PLACE)
     except Exception as error:  # the server is protected: it goes on as it is
         log.error("nothing was reloaded: %s", error)

@@ -1,0 +1,105 @@
+"""Who is let in: API keys, rates, arriving bodies, and what /metrics says of the limits."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Running, running
+from tests.pictures import jpeg
+
+JPEG = {"content-type": "image/jpeg"}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    keys = tmp_path_factory.mktemp("keys") / "keys"
+    keys.write_text("alice:one\nbob:two\neve:five\n!carol:three\n")
+    with running(api_keys_file=str(keys), rate_limit="1/8") as started:
+        yield started
+
+
+def ask(server: Running, key: str | None, n_images: int = 1) -> tuple[int, dict[str, str], dict]:
+    headers = JPEG if key is None else JPEG | {"authorization": f"Bearer {key}"}
+    if n_images == 1:
+        reply = server.client.post("/filter?name=invert", content=jpeg(), headers=headers)
+    else:
+        files = [("files", (f"{n}.jpg", jpeg(n), "image/jpeg")) for n in range(n_images)]
+        headers = {"authorization": f"Bearer {key}"}
+        reply = server.client.post("/filter?name=invert", files=files, headers=headers)
+    problem = reply.json() if "json" in reply.headers["content-type"] else {}
+    return reply.status_code, dict(reply.headers), problem
+
+
+def test_images_are_taken_only_with_a_key_and_the_answer_says_how_to_send_one(
+    guarded: Running,
+) -> None:
+    status, headers, problem = ask(guarded, None)
+    assert (status, problem["code"]) == (401, "unauthorized")
+    assert headers["www-authenticate"].startswith("Bearer")
+    assert "X-API-Key" in problem["detail"]
+    assert ask(guarded, "four")[0] == 401
+    assert ask(guarded, "one")[0] == 200
+
+
+def test_a_disabled_key_is_forbidden(guarded: Running) -> None:
+    status, _, problem = ask(guarded, "three")
+    assert (status, problem["code"]) == (403, "forbidden")
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/metrics", "/", "/filters", "/models"])
+def test_health_metrics_pages_and_catalogue_need_no_key(guarded: Running, path: str) -> None:
+    assert guarded.client.get(path).status_code == 200
+
+
+def test_beyond_its_rate_a_client_is_told_when_to_come_back_and_others_are_not_hurt(
+    guarded: Running,
+) -> None:
+    assert ask(guarded, "five", n_images=8)[0] == 200
+    status, headers, problem = ask(guarded, "five")
+    assert (status, problem["code"]) == (429, "rate_limited")
+    assert 1 <= int(headers["retry-after"]) <= 2
+    assert ask(guarded, "two")[0] == 200
+    metrics = guarded.client.get("/metrics").text
+    assert 'darkroom_rejections_total{reason="rate_limited"} 1.0' in metrics
+    assert 'darkroom_rejections_total{reason="unauthorized"}' in metrics
+
+
+def test_keys_are_read_again_while_the_server_runs(guarded: Running) -> None:
+    service = guarded.app.state.service
+    path = Path(str(service.settings.api_keys_file))
+    before = path.read_text()
+    path.write_text(before + "dave:six\n")
+    assert ask(guarded, "six")[0] == 401
+    service.keys.reload()
+    assert ask(guarded, "six")[0] == 200
+
+
+def test_bodies_that_are_announced_and_do_not_come_keep_nobody_out(server: Running) -> None:
+    head = (
+        b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n"
+        b"Content-Length: 268435456\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        for _ in range(8):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            idle.sendall(head + b"\xff\xd8")
+        reply = server.client.post("/classify", content=jpeg(), headers=JPEG)
+        assert reply.status_code == 200
+
+
+def test_every_limit_stands_beside_its_use(server: Running) -> None:
+    metrics = server.client.get("/metrics").text
+    assert 'darkroom_limit{limit="images_in_flight"} 512.0' in metrics
+    for name in (
+        "images_in_flight",
+        "bytes_in_flight",
+        "arriving_bytes",
+        "pixels_in_flight",
+        "fetch_concurrency",
+    ):
+        assert f'darkroom_limit{{limit="{name}"}}' in metrics
+        assert f'darkroom_in_use{{limit="{name}"}}' in metrics
+    assert "darkroom_predicted_wait_seconds" in metrics

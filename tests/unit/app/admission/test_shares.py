@@ -1,0 +1,185 @@
+"""What one client may hold of a limit, beside others and alone."""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.admission import Admission, Limits
+from app.admission.cost import MOST_KINDS, CostModel
+from app.admission.counters import Counters
+from app.admission.fields import ByKey, Total
+from app.admission.limits import within_share
+from app.admission.line import FairLine
+from models.deadline import NEVER
+from models.errors import Overloaded, TooLarge
+from models.job import Lane, ReleaseReason, Trace
+from models.settings import Settings
+from tests.unit.app.admission.simulation import Seen, Simulation, simulate
+
+
+def door(images: int = 64, **limits: int) -> Admission:
+    return Admission(Limits(images, 1 << 30, 1 << 29, **limits))
+
+
+def hold(admission: Admission, client: str, most: int) -> int:
+    """How many images a client gets before it is refused."""
+    for n in range(most):
+        try:
+            admission.admit(1, 0, client)
+        except Overloaded:
+            return n
+    return most
+
+
+def test_a_client_alone_may_hold_everything() -> None:
+    assert hold(door(), "a", 100) == 64
+
+
+def test_beside_others_one_client_leaves_room_for_one_more() -> None:
+    admission = door()
+    admission.admit(1, 0, "b")
+    assert hold(admission, "a", 100) == 60
+    assert hold(admission, "c", 100) > 0
+
+
+def test_once_a_small_client_was_refused_the_large_one_gets_no_more_than_its_part() -> None:
+    admission = door()
+    held = [admission.admit(1, 0, "a") for _ in range(64)]
+    with pytest.raises(Overloaded):
+        admission.admit(1, 0, "b")
+    held.pop().release()
+    with pytest.raises(Overloaded) as refused:
+        admission.admit(1, 0, "a")
+    assert refused.value.reason == "client_share"
+    assert hold(admission, "b", 1) == 1
+
+
+def test_a_cap_for_each_client_holds_although_nobody_else_is_there() -> None:
+    admission = door(client_images=3)
+    assert hold(admission, "a", 10) == 3
+    assert hold(admission, "b", 10) == 3
+    with pytest.raises(TooLarge, match="DARKROOM_MAX_IMAGES_PER_CLIENT"):
+        door(client_images=3).admit(4, 0, "a")
+
+
+def test_a_cap_on_arriving_bytes_holds_for_each_client() -> None:
+    admission = door(client_bytes=1 << 20)
+    with admission.enter("a") as one, admission.enter("a") as two, admission.enter("b") as other:
+        one.arrives(900_000, 900_000)
+        with pytest.raises(Overloaded) as refused:
+            two.arrives(900_000, 900_000)
+        assert refused.value.reason == "client_bytes"
+        other.arrives(900_000, 900_000)
+
+
+@given(st.integers(1, 1000), st.lists(st.integers(0, 7), max_size=400))
+def test_clients_never_hold_more_than_the_limit_and_a_newcomer_mostly_gets_a_part(
+    limit: int, asks: list[int]
+) -> None:
+    held = [0] * 8
+    for client in asks:
+        own, others = held[client] + 1, sum(held) - held[client]
+        if own + others <= limit and within_share(own, others, limit, contended=True):
+            held[client] += 1
+    assert sum(held) <= limit
+    free = limit - sum(held)
+    assert not free or within_share(1, sum(held), limit, contended=True)
+
+
+def test_limits_are_changed_while_the_server_runs() -> None:
+    admission = door(images=2)
+    admission.set_limits(Settings(max_images_in_flight=5, rate_limit="1/2"))
+    assert admission.limits.images == 5
+    assert admission.rate is not None
+
+
+def test_the_larger_of_two_clients_is_bulk_and_a_client_alone_is_not() -> None:
+    admission = door()
+    large = [admission.admit(1, 0, "a") for _ in range(8)]
+    assert large[0].lane is Lane.INTERACTIVE
+    small = admission.admit(1, 0, "b")
+    assert (large[0].lane, small.lane) == (Lane.BULK, Lane.INTERACTIVE)
+
+
+def trace(seconds: float, batch: int = 1) -> Trace:
+    return Trace(9, 0, 0, seconds, 0, batch, 8, ReleaseReason.FULL)
+
+
+def test_the_cost_of_an_image_is_its_part_of_its_batch_and_grows_with_its_pixels() -> None:
+    costs = CostModel()
+    assert costs.estimate("blur") == 0
+    for _ in range(50):
+        costs.learn("blur", 1_000_000, trace(0.8, batch=8))
+    assert costs.estimate("blur") == pytest.approx(0.108, rel=0.01)
+    assert costs.estimate("blur", 4_000_000) == pytest.approx(0.432, rel=0.01)
+    assert costs.estimate("never seen") == pytest.approx(0.108, rel=0.01)
+
+
+def test_what_is_remembered_of_kinds_is_bounded() -> None:
+    costs = CostModel()
+    for n in range(MOST_KINDS + 10):
+        costs.learn(n, 1000, trace(0.1))
+    assert not costs.knows(0)
+    assert costs.knows(MOST_KINDS + 9)
+
+
+def test_clients_take_turns_whatever_they_have_in_line() -> None:
+    async def scenario() -> None:
+        line, order = FairLine(1), list[str]()
+
+        async def image(client: str) -> None:
+            async with line.turn(client, lambda: 0.1, NEVER):
+                order.append(client)
+                await asyncio.sleep(0)
+
+        tasks = [asyncio.create_task(image("a")) for _ in range(6)]
+        await asyncio.sleep(0)
+        tasks += [asyncio.create_task(image("b")) for _ in range(2)]
+        await asyncio.gather(*tasks)
+        assert "".join(order) == "aababaaa", "two of a were through before b came"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_is_cancelled_and_when_no_permit_and_no_turn_is_lost(seed: int) -> None:
+    async def scenario() -> None:
+        server, seen, chance = Simulation(images=40), Seen(), random.Random(seed)
+        tasks = []
+        for _ in range(400):
+            await asyncio.sleep(chance.expovariate(200))
+            client, deadline = chance.choice("abc"), chance.choice([0.05, 0.5, 5.0])
+            request = server.request(client, deadline, seen, chance.choice([0.5, 1.0, 3.0]))
+            tasks.append(asyncio.create_task(request))
+            if chance.random() < 0.5:
+                chance.choice(tasks).cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        counters = server.counters
+        fields = (Total.IMAGES, Total.BYTES, Total.ARRIVING, Total.REQUESTS, Total.WORK)
+        assert [counters.total(field) for field in fields] == [0] * len(fields)
+        for field in (ByKey.IMAGES, ByKey.ARRIVING, ByKey.WORK):
+            assert not counters.all_of(field).any()
+        assert not server.admission.unsure
+        assert server.admission.line.waiting == 0
+        after = Seen()
+        await asyncio.gather(*(server.request("d", 30.0, after) for _ in range(20)))
+        assert len(after.good) == 20
+
+    simulate(scenario())
+
+
+def test_front_ends_add_up_what_one_client_holds() -> None:
+    parent = Counters.create(2)
+    assert parent.fd is not None
+    one, other = (
+        Admission(Limits(10, 1 << 30, 1 << 29), Counters.attach(parent.fd, 2)) for _ in range(2)
+    )
+    one.admit(6, 0, "a")
+    with pytest.raises(Overloaded):
+        other.admit(5, 0, "a")
+    other.admit(4, 0, "a")
+    assert one.held.images == 10
+    parent.close()
