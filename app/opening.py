@@ -10,11 +10,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TypeVar
+
+import numpy as np
 
 from app.admission import Permit
 from app.budget import PixelBudget
-from app.decoders import EXPENSIVE, DecoderPool, Seen
+from app.decoders import EXPENSIVE, DecoderPool, Encode, Seen
 from app.fetch import Fetcher
 from app.intake import Item, Url
 from app.silicon import DecodeChoice
@@ -22,15 +25,19 @@ from app.spool import Blob
 from app.stages import Stages
 from models import codec
 from models.backend import Load
-from models.codec import Decoded, ImageFormat, identify
+from models.codec import Decoded, Encoding, ImageFormat, identify
 from models.deadline import Deadline
 from models.errors import ServiceError
+from models.image import Image, Source
 
 TYPICAL = (1250, 1600)
 """Height and width before the header is known, so that most images cost one hop to a thread."""
 
 AT_ONCE = 1 << 19
 """Bytes of a JPEG that is looked at on the event loop: 0.2 ms, about what a thread would cost."""
+
+LONG_ENCODING = 0.5
+"""Estimated CPU seconds from which an image is encoded in a process, not on a thread."""
 
 Room = Callable[[int, int], int]
 """From an image's height and width to the pixels that count in the budget while it is held."""
@@ -122,6 +129,31 @@ class Opener:
             assert isinstance(decoded, Decoded)
             content.close()
             yield decoded
+
+    async def encode(
+        self, image: Source, decoded: Decoded, format_: ImageFormat, encoding: Encoding
+    ) -> bytes:
+        """A file with the pixels of `image` and the metadata of `decoded`.
+
+        What takes long is encoded in a process, which ends with the request; what would take
+        longer than is allowed is refused before it is begun.
+        """
+        notice, exif = decoded.copyright, decoded.exif
+        if not isinstance(image, Image):
+            finished = partial(codec.finished, image, encoding, copyright=notice, exif=exif)
+            return await self.in_thread(finished)
+        most = self._decoders.limits.encode_seconds
+        cost = codec.check_encode_cost(image.n_pixels, format_, encoding, most)
+        if cost < LONG_ENCODING or not self._decoders.running:
+            return await self.in_thread(
+                partial(codec.encode, image, format_, encoding, copyright=notice, exif=exif)
+            )
+        shape = image.height, image.width, image.channels
+        n = None if exif is None else len(exif)
+        task = Encode(shape, format_, encoding, notice, n, most)
+        pixels = np.ascontiguousarray(image.pixels).data.cast("B")
+        async with self._decoders.turn(cost):
+            return await self._decoders.encode(task, pixels, exif)
 
     def at_once(self, pixels: int) -> int:
         """How many jobs of so many pixels fit into memory at a time; at least one."""

@@ -31,12 +31,11 @@ from app.opening import Opener
 from app.room import check, room, rooms
 from app.spool import Blob
 from app.stages import Stages
-from models import codec
 from models.backend import Backend
-from models.codec import Decoded, ImageFormat
+from models.codec import Decoded
 from models.deadline import NEVER, Deadline
 from models.errors import DeadlineExceeded, InternalError, ServiceError
-from models.image import Image, Source
+from models.image import Source
 from models.job import Job, Labels, Operation, Result
 from workers.operations import Classify, FilterChain
 
@@ -205,7 +204,8 @@ class Pipeline:
         result = await self._run(operation, decoded.image, permit, stages)
         assert not isinstance(result, Labels)
         with stages.measure("encode"):
-            return await self._opener.in_thread(_encode, result, decoded, format_, output)
+            data = await self._opener.encode(result, decoded, format_, output.encoding)
+            return EncodedImage(data, format_, result.width, result.height)
 
     async def _run(
         self, operation: Operation, image: Source, permit: Permit, stages: Stages
@@ -231,12 +231,3 @@ async def _guarded(
     except Exception:  # the item's neighbours are protected from a fault of ours
         log.exception("image failed", extra={"source": item.source})
         return InternalError("an unexpected error; it has been logged")
-
-
-def _encode(image: Source, decoded: Decoded, format_: ImageFormat, output: Output) -> EncodedImage:
-    encoding, notice, exif = output.encoding, decoded.copyright, decoded.exif
-    if isinstance(image, Image):
-        data = codec.encode(image, format_, encoding, copyright=notice, exif=exif)
-    else:
-        data = codec.finished(image, encoding, copyright=notice, exif=exif)
-    return EncodedImage(data, format_, image.width, image.height)

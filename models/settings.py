@@ -156,10 +156,10 @@ class Settings(BaseSettings):
     decode_timeout: float = Field(
         10.0,
         gt=0,
-        le=600,
         description="seconds of CPU time that decoding an image of max_pixels may take; "
         "smaller ones get less, at least 2",
     )
+    encode_timeout: float = Field(60.0, gt=0, description="seconds of CPU time to encode an image")
     spool_bytes: int = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"
     )

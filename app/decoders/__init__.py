@@ -5,7 +5,8 @@ May import `models`, msgspec and numpy; knows no HTTP and no pipeline.
 """
 
 from app.decoders.exchange import Seen
+from app.decoders.frames import Encode
 from app.decoders.limits import Limits
 from app.decoders.pool import EXPENSIVE, DecoderPool
 
-__all__ = ["EXPENSIVE", "DecoderPool", "Limits", "Seen"]
+__all__ = ["EXPENSIVE", "DecoderPool", "Encode", "Limits", "Seen"]

@@ -6,11 +6,19 @@ import os
 from app.decoders.frames import Broken, Failed, Info, Pixels
 from app.decoders.memory import mapped
 from models.codec import Decoded, ImageFormat, ImageInfo
-from models.errors import ServiceError, TooManyPixels, Undecodable, UnsupportedMedia
+from models.errors import (
+    InvalidParameter,
+    ServiceError,
+    TooManyPixels,
+    Undecodable,
+    Unprocessable,
+    UnsupportedMedia,
+)
 from models.image import Image
 
 _ERRORS: dict[str, type[ServiceError]] = {
-    each.code: each for each in (Undecodable, TooManyPixels, UnsupportedMedia)
+    each.code: each
+    for each in (Undecodable, TooManyPixels, UnsupportedMedia, Unprocessable, InvalidParameter)
 }
 
 

@@ -3,7 +3,8 @@
 import os
 import signal
 
-from models.errors import ServiceError, Undecodable
+from app.decoders.frames import Encode, Task
+from models.errors import ServiceError, Undecodable, Unprocessable
 
 _REASONS = {
     signal.SIGPROF: "cpu",
@@ -20,6 +21,13 @@ _TEXTS = {
     "sandbox": "the decoder was stopped because it tried what no image needs",
     "killed": "the decoder was stopped while it read the image",
     "crash": "the decoder crashed on the image",
+    "stuck": "the decoder got stuck on the image",
+}
+
+_ENCODING = {
+    "cpu": "encoding the image as asked took more CPU time than is allowed "
+    "(DARKROOM_ENCODE_TIMEOUT)",
+    "memory": "encoding the image as asked took more memory than is allowed",
 }
 
 
@@ -30,6 +38,9 @@ def reason_of(status: int | None) -> str:
     return _REASONS.get(signal.Signals(os.WTERMSIG(status)), "crash")
 
 
-def error_of(reason: str) -> ServiceError:
+def error_of(reason: str, task: Task | Encode) -> ServiceError:
     """The image's own error."""
+    if isinstance(task, Encode):
+        text = _ENCODING.get(reason, "the encoder stopped on the image")
+        return Unprocessable(f"{text}; ask for another format or faster options")
     return Undecodable(f"{_TEXTS[reason]}; save it anew as a plain JPEG or PNG, or send it smaller")

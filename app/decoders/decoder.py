@@ -7,8 +7,10 @@ with a memory file. Anything that is wrong with the file is a Failed instead.
 import os
 import socket
 
+import numpy as np
+
 from app.decoders import frames, sandbox
-from app.decoders.frames import Broken, Failed, Go, Info, Pixels, Ready, Task
+from app.decoders.frames import Broken, Encode, Encoded, Failed, Go, Info, Pixels, Ready, Task
 from app.decoders.memory import contents, memory_file
 from models import codec
 from models.codec import Decoded, ImageInfo
@@ -33,10 +35,13 @@ def serve(connection: socket.socket, max_pixels: int, max_file: int) -> None:
             task, descriptor = frames.receive(connection)
         except Broken:
             return
-        assert isinstance(task, Task)
+        assert isinstance(task, Task | Encode)
         assert descriptor is not None
         try:
-            _decode(connection, task, descriptor, allowance)
+            if isinstance(task, Task):
+                _decode(connection, task, descriptor, allowance)
+            else:
+                _encode(connection, task, descriptor, allowance)
         except OutOfMemory:
             return
         finally:
@@ -59,18 +64,39 @@ def _decode(
         allowance.grant(task.size, info.n_pixels, seconds)
         _send(connection, opened.decode(), opened.cost)
     except (ServiceError, MemoryError) as error:
-        short = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
         # No second name for the error: it knows this frame, and the two would keep the file alive.
-        if short or not isinstance(error, ServiceError):
-            _fail(connection, too_much_memory(), short)
-        else:
-            _fail(connection, error, short)
-        if short:
-            raise OutOfMemory from None
+        _fail(connection, error)
 
 
-def _fail(connection: socket.socket, error: ServiceError, last: bool) -> None:
-    frames.send(connection, Failed(error.code, error.detail[:MAX_DETAIL], last))
+def _encode(
+    connection: socket.socket, task: Encode, descriptor: int, allowance: sandbox.Allowance
+) -> None:
+    height, width, channels = task.shape
+    size, exif_size = height * width * channels, task.exif or 0
+    allowance.grant(size + exif_size, height * width, task.seconds)
+    try:
+        data = contents(descriptor, size + exif_size)
+        os.close(descriptor)
+        image = Image(np.frombuffer(data, np.uint8, size).reshape(task.shape))
+        exif = None if task.exif is None else data[size:]
+        made = codec.encode(image, task.format, task.encoding, copyright=task.copyright, exif=exif)
+        memory = memory_file(made)
+    except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:
+        _fail(connection, error)  # encoders say in many ways that they have no memory
+        return
+    frames.send(connection, Encoded(len(made)), [memory])
+    os.close(memory)
+
+
+def _fail(connection: socket.socket, error: Exception) -> None:
+    """Tell of the image's error; raises OutOfMemory where this process had better end."""
+    short = isinstance(error.__cause__, MemoryError) or not isinstance(error, ServiceError)
+    if isinstance(error, ServiceError) and not short:
+        frames.send(connection, Failed(error.code, error.detail[:MAX_DETAIL]))
+        return
+    wrong = too_much_memory()
+    frames.send(connection, Failed(wrong.code, wrong.detail, last=True))
+    raise OutOfMemory from None
 
 
 def _send(connection: socket.socket, decoded: Decoded, cost: float) -> None:

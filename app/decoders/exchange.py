@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from app.decoders.conversion import decoded_from, info_from
-from app.decoders.frames import Broken, Drop, Failed, Frame, Go, Info, Pixels
-from app.decoders.memory import memory_file
+from app.decoders.frames import Broken, Drop, Encoded, Failed, Frame, Go, Info, Pixels
+from app.decoders.memory import contents, memory_file
 from app.decoders.processes import Decoder
 from models.codec import Decoded, ImageInfo
 
 INLINE = 1 << 20
 """Bytes that are copied or mapped on the event loop, in about 0.1 ms; more go through a thread."""
 
-File = bytes | int
+File = bytes | memoryview | int
 """A file's bytes, or a descriptor of it that stays the caller's."""
 
 T = TypeVar("T", bound=Frame)
@@ -31,15 +31,15 @@ class Seen:
 
 
 @asynccontextmanager
-async def handed_over(file: File) -> AsyncIterator[int]:
+async def handed_over(file: File, *more: bytes) -> AsyncIterator[int]:
     """A descriptor from which a process can read the file."""
     if isinstance(file, int):
         yield file
         return
     if len(file) <= INLINE:
-        memory = memory_file(file)
+        memory = memory_file(file, *more)
     else:
-        memory = await asyncio.to_thread(memory_file, file)
+        memory = await asyncio.to_thread(memory_file, file, *more)
     try:
         yield memory
     finally:
@@ -67,6 +67,19 @@ async def exchanged(
     if memory is None:
         raise Broken("pixels came without their memory")
     return await decoded_from(pixels, memory, max_pixels, INLINE)
+
+
+async def encoded(decoder: Decoder) -> bytes | Failed:
+    """The file that was asked for, or the image's own error; raises Broken."""
+    made, memory = _expected(await decoder.receive(), Encoded)
+    if isinstance(made, Failed):
+        return made
+    if memory is None:
+        raise Broken("a file came without its memory")
+    try:
+        return await asyncio.to_thread(contents, memory, made.size)
+    finally:
+        os.close(memory)
 
 
 def _expected(answer: tuple[Frame, int | None], kind: type[T]) -> tuple[T | Failed, int | None]:

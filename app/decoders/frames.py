@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from models.codec import Encoding, ImageFormat
+
 MAX_PACKET = 1 << 16
 """Bytes of a packet; copyright notices and error texts are bounded far below."""
 
@@ -83,6 +85,24 @@ class Pixels(msgspec.Struct, frozen=True, tag=True):
     exif: int | None
 
 
+class Encode(msgspec.Struct, frozen=True, tag=True):
+    """Ask for a file; the memory file beside holds the pixels, and then `exif` bytes."""
+
+    shape: tuple[int, int, int]
+    format: ImageFormat
+    encoding: Encoding
+    copyright: str | None
+    exif: int | None
+    seconds: float
+    """CPU time it may take."""
+
+
+class Encoded(msgspec.Struct, frozen=True, tag=True):
+    """The encoded file: `size` bytes in the memory file beside."""
+
+    size: int
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The image's own error: the code of a class in `models.errors`, and its text."""
 
@@ -93,8 +113,20 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 Frame = (
-    Ready | Fork | Forked | NotForked | Exited | Task | Go | Drop | Info | Pixels | Failed
-)  # fmt: skip
+    Ready
+    | Fork
+    | Forked
+    | NotForked
+    | Exited
+    | Task
+    | Go
+    | Drop
+    | Info
+    | Pixels
+    | Encode
+    | Encoded
+    | Failed
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Frame)

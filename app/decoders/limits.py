@@ -19,6 +19,7 @@ class Limits:
     max_pixels: int
     max_file: int
     seconds: float
+    encode_seconds: float = 60.0
 
     @classmethod
     def from_settings(cls, settings: Settings, cores: int) -> "Limits":
@@ -29,6 +30,7 @@ class Limits:
             settings.max_pixels,
             settings.max_image_bytes,
             settings.decode_timeout,
+            settings.encode_timeout,
         )
 
 

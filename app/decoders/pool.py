@@ -10,18 +10,22 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from app.decoders.breaker import Breaker
 from app.decoders.conversion import error_from
 from app.decoders.deaths import error_of, reason_of
-from app.decoders.exchange import File, Seen, exchanged, handed_over
-from app.decoders.frames import Broken, Failed, Task
+from app.decoders.exchange import File, Seen, encoded, exchanged, handed_over
+from app.decoders.frames import Broken, Encode, Failed, Task
 from app.decoders.limits import Limits, supported
-from app.decoders.processes import Decoder, ForkServer, Gone
+from app.decoders.processes import Decoder, Gone
+from app.decoders.supply import Supply
 from models.codec import PICTURE, Decoded
-from models.errors import ServiceError, Unavailable, Undecodable
+from models.errors import ServiceError, Unavailable
+
+T = TypeVar("T")
 
 log = logging.getLogger("darkroom.decoders")
 
@@ -49,15 +53,13 @@ class DecoderPool:
     ) -> None:
         self.running = limits.processes > 0 and supported()
         """Whether images are decoded here at all."""
-        self._limits = limits
+        self.limits = limits
         self._observe = observe
         self._free = asyncio.Semaphore(limits.processes)
         self._expensive = asyncio.Semaphore(max(1, limits.processes // 2))
         self._idle: list[Decoder] = []
-        self._server: ForkServer | None = None
-        self._starting = asyncio.Lock()
+        self._supply = Supply(limits)
         self._breaker = Breaker(self._prove)
-        self._warned = False
         self.busy = 0
         self.ended: Counter[str] = Counter()
 
@@ -66,7 +68,7 @@ class DecoderPool:
         return {
             "busy": self.busy,
             "idle": len(self._idle),
-            "most": self._limits.processes if self.running else 0,
+            "most": self.limits.processes if self.running else 0,
             "ended": dict(self.ended),
             "problem": self._breaker.problem,
         }
@@ -76,7 +78,7 @@ class DecoderPool:
         if not self.running:
             return
         with contextlib.suppress(Gone):
-            self._idle.append(await self._fork())
+            self._idle.append(await self._supply.fork())
 
     async def decode(self, file: File, size: int, accept: Callable[[Seen], bool]) -> Decoded | Seen:
         """The pixels, or the header alone of an image that `accept` refuses.
@@ -84,13 +86,15 @@ class DecoderPool:
         Raises the image's own error, also for what killed the process; Unavailable while no
         process can be had. Cancelled, it kills the process.
         """
-        await self._breaker.check()
-        async with self._free, handed_over(file) as descriptor:
-            self.busy += 1
-            try:
-                return await self._decode(descriptor, size, accept)
-            finally:
-                self.busy -= 1
+        most = self.limits.max_pixels
+        async with handed_over(file) as descriptor:
+            task = Task(size, most, self.limits.seconds)
+            return await self._run(task, descriptor, lambda each: exchanged(each, accept, most))
+
+    async def encode(self, task: Encode, pixels: memoryview, exif: bytes | None) -> bytes:
+        """The file that is asked for; raises as `decode` does."""
+        async with handed_over(pixels, exif or b"") as descriptor:
+            return await self._run(task, descriptor, encoded)
 
     @asynccontextmanager
     async def turn(self, cost: float) -> AsyncIterator[None]:
@@ -106,22 +110,31 @@ class DecoderPool:
         for decoder in self._idle:
             decoder.close()
         self._idle.clear()
-        server, self._server = self._server, None
-        if server is not None:
-            await server.close()
+        await self._supply.aclose()
 
-    async def _decode(
-        self, descriptor: int, size: int, accept: Callable[[Seen], bool]
-    ) -> Decoded | Seen:
-        decoder = await self._taken(descriptor, size)
+    async def _run(
+        self, task: Task | Encode, descriptor: int, talk: Callable[[Decoder], Awaitable[T | Failed]]
+    ) -> T:
+        await self._breaker.check()
+        async with self._free:
+            self.busy += 1
+            try:
+                return await self._in_process(task, descriptor, talk)
+            finally:
+                self.busy -= 1
+
+    async def _in_process(
+        self, task: Task | Encode, descriptor: int, talk: Callable[[Decoder], Awaitable[T | Failed]]
+    ) -> T:
+        decoder = await self._taken(task, descriptor)
         try:
-            async with asyncio.timeout(STUCK):
-                found = await exchanged(decoder, accept, self._limits.max_pixels)
+            async with asyncio.timeout(STUCK + task.seconds):
+                found = await talk(decoder)
         except Broken:
-            raise await self._death(decoder) from None
+            raise await self._death(decoder, task) from None
         except TimeoutError:
             self._end(decoder, "stuck")
-            raise Undecodable("the decoder got stuck on the image; save it anew") from None
+            raise error_of("stuck", task) from None
         except BaseException:
             self._end(decoder, "cancelled")
             raise
@@ -132,22 +145,19 @@ class DecoderPool:
         self._give_back(decoder)
         return found
 
-    async def _taken(self, descriptor: int, size: int) -> Decoder:
+    async def _taken(self, task: Task | Encode, descriptor: int) -> Decoder:
         """A process that has been handed the file; raises Unavailable."""
         while True:
             decoder = self._idle.pop() if self._idle else await self._new()
             with contextlib.suppress(Broken):
                 if not decoder.ended.done():
-                    self._hand(decoder, descriptor, size)
+                    decoder.send(task, descriptor)
                     return decoder
             self._end(decoder, "crash")  # while it waited, of nothing that this file did
 
-    def _hand(self, decoder: Decoder, descriptor: int, size: int) -> None:
-        decoder.send(Task(size, self._limits.max_pixels, self._limits.seconds), descriptor)
-
     async def _new(self) -> Decoder:
         try:
-            return await self._fork()
+            return await self._supply.fork()
         except Gone as error:
             self._breaker.died()
             self._count("start")
@@ -156,28 +166,13 @@ class DecoderPool:
                 "no decoder process can be started at the moment; send the image again later"
             ) from error
 
-    async def _fork(self) -> Decoder:
-        async with self._starting:
-            if self._server is None or not self._server.alive:
-                old, self._server = self._server, None
-                if old is not None:
-                    await old.close()
-                limits = self._limits
-                self._server = await ForkServer.start(limits.max_pixels, limits.max_file)
-            server = self._server
-        decoder, problem = await server.fork()
-        if problem and not self._warned:
-            self._warned = True
-            log.warning("decoder processes run without a part of their sandbox: %s", problem)
-        return decoder
-
     async def _prove(self) -> None:
         """Decode a picture of our own in a new process; raises where that fails."""
-        decoder = await self._fork()
+        decoder = await self._supply.fork()
         try:
             async with asyncio.timeout(STUCK), handed_over(PICTURE) as descriptor:
-                self._hand(decoder, descriptor, len(PICTURE))
-                found = await exchanged(decoder, lambda seen: True, self._limits.max_pixels)
+                decoder.send(Task(len(PICTURE), 1, self.limits.seconds), descriptor)
+                found = await exchanged(decoder, lambda seen: True, self.limits.max_pixels)
                 if not isinstance(found, Decoded):
                     raise Gone("a picture of our own was not decoded")
         except BaseException:
@@ -192,7 +187,7 @@ class DecoderPool:
         else:
             self._end(decoder, "replaced")
 
-    async def _death(self, decoder: Decoder) -> ServiceError:
+    async def _death(self, decoder: Decoder, task: Task | Encode) -> ServiceError:
         """The error of the image whose process ended, or said what no decoder says."""
         decoder.kill()  # changes nothing about one that has ended
         try:
@@ -206,7 +201,7 @@ class DecoderPool:
         self._breaker.died()
         log.info("a decoder process ended on an image: %s", reason)
         self._end(decoder, reason)
-        return error_of(reason)
+        return error_of(reason, task)
 
     def _end(self, decoder: Decoder, reason: str) -> None:
         decoder.close()

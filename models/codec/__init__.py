@@ -2,6 +2,7 @@
 
 from models.codec.decode import Decoded, Opened, decode, open_file, open_plain, pixels_of
 from models.codec.encode import encode, finished
+from models.codec.encode_cost import check_encode_cost
 from models.codec.encoded import encoded
 from models.codec.encoding import Chroma, Encoding
 from models.codec.flatten import flatten
@@ -18,6 +19,7 @@ __all__ = [
     "ImageFormat",
     "ImageInfo",
     "Opened",
+    "check_encode_cost",
     "decode",
     "encode",
     "encoded",

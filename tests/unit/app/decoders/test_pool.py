@@ -1,6 +1,7 @@
 """Decoder processes: whatever happens to one is the error of its own image, and it is replaced."""
 
 import asyncio
+import contextlib
 import functools
 import io
 import os
@@ -17,10 +18,17 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import DecoderPool, Limits, Seen
+from app.decoders import DecoderPool, Encode, Limits, Seen
 from app.decoders.processes import Decoder, ForkServer, Gone
 from models import codec
-from models.errors import TooManyPixels, Unavailable, Undecodable, UnsupportedMedia
+from models.errors import (
+    TooManyPixels,
+    Unavailable,
+    Undecodable,
+    Unprocessable,
+    UnsupportedMedia,
+)
+from models.image import Image
 from tests.server import gone
 
 LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
@@ -250,9 +258,9 @@ def test_where_no_process_lives_images_are_refused_until_one_does(
 def test_the_end_of_the_fork_server_is_survived() -> None:
     async def test(pool: DecoderPool) -> None:
         await pixels(pool, drawn())
-        assert pool._server is not None
+        assert pool._supply.server is not None
         (idle,) = pool._idle
-        pool._server._process.kill()
+        pool._supply.server._process.kill()
         await asyncio.wait_for(idle.ended, 10)
         assert (await pixels(pool, drawn())).shape == (32, 32, 3)
 
@@ -264,9 +272,9 @@ def test_nothing_is_left_when_the_pool_closes() -> None:
 
     async def test(pool: DecoderPool) -> None:
         await asyncio.gather(*(pixels(pool, drawn(side=500)) for _ in range(4)))
-        assert pool._server is not None
+        assert pool._supply.server is not None
         found.extend(each.pid for each in pool._idle)
-        found.append(pool._server._process.pid)
+        found.append(pool._supply.server._process.pid)
 
     before = len(os.listdir("/proc/self/fd"))
     run(test)
@@ -317,6 +325,50 @@ def test_a_process_is_replaced_after_many_images(monkeypatch: pytest.MonkeyPatch
             await pixels(pool, drawn())
 
     assert run(test).ended == {"replaced": 2}
+
+
+def encoded(pool: DecoderPool, image: np.ndarray, encoding: codec.Encoding, seconds: float = 60.0):
+    task = Encode(image.shape, codec.ImageFormat.PNG, encoding, "us", None, seconds)
+    return pool.encode(task, memoryview(image).cast("B"), None)
+
+
+def test_a_process_encodes_to_the_very_bytes_of_a_thread() -> None:
+    image = np.random.default_rng(1).integers(0, 256, (50, 40, 3), np.uint8)
+    encoding = codec.Encoding(png_level=9)
+    expected = codec.encode(Image(image), codec.ImageFormat.PNG, encoding, copyright="us")
+
+    async def test(pool: DecoderPool) -> None:
+        assert await encoded(pool, image, encoding) == expected
+
+    run(test)
+
+
+def test_encoding_over_its_cpu_time_is_ended() -> None:
+    image = np.random.default_rng(1).integers(0, 256, (1500, 1500, 3), np.uint8)
+
+    async def test(pool: DecoderPool) -> None:
+        with pytest.raises(Unprocessable, match="DARKROOM_ENCODE_TIMEOUT"):
+            await encoded(pool, image, codec.Encoding(png_level=9), 0.05)
+
+    assert run(test).ended == {"cpu": 1}
+
+
+def test_what_libraries_print_of_a_file_goes_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
+    file = io.BytesIO()
+    noise = PillowImage.effect_noise((64, 64), 90).convert("1")
+    noise.save(file, "TIFF", compression="group4")
+    data = file.getvalue()
+    data = data[:28] + bytes(60) + data[88:]
+
+    async def test(pool: DecoderPool) -> None:
+        with contextlib.suppress(Undecodable):
+            await pixels(pool, data)
+
+    run(test)
+    assert capfd.readouterr() == ("", "")
+    with contextlib.suppress(Undecodable):
+        codec.decode(data, max_pixels=10_000)
+    assert capfd.readouterr().err  # which is what a thread would have let through
 
 
 def test_a_decoder_that_answers_nonsense_is_ended() -> None:

@@ -1,0 +1,39 @@
+"""New decoder processes, and the fork server they come from, which is started anew when it ends."""
+
+import asyncio
+import logging
+
+from app.decoders.limits import Limits
+from app.decoders.processes import Decoder, ForkServer
+
+log = logging.getLogger("darkroom.decoders")
+
+
+class Supply:
+    """Starts a fork server when the first process is wanted; lives on one event loop."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._starting = asyncio.Lock()
+        self._warned = False
+        self.server: ForkServer | None = None
+
+    async def fork(self) -> Decoder:
+        """A new process; raises Gone where none can be started."""
+        async with self._starting:
+            if self.server is None or not self.server.alive:
+                await self.aclose()
+                limits = self._limits
+                self.server = await ForkServer.start(limits.max_pixels, limits.max_file)
+            server = self.server
+        decoder, problem = await server.fork()
+        if problem and not self._warned:
+            self._warned = True
+            log.warning("decoder processes run without a part of their sandbox: %s", problem)
+        return decoder
+
+    async def aclose(self) -> None:
+        """End the fork server, and all processes with it."""
+        server, self.server = self.server, None
+        if server is not None:
+            await server.close()
