@@ -4,8 +4,12 @@ import sys
 
 if sys.argv[0] == "-m" and not sys.flags.safe_path:
     # `python -m app.…` puts the current folder first on the import path, and any `numpy.py` lying
-    # there would be executed. Python names itself "-m" while it looks for the module, and no
-    # module of ours but this one has been imported yet. A checkout stays importable: at the end.
+    # there would be executed. Python names itself "-m" while it looks for the module, and imports
+    # this package before all that the module imports. The other packages of a checkout are found
+    # now, beside this one, so that it works without being installed, and never with half of an
+    # installed one.
     del sys.path[0]
-    if (_checkout := __path__[0].rpartition("/")[0]) not in sys.path:
-        sys.path.append(_checkout)
+    sys.path.insert(0, __path__[0].rpartition("/")[0])
+    for _package in ("models", "workers"):
+        __import__(_package)
+    del sys.path[0]

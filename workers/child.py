@@ -21,6 +21,17 @@ log = logging.getLogger("darkroom.supervisor")
 ROOT = str(Path(__file__).resolve().parents[1])
 """The folder that this package was imported from."""
 
+PROGRAM = f"""\
+import runpy, sys
+if {ROOT!r} not in sys.path:
+    sys.path.insert(0, {ROOT!r})
+    import app, models, workers
+    sys.path.append(sys.path.pop(0))
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+"""
+"""What a child runs, with the name of its module as the first argument: `python -m`, but with the
+packages of its parent, even those of a checkout that is not installed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -58,19 +69,21 @@ class Child:
         """Start a member, or a spare of its pool, which gets its last orders by `take`.
 
         In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. With
-        `-P` nothing is imported from the current folder, where anybody may have put a file.
+        `-P` nothing is imported from the current folder, where anybody may have put a file; a
+        checkout that is not installed is found after everything else.
         """
         reading, writing = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",
-                "-m",
+                "-c",
+                PROGRAM,
                 member.spare_module if spare and member.spare_module else member.module,
                 member.name,
                 stdin=asyncio.subprocess.PIPE,
                 pass_fds=(*member.descriptors, writing),
-                env=_environment(member),
+                env=member.environment,
                 start_new_session=True,
             )
         except BaseException:
@@ -140,16 +153,3 @@ class Child:
             asyncio.get_running_loop().remove_reader(self._ready_end)
             os.close(self._ready_end)
             self._ready_end = -1
-
-
-def _environment(member: Member) -> dict[str, str]:
-    """The member's, by which it finds this package again where the parent found it.
-
-    An installed package and a checkout in PYTHONPATH are found anyway. A checkout that was found
-    only because it is the current folder is named.
-    """
-    environment = dict(os.environ if member.environment is None else member.environment)
-    if ROOT not in sys.path[1:]:
-        known = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{known}" if known else ROOT
-    return environment
