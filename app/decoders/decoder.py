@@ -14,11 +14,20 @@ from app.decoders.frames import Broken, Encode, Encoded, Failed, Go, Info, Pixel
 from app.decoders.memory import contents, memory_file
 from models import codec
 from models.codec import Decoded, ImageInfo
-from models.errors import ServiceError, Undecodable
+from models.errors import ServiceError, Undecodable, Unprocessable
 from models.image import Image
 
 MAX_DETAIL = 1000
 """Characters of an error text."""
+
+
+_NO_ROOM = Undecodable(
+    "decoding the image takes more memory than an image of its width and height may; "
+    "save it anew as a plain JPEG or PNG"
+)
+_NO_ROOM_TO_ENCODE = Unprocessable(
+    "encoding the image as asked takes more memory than is allowed; ask for another format"
+)
 
 
 class OutOfMemory(Exception):
@@ -73,7 +82,8 @@ def _encode(
 ) -> None:
     height, width, channels = task.shape
     size, exif_size = height * width * channels, task.exif or 0
-    allowance.grant(size + exif_size, height * width, task.seconds)
+    bytes_ = sandbox.ENCODED_BYTES_PER_PIXEL
+    allowance.grant(exif_size, height * width, task.seconds, bytes_)
     try:
         data = contents(descriptor, size + exif_size)
         os.close(descriptor)
@@ -82,20 +92,19 @@ def _encode(
         made = codec.encode(image, task.format, task.encoding, copyright=task.copyright, exif=exif)
         memory = memory_file(made)
     except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:
-        _fail(connection, error)  # encoders say in many ways that they have no memory
+        _fail(connection, error, _NO_ROOM_TO_ENCODE)  # which encoders say in many ways
         return
     frames.send(connection, Encoded(len(made)), [memory])
     os.close(memory)
 
 
-def _fail(connection: socket.socket, error: Exception) -> None:
+def _fail(connection: socket.socket, error: Exception, no_room: ServiceError = _NO_ROOM) -> None:
     """Tell of the image's error; raises OutOfMemory where this process had better end."""
     short = isinstance(error.__cause__, MemoryError) or not isinstance(error, ServiceError)
     if isinstance(error, ServiceError) and not short:
         frames.send(connection, Failed(error.code, error.detail[:MAX_DETAIL]))
         return
-    wrong = too_much_memory()
-    frames.send(connection, Failed(wrong.code, wrong.detail, last=True))
+    frames.send(connection, Failed(no_room.code, no_room.detail, last=True))
     raise OutOfMemory from None
 
 
@@ -124,12 +133,4 @@ def _info(info: ImageInfo, cost: float) -> Info:
         info.mode,
         info.fast_jpeg,
         cost,
-    )
-
-
-def too_much_memory() -> Undecodable:
-    """The error of an image that a decoder's memory limit has stopped."""
-    return Undecodable(
-        "decoding the image takes more memory than an image of its width and height may; "
-        "save it anew as a plain JPEG or PNG"
     )

@@ -17,6 +17,9 @@ BYTES_PER_PIXEL = 40
 """The most that decoding takes at a time, measured: Pillow's 4 bytes a pixel, floats and 32-bit
 integers several times over while they are scaled, an AVIF's reference frames."""
 
+ENCODED_BYTES_PER_PIXEL = 120
+"""As much for encoding; an AVIF in full chroma takes the most."""
+
 HEADER_BYTES = 96 << 20
 """Beside a file and its pixels: tables, profiles and chunks that libraries unpack."""
 
@@ -40,7 +43,8 @@ def end_with(parent: int) -> None:
 def enter(max_pixels: int, max_file: int) -> str:
     """Lock this process in for good; returns what the kernel lacks for it, if anything."""
     _prctl(_PR_SET_NAME, b"darkroom-decode")
-    most = _data_bytes() + HEADER_BYTES + COPIES_OF_FILE * max_file + BYTES_PER_PIXEL * max_pixels
+    most = _data_bytes() + HEADER_BYTES + COPIES_OF_FILE * max_file
+    most += ENCODED_BYTES_PER_PIXEL * max_pixels
     _lower(resource.RLIMIT_DATA, most, most)
     _lower(resource.RLIMIT_FSIZE, *2 * (4 * max_pixels + max_file + (1 << 20),))
     _lower(resource.RLIMIT_NOFILE, _DESCRIPTORS, _DESCRIPTORS)
@@ -56,13 +60,15 @@ class Allowance:
     def __init__(self) -> None:
         self._base = _data_bytes()
 
-    def grant(self, file: int, pixels: int, seconds: float) -> None:
+    def grant(
+        self, file: int, pixels: int, seconds: float, per_pixel: int = BYTES_PER_PIXEL
+    ) -> None:
         """From now on: memory for a file of so many bytes with so many pixels, and CPU time.
 
         More memory is a MemoryError, or what a library makes of it; more time ends the process by
         SIGPROF, which nothing here handles.
         """
-        wanted = self._base + HEADER_BYTES + COPIES_OF_FILE * file + BYTES_PER_PIXEL * pixels
+        wanted = self._base + HEADER_BYTES + COPIES_OF_FILE * file + per_pixel * pixels
         most = resource.getrlimit(resource.RLIMIT_DATA)[1]
         soft = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
         resource.setrlimit(resource.RLIMIT_DATA, (soft, most))
