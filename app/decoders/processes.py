@@ -130,6 +130,9 @@ class ForkServer:
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
                 decoder = await made
+        except asyncio.CancelledError:
+            _abandon(made)
+            raise
         except TimeoutError as error:
             self._lost()
             raise Gone("the fork server does not answer") from error
@@ -198,6 +201,12 @@ class ForkServer:
             if not decoder.ended.done():
                 decoder.ended.set_result(signal.SIGKILL)
         self._decoders.clear()
+
+
+def _abandon(made: asyncio.Future[Decoder]) -> None:
+    """Close a decoder that came in the same turn of the loop in which its user was cancelled."""
+    if made.done() and not made.cancelled() and made.exception() is None:
+        made.result().close()
 
 
 async def _readable(connection: socket.socket) -> None:
