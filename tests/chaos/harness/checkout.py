@@ -18,6 +18,8 @@ from tests.chaos.harness.http import ask
 
 HERE = Path(__file__).parents[3]
 
+_TRIES = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
@@ -57,9 +59,37 @@ def under_attack(
     checkout: Checkout, attack: Attack, front_ends: int, source: str
 ) -> Iterator[tuple[Target, "subprocess.Popen[bytes]"]]:
     """A ready server with the attack's settings, ended by SIGINT, at last by SIGKILL."""
+    process, target = _started(checkout, attack, front_ends, source)
+    try:
+        yield target, process
+    finally:
+        _end(process)
+
+
+def _started(
+    checkout: Checkout, attack: Attack, front_ends: int, source: str
+) -> "tuple[subprocess.Popen[bytes], Target]":
+    """A ready server; started again where another program took the free port before it."""
+    settings = checkout.settings()
+    for tries_left in reversed(range(_TRIES)):
+        process, target = _start(checkout, attack, front_ends, source, settings)
+        try:
+            _wait_until_ready(target, process)
+        except BaseException as error:
+            _end(process)
+            if not tries_left or not isinstance(error, RuntimeError):
+                raise
+        else:
+            return process, target
+    raise AssertionError("unreachable")
+
+
+def _start(
+    checkout: Checkout, attack: Attack, front_ends: int, source: str, settings: frozenset[str]
+) -> "tuple[subprocess.Popen[bytes], Target]":
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    flags = _known(attack.flags, checkout.settings())
+    flags = _known(attack.flags, settings)
     command = [checkout.python, "-m", "app.cli", "serve", "--port", str(port)]
     command += ["--weights", "random", "--log-level", "error", "--front-ends", str(front_ends)]
 
@@ -75,12 +105,7 @@ def under_attack(
         stderr=subprocess.DEVNULL,
         preexec_fn=limit,
     )
-    target = Target(port, process.pid, source)
-    try:
-        _wait_until_ready(target, process)
-        yield target, process
-    finally:
-        _end(process)
+    return process, Target(port, process.pid, source)
 
 
 def _environment() -> dict[str, str]:
