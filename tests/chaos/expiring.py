@@ -4,8 +4,8 @@
 labels of small photos, alone for a tenth of the time. Then `--clients` others ask as well, for
 slow filters of large photos, with `X-Deadline-Ms` between 1 and 200, by which hardly any of it can
 be done. The promises: every good request is answered with 200; a request that expires is answered
-with 503 or 504 within its deadline and a second, or with 200; the good ones' median latency in the
-last fifth is at most 1.5 times that in the second fifth; memory, descriptors, threads and
+with 503 or 504 within its deadline and three seconds, or with 200; the good ones' median latency in
+the last fifth is at most 1.5 times that in the second fifth; memory, descriptors, threads and
 processes do not grow; afterwards the server is ready and holds nothing. The last line is JSON, with
 the latencies beside expiring ones and alone; exit code 1 where a promise is broken.
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from tests.chaos.harness.attack import Attack, Outcome, Steps, Target
+from tests.chaos.harness.attack import SLACK, Attack, Outcome, Steps, Target
 from tests.chaos.harness.checkout import HERE, Checkout, under_attack
 from tests.chaos.harness.http import ask, post
 from tests.chaos.soak.samples import QUANTITIES, Sample, growth, sample
@@ -32,9 +32,6 @@ from tests.pictures import jpeg
 GOOD_CLIENTS = 2
 EVERY = 2.0
 """Seconds between two samples."""
-
-LATE = 1.0
-"""Seconds after its deadline by which an expired request must be answered on a busy machine."""
 
 MOST_GROWTH = 1.1
 MOST_LATENCY = 1.5
@@ -169,7 +166,7 @@ def _broken(
     """The promises that were not kept."""
     allowed = ("good 200", "expiring 200", "expiring 503", "expiring 504")
     broken = [f"{count} × {name}" for name, count in seen.statuses.items() if name not in allowed]
-    if seen.latest > LATE:
+    if seen.latest > SLACK:
         broken.append(f"an answer came {seen.latest:.2f} s after its deadline")
     if not early or not late or _median(late) > MOST_LATENCY * _median(early):
         broken.append(f"good requests took {_median(early)} s, and later {_median(late)} s")
