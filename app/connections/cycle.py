@@ -7,6 +7,7 @@ a reset instead of the answer.
 """
 
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from typing import Any, cast
 
 from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
@@ -46,7 +47,8 @@ class Cycle(RequestResponseCycle):
         self._sized = any(name.lower() == b"content-length" for name, _ in headers)
         if self._http_10 and not self._sized:
             self.chunked_encoding = False
-        lingers = self.more_body and self._too_much_to_read()
+        late = message["status"] == HTTPStatus.REQUEST_TIMEOUT
+        lingers = self.more_body and (late or self._too_much_to_read())
         if lingers:
             message = {**message, "headers": [*headers, CLOSE]}
         await super().send(message)

@@ -14,9 +14,6 @@ from app.service import Service, ServiceOf
 
 router = APIRouter(tags=["health"])
 
-_GET_AND_HEAD = ["GET", "HEAD"]
-"""Some load balancers ask for the headers alone."""
-
 _NOT_YET: dict[int | str, dict[str, Any]] = {503: {"description": "Not, or not yet"}}
 _VERBOSE: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/json": {"schema": {"type": "object"}}}}
@@ -24,7 +21,6 @@ _VERBOSE: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/livez", operation_id="livez", response_class=PlainTextResponse)
-@router.head("/livez", include_in_schema=False)
 async def livez() -> Response:
     """The event loop turns."""
     return PlainTextResponse("ok\n")
@@ -36,9 +32,8 @@ async def livez() -> Response:
     response_class=PlainTextResponse,
     responses=_NOT_YET | _VERBOSE,
 )
-@router.head("/readyz", include_in_schema=False)
-@router.api_route("/health", methods=_GET_AND_HEAD, include_in_schema=False)
-@router.api_route("/healthz", methods=_GET_AND_HEAD, include_in_schema=False)
+@router.get("/health", include_in_schema=False)
+@router.get("/healthz", include_in_schema=False)
 async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Response:
     """Not stopping, a worker is there, and it works; `?verbose` says why."""
     found = service.canary.readiness()
@@ -54,7 +49,6 @@ async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Respo
 @router.get(
     "/startupz", operation_id="startupz", response_class=PlainTextResponse, responses=_NOT_YET
 )
-@router.head("/startupz", include_in_schema=False)
 async def startupz(service: ServiceOf) -> Response:
     """The first canary has passed."""
     started = service.canary.started

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.connections import body_rate
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
 from tests.server import serving, until
@@ -92,6 +93,18 @@ def test_headers_that_trickle_end_in_time(hasty: Running) -> None:
         connection.sendall(b"GET /livez HTTP/1.1\r\n" + HOST)
         assert until_the_end(connection).startswith(b"HTTP/1.1 408")
     assert time.monotonic() - start < 5
+
+
+def test_a_body_that_trickles_is_408(hasty: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_rate, "WINDOW", 0.3)
+    with opened(hasty.port) as connection:
+        head = b"POST /classify HTTP/1.1\r\n" + HOST + b"Content-Type: image/jpeg\r\n"
+        connection.sendall(head + b"Content-Length: 5000\r\n\r\n")
+        connection.sendall(b"x" * 20)
+        answer = until_the_end(connection)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"DARKROOM_MIN_BODY_RATE" in answer
+    assert b"connection: close" in answer
 
 
 def test_connections_that_send_nothing_end_in_time(hasty: Running) -> None:

@@ -66,6 +66,7 @@ def early_413(target: Target) -> Steps:
     def one(chunked: bool) -> Outcome:
         started = time.monotonic()
         framing = "Transfer-Encoding: chunked" if chunked else "Content-Length: 400000000"
+        framing += "\r\nContent-Type: image/jpeg"  # without it chunks are 415 before they count
         with connect(target) as connection:
             head = f"POST /classify HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode()
             try:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -76,8 +77,8 @@ class House:
         return None
 
 
-def house(**limits: object) -> House:
-    time, ended, counters = [100.0], list[str](), Counters()
+def house(counters: Counters | None = None, **limits: object) -> House:
+    time, ended, counters = [100.0], list[str](), counters or Counters()
     guard = Guard(replace(LIMITS, **limits), ended.append, clock=lambda: time[0])  # type: ignore[arg-type]
     return House(guard, Entrance(guard, counters), counters, ended, time)
 
@@ -142,6 +143,29 @@ def test_headers_that_have_just_begun_are_not_evicted_but_slow_ones_are(few: Hou
     assert few.come("192.0.2.1", Phase.FRESH) is not None
     few.time[0] += 3
     assert few.come("192.0.2.1", Phase.FRESH) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="shared counters need Linux")
+def test_the_limits_are_those_of_all_front_ends_together() -> None:
+    counters = Counters.create(2)
+    assert counters.fd is not None
+    both = [house(Counters.attach(counters.fd, 2), connections=4, per_client=2) for _ in range(2)]
+    first, second = both
+    with first.stack, second.stack:
+        assert first.come("192.0.2.1", Phase.ANSWER) is None
+        assert second.come("192.0.2.1", Phase.ANSWER) is None
+        for each in both:
+            told = each.come("192.0.2.1", Phase.ANSWER)
+            assert told is not None
+            assert told["code"] == "too_many_connections"
+        assert first.come("192.0.2.2", Phase.ANSWER) is None
+        assert second.come("192.0.2.3", Phase.ANSWER) is None
+        told = second.come("192.0.2.4", Phase.ANSWER)
+        assert told is not None
+        assert told["code"] == "connections_exhausted"
+        for each in both:
+            each.entrance.close()
+    counters.close()
 
 
 def test_trusted_proxies_have_no_limit_of_their_own() -> None:
