@@ -46,7 +46,7 @@ SEED_BYTES = 16
 
 
 Key = tuple[int, ...]
-"""A key's cell in each row of the sketch."""
+"""Where a key's cell in each row of the sketch starts."""
 
 _N_CELLS = len(Total) + len(Mark) + len(ByKey) * ROWS * SLOTS
 _FIRST_MARK = len(Total)
@@ -70,6 +70,7 @@ class Counters:
         self._seed = memory[-SEED_BYTES:]
         self._cells = memoryview(memory)[:end].cast("q")
         self.rates = RateTable(memory, self._seed, end, fd)
+        self._step = ROWS * SLOTS * columns
         self._column = 0 if column is None else column
         self.shared = columns > 1
         self.front_ends = max(1, (columns - SPARE_COLUMNS) // COLUMNS_PER_FRONT_END)
@@ -129,19 +130,23 @@ class Counters:
         """The cells of a key; prefix it with its kind: `client 10.0.0.1`, `host example.org`."""
         digest = hashlib.blake2b(text.encode(), digest_size=4 * ROWS, key=self._seed).digest()
         return tuple(
-            row * SLOTS + int.from_bytes(digest[4 * row : 4 * row + 4], "little") % SLOTS
+            self._start(
+                row * SLOTS + int.from_bytes(digest[4 * row : 4 * row + 4], "little") % SLOTS
+            )
             for row in range(ROWS)
         )
 
     def add_for(self, key: Key, field: ByKey, amount: int) -> None:
         """Count `amount` more, or less where it is negative, for `key`."""
-        for cell in key:
-            self._cells[self._start(field, cell) + self._column] += amount
+        here = field * self._step + self._column
+        for start in key:
+            self._cells[start + here] += amount
 
     def of(self, key: Key, field: ByKey) -> int:
         """The count of `key` over all front ends; never too low."""
-        starts = (self._start(field, cell) for cell in key)
-        return min(sum(self._cells[start : start + self.columns]) for start in starts)
+        first = field * self._step
+        last = first + self.columns
+        return min([sum(self._cells[start + first : start + last]) for start in key])
 
     def take_for(self, key: Key, field: ByKey, amount: int, limit: int) -> bool:
         """Count `amount` more for `key` if its count then stays within `limit`."""
@@ -153,7 +158,7 @@ class Counters:
 
     def all_of(self, field: ByKey) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         """The counts of all cells of the first row: one for each key, unless some collide."""
-        start = self._start(field, 0)
+        start = self._start(0) + field * self._step
         row = np.frombuffer(self._cells[start : start + SLOTS * self.columns], np.int64)
         counts: np.ndarray[tuple[int], np.dtype[np.int64]]
         counts = row.reshape(SLOTS, self.columns).sum(axis=1)
@@ -201,8 +206,9 @@ class Counters:
     def _mark(self, mark: Mark, column: int) -> int:
         return self._cells[(_FIRST_MARK + mark) * self.columns + column]
 
-    def _start(self, field: ByKey, cell: int) -> int:
-        return (_FIRST_BY_KEY + field * ROWS * SLOTS + cell) * self.columns
+    def _start(self, cell: int) -> int:
+        """Where a cell of the sketch of the first field starts; `_step` further is the next."""
+        return (_FIRST_BY_KEY + cell) * self.columns
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -16,6 +16,12 @@ FRESH = 0.02
 HORIZON = 0.2
 """Seconds of work that may be past the line, where no client goes before another any more."""
 
+HORIZON_SHARED = 0.05
+"""The same for `SHARED` seconds after several clients had work: batches are smaller then, and what
+one client has asked for delays the others less."""
+
+SHARED = 10.0
+
 
 class Forecast:
     """Predicts waits, in seconds. All work is in microseconds of estimated time of the device."""
@@ -29,6 +35,7 @@ class Forecast:
         self._counters = counters
         self._clock = clock
         self._own = 0
+        self._shared_until = -1.0
         self._clients = np.zeros(1, np.int64)
         self._added_up = -1.0
         self.absence: Callable[[], float] = lambda: 0.0
@@ -42,7 +49,13 @@ class Forecast:
 
     def room(self) -> float:
         """Seconds of work that this front end may have past its line."""
-        return HORIZON * self.capacity.per_second / self._counters.front_ends
+        horizon = HORIZON if self._clock() > self._shared_until else HORIZON_SHARED
+        return horizon * self.capacity.per_second / self._counters.front_ends
+
+    def note_clients(self, own: int, total: int) -> None:
+        """A client with `own` images in flight asks for more, of `total` of all clients."""
+        if own < total:
+            self._shared_until = self._clock() + SHARED
 
     def wait(self, key: Key, more: int) -> float:
         """Seconds until a client's work would be done if it had so much `more`.

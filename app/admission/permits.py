@@ -126,6 +126,7 @@ class Admission:
         limits, counters = self.limits, self.counters
         self._hold(key, amount)
         held, own = self.held, counters.of(key, ByKey.IMAGES)
+        self.forecast.note_clients(own, held.images)
         if held.images > limits.images or held.bytes > limits.bytes:
             reason = "images_in_flight" if held.images > limits.images else "bytes_in_flight"
         elif amount.images and limits.client_images and own > limits.client_images:

@@ -16,13 +16,14 @@ class Request:
     path: str
     body: bytes
     deadline_ms: int | None = None
+    content_type: str = "image/jpeg"
 
     def head(self) -> bytes:
         """The headers."""
         lines = [
             f"POST {self.path} HTTP/1.1",
             "Host: 127.0.0.1",
-            "Content-Type: image/jpeg",
+            f"Content-Type: {self.content_type}",
             f"Content-Length: {len(self.body)}",
         ]
         if self.deadline_ms is not None:
