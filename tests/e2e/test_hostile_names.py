@@ -1,0 +1,98 @@
+"""Names and ids of clients are text in records: never paths, never headers."""
+
+import io
+import json
+import re
+import zipfile
+from email import message_from_bytes
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.pictures import png
+
+NAMES = [
+    "../../etc/passwd",
+    "/etc/passwd",
+    "..\\..\\windows\\system32\\a.png",
+    "C:\\a.png",
+    "a\x00b.png",
+    "results.jsonl",
+    "0000.png",
+    "a;b=c.png",
+    "‮gnp.exe",
+    "\u2028.png",
+    "n" * 1000,
+]
+FORM = "multipart/form-data; boundary=b"
+
+
+def form(names: list[str]) -> bytes:
+    """Files with these names, written as they are."""
+    parts = (
+        b'--b\r\nContent-Disposition: form-data; name="files"; filename="%s"\r\n\r\n%s\r\n'
+        % (name.encode(), png())
+        for name in names
+    )
+    field = b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\ninvert\r\n'
+    return b"".join(parts) + field + b"--b--\r\n"
+
+
+def filtered(client: httpx.Client, accept: str) -> httpx.Response:
+    headers = {"Content-Type": FORM, "Accept": accept}
+    reply = client.post("/filter", content=form(NAMES), headers=headers)
+    assert reply.status_code == 200, reply.text
+    return reply
+
+
+def check(records: list[dict[str, Any]]) -> None:
+    """All are there, in order, with names that are text."""
+    assert [record["index"] for record in records] == [*range(len(NAMES))]
+    assert all(record["status"] == "ok" for record in records)
+    assert [record["source"][:3] for record in records[:2]] == ["../", "/et"]
+
+
+def test_members_of_a_zip_have_numbers_for_names(client: httpx.Client) -> None:
+    with zipfile.ZipFile(io.BytesIO(filtered(client, "application/zip").content)) as archive:
+        *images, last = archive.namelist()
+        assert sorted(images) == [f"{n:04d}.png" for n in range(len(NAMES))]
+        assert last == "results.jsonl"
+        check([json.loads(line) for line in archive.read(last).splitlines()])
+
+
+def test_parts_of_a_multipart_answer_have_the_headers_we_wrote(client: httpx.Client) -> None:
+    reply = filtered(client, "multipart/mixed")
+    head = f"Content-Type: {reply.headers['Content-Type']}\r\n\r\n".encode()
+    parts = message_from_bytes(head + reply.content).get_payload()
+    assert isinstance(parts, list)
+    assert len(parts) == len(NAMES)
+    for part in parts:
+        assert {*part.keys()} == {"Content-ID", "Content-Type", "Content-Disposition"}
+        assert re.fullmatch(r'attachment; filename="\d{4}\.png"', part["Content-Disposition"])
+        assert re.fullmatch(r"<\d+>", part["Content-ID"])
+
+
+def test_ids_are_text_in_lines_and_events(client: httpx.Client) -> None:
+    ids = ["a\r\nevent: x", "a\n\ndata: {}", "</script>", '"', "\u2028", "\x00"]
+    body = {"images": [{"id": each, "url": "ftp://x/"} for each in ids]}
+    reply = client.post("/classify", json=body, headers={"Accept": "application/x-ndjson"})
+    lines = [json.loads(line) for line in reply.content.split(b"\n") if line]
+    assert sorted(line["id"] for line in lines) == sorted(ids)
+    reply = client.post("/classify", json=body, headers={"Accept": "text/event-stream"})
+    events = [line for line in reply.content.split(b"\n") if line.startswith(b"event:")]
+    assert events == [b"event: model", *[b"event: record"] * len(ids), b"event: summary"]
+
+
+@pytest.mark.parametrize("given", ["a b", "é", "x" * 129, "a\tb"])
+def test_an_id_of_a_request_that_is_none_is_replaced(client: httpx.Client, given: str) -> None:
+    reply = client.get("/livez", headers={b"X-Request-ID": given.encode()})
+    assert re.fullmatch("[0-9a-f]{32}", reply.headers["X-Request-ID"])
+
+
+def test_an_address_with_line_ends_adds_no_header(client: httpx.Client) -> None:
+    for path in ("/filters/x%0d%0aSet-Cookie:%20a=b", "/%0d%0aSet-Cookie:a=b"):
+        reply = client.get(path)
+        assert reply.status_code == 404
+        assert "Set-Cookie" not in reply.headers
+        assert len(reply.content) < 1000
