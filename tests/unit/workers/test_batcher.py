@@ -279,3 +279,20 @@ def test_a_suspect_that_expires_or_is_cancelled_holds_nothing_up() -> None:
     b.cancel(left)
     assert b.pick(2.0, idle=False).dropped == [late]
     assert numbers(b.pick(2.0, idle=False)) == [3]
+
+
+def test_expired_jobs_are_looked_at_once_each_however_many_there_are() -> None:
+    looks = 0
+
+    class Counting(Deadline):
+        def expired(self, now: float) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().expired(now)
+
+    b, n_jobs = batcher(size=8), 3000
+    for number in range(n_jobs):
+        add(b, fake_job(number % 200, "abc"[number % 3], deadline=Counting(1.0)))
+    picked = b.pick(2.0)
+    assert (len(picked.dropped), picked.batch, b.queued_jobs) == (n_jobs, [], 0)
+    assert looks <= n_jobs + 3

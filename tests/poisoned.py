@@ -1,0 +1,43 @@
+"""A worker process for tests: some numbers raise, run out of memory, or end it."""
+
+import asyncio
+import os
+import socket
+import sys
+
+from models.errors import ServiceError
+from models.job import Job, Result
+from tests.fakes import FakeEngine, first_sample, number_of
+from tests.hosted import WELCOME, fake_heard
+from workers.batcher import BatchLimits
+from workers.host import Host
+from workers.worker import Worker
+
+RAISES, EATS_MEMORY, EXITS = 251, 252, 253
+
+
+def answer(job: Job) -> Result | ServiceError:
+    """What becomes of a job, by its number."""
+    match number_of(job):
+        case 251:
+            raise RuntimeError("secret internal text")
+        case 252:
+            bytearray(1 << 62)  # MemoryError
+        case 253:
+            os._exit(9)
+    return first_sample(job)
+
+
+async def main(address: str) -> None:
+    host = Host(fake_heard)
+    limits = BatchLimits(max_batch_size=8, max_batch_pixels=1 << 30)
+    worker = Worker(FakeEngine(answer=answer), limits, on_batch=host.on_batch)
+    worker.start()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        await host.serve(listener, worker, WELCOME)
+
+
+if __name__ == "__main__":
+    asyncio.run(main("\0" + sys.argv[1]))

@@ -1,0 +1,78 @@
+"""Poison in a real worker process: only the poisonous image fails, whatever it does to the worker.
+
+A supervisor starts the process again, as in production.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from models.errors import InternalError, Quarantined, ServiceError, WorkerLost
+from models.job import Completed, Labels
+from tests.fakes import fake_job
+from tests.hosted import ARENA, fake_said
+from tests.poisoned import EATS_MEMORY, EXITS, RAISES
+from workers.processes import ProcessBackend
+from workers.quarantine import Quarantine
+
+
+async def _kept(name: str) -> None:
+    """A worker process, and another one whenever it has ended."""
+    while True:
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.poisoned", name)
+        try:
+            await process.wait()
+        except asyncio.CancelledError:
+            process.kill()
+            await process.wait()
+            raise
+
+
+@contextlib.asynccontextmanager
+async def backend() -> AsyncIterator[ProcessBackend]:
+    name = f"darkroom-test-{secrets.token_hex(8)}"
+    keeping = asyncio.create_task(_kept(name))
+    made = ProcessBackend(["\0" + name], ARENA, 20.0, say=fake_said, quarantine=Quarantine(300.0))
+    try:
+        yield made
+    finally:
+        await made.aclose()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("poison", "error"),
+    [(RAISES, InternalError), (EATS_MEMORY, InternalError), (EXITS, WorkerLost)],
+)
+def test_only_the_poisonous_image_fails_and_its_neighbours_are_answered(
+    poison: int, error: type[ServiceError]
+) -> None:
+    async def test() -> None:
+        async with asyncio.timeout(60), backend() as ours:
+            numbers = [*range(12), poison, *range(12, 24)]
+            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in numbers]
+            guilty = tasks.pop(12)
+            answers = [(await task).result for task in tasks]
+            assert [a.class_ids[0] for a in answers if isinstance(a, Labels)] == list(range(24))
+            with pytest.raises(error) as caught:
+                await guilty
+            assert "secret" not in caught.value.detail
+
+    asyncio.run(test())
+
+
+def test_what_ended_two_workers_is_refused_the_next_time_and_ends_no_third() -> None:
+    async def test() -> None:
+        async with asyncio.timeout(60), backend() as ours:
+            with pytest.raises(WorkerLost, match="2 workers died"):
+                await ours.run(fake_job(EXITS))
+            with pytest.raises(Quarantined):
+                await ours.run(fake_job(EXITS))
+            assert isinstance(await ours.run(fake_job(1)), Completed)
+
+    asyncio.run(test())
