@@ -11,8 +11,9 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
-import torchvision
 from torch import Tensor
+
+from workers.engines.architecture import Network
 
 State = dict[str, Tensor]
 
@@ -52,7 +53,7 @@ def random_state(seed: int, n_classes: int) -> State:
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        network = torchvision.models.resnet18(num_classes=n_classes)
+        network = Network(n_classes)
     return {name: tensor.detach() for name, tensor in network.state_dict().items()}
 
 
@@ -121,7 +122,7 @@ def _problems(state: State) -> Iterator[str]:
 def _expected(n_classes: int) -> dict[str, torch.Size]:
     """Names and shapes; made on the meta device, which holds no numbers and draws none."""
     with torch.device("meta"):
-        network = torchvision.models.resnet18(num_classes=n_classes)
+        network = Network(n_classes)
     return {name: tensor.shape for name, tensor in network.state_dict().items()}
 
 

@@ -6,10 +6,12 @@ mkldnn_fusion.py); called by name they need neither a compiler nor half a minute
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torchvision.models.resnet import BasicBlock, ResNet
+
+from workers.engines.architecture import Block, Network
 
 _MKLDNN = torch.ops.mkldnn
 
@@ -26,10 +28,10 @@ def supports(dtype: torch.dtype) -> bool:
 class FusedFeatures:
     """A folded, channels-last resnet18 without its last layer: (n, 3, h, w) to (n, 512)."""
 
-    def __init__(self, network: ResNet) -> None:
+    def __init__(self, network: Network) -> None:
         self._stem = _Convolution(network.conv1)
         self._blocks = [
-            _Block(block)
+            _Block(cast(Block, block))
             for layer in (network.layer1, network.layer2, network.layer3, network.layer4)
             for block in layer
         ]
@@ -44,9 +46,11 @@ class FusedFeatures:
 
 
 class _Block:
-    def __init__(self, block: BasicBlock) -> None:
+    def __init__(self, block: Block) -> None:
         self._first, self._second = _Convolution(block.conv1), _Convolution(block.conv2)
-        self._shortcut = None if block.downsample is None else _Convolution(block.downsample[0])
+        self._shortcut = (
+            None if block.downsample is None else _Convolution(cast(nn.Conv2d, block.downsample[0]))
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         inner = self._first(x, "relu")

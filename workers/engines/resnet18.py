@@ -8,15 +8,14 @@ from itertools import pairwise
 import cv2
 import numpy as np
 import torch
-import torchvision
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
-from torchvision.models.resnet import ResNet
 
 from models.image import Pixels
 from models.settings import Precision
 from models.weights import Preprocessing
+from workers.engines.architecture import Network
 from workers.engines.fused import FusedFeatures, supports
 
 DTYPES = {
@@ -32,7 +31,7 @@ class ResNet18:
     def __init__(
         self, state: Mapping[str, Tensor], precision: Precision, spec: Preprocessing
     ) -> None:
-        network = torchvision.models.resnet18(num_classes=state["fc.weight"].shape[0])
+        network = Network(state["fc.weight"].shape[0])
         network.load_state_dict(state)
         network = folded(network.eval())
         self._crop = spec.crop
@@ -52,15 +51,15 @@ class ResNet18:
         found = cv2.LUT(crops.reshape(n * height, width, channels), self._table)
         return torch.from_numpy(found).view(crops.shape).permute(0, 3, 1, 2)
 
-    def _use(self, folded: ResNet, precision: Precision) -> None:
+    def _use(self, folded: Network, precision: Precision) -> None:
         """Convolutions in `precision`; the last layer stays fp32, where it costs nothing."""
         network = copy.deepcopy(folded)
         self._dtype, self._head = DTYPES[precision], network.fc
         network.fc = nn.Flatten()
-        network.to(self._dtype).to(memory_format=torch.channels_last)
+        network.to(self._dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._features = FusedFeatures(network) if supports(self._dtype) else network
 
-    def _fastest(self, folded: ResNet) -> Precision:
+    def _fastest(self, folded: Network) -> Precision:
         """fp32, or bf16 where this CPU computes it at least a quarter faster.
 
         fp16 is no candidate: on a CPU it is at best as fast, and it overflows where bf16 does not.
@@ -69,7 +68,7 @@ class ResNet18:
         faster = seconds[Precision.BF16] < 0.8 * seconds[Precision.FP32]
         return Precision.BF16 if faster else Precision.FP32
 
-    def _time(self, folded: ResNet, precision: Precision) -> float:
+    def _time(self, folded: Network, precision: Precision) -> float:
         """The best of three forward passes of eight images, in seconds, after one to warm up."""
         self._use(folded, precision)
         crops = np.zeros((8, self._crop, self._crop, 3), np.uint8)
@@ -87,7 +86,7 @@ def table(spec: Preprocessing) -> NDArray[np.float32]:
     return (levels - torch.tensor(spec.mean)).div_(torch.tensor(spec.std)).numpy()
 
 
-def folded(network: ResNet) -> ResNet:
+def folded(network: Network) -> Network:
     """The same function with every batch norm folded into the convolution before it."""
     for module in list(network.modules()):
         children = list(module.named_children())

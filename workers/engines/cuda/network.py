@@ -6,13 +6,14 @@ Knows no jobs and no labels.
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import torch
-import torchvision
 from torch import Tensor, nn
 
 from models.settings import Optimize, Precision
 from models.weights import Preprocessing
+from workers.engines.architecture import Network
 from workers.engines.cuda.crops import input_buffer
 from workers.engines.resnet18 import DTYPES, folded, table
 
@@ -46,12 +47,12 @@ class GraphedResNet18:
     ) -> None:
         self.precision = Precision.FP16 if precision is Precision.AUTO else precision
         dtype = DTYPES[self.precision]
-        network = torchvision.models.resnet18(num_classes=state["fc.weight"].shape[0])
+        network = Network(state["fc.weight"].shape[0])
         network.load_state_dict(state)
         network = folded(network.eval())
-        self._head = network.fc.to(device)
+        self._head = cast(nn.Linear, network.fc).to(device)
         network.fc = nn.Identity()
-        self._features: Callable[[Tensor], Tensor] = network.to(
+        self._features: Callable[[Tensor], Tensor] = network.to(  # type: ignore[call-overload]
             device, dtype, memory_format=torch.channels_last
         )
         self._optimize = optimize
