@@ -5,7 +5,8 @@ decoded again and again: by `codec.decode` on a thread of a pool, which is how e
 decoded before there were decoder processes, and as `app.opening` does it now: a baseline JPEG on a
 thread by `codec.open_plain`, everything else in a process. The two take turns image by image, so a
 slow moment of the machine falls on both; what counts is the median of each, and their difference.
-`together` decodes eight at a time.
+CPU time, which other programs on the machine hardly change, is that of this process and of the
+decoders. `together` decodes eight at a time.
 
 Run: python -m tests.bench.decoders [--rounds 200]. The last line is one JSON object.
 """
@@ -54,27 +55,37 @@ def files() -> dict[str, bytes]:
     return made
 
 
-async def seconds(decode: Decode, together: int) -> float:
-    """Of one image, where so many are decoded at a time."""
-    start = time.perf_counter()
+def cpu_seconds(pool: DecoderPool) -> float:
+    """Of this process and of all decoders, which are idle now (clock_getcpuclockid(3))."""
+    pids = (each.pid for each in pool._idle)
+    return time.process_time() + sum(time.clock_gettime(~pid << 3 | 2) for pid in pids)
+
+
+async def seconds(decode: Decode, together: int, pool: DecoderPool) -> tuple[float, float]:
+    """Of one image, where so many are decoded at a time: by the clock, and CPU time."""
+    start, cpu = time.perf_counter(), cpu_seconds(pool)
     await asyncio.gather(*(decode() for _ in range(together)))
-    return (time.perf_counter() - start) / together
+    return (time.perf_counter() - start) / together, (cpu_seconds(pool) - cpu) / together
 
 
-async def compared(old: Decode, new: Decode, rounds: int, together: int) -> dict[str, float]:
+async def compared(
+    old: Decode, new: Decode, rounds: int, together: int, pool: DecoderPool
+) -> dict[str, float]:
     """Medians in milliseconds, and the ratio."""
     befores, afters = [], []
     for number in range(rounds):
         turns = [(old, befores), (new, afters)]
         for decode, times in turns if number % 2 else reversed(turns):
-            times.append(await seconds(decode, together))
-    before, after = statistics.median(befores) * 1e3, statistics.median(afters) * 1e3
-    return {
-        "old_ms": round(before, 3),
-        "new_ms": round(after, 3),
-        "more_ms": round(after - before, 3),
-        "ratio": round(after / before, 3),
-    }
+            times.append(await seconds(decode, together, pool))
+    found = {}
+    for column, name in enumerate(("", "cpu_")):
+        before, after = (
+            statistics.median(each[column] for each in times) * 1e3 for times in (befores, afters)
+        )
+        found[f"{name}old_ms"], found[f"{name}new_ms"] = round(before, 3), round(after, 3)
+        found[f"{name}more_ms"] = round(after - before, 3)
+        found[f"{name}ratio"] = round(after / before, 3)
+    return found
 
 
 async def measure(rounds: int) -> dict[str, object]:
@@ -100,9 +111,10 @@ async def measure(rounds: int) -> dict[str, object]:
                 return await loop.run_in_executor(threads, plain, data)
             return await pool.decode(data, len(data), lambda seen: True)
 
-        await seconds(old, 2), await seconds(new, 4)
-        found[kind] = await compared(old, new, rounds, 1)
-        found[f"{kind} together"] = await compared(old, new, max(5, rounds // 8), TOGETHER)
+        await seconds(old, 2, pool), await seconds(new, 4, pool)
+        found[kind] = await compared(old, new, rounds, 1, pool)
+        fewer = max(5, rounds // 8)
+        found[f"{kind} together"] = await compared(old, new, fewer, TOGETHER, pool)
         print(kind, found[kind], found[f"{kind} together"], flush=True)
     await pool.aclose()
     threads.shutdown()

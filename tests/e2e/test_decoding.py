@@ -1,0 +1,106 @@
+"""Decoding over HTTP: hostile files are their own errors, and everything else goes on."""
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import hostile
+from tests.e2e.conftest import Running
+from tests.server import until
+
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+def classified(client: httpx.Client, data: bytes, **headers: str) -> httpx.Response:
+    return client.post("/classify", content=data, headers=BYTES | headers)
+
+
+def decoders(client: httpx.Client) -> dict[str, object]:
+    return client.get("/readyz?verbose").json()["decoders"]
+
+
+def processes() -> set[int]:
+    """The decoder processes of this machine that are children of a child of ours."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+            parent = int(rest.split()[1])
+            grand = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1]
+            if name == "darkroom-decode" and int(grand) == os.getpid():
+                found.add(int(folder.name))
+    return found
+
+
+def test_bombs_leave_fifteen_neighbours_alone(client: httpx.Client) -> None:
+    bombs = [hostile.png_of_empty_pixels(), hostile.jpeg_of_scans()]
+    good = [hostile.small("PNG", (300, 200))] * 8 + [hostile.small("JPEG", (300, 200))] * 7
+    with ThreadPoolExecutor(40) as threads:
+        hostiles = [threads.submit(classified, client, bomb) for bomb in bombs * 2]
+        start = time.monotonic()
+        replies = [*threads.map(lambda data: classified(client, data), good)]
+        assert time.monotonic() - start < 15
+        assert {each.status_code for each in replies} == {200}
+        assert {each.result().status_code for each in hostiles} <= {422, 503}
+
+
+def test_a_hostile_file_fails_alone_in_a_request_of_several(client: httpx.Client) -> None:
+    files = [
+        ("files", ("bad", hostile.tiff_of_one_giant_tile(12_000))),
+        ("files", ("good", hostile.small("PNG"))),
+    ]
+    first, second = client.post("/classify", files=files).json()["results"]
+    assert first["error"]["code"] == "undecodable"
+    assert "tiles of 12000 × 12000 pixels" in first["error"]["detail"]
+    assert second["status"] == "ok"
+
+
+def test_a_deadline_ends_the_decoding(client: httpx.Client) -> None:
+    before = decoders(client)["ended"].get("cancelled", 0)  # type: ignore[attr-defined]
+    reply = classified(client, hostile.jpeg_of_scans(16), **{"X-Deadline-Ms": "700"})
+    assert reply.status_code in (503, 504), reply.text
+    if reply.status_code == 504:
+        until(lambda: decoders(client)["busy"] == 0)
+        assert decoders(client)["ended"]["cancelled"] == before + 1  # type: ignore[index]
+
+
+def test_killed_decoders_are_replaced_and_counted(client: httpx.Client) -> None:
+    data = hostile.small("PNG")
+    for _ in range(3):
+        assert classified(client, data).status_code == 200
+        killed = processes()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda killed=killed: not killed & processes())
+    assert classified(client, data).status_code == 200
+    assert "darkroom_decoder_ends_total" in client.get("/metrics").text
+
+
+def test_decoders_end_with_their_server(start: object) -> None:
+    before = processes()
+    with start(front_ends="0") as running:  # type: ignore[operator]
+        assert isinstance(running, Running)
+        assert classified(running.client, hostile.small("PNG")).status_code == 200
+        assert processes() - before
+    until(lambda: processes() <= before)
+
+
+def test_an_encoding_that_would_take_minutes_is_refused_at_once(client: httpx.Client) -> None:
+    start = time.monotonic()
+    data = hostile.small("PNG", (3000, 2000))
+    reply = client.post("/filter?name=invert&format=avif&avif_speed=0", content=data, headers=BYTES)
+    assert reply.status_code == 422, reply.text
+    assert "DARKROOM_ENCODE_TIMEOUT" in reply.json()["detail"]
+    assert time.monotonic() - start < 20
+
+
+@pytest.mark.parametrize("kind", ["jpeg_with_fill", "gif_of_comments", "bmp_of_deltas"])
+def test_refusals_are_problems_of_the_image(client: httpx.Client, kind: str) -> None:
+    reply = classified(client, hostile.KINDS[kind]())
+    assert (reply.status_code, reply.json()["code"]) == (422, "undecodable")
