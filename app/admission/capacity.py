@@ -12,6 +12,10 @@ WINDOW = 0.25
 NEWEST = 0.3
 """Weight of the newest measurement: after a second the old capacity has nearly gone."""
 
+LEAST = 0.2
+"""Work is measured in seconds of the device, so a device that works does about 1 a second; less
+was measured while it stood still, because a worker was lost for instance, and says nothing."""
+
 MICRO = 1_000_000
 
 
@@ -19,7 +23,8 @@ class Capacity:
     """Seconds of estimated work finished in a second, over all front ends.
 
     A window counts in full only if at least `busy_images` were in flight all the time, because a
-    server that waits for clients is slower than it could be; of the others a higher result counts.
+    server that waits for clients is slower than it could be; of the others a higher result counts,
+    once there is one of a busy server.
     """
 
     def __init__(
@@ -47,10 +52,12 @@ class Capacity:
         done = total(Total.DONE) - self._done
         if done > 0:  # less than 0 after a front end's column was cleared
             measured = done / MICRO / seconds
-            if not self.per_second or (not self._busy and measured > self.per_second):
-                self.per_second = measured
-            elif self._busy:
-                self.per_second += (measured - self.per_second) * NEWEST
+            known = self.per_second
+            if self._busy:
+                self.per_second = known + (measured - known) * NEWEST if known else measured
+                self.per_second = max(LEAST, self.per_second)
+            elif known:
+                self.per_second = max(known, measured)
         self._start(now)
 
     def wait(self, microseconds: float) -> float:

@@ -11,6 +11,7 @@ from app.admission import Admission, Limits
 from app.admission.cost import MOST_KINDS, CostModel
 from app.admission.counters import Counters
 from app.admission.fields import ByKey, Total
+from app.admission.forecast import Forecast
 from app.admission.limits import within_share
 from app.admission.line import FairLine
 from models.deadline import NEVER
@@ -116,6 +117,39 @@ def test_the_cost_of_an_image_is_its_part_of_its_batch_and_grows_with_its_pixels
     assert costs.estimate("blur") == pytest.approx(0.108, rel=0.01)
     assert costs.estimate("blur", 4_000_000) == pytest.approx(0.432, rel=0.01)
     assert costs.estimate("never seen") == pytest.approx(0.108, rel=0.01)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_server_that_waits_for_its_clients_shows_no_capacity_and_refuses_nobody() -> None:
+    clock, counters = Clock(), Counters()
+    forecast = Forecast(counters, busy_images=4, clock=clock)
+    for _ in range(20):
+        clock.now += 1.0
+        forecast.done(5000)
+    assert forecast.capacity.per_second == 0
+    forecast.charge(counters.key("a"), 10_000_000)
+    assert forecast.backlog() == forecast.wait(counters.key("a"), 0) == 0
+
+
+def test_capacity_is_what_a_busy_server_does_and_a_standstill_is_not_believed() -> None:
+    clock, counters = Clock(), Counters()
+    forecast = Forecast(counters, busy_images=4, clock=clock)
+    counters.add(Total.IMAGES, 4)
+    for _ in range(40):
+        clock.now += 0.3
+        forecast.done(600_000)
+    assert forecast.capacity.per_second == pytest.approx(2.0, rel=0.01)
+    for _ in range(40):
+        clock.now += 3
+        forecast.done(1000)
+    assert forecast.capacity.per_second == 0.2
 
 
 def test_what_is_remembered_of_kinds_is_bounded() -> None:
