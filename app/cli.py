@@ -1,106 +1,23 @@
 """The command line: `darkroom serve | classify | filter | filters | profile | weights`.
 
-Imports the module of the command that is asked for, and no other: the modules of all commands
-together take seconds, and `--help` and `--version` need none of them.
+Imports almost nothing by itself, so that Ctrl-C ends it without a traceback at any time.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
 
-from app.commands import standard_output
-from app.commands.errors import CannotWrite, WrongUsage
 from models.exit_codes import ExitCode
-from models.version import VERSION
-
-if TYPE_CHECKING:
-    from app.commands.command import Command
-    from models.settings import Settings
-
-COMMANDS = {
-    "serve": "serve HTTP until stopped",
-    "classify": "print the labels of images",
-    "filter": "put images through filters",
-    "profile": "trace the worker under load",
-    "filters": "list the filters",
-    "weights": "download, verify or list weights",
-}
-"""Each is a module of `app.commands`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, one of `ExitCode`; Ctrl-C ends the process."""
     try:
-        return _run(sys.argv[1:] if arguments is None else arguments)
-    except WrongUsage as error:
-        print(f"darkroom: {error}", file=sys.stderr)
-        return ExitCode.WRONG_USAGE
-    except CannotWrite as error:
-        standard_output.discard()
-        print(f"darkroom: {error}", file=sys.stderr)
-        return ExitCode.CANNOT_WRITE
-    except BrokenPipeError:  # `darkroom … | head` has what it wanted
-        standard_output.discard()
-        return ExitCode.FAILED
+        from app.commands.entry import run
+
+        return run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # threads may still load or compute, and are not waited for
         os._exit(ExitCode.INTERRUPTED)
-
-
-def _run(arguments: Sequence[str]) -> int:
-    try:
-        options = vars(_parser(arguments).parse_args(arguments))
-    finally:
-        standard_output.flush()  # what --help or --version printed
-    name = options.pop("command")
-    code = _command(name).run(_settings(options), **options)
-    standard_output.flush()
-    return code
-
-
-def _settings(options: dict[str, object]) -> "Settings":
-    """Take the settings out of the options; WrongUsage names those that cannot be."""
-    from pydantic import ValidationError
-
-    from models.settings import Settings, load_settings
-    from models.weights import resolve
-
-    given = {k: options.pop(k) for k in list(options) if k in Settings.model_fields}
-    try:
-        settings = load_settings(**{k: v for k, v in given.items() if v is not None})
-        resolve(settings)
-    except ValidationError as error:
-        problems = (
-            f"--{str(each['loc'][0]).replace('_', '-')}: {each['msg']} (given: {each['input']!r})"
-            for each in error.errors(include_url=False)
-        )
-        raise WrongUsage("\ndarkroom: ".join(problems)) from None
-    except ValueError as error:
-        raise WrongUsage(str(error)) from None
-    return settings
-
-
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """All commands with their names; only those that `arguments` name, with their own arguments."""
-    parser = argparse.ArgumentParser(
-        prog="darkroom",
-        description="Labels and filtered images, over HTTP or right here; one answer per image.",
-    )
-    parser.add_argument("--version", action="version", version=VERSION)
-    actions = parser.add_subparsers(
-        title="commands", required=True, metavar="COMMAND", dest="command"
-    )
-    for name, text in COMMANDS.items():
-        own = actions.add_parser(name, help=text, description=f"{text.capitalize()}.")
-        if name in arguments:
-            _command(name).declare(own)
-    return parser
-
-
-def _command(name: str) -> "Command":
-    return cast("Command", import_module(f"app.commands.{name}"))
 
 
 if __name__ == "__main__":

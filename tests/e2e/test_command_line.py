@@ -60,6 +60,18 @@ def test_ctrl_c_while_a_source_is_read_leaves_no_file_and_no_traceback(
     assert not out.exists()
 
 
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    (tmp_path / "argparse.py").write_text(f"open({str(pipe)!r}).read()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with reading(pipe, "filters") as (run, _):
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=30)
+    assert (run.returncode, said) == (ExitCode.INTERRUPTED, b"")
+
+
 def cpu_seconds(pid: int) -> float:
     """What all threads of a process have computed since it began."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
