@@ -176,3 +176,13 @@ def test_a_boundary_and_a_filename_are_of_ordinary_length() -> None:
     (found,) = read(body(file(b"x", "n" * 3000)))
     assert isinstance(found, File)
     assert len(found.filename or "") == 1000
+
+
+def test_a_folded_header_is_read_and_a_form_of_them_refused() -> None:
+    def folded(times: int) -> bytes:
+        head = b'Content-Disposition: form-data; name="ops"' + b"\r\n a" * times
+        return body(head + b"\r\n\r\n[]")
+
+    assert read(folded(10)) == [Field("ops", "[]")]
+    with pytest.raises(TooLarge, match="folded"):
+        read(folded(1001))
