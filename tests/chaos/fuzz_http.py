@@ -4,10 +4,10 @@
 format (those of `fuzz_codec.py`) in forms of 64, by turns to `/classify`, `/filter` and
 `/process`, from `--clients` closed-loop clients. Every hundredth request is a form or a JSON body
 that is mutated itself. The promise: no status of 500 or above, of a request or of an item, no
-answer later than its deadline, and a server that is ready afterwards. Refusals (503, 429) are sent
-again. Input n of a seed is always the same: `--start` goes on where a run ended, and `--state`
-names a file that keeps the place and the counts. The last line is JSON; exit code 1 where the
-promise is broken.
+answer later than its deadline, and a server that is ready afterwards. What is refused (503, 429),
+requests and items, is counted and sent again. Input n of a seed is always the same: `--start` goes
+on where a run ended, and `--state` names a file that keeps the place and the counts. The last line
+is JSON; exit code 1 where the promise is broken.
 """
 
 import argparse
@@ -40,6 +40,9 @@ DEADLINE = 120.0
 ITEM = (200, 413, 415, 422)
 REQUEST = (*ITEM, 400)
 REFUSED = (429, 503)
+TRIES = 8
+"""Times that an input is sent which a busy server refuses."""
+
 FORM = "multipart/form-data; boundary=b"
 
 
@@ -137,24 +140,37 @@ def _images(client: httpx.Client, seed: int, start: int, end: int, found: Found)
     path = PATHS[start // BATCH % len(PATHS)]
     limit = BATCH // 2 if path.startswith("/process") else BATCH  # labels count as images as well
     for first in range(0, len(inputs), limit):
-        some = inputs[first : first + limit]
-        status, text = _posted(client, path, _form(some), FORM, found)
-        if status != 200:
-            found.note(
-                "request",
-                status,
-                REQUEST if len(some) == 1 else (200,),
-                f"inputs from {start + first}",
-            )
-            continue
-        records = [json.loads(line) for line in text.splitlines()]
-        if sorted(each["index"] for each in records) != list(range(len(some))):
-            found.broken.append(f"{len(records)} records for inputs from {start + first}")
-        for record in records:
-            status, detail = _worst(record)
-            number = start + first + record["index"]
-            found.note("item", status, ITEM, f"input {number}: {detail}")
+        left = dict(enumerate(inputs[first : first + limit], start + first))
+        for _ in range(TRIES):
+            left = _sent(client, path, left, found)
+            if not left:
+                break
+        for number in left:
+            found.broken.append(f"input {number} was refused {TRIES} times")
     found.inputs += len(inputs)
+
+
+def _sent(
+    client: httpx.Client, path: str, inputs: dict[int, bytes], found: Found
+) -> dict[int, bytes]:
+    """One form of inputs by their numbers; those that were refused for want of time."""
+    numbers = list(inputs)
+    status, text = _posted(client, path, _form(list(inputs.values())), FORM, found)
+    if status != 200:
+        found.note("request", status, REQUEST if len(inputs) == 1 else (200,), f"{numbers[0]}")
+        return {}
+    records = [json.loads(line) for line in text.splitlines()]
+    if sorted(each["index"] for each in records) != list(range(len(inputs))):
+        found.broken.append(f"{len(records)} records for {len(inputs)} inputs from {numbers[0]}")
+    refused = {}
+    for record in records:
+        number, (status, detail) = numbers[record["index"]], _worst(record)
+        if status in REFUSED:
+            found.statuses[f"refused item {status}"] += 1
+            refused[number] = inputs[number]
+        else:
+            found.note("item", status, ITEM, f"input {number}: {detail}")
+    return refused
 
 
 def _bodies(client: httpx.Client, seed: int, number: int, found: Found) -> None:
