@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from app import form
 from app.admission import Permit
 from app.body import announced
+from app.parsing.arriving import ArrivingJson, JsonRoom, Text
 from app.parsing.data_uri import DataUri
 from app.parsing.structure import Bounds, Cut, cut
 from app.problems import invalid
@@ -33,6 +34,8 @@ from models.settings import Settings
 JSON_AT_ONCE, BASE64_AT_ONCE = 1 << 13, 1 << 16
 """Bytes that are read on the event loop: in the time of a hop to a thread, 0.1 ms, unless the JSON
 is made of brackets alone, which takes some milliseconds."""
+
+_ROOM = JsonRoom()
 
 MOST_OPTIONS = 100
 """Options of one request; there are not half as many."""
@@ -143,9 +146,13 @@ async def _multipart(request: Request, settings: Settings) -> tuple[list[Found],
 
 
 async def _json(request: Request, settings: Settings) -> tuple[list[Found], Options]:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
+    with ArrivingJson(_ROOM) as arriving:
+        async for chunk in request.stream():
+            arriving.write(chunk)
+        return await _read_json(arriving.text(), settings)
+
+
+async def _read_json(body: Text, settings: Settings) -> tuple[list[Found], Options]:
     bounds = Bounds.of(settings.max_images_per_request)
     small = len(body) <= JSON_AT_ONCE
     parsed, long = (
@@ -164,7 +171,7 @@ async def _json(request: Request, settings: Settings) -> tuple[list[Found], Opti
     return found, [*(parsed.model_extra or {}).items()]
 
 
-def _parsed(body: bytearray, bounds: Bounds) -> tuple[JsonImages, Cut]:
+def _parsed(body: Text, bounds: Bounds) -> tuple[JsonImages, Cut]:
     """The body without its long `data`, whose places are in the second value."""
     found = cut(body, bounds)
     try:
@@ -177,7 +184,7 @@ def _parsed(body: bytearray, bounds: Bounds) -> tuple[JsonImages, Cut]:
 
 
 async def _content(
-    index: int, image: JsonImage, body: bytearray, long: Cut, settings: Settings
+    index: int, image: JsonImage, body: Text, long: Cut, settings: Settings
 ) -> Blob | Url | ServiceError:
     if (image.url is None) == (image.data is None):
         wrong = FieldError(f"images[{index}]", "exactly one of `url` and `data` is needed")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from app.parsing.arriving import Text
 from models.errors import MalformedRequest
 
 PIECE = 1 << 18
@@ -22,7 +23,7 @@ _KEPT = 8
 class DataUri:
     """A data URI where it stands in a JSON text: the content of a string, escapes and all."""
 
-    text: bytes | bytearray
+    text: Text
     start: int
     end: int
 
@@ -38,7 +39,7 @@ class DataUri:
         comma = self.text.find(b",", self.start, min(self.end, self.start + PIECE))
         if comma < 0 or self.text.find(b"\\", self.start, self.end) >= 0:
             return 0
-        padding = self.text.count(b"=", max(comma, self.end - 2), self.end)
+        padding = self.text[max(comma, self.end - 2) : self.end].count(b"=")
         return (self.end - comma - 1) * 3 // 4 - padding
 
     def pieces(self) -> Iterator[bytes]:

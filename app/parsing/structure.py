@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from app.parsing.arriving import Text
 from models.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge
 
 MOST_TOKENS = 40_000
@@ -74,7 +75,7 @@ class Cut:
     spans: dict[str, tuple[int, int]]
 
 
-def cut(body: bytes | bytearray, bounds: Bounds) -> Cut:
+def cut(body: Text, bounds: Bounds) -> Cut:
     """Check the structure of `body` and cut it.
 
     Raises TooLarge over a bound, InvalidParameter for a key that stands twice in one object, and
@@ -87,10 +88,10 @@ def cut(body: bytes | bytearray, bounds: Bounds) -> Cut:
 class _Scan:
     """One pass over `body`; `keys` has a set for each open object and None for each open list."""
 
-    body: bytes | bytearray
+    body: Text
     bounds: Bounds
     keys: list[set[str] | None] = field(default_factory=list)
-    kept: list[bytes | bytearray] = field(default_factory=list)
+    kept: list[Text] = field(default_factory=list)
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     size: int = 0
     tokens: int = 0
