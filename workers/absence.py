@@ -3,12 +3,18 @@
 import time
 from collections.abc import Callable
 
+SPARE = 1.0
+"""Seconds in which a spare, or the successor of a worker that leaves, is there: so long nothing
+else is expected, because neither a crash nor a replacement of a worker takes longer with them."""
+
 UNKNOWN_START = 5.0
 """Seconds that a worker's start takes, before one has told how long its own took."""
 
 
 class Absence:
-    """Estimates when a worker will be there again, by how long the last one took to start.
+    """Estimates when a worker will be there again: a spare at once, or one that has to start.
+
+    A start takes as long as the last one did.
 
     When that time has passed, the absence is expected to last as long again as it has lasted.
     """
@@ -28,6 +34,8 @@ class Absence:
         if self._since is None:
             self._since = now
         absent = now - self._since
+        if absent < SPARE:
+            return SPARE - absent
         return max(self._start - absent, 0.0) if absent < self._start else absent
 
     def rate(self, reported: float, alive: bool) -> float:
