@@ -88,8 +88,8 @@ def compared(
 
         def run(subject: Subject) -> wrk.Report:
             report = wrk.run(program, subject.port, requests, connections, options.seconds)
-            if report.errors:
-                raise RuntimeError(f"{kind.name}: {report.errors} errors on port {subject.port}")
+            if report.errors or not report.requests:
+                raise RuntimeError(f"{kind.name}, port {subject.port}: {report}")
             return report
 
         run(old), run(new)
