@@ -4,7 +4,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from models.codec.bounds.exif import MAX_ENTRIES, first_directory
+from models.codec.bounds.exif import MAX_ENTRIES, MAX_NUMBERS, first_directory, most_numbers
 from models.codec.bounds.refusal import too_many
 from models.errors import Undecodable
 
@@ -40,6 +40,10 @@ def check_tiff(data: bytes, max_pixels: int) -> float:
     if chunks > MAX_CHUNKS:
         kind = "tiles" if numbers.get(_TILES, 0) == chunks else "strips"
         raise too_many("TIFF", f"{chunks:,} {kind}", f"at most {MAX_CHUNKS:,} are allowed")
+    if (values := most_numbers(entries)) > MAX_NUMBERS:
+        raise too_many(
+            "TIFF", f"{values:,} values of one tag", f"at most {MAX_NUMBERS:,} are allowed"
+        )
     if (samples := found.get(_SAMPLES, 1)) > MAX_SAMPLES:
         raise Undecodable(
             f"the TIFF has {samples} samples a pixel, and at most {MAX_SAMPLES} are allowed"

@@ -1,0 +1,23 @@
+"""Tags of very many numbers are refused, or not read, before a library makes objects of them."""
+
+import time
+from contextlib import suppress
+
+import pytest
+
+from models import codec
+from models.errors import Undecodable
+from tests.chaos.hostile import png, tiff
+
+
+def test_a_tiff_tag_of_many_numbers_is_refused() -> None:
+    with pytest.raises(Undecodable, match="values of one tag"):
+        codec.probe(tiff.many_rationals(300_000), max_pixels=1_000_000)
+
+
+def test_exif_of_many_numbers_costs_little() -> None:
+    data = png.exif_rationals(2_000_000)
+    started = time.process_time()
+    with suppress(Undecodable):
+        codec.probe(data, max_pixels=1_000_000)
+    assert time.process_time() - started < 5
