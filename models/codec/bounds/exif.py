@@ -13,8 +13,8 @@ MAX_ENTRIES = 4096
 """Of a directory; cameras write some 20 to 60, and reading one takes 3 µs."""
 
 MAX_NUMBERS = 200_000
-"""Of one entry: readers make an object of each, 4 million rational numbers took 50 s. The colours of a
-palette of 16 bits are 196,608."""
+"""Of one entry: readers make an object of each, 4 million rational numbers took 50 s. The
+colours of a palette of 16 bits are 196,608."""
 
 _BYTES = (1, 2, 6, 7)
 """Kinds of values that are read as one text, however long."""
