@@ -41,9 +41,10 @@ SETTINGS = {
     "DARKROOM_WEIGHTS": "bundled",
     "DARKROOM_MAX_BATCH_SIZE": "1",
     "DARKROOM_THREADS": "1",
+    "DARKROOM_PRECISION": "fp32",
     "COLUMNS": "100",
 }
-"""One thread and one image at a time, because sums of floats depend on how they are shared out."""
+"""One thread, one image at a time and a fixed precision, so that sums of floats are the same."""
 
 
 def commands(images: list[Drawn]) -> dict[str, Any]:

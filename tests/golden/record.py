@@ -29,6 +29,7 @@ SETTINGS = {
     "DARKROOM_LOG_LEVEL": "error",
     "DARKROOM_GPUS": "0",
     "DARKROOM_THREADS": "1",
+    "DARKROOM_PRECISION": "fp32",
 }
 
 READY_WITHIN = 120.0
