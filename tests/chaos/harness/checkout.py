@@ -42,7 +42,7 @@ class Checkout:
         found = subprocess.run(
             [self.python, "-c", code],
             cwd=self.folder,
-            env=_environment(),
+            env=_environment(self.folder),
             capture_output=True,
             check=True,
         )
@@ -100,7 +100,7 @@ def _start(
     process = subprocess.Popen(
         [*command, *flags],
         cwd=checkout.folder,
-        env=_environment(),
+        env=_environment(checkout.folder),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         preexec_fn=limit,
@@ -108,8 +108,10 @@ def _start(
     return process, Target(port, process.pid, source)
 
 
-def _environment() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith(("DARKROOM_", "PYTHONPATH"))}
+def _environment(folder: Path) -> dict[str, str]:
+    """The environment without settings, and for another checkout without this one's packages."""
+    left_out = ("DARKROOM_",) if folder == HERE else ("DARKROOM_", "PYTHONPATH")
+    return {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
 
 
 def _known(flags: Sequence[str], settings: frozenset[str]) -> list[str]:
