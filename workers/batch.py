@@ -28,6 +28,12 @@ class Batch:
             Batch(self.tickets[middle:], self.reason, self.launched_at),
         )
 
+    def note_device(self, has_it: bool) -> None:
+        """Tell the waiters whether the device has their jobs."""
+        for ticket in self.tickets:
+            if ticket.on_device is not None:
+                ticket.on_device(has_it)
+
     def outcomes(self, result: BatchResult, max_batch_size: int) -> list[tuple[Ticket, Outcome]]:
         """Every job's own outcome."""
         size = len(self.tickets)

@@ -13,9 +13,9 @@ log = logging.getLogger("darkroom.worker")
 class Ticket:
     """An accepted job on its way. Ends exactly once: picked and answered, dropped, or cancelled.
 
-    `tag` is the waiter's own; `queued` and `enqueued_at` belong to the batcher. `on_launch` is
-    called right before the device is given the job; a job that is `alone` shares the device with
-    no other.
+    `tag` is the waiter's own; `queued` and `enqueued_at` belong to the batcher. `on_device` is
+    called with True right before the device is given the job, and with False when it is done with
+    it, before it is given another batch. A job that is `alone` shares the device with no other.
     """
 
     __slots__ = (
@@ -25,7 +25,7 @@ class Ticket:
         "job",
         "key",
         "mailbox",
-        "on_launch",
+        "on_device",
         "pixels",
         "queued",
         "tag",
@@ -36,13 +36,13 @@ class Ticket:
         job: Job,
         mailbox: "Mailbox",
         tag: Any = None,
-        on_launch: Callable[[], None] | None = None,
+        on_device: Callable[[bool], None] | None = None,
         alone: bool = False,
     ) -> None:
         self.job = job
         self.mailbox = mailbox
         self.tag = tag
-        self.on_launch = on_launch
+        self.on_device = on_device
         self.alone = alone
         self.key = (job.operation.batch_key, job.lane, alone)
         self.pixels = most_pixels(job)

@@ -77,7 +77,7 @@ class Guest:
             operation = self._hear(frame.operation)
             source = translation.source_heard(pixels, frame.jpeg)
             job = Job(operation, source, Deadline(frame.deadline), lane)
-            mark = functools.partial(self._arena.mark, Slot(frame.offset, frame.size), True)
+            mark = functools.partial(self._arena.mark, Slot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone
             )

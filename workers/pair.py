@@ -23,11 +23,11 @@ class Pair:
         job: Job,
         mailbox: Mailbox,
         tag: object = None,
-        on_launch: Callable[[], None] | None = None,
+        on_device: Callable[[bool], None] | None = None,
         alone: bool = False,
     ) -> Ticket:
         """Accept a job, as `Worker.submit`."""
-        return self._of(job).submit(job, mailbox, tag, on_launch, alone)
+        return self._of(job).submit(job, mailbox, tag, on_device, alone)
 
     def cancel(self, ticket: Ticket) -> bool:
         """Nobody waits for this job any more, as `Worker.cancel`."""

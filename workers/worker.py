@@ -68,14 +68,14 @@ class Worker(Generic[SlotT]):
         job: Job,
         mailbox: Mailbox,
         tag: object = None,
-        on_launch: Callable[[], None] | None = None,
+        on_device: Callable[[bool], None] | None = None,
         alone: bool = False,
     ) -> Ticket:
         """Accept a job; its outcome goes to `mailbox`. Raises Draining or WorkerLost.
 
-        `Ticket` says what `tag`, `on_launch` and `alone` are.
+        `Ticket` says what `tag`, `on_device` and `alone` are.
         """
-        ticket = Ticket(job, mailbox, tag, on_launch, alone)
+        ticket = Ticket(job, mailbox, tag, on_device, alone)
         with self._changed:
             if self._stopping:
                 raise Draining("this server is stopping; ask another one")
@@ -158,9 +158,7 @@ class Worker(Generic[SlotT]):
                 self._engine.release(slot)
                 break
             try:
-                for ticket in batch.tickets:
-                    if ticket.on_launch is not None:
-                        ticket.on_launch()
+                batch.note_device(True)
                 self._engine.launch(slot, [t.job for t in batch.tickets])
             except Exception as error:  # the neighbours of a guilty job are protected
                 self._engine.release(slot)
@@ -244,6 +242,9 @@ class Worker(Generic[SlotT]):
             trial = self._under_way.trial
             if not self._under_way.claim(batch, halves):
                 return False
+            # Before another batch can be launched: what that one does to this process is not their
+            # fault, although their answers may not have left yet.
+            batch.note_device(False)
             if halves or self._stopping or trial or self._batcher.suspects:
                 self._changed.notify()
             return True

@@ -62,12 +62,17 @@ def test_a_hostile_file_fails_alone_in_a_request_of_several(client: httpx.Client
 
 
 def test_a_deadline_ends_the_decoding(client: httpx.Client) -> None:
-    before = decoders(client)["ended"].get("cancelled", 0)  # type: ignore[attr-defined]
-    reply = classified(client, hostile.jpeg_of_scans(16), **{"X-Deadline-Ms": "700"})
-    assert reply.status_code in (503, 504), reply.text
-    if reply.status_code == 504:
+    def cancelled() -> int:
+        return decoders(client)["ended"].get("cancelled", 0)  # type: ignore[attr-defined,no-any-return]
+
+    before = cancelled()
+    for milliseconds in ("700", "1000", "1500"):  # on a busy machine it may end before decoding
+        reply = classified(client, hostile.jpeg_of_scans(16), **{"X-Deadline-Ms": milliseconds})
+        assert reply.status_code in (503, 504), reply.text
         until(lambda: decoders(client)["busy"] == 0)
-        assert decoders(client)["ended"]["cancelled"] == before + 1  # type: ignore[index]
+        if cancelled() > before:
+            break
+    assert cancelled() == before + 1
 
 
 def test_killed_decoders_are_replaced_and_counted(client: httpx.Client) -> None:

@@ -384,17 +384,17 @@ def test_a_job_can_be_cancelled_after_its_worker_was_lost() -> None:
 
 
 def test_nothing_is_launched_beside_a_job_that_must_be_alone() -> None:
-    gate, inbox, launched = Gate(), Inbox(), list[int]()
+    gate, inbox, noted = Gate(), Inbox(), list[bool]()
     engine = FakeEngine(slots=3, on_collect=gate, keep=True, collectors=3)
     with running(engine) as worker:
         first = worker.submit(fake_job(1), inbox)
         gate.wait_reached()
-        alone = worker.submit(fake_job(2), inbox, on_launch=lambda: launched.append(2), alone=True)
+        alone = worker.submit(fake_job(2), inbox, on_device=noted.append, alone=True)
         behind = worker.submit(fake_job(3), inbox)
-        assert launched == []
+        assert noted == []
         gate.open()
         assert [inbox.answer_of(t) for t in (first, alone, behind)] == [1, 2, 3]
-    assert launched == [2]
+    assert noted == [True, False]
     assert [[number_of(j) for j in batch] for batch in engine.batches] == [[1], [2], [3]]
 
 
@@ -410,3 +410,15 @@ def test_batches_take_other_limits_at_once_but_none_that_the_engine_was_not_made
         assert [len(batch) for batch in engine.batches] == [1, 2, 2]
     assert BatchLimits(4, 100).within(99, 999, 0.5) == BatchLimits(4, 100, 0.5)
     assert BatchLimits(4, 100).within(0, 50, 0.0) == BatchLimits(4, 50)
+
+
+def test_the_device_is_done_with_a_job_before_it_is_given_the_next_one() -> None:
+    inbox, events = Inbox(), list[object]()
+    engine = FakeEngine(slots=3, on_launch=lambda jobs: events.append(number_of(jobs[0])))
+    with running(engine) as worker:
+        tickets = [
+            worker.submit(fake_job(n), inbox, on_device=events.append, alone=True)
+            for n in range(2, 5)
+        ]
+        assert [inbox.answer_of(t) for t in tickets] == [2, 3, 4]
+    assert events == [True, 2, False, True, 3, False, True, 4, False]
