@@ -39,6 +39,8 @@ class Executor:
 
     backend: Backend
     computing: Callable[[], Computing]
+    absence: Callable[[], float] = lambda: 0.0
+    """Seconds until something computes again."""
     set_batching: Callable[[Settings], None] = lambda settings: None
 
 
@@ -56,7 +58,7 @@ async def local_executor(settings: Settings, metrics: Metrics, weights: bool) ->
         size, pixels = settings.max_batch_size, settings.max_batch_pixels
         started.worker.set_batching(size, pixels, settings.max_queue_delay)
 
-    return Executor(backend, lambda: computing, set_batching)
+    return Executor(backend, lambda: computing, set_batching=set_batching)
 
 
 async def remote_executor(
@@ -97,7 +99,7 @@ async def remote_executor(
             known = backend.current, _computing(backend.current)
         return known[1]
 
-    return Executor(backend, computing)
+    return Executor(backend, computing, backend.absence)
 
 
 def pixels_in_flight(settings: Settings, front_ends: int) -> int:

@@ -76,7 +76,7 @@ def _assembled(
     admission = Admission.from_settings(
         settings, _at_once(settings), counters, metrics.on_admission
     )
-    admission.forecast.absence = lambda: backend.load().back_in or 0.0
+    admission.forecast.absence = executor.absence
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     metrics.watch(backend.load, Usage(admission, budget.limit, fetcher.concurrency))
     threads = cores(settings)

@@ -80,14 +80,14 @@ class Line:
 
     def submit(self, pending: Pending, frame: Submit) -> None:
         """Hand a job and its slot over. Only while the line is up."""
-        self.protocol.send([frame])
+        self.protocol.send_soon(frame)
         pending.line = self
         self.pending[pending.number] = pending
 
     def cancel(self, pending: Pending) -> None:
         """Nobody waits for it any more; its slot comes back with its `Done`."""
         if pending.number in self.pending:
-            self.protocol.send([Cancel(pending.number)])
+            self.protocol.send_soon(Cancel(pending.number))
 
     async def close(self) -> None:
         """Hang up; a worker that does not read what was written to it is not waited for."""

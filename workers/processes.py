@@ -57,6 +57,7 @@ class ProcessBackend:
         self._quarantine = quarantine or Quarantine()
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._current: Welcome | None = None
+        self._device = "none"
         self.submitted = 0
         hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch)
         self._links = [Link(address, self._arena, hooks) for address in addresses]
@@ -92,24 +93,29 @@ class ProcessBackend:
 
     def load(self) -> Load:
         """How busy the workers are, by their last reports."""
-        lines = [line for link in self._links for line in link.lines if not line.gone.is_set()]
-        reports = [line.load for line in lines]
+        reports = [x.load for link in self._links for x in link.lines if not x.gone.is_set()]
         up = [link.line for link in self._links if link.line is not None]
         alive = bool(up) and not self._closing
         waiting = len(self._parked) + self._slots.waiting
-        rate = self._absence.rate(sum(line.load.service_rate for line in up), alive)
+        rate = self._absence.rate(sum([line.load.service_rate for line in up]), alive)
         return Load(
-            device=", ".join(link.welcome.device for link in self._links if link.welcome) or "none",
-            queued_jobs=sum(r.queued_jobs for r in reports) + waiting,
-            queued_pixels=sum(r.queued_pixels for r in reports),
-            running_jobs=sum(r.running_jobs for r in reports),
+            device=self._device,
+            queued_jobs=sum([r.queued_jobs for r in reports]) + waiting,
+            queued_pixels=sum([r.queued_pixels for r in reports]),
+            running_jobs=sum([r.running_jobs for r in reports]),
             service_rate=rate,
             alive=alive,
-            takes_jpegs=any(line.welcome and line.welcome.takes_jpegs for line in up),
-            decoding=min((line.load.decoding for line in up), default=0.0),
+            takes_jpegs=any([line.welcome and line.welcome.takes_jpegs for line in up]),
+            decoding=min([line.load.decoding for line in up], default=0.0),
             back_in=None if self._closing else self._absence.back_in(alive),
-            progress=sum(r.progress for r in reports),
+            progress=sum([r.progress for r in reports]),
         )
+
+    def absence(self) -> float:
+        """Seconds until a worker is expected to be there again; 0 while one is."""
+        if self._closing:
+            return 0.0
+        return self._absence.back_in(any([link.line is not None for link in self._links]))
 
     async def aclose(self) -> None:
         """Refuse new jobs, finish the accepted ones, then hang up."""
@@ -210,6 +216,7 @@ class ProcessBackend:
 
     def _on_welcome(self, welcome: Welcome) -> bool:
         """Whether this worker is like the first one: its labels are in answers already given."""
+        self._device = ", ".join(link.welcome.device for link in self._links if link.welcome)
         if not self._welcomed.done():
             self._welcomed.set_result(welcome)
         elif welcome.identity != self._welcomed.result().identity:

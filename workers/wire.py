@@ -149,6 +149,7 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         self._decoder = decoder
         self._on_frames, self._on_lost, self._on_broken = on_frames, on_lost, on_broken
         self._buffer = bytearray()
+        self._outbox: list[Frame] = []
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -176,6 +177,7 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         lost, self._transport = self._on_lost, None
         # No cycle may keep the arena mapped until the garbage collector comes.
         self._on_frames, self._on_lost, self._on_broken = _nothing, _nothing, _nothing
+        self._outbox.clear()
         lost()
 
     def send(self, frames: Iterable[Frame]) -> None:
@@ -184,6 +186,21 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
             bodies = [_ENCODER.encode(frame) for frame in frames]
             self._transport.write(b"".join(_LENGTH.pack(len(b)) + b for b in bodies))
 
+    def send_soon(self, frame: Frame) -> None:
+        """Write a frame, in one piece with all others of this turn of the event loop.
+
+        Each piece is a system call, which wakes the other end. Do not mix with `send`.
+        """
+        if self._transport is not None:
+            if not self._outbox:
+                asyncio.get_running_loop().call_soon(self._flush)
+            self._outbox.append(frame)
+
+    def _flush(self) -> None:
+        frames, self._outbox = self._outbox, []
+        if frames:
+            self.send(frames)
+
     @property
     def behind(self) -> bool:
         """Whether the other end reads so slowly that it should be told only what it must know."""
@@ -191,6 +208,7 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
 
     def close(self) -> None:
         """Write what is left, then hang up."""
+        self._flush()
         if self._transport is not None:
             self._transport.close()
 

@@ -47,6 +47,8 @@ class CostModel:
         if pixels is None:
             return known.mean
         size = _size(pixels)
+        if (cost := known.sizes.get(size)) is not None:
+            return cost
         nearest = min(known.sizes, key=lambda each: abs(each - size))
         return known.sizes[nearest] * 2.0 ** (size - nearest)
 

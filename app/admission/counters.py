@@ -113,8 +113,11 @@ class Counters:
 
     def total(self, field: Total) -> int:
         """Sum over all front ends."""
-        start = field * self.columns
-        return sum(self._cells[start : start + self.columns])
+        columns = self.columns
+        start = field * columns
+        if columns == 1:
+            return self._cells[start]
+        return sum(self._cells[start : start + columns].tolist())
 
     def take(self, field: Total, amount: int, limit: int) -> bool:
         """Count `amount` more if the sum then stays within `limit`; whether it was counted."""
@@ -146,7 +149,10 @@ class Counters:
         """The count of `key` over all front ends; never too low."""
         first = field * self._step
         last = first + self.columns
-        return min([sum(self._cells[start + first : start + last]) for start in key])
+        cells = self._cells
+        if self.columns == 1:
+            return min([cells[start + first] for start in key])
+        return min([sum(cells[start + first : start + last].tolist()) for start in key])
 
     def take_for(self, key: Key, field: ByKey, amount: int, limit: int) -> bool:
         """Count `amount` more for `key` if its count then stays within `limit`."""

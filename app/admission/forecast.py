@@ -45,7 +45,11 @@ class Forecast:
 
     def backlog(self) -> float:
         """Seconds until everything is done that is admitted now."""
-        return self.absence() + self.capacity.wait(self._counters.total(Total.WORK))
+        return self.longest(0)
+
+    def longest(self, more: int) -> float:
+        """Seconds until everything would be done with so much `more` after it."""
+        return self.absence() + self.capacity.wait(self._counters.total(Total.WORK) + more)
 
     def room(self) -> float:
         """Seconds of work that this front end may have past its line."""

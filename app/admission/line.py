@@ -9,9 +9,9 @@ flood of another client, and a client alone gets everything in the order of aski
 import asyncio
 import heapq
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from models.deadline import Deadline
 from models.errors import Overloaded
@@ -73,27 +73,24 @@ class FairLine:
         """Images in line, those whose clients have just left among them."""
         return len(self._waiting)
 
-    @asynccontextmanager
-    async def turn(
-        self, client: str, estimate: Callable[[], float], deadline: Deadline
-    ) -> AsyncIterator[None]:
+    def turn(self, client: str, estimate: Callable[[], float], deadline: Deadline) -> "Turn":
         """Wait for the turn of an image that takes `estimate()` seconds; it ends with the block.
 
         Raises Overloaded as soon as it is known that its turn comes too late for its deadline.
         """
+        return Turn(self, client, estimate, deadline)
+
+    async def take(self, client: str, estimate: Callable[[], float], deadline: Deadline) -> float:
+        """Wait for a turn; return what `leave` is to be called with when it ends."""
         cost = max(estimate(), LEAST_COST)
         start = max(self._virtual, self._finish.get(client, 0.0))
         self._finish[client] = start + cost
-        if self._waiting or not self._fits():
-            waiting = _Waiting(start, self._number, client, cost, estimate, deadline)
-            await self._wait(waiting)
-            cost = waiting.cost
-        else:
+        if not self._waiting and self._fits():
             self._enter(start, cost)
-        try:
-            yield
-        finally:
-            self._leave(cost)
+            return cost
+        waiting = _Waiting(start, self._number, client, cost, estimate, deadline)
+        await self._wait(waiting)
+        return waiting.cost
 
     def _fits(self) -> bool:
         return self._through < self._least or self._work < self._room()
@@ -103,7 +100,8 @@ class FairLine:
         self._through += 1
         self._work += cost
 
-    def _leave(self, cost: float) -> None:
+    def leave(self, cost: float) -> None:
+        """End a turn; those that wait get theirs."""
         self._through -= 1
         self._work = self._work - cost if self._through else 0.0
         while self._waiting and self._fits():
@@ -132,7 +130,7 @@ class FairLine:
                 self._finish[waiting.client] -= waiting.cost
             turn = waiting.turn
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._leave(waiting.cost)
+                self.leave(waiting.cost)
             raise
 
     def _shed(self) -> None:
@@ -152,6 +150,29 @@ class FairLine:
             ahead += each.estimate()
             left.append(each)
         self._waiting = left  # sorted, hence a heap
+
+
+class Turn:
+    """One turn, as an asynchronous context manager: without generators, for each image has one."""
+
+    __slots__ = ("_asked", "_cost", "_line")
+
+    def __init__(
+        self, line: FairLine, client: str, estimate: Callable[[], float], deadline: Deadline
+    ) -> None:
+        self._line = line
+        self._asked = client, estimate, deadline
+
+    async def __aenter__(self) -> None:
+        self._cost = await self._line.take(*self._asked)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._line.leave(self._cost)
 
 
 def _too_late(wait: float) -> Overloaded:

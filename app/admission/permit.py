@@ -79,11 +79,12 @@ class Permit:
         if not (n_images or n_bytes):
             return
         more = Amount(n_images, n_bytes)
-        self._admission.fits(self._held + more)
+        held = self._held + more
+        self._admission.fits(held)
         if self._held.images:  # the first image was charged with the headers
             self._admission.charge_rate(self._client, n_images)
         self._admission.take(self._key, more)
-        self._held += more
+        self._held = held
 
     def expect(self, n_images: int, *kinds: Hashable) -> None:
         """So many images are to be worked on, each in these ways; raises Overloaded."""
@@ -113,6 +114,8 @@ class Permit:
         """
         admission = self._admission
         remaining = self.deadline.remaining(admission.clock())
+        if admission.forecast.longest(work) * MARGIN + latency <= remaining:
+            return  # even behind the work of all others; the usual case, without more sums
         waits = admission.counters.total(Total.WORK) or admission.forecast.absence()
         if remaining > 1e9 or not waits:
             return

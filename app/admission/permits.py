@@ -47,7 +47,7 @@ class Admission:
         self.line = line or FairLine(limits.images)
         self.clock = clock
         self._on_change = on_change
-        self._own = Amount(0, 0)
+        self._own_images = self._own_bytes = 0
         self.rate = rate
         self.unsure: set[Permit] = set()
         """Permits for work of which some kind was unknown when they were given."""
@@ -124,29 +124,30 @@ class Admission:
     def take(self, key: Key, amount: Amount) -> None:
         """Count `amount` more in flight for a client; raises Overloaded when it does not fit."""
         limits, counters = self.limits, self.counters
-        self._hold(key, amount)
-        held, own = self.held, counters.of(key, ByKey.IMAGES)
-        self.forecast.note_clients(own, held.images)
-        if held.images > limits.images or held.bytes > limits.bytes:
-            reason = "images_in_flight" if held.images > limits.images else "bytes_in_flight"
+        self._hold(key, amount.images, amount.bytes)
+        images, n_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
+        own = counters.of(key, ByKey.IMAGES)
+        self.forecast.note_clients(own, images)
+        if images > limits.images or n_bytes > limits.bytes:
+            reason = "images_in_flight" if images > limits.images else "bytes_in_flight"
         elif amount.images and limits.client_images and own > limits.client_images:
             reason = "client_images"
-        elif amount.images and not self._fair(own, held.images, limits.images):
+        elif amount.images and not self._fair(own, images, limits.images):
             reason = "client_share"
         else:
             return
-        self._hold(key, Amount(0, 0) - amount)
+        self.give_back(key, amount)
         self._contend(own - amount.images, limits.images)
-        held -= amount
         raise self._overloaded(
-            f"{held.images} images ({held.bytes} bytes) are in flight, {own - amount.images} of "
-            f"them yours; the limits are {limits.images} and {limits.bytes}",
+            f"{images - amount.images} images ({n_bytes - amount.bytes} bytes) are in flight, "
+            f"{own - amount.images} of them yours; the limits are {limits.images} and "
+            f"{limits.bytes}",
             reason,
         )
 
     def give_back(self, key: Key, amount: Amount) -> None:
         """The reverse of `take`."""
-        self._hold(key, Amount(0, 0) - amount)
+        self._hold(key, -amount.images, -amount.bytes)
 
     def arrive(self, key: Key, n_bytes: int) -> None:
         """Count bytes of a body that still arrives; raises Overloaded when they do not fit."""
@@ -190,6 +191,8 @@ class Admission:
 
     def _fair(self, own: int, total: int, limit: int) -> bool:
         others = max(0, total - own)
+        if within_share(own, others, limit, contended=True):
+            return True
         contended = now_ns() - self.counters.newest(Mark.CONTENDED) < CONTENTION
         return within_share(own, others, limit, contended)
 
@@ -202,11 +205,12 @@ class Admission:
         wait = self.forecast.backlog() or 1.0
         return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
 
-    def _hold(self, key: Key, amount: Amount) -> None:
-        self._own += amount
-        if amount.images:
-            self.counters.add(Total.IMAGES, amount.images)
-            self.counters.add_for(key, ByKey.IMAGES, amount.images)
-        if amount.bytes:
-            self.counters.add(Total.BYTES, amount.bytes)
-        self._on_change(self._own.images, self._own.bytes)
+    def _hold(self, key: Key, images: int, n_bytes: int) -> None:
+        self._own_images += images
+        self._own_bytes += n_bytes
+        if images:
+            self.counters.add(Total.IMAGES, images)
+            self.counters.add_for(key, ByKey.IMAGES, images)
+        if n_bytes:
+            self.counters.add(Total.BYTES, n_bytes)
+        self._on_change(self._own_images, self._own_bytes)

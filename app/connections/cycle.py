@@ -33,6 +33,8 @@ class Cycle(RequestResponseCycle):
 
     def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
         """Called by the application; most answers take the first way."""
+        if message["type"] == "http.response.start" and self.scope["method"] != "HEAD":
+            self.transport.hold()  # type: ignore[attr-defined]  # an AnswerStream
         if not (self.more_body or self._http_10) or self.response_complete:
             return super().send(message)
         if not self.response_started and message["type"] == "http.response.start":

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from app.connections.answer_stream import AnswerStream
 from app.connections.cycle import Cycle
 from app.connections.ending import Ending, disconnect, known
 from app.connections.framing import target
@@ -56,6 +57,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Called after a TLS handshake if there is one."""
         super().connection_made(transport)
+        self._answers = AnswerStream(transport)
         self._guard.phases.enter(self, Phase.FRESH)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -109,8 +111,6 @@ class GuardedProtocol(HttpToolsProtocol):
         elif not begun or (before is None and begun == 1 and incoming.in_head):
             incoming.received(size)
 
-    # The parser's side
-
     def on_message_begin(self) -> None:
         """The first byte of a request."""
         super().on_message_begin()
@@ -148,7 +148,7 @@ class GuardedProtocol(HttpToolsProtocol):
             unread=lambda: incoming.unread,
             http_10=version == "1.0",
             scope=scope,
-            transport=self.transport,
+            transport=self._answers,
             flow=self.flow,
             logger=self.logger,
             access_logger=self.access_logger,

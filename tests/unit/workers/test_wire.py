@@ -116,3 +116,34 @@ def test_the_wrong_fields_of_an_error_cross_as_well() -> None:
     heard = translation.error_heard(frame.error)
     assert isinstance(heard, InvalidParameter)
     assert list(heard.errors) == wrong
+
+
+def test_what_is_sent_soon_in_one_turn_is_one_write_in_order() -> None:
+    written: list[bytes] = []
+
+    class Writes(asyncio.Transport):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            written.append(bytes(data))
+
+        def close(self) -> None:
+            written.append(b"closed")
+
+    async def test() -> None:
+        frames: list[wire.ToWorker] = []
+        sender = wire.FrameProtocol(wire.FROM_WORKER, print, print, print)
+        sender.connection_made(Writes())
+        for frame in (SUBMIT, Cancel(7)):
+            sender.send_soon(frame)
+        assert not written
+        await asyncio.sleep(0)
+        sender.send_soon(Cancel(8))
+        sender.close()
+        await asyncio.sleep(0)
+        receiver = wire.FrameProtocol(wire.TO_WORKER, frames.extend, print, print)
+        assert written.pop() == b"closed"
+        for piece in written:
+            receiver.data_received(piece)
+        assert frames == [SUBMIT, Cancel(7), Cancel(8)]
+
+    asyncio.run(test())
+    assert len(written) == 2
