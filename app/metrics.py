@@ -6,6 +6,7 @@ in files of a folder they share.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from prometheus_client import (
     CollectorRegistry,
@@ -27,6 +28,9 @@ from models.version import VERSION
 _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _STAGE_BUCKETS = (0.0005, 0.001, 0.0025, *_HTTP_BUCKETS)
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+CHILDREN = 512
+"""Combinations of labels that are kept at hand for each metric."""
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the shared folder, before prometheus_client is imported."""
@@ -63,6 +67,10 @@ class Metrics:
             "request that ended early, by a crash.",
             ("reason",),
         )
+        # A child that is found anew for each observation costs more than the observation.
+        self.request = lru_cache(CHILDREN)(self.requests.labels)
+        self.stage = lru_cache(CHILDREN)(self.stages.labels)
+        self.image = lru_cache(CHILDREN)(self.images.labels)
         self._add_batches()
         self._add_gauges()
 

@@ -92,7 +92,7 @@ class Observe:
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
-        self._metrics.requests.labels(scope["method"], route, str(status)).observe(seconds)
+        self._metrics.request(scope["method"], route, str(status)).observe(seconds)
         level = logging.DEBUG if scope["path"] in _QUIET else logging.INFO
         if access.isEnabledFor(level):
             client = scope.get("client")

@@ -179,10 +179,10 @@ class Pipeline:
         outcome = answer.outcome
         errors = outcome.errors if isinstance(outcome, Processed) else [outcome]
         words = (each.code for each in errors if isinstance(each, ServiceError))
-        self._metrics.images.labels(operation, next(words, "ok")).inc()
+        self._metrics.image(operation, next(words, "ok")).inc()
         for stages in answer.all_stages:
             for stage, seconds in stages.seconds.items():
-                self._metrics.stages.labels(stage).observe(seconds)
+                self._metrics.stage(stage).observe(seconds)
 
     async def _labels(
         self, decoded: Decoded, operation: Classify, permit: Permit, stages: Stages

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Generator
+from typing import Any
 
 from starlette.types import Message, Receive
 
@@ -9,6 +11,30 @@ from models.errors import SlowBody
 
 WINDOW = 10.0
 """Seconds of waiting over which the rate is measured; nothing is checked before the first end."""
+
+
+class _Begun:
+    """What a coroutine gives that waits already for a future of its event loop."""
+
+    __slots__ = ("_coroutine", "_waits_for")
+
+    def __init__(self, coroutine: Generator[Any, Any, Message], waits_for: Any) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Message]:
+        waits_for = self._waits_for
+        while True:
+            try:
+                try:
+                    given = yield waits_for
+                except BaseException as error:  # the coroutine ends by it, as by any cancellation
+                    waits_for = self._coroutine.throw(error)
+                else:
+                    waits_for = self._coroutine.send(given)
+            except StopIteration as end:
+                message: Message = end.value
+                return message
 
 
 class PatientReceive:
@@ -49,9 +75,15 @@ class PatientReceive:
                 raise SlowBody(f"no body data for {self._seconds:g} seconds; send it again")
 
     async def _next(self, seconds: float) -> Message | None:
+        receiving = self._receive().__await__()
+        try:
+            waits_for = next(receiving)  # most bodies are there already: no timer is needed
+        except StopIteration as there:
+            message: Message = there.value
+            return message
         try:
             async with asyncio.timeout(seconds):
-                return await self._receive()
+                return await _Begun(receiving, waits_for)
         except TimeoutError:
             return None
 

@@ -76,3 +76,37 @@ def test_what_the_application_takes_for_itself_is_not_the_clients_time(
             await asyncio.sleep(0.02)
 
     asyncio.run(scenario())
+
+
+def test_a_message_that_is_there_needs_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"all", "more_body": False}
+
+    def none(seconds: float) -> None:
+        raise AssertionError("a timer was started")
+
+    monkeypatch.setattr(body_rate.asyncio, "timeout", none)
+    assert asyncio.run(PatientReceive(receive, 30, 1024)())["body"] == b"all"
+
+
+def test_waiting_for_a_body_can_be_cancelled_and_ends_the_waiting_below() -> None:
+    async def scenario() -> list[str]:
+        ended: list[str] = []
+
+        async def receive() -> Message:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("below")
+            raise AssertionError("unreachable")
+
+        task = asyncio.ensure_future(PatientReceive(receive, 30, 1024)())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(SlowBody, match="no body data"):
+            await PatientReceive(receive, 0.01, 1024)()
+        return ended
+
+    assert asyncio.run(scenario()) == ["below", "below"]
