@@ -61,19 +61,25 @@ class CostModel:
         known = self._kinds.get(kind)
         return known.latency if known else 0.0
 
-    def learn(self, kind: Hashable, pixels: int, trace: Trace) -> None:
-        """An image was finished; of what its batch took, its own part counts."""
+    def learn(self, kind: Hashable, pixels: int, trace: Trace) -> float:
+        """An image was finished; of what its batch took, its own part counts.
+
+        Return what such an image is estimated to cost now.
+        """
         took = trace.upload + trace.decode + trace.compute + trace.download
         seconds = took / max(1, trace.batch_size) + pixels * OVERHEAD_PER_PIXEL
-        known = self._kinds.setdefault(kind, _Kind())
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = _Kind()
         self._kinds.move_to_end(kind)
         if len(self._kinds) > MOST_KINDS:
             self._kinds.popitem(last=False)
         size = _size(pixels)
-        known.sizes[size] = _mean(known.sizes.get(size, 0.0), seconds)
+        known.sizes[size] = cost = _mean(known.sizes.get(size, 0.0), seconds)
         known.mean = _mean(known.mean, seconds)
         known.latency = _mean(known.latency, took + pixels * OVERHEAD_PER_PIXEL)
         self._mean = _mean(self._mean, seconds)
+        return cost
 
 
 def _size(pixels: int) -> int:

@@ -158,10 +158,9 @@ class Permit:
         forecast.charge(self._key, -work.charged)
         if trace is not None:
             new = not forecast.costs.knows(work.kind)
-            forecast.costs.learn(work.kind, work.pixels, trace)
+            done = forecast.costs.learn(work.kind, work.pixels, trace)
             if new:
                 self._admission.estimate_again()
-            done = forecast.costs.estimate(work.kind, work.pixels)
             forecast.done(int(done * MICRO))
 
     def release(self) -> None:
