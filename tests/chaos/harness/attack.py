@@ -64,6 +64,8 @@ class Attack:
     `ends_within` is the seconds after which each of them must have ended; `patience`, the seconds
     the whole attack may take. `accepted` are the statuses a request of it may be answered with;
     empty: every one below 500, and 503 and 504. `front_ends`: it needs several processes.
+    `own_addresses`: neighbours come from other addresses than the attacker, because a flood of
+    equal requests from one address can only be shared out by address.
     """
 
     run: Callable[[Target], Steps]
@@ -75,6 +77,7 @@ class Attack:
     accepted: tuple[int, ...] = ()
     resets_allowed: bool = False
     neighbours_spared: bool = True
+    own_addresses: bool = False
     memory_mb: float = 300.0
     tags: tuple[str, ...] = field(default=())
 
