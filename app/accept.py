@@ -8,7 +8,9 @@ def best(header: str | None, offers: Sequence[str]) -> str | None:
 
     `offers` are media types, most preferred first. No header means anything is welcome.
     """
-    ranges = _parse(header or "*/*")
+    if not header or header == "*/*":
+        return next(iter(offers), None)
+    ranges = _parse(header)
     ranked = [(_quality(offer, ranges), -rank, offer) for rank, offer in enumerate(offers)]
     quality, _, offer = max(ranked, default=(0.0, 0, ""))
     return offer if quality > 0 else None

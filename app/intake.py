@@ -88,7 +88,8 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
     _check_count(len(found), settings)
     permit.grow(len(found) - 1, 0)
     items = (Item(n, content, source, id_) for n, (content, source, id_) in enumerate(found))
-    return Intake(tuple(items), _once([*request.query_params.multi_items(), *options]))
+    asked = request.query_params.multi_items() if request.scope["query_string"] else ()
+    return Intake(tuple(items), _once([*asked, *options]))
 
 
 Options = list[tuple[str, Any]]
