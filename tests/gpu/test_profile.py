@@ -26,8 +26,10 @@ def under_load(engine: CudaEngine, path: Path) -> Utilisation:
     images = [Image(np.full((1080, 1920, 3), level, np.uint8)) for level in range(4)]
     worker = Worker(engine, BatchLimits(max_batch_size=2, max_batch_pixels=1 << 30))
     worker.start()
+    # Not traced: what only the first batches do.
+    asyncio.run(keep_busy(LocalBackend(worker), SLOW, images, 1.0))
     with traced(path):
-        asyncio.run(keep_busy(LocalBackend(worker), SLOW, images, 0.5))
+        asyncio.run(keep_busy(LocalBackend(worker), SLOW, images, 2.0))
     worker.stop()
     found = utilisation(json.loads(path.read_text()))
     assert found is not None
