@@ -404,7 +404,7 @@ def test_an_address_that_does_not_answer_times_out_after_every_retry() -> None:
             await world.get()
         assert len(world.wires.connected) == 2
 
-    run(scenario, Wires(deaf=["127.0.0.1"]), connect_timeout=0.05, retries=1)
+    run(scenario, Wires(deaf=["127.0.0.1"]), connect_timeout=0.4, retries=1)
 
 
 def test_the_requests_deadline_comes_first_when_it_is_the_nearest() -> None:
