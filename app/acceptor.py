@@ -47,7 +47,7 @@ class Alone:
         return True
 
     def leave(self, number: int) -> None:
-        """Do nothing: nobody else takes them."""
+        """Do nothing: no other front end takes connections."""
 
 
 class Tally:

@@ -1,4 +1,4 @@
-"""A request's body on its way in, bounded: so many bytes and no more, charged as they come."""
+"""Bound a request's body in bytes, and charge for its bytes as they arrive."""
 
 from fastapi import Request
 from starlette.types import Message, Receive

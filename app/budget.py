@@ -1,4 +1,4 @@
-"""Decoded pixels in memory, over all front ends. Who does not fit waits; nobody is refused."""
+"""Decoded pixels in memory, over all front ends. What does not fit waits; it is never refused."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -169,7 +169,7 @@ class _AtScrape:
         yield from self._limits()
 
     def _limits(self) -> Iterator[Metric]:
-        """Each limit beside its use: both are those of the whole server, whoever is asked."""
+        """Each limit beside its use, both of the whole server, whichever front end answers."""
         text = "What each limit allows."
         limits = GaugeMetricFamily("darkroom_limit", text, labels=["limit"])
         text = "What is in use of each limit, over all front ends."

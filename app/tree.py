@@ -150,7 +150,7 @@ async def _supervised(
     counters: Counters,
     reload: Reload,
 ) -> int:
-    """Our own hold on the sockets ends with the serving, or clients would wait for nobody."""
+    """Close the parent's sockets when draining starts, or clients would queue unaccepted."""
 
     def close() -> None:
         for each in sockets:

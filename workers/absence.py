@@ -1,4 +1,4 @@
-"""How long nothing has been computing, and when that is expected to end. Knows no sockets."""
+"""Measure how long no worker has been running, and predict when one returns; uses no sockets."""
 
 import time
 from collections.abc import Callable
@@ -45,6 +45,6 @@ class Absence:
         return self._rate
 
     def ended(self, start: float) -> None:
-        """A worker is there, whose start took so many seconds (0: it did not say)."""
+        """Note that a worker is running, whose start took `start` seconds (0: unknown)."""
         self._since = None
         self._start = start or self._start

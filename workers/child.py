@@ -134,7 +134,7 @@ class Child:
         return code
 
     async def until_ready(self, seconds: float) -> bool:
-        """Whether it could work within so many seconds; at once False when it has ended."""
+        """Whether it is ready within this number of seconds; False at once when it has ended."""
         waits = [asyncio.ensure_future(self.ready.wait()), asyncio.ensure_future(self.wait())]
         try:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from starlette.types import Scope
 
 IPV6_PREFIX = 64
-"""Bits of an IPv6 address that name a client: whoever has one address has the whole network."""
+"""Bits of an IPv6 address that name a client: providers assign whole networks of this size."""
 
 LOCAL = "local"
 """The name of requests without an address: Unix sockets, and the command line."""

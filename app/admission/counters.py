@@ -77,7 +77,7 @@ class Counters:
 
     @classmethod
     def create(cls, front_ends: int) -> "Counters":
-        """Make the memory for so many front ends; the caller owns no column. Linux only."""
+        """Make the memory for `front_ends` processes; the caller owns no column. Linux only."""
         columns = COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS
         fd = os.memfd_create("darkroom-counters", os.MFD_CLOEXEC)
         size = _N_CELLS * columns * 8 + SIZE + SEED_BYTES

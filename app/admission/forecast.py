@@ -79,7 +79,7 @@ class Forecast:
         return absence + self.capacity.wait(total + more)
 
     def wait_here(self, work: float) -> float:
-        """Seconds until so many seconds of work of this front end's line are done.
+        """Seconds until `work` seconds of work in this front end's line are done.
 
         Other front ends have lines too, which are served at the same time.
         """

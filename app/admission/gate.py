@@ -22,7 +22,7 @@ PATIENCE = 100_000_000
 """Nanoseconds for which the first in a line lets other front ends go before it."""
 
 FRESH = 500_000_000
-"""Nanoseconds after which a front end that does not look any more keeps nobody waiting."""
+"""Nanoseconds after which the mark of a front end that no longer looks is ignored."""
 
 
 class Pool(Protocol):
@@ -40,7 +40,7 @@ class Pool(Protocol):
         """The reverse of `take`."""
 
     def wait_since(self, since: int) -> None:
-        """Tell other front ends since when the first of ours waits; 0: nobody waits."""
+        """Tell other front ends since when the first of ours waits; 0: none waits."""
 
 
 class TotalPool:
@@ -124,7 +124,7 @@ class Gate:
                 self.wake()
 
     def wake(self) -> None:
-        """Let in whoever fits, in order; who was cancelled while waiting takes nothing."""
+        """Admit waiters in order while they fit; a cancelled waiter takes nothing."""
         while self._waiting:
             amount, turn = self._waiting[0]
             if not turn.cancelled():

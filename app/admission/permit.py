@@ -87,7 +87,7 @@ class Permit:
         self._held = held
 
     def expect(self, n_images: int, *kinds: Hashable) -> None:
-        """So many images are to be worked on, each in these ways; raises Overloaded."""
+        """Charge for `n_images` images, each with work of these kinds; raises Overloaded."""
         forecast = self._admission.forecast
         each = [forecast.costs.estimate(kind) for kind in kinds]
         work = int(n_images * sum(each) * MICRO)
@@ -108,7 +108,7 @@ class Permit:
         self._expected = now
 
     def must_end_in_time(self, work: int = 0, latency: float = 0.0) -> None:
-        """Raise Overloaded if so many microseconds more of work would end after the deadline.
+        """Raise Overloaded if `work` more microseconds of work would end after the deadline.
 
         On an idle server nothing is refused: whether such a deadline can be met shows itself.
         """

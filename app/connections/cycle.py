@@ -20,7 +20,7 @@ CLOSE = (b"connection", b"close")
 
 
 class Cycle(RequestResponseCycle):
-    """`unread` says how many bytes of the body have not arrived, None where nobody knows."""
+    """`unread` says how many bytes of the body have not arrived, None where that is unknown."""
 
     def __init__(self, *, unread: Callable[[], int | None], http_10: bool, **rest: Any) -> None:
         super().__init__(**rest)

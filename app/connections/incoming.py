@@ -42,7 +42,7 @@ class Incoming:
 
     @property
     def unread(self) -> int | None:
-        """Bytes of the body that have not come, None where nobody knows."""
+        """Bytes of the body that have not arrived, None where that is unknown."""
         if self.chunked:
             return None
         return (self.length or 0) - self.body_bytes

@@ -137,7 +137,7 @@ class Broken(Exception):
 
 
 def send(connection: socket.socket, frame: Frame, descriptors: Sequence[int] = ()) -> None:
-    """Send one frame; raises Broken where nobody listens any more."""
+    """Send one frame; raises Broken where the other end is closed."""
     try:
         socket.send_fds(connection, [_encoder.encode(frame)], list(descriptors))
     except (BrokenPipeError, ConnectionError) as error:

@@ -36,7 +36,7 @@ def contents(descriptor: int, size: int) -> bytes:
 
 
 def mapped(descriptor: int, size: int) -> NDArray[np.uint8]:
-    """The first `size` bytes of a memory file, shared with whoever else maps it; not copied.
+    """Map the first `size` bytes of a memory file, shared with its other users; nothing is copied.
 
     The file is sealed first, so that the process that made it cannot cut it off under our feet
     (which would be a SIGBUS here). Raises ValueError for a file that is too short, and OSError.

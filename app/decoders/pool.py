@@ -33,7 +33,7 @@ EXPENSIVE = 1.0
 """Estimated CPU seconds from which an image waits for a turn among its like."""
 
 IMAGES_PER_PROCESS = 500
-"""After so many a process is replaced: nothing that one file left in it lasts for ever."""
+"""A process is replaced after this number, so that nothing a file left in it stays for ever."""
 
 EXIT_REPORT = 2.0  # seconds to wait for the exit status of a process that hung up
 

@@ -61,7 +61,7 @@ class Decoder:
         frames.send(self._connection, frame, descriptors)
 
     def kill(self) -> None:
-        """End it at once; whoever waits for a frame of it gets Broken."""
+        """End it at once; a caller that waits for its frame gets Broken."""
         if self._watch >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._watch, signal.SIGKILL)

@@ -63,7 +63,7 @@ class Allowance:
     def grant(
         self, file: int, pixels: int, seconds: float, per_pixel: int = BYTES_PER_PIXEL
     ) -> None:
-        """From now on: memory for a file of so many bytes with so many pixels, and CPU time.
+        """Allow memory for a file of `file` bytes with `pixels` pixels, and `seconds` of CPU time.
 
         More memory is a MemoryError, or what a library makes of it; more time ends the process by
         SIGPROF, which nothing here handles.

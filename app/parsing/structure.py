@@ -59,7 +59,7 @@ class Bounds:
 
     @classmethod
     def of(cls, images: int) -> "Bounds":
-        """The bounds of a request that may have so many images."""
+        """Return the bounds of a request that may have this number of images."""
         return cls(MOST_TOKENS + TOKENS_PER_IMAGE * images, MOST_TEXT + TEXT_PER_IMAGE * images)
 
 

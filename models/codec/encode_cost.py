@@ -16,7 +16,7 @@ _USUAL_SPEED, _USUAL_LEVEL = 9, 1
 
 
 def encode_cost(pixels: int, format: ImageFormat, encoding: Encoding) -> float:
-    """CPU seconds that encoding an image of so many pixels is estimated to take."""
+    """Estimate the CPU seconds that encoding an image of this number of pixels takes."""
     if format is ImageFormat.AVIF:
         speed = encoding.avif_speed
         return pixels * _AVIF[_USUAL_SPEED if speed is None else speed]

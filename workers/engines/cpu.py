@@ -118,7 +118,7 @@ class CpuEngine:
         self.release(slot)
 
     def close(self) -> None:
-        """Wake whoever waits for a slot and end the thread of single passes."""
+        """Wake the threads that wait for a slot and end the thread of single passes."""
         self._free.put(None)
         if self._passes is not None:
             self._passes.close()

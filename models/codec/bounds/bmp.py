@@ -3,7 +3,7 @@
 from models.codec.bounds.refusal import too_many
 
 MAX_RUN_BYTES = 4 << 20
-"""Of run-length data: some 2 million runs, each 0.5 µs. Nobody stores photos that way."""
+"""Of run-length data: some 2 million runs, each 0.5 µs. Photos are not stored that way."""
 
 _PER_PIXEL, _PER_RUN_PIXEL, _PER_RUN = 10e-9, 100e-9, 0.5e-6
 _RLE8, _RLE4 = 1, 2

@@ -4,7 +4,7 @@ from models.codec.bounds.refusal import too_large, too_many
 
 MAX_BLOCKS = 4096
 _BYTES_PER_BLOCK = 1 << 6
-"""One more block is allowed for so many bytes; encoders fill each block to 254 or 255."""
+"""One more block is allowed for this number of bytes; encoders fill blocks to 254 or 255."""
 
 MAX_EXTENSIONS = 1000
 """Before the second frame; encoders write up to 5."""

@@ -12,7 +12,7 @@ from models.errors import Undecodable
 
 MAX_CHUNKS = 10_000
 _BYTES_PER_CHUNK = 1 << 10
-"""One more chunk is allowed for so many bytes; encoders write pixels in chunks of 8 KiB or more."""
+"""One more chunk is allowed for this number of bytes; encoders write chunks of 8 KiB or more."""
 
 _PER_PIXEL = 20e-9
 _SIGNATURE = 8
