@@ -42,7 +42,7 @@ class Guest:
         self._arena = arena
         self._tickets: dict[int, Ticket] = {}
         self._loop = asyncio.get_running_loop()
-        self._broken = False
+        self._broken = self._lost = False
         self._told: LoadReport | None = None
         self.protocol = wire.FrameProtocol(
             wire.TO_WORKER, self._on_frames, self._on_lost, self._on_broken
@@ -77,7 +77,7 @@ class Guest:
             operation = self._hear(frame.operation)
             source = translation.source_heard(pixels, frame.jpeg)
             job = Job(operation, source, Deadline(frame.deadline), lane)
-            mark = functools.partial(self._arena.mark, Slot(frame.offset, frame.size))
+            mark = functools.partial(self._mark, Slot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone
             )
@@ -151,7 +151,13 @@ class Guest:
         if not self._tickets:
             self.protocol.close()
 
+    def _mark(self, slot: Slot, launched: bool) -> None:
+        """Tell the front end whether the device has a job; one that has left reads no marks."""
+        if not self._lost:
+            self._arena.mark(slot, launched)
+
     def _on_lost(self) -> None:
+        self._lost = True
         self._tell_lost(self)
         self._give_up()
         self._arena.close()
