@@ -66,7 +66,7 @@ def test_a_deadline_ends_the_decoding(client: httpx.Client) -> None:
         return decoders(client)["ended"].get("cancelled", 0)  # type: ignore[attr-defined,no-any-return]
 
     before = cancelled()
-    for milliseconds in ("700", "1000", "1500"):  # on a busy machine it may end before decoding
+    for milliseconds in ("250", "400", "550", "700"):  # a busy machine may not have begun by then
         reply = classified(client, hostile.jpeg_of_scans(16), **{"X-Deadline-Ms": milliseconds})
         assert reply.status_code in (503, 504), reply.text
         until(lambda: decoders(client)["busy"] == 0)
