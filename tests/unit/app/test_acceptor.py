@@ -3,9 +3,10 @@
 import asyncio
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
@@ -19,6 +20,22 @@ from models.settings import Settings
 
 HURRY = 5.0
 
+_ACCEPTED: list[asyncio.Transport] = []
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    """Run it, then close what was accepted: a forgotten transport is a warning in a later test."""
+
+    async def whole() -> None:
+        try:
+            await scenario()
+        finally:
+            while _ACCEPTED:
+                _ACCEPTED.pop().abort()
+            await asyncio.sleep(0)
+
+    asyncio.run(whole())
+
 
 @dataclass
 class FrontEnd(asyncio.Protocol):
@@ -31,6 +48,7 @@ class FrontEnd(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.connections.append(transport)
+        _ACCEPTED.append(cast(asyncio.Transport, transport))
 
 
 def entrance() -> Entrance:
@@ -66,7 +84,7 @@ def test_every_front_end_gets_as_many_connections(listening: socket.socket) -> N
         for each in acceptors:
             each.close()
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
@@ -81,7 +99,7 @@ def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
             await connected([front_end], 8)
         alive.close()
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_who_could_not_accept_tries_again(
@@ -112,7 +130,7 @@ def test_who_could_not_accept_tries_again(
             await connected([front_end], 1)
         made.close()
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_nothing_is_accepted_after_the_end(listening: socket.socket) -> None:
@@ -123,7 +141,7 @@ def test_nothing_is_accepted_after_the_end(listening: socket.socket) -> None:
             await asyncio.sleep(2 * acceptor.PAUSE)
         assert not front_end.connections
 
-    asyncio.run(scenario())
+    run(scenario)
 
 
 def test_a_connection_that_is_waiting_at_the_end_is_taken(listening: socket.socket) -> None:
@@ -136,4 +154,4 @@ def test_a_connection_that_is_waiting_at_the_end_is_taken(listening: socket.sock
             acceptor.close()
             await connected([front_end], 2)
 
-    asyncio.run(scenario())
+    run(scenario)
