@@ -51,16 +51,12 @@ _CONNECTIONS = (
     Attack(idle.pipelined, ends_within=60 + SLACK, patience=120, resets_allowed=True),
 )  # fmt: skip
 
-_ACCEPTED = {"avif_large": 4000.0}
-"""MB for large images that are answered with 200: the pixels in flight, four bytes each, and for
-each decoder process 40 bytes a pixel, as the settings allow."""
-
 _REST = (
     Attack(impatient.impatient, ends_within=DEADLINE + 2 * SLACK, patience=150, own_addresses=True),
     Attack(overload.overload, patience=200, neighbours_spared=False),
     Attack(overload.bulk, patience=120, neighbours_spared=False),
     Attack(limits.shared_limits, flags=limits.FLAGS, front_ends=True, neighbours_spared=False),
-    *(Attack(images.attack(name), memory_mb=_ACCEPTED.get(name, 300.0)) for name in images.FILES),
+    *(Attack(images.attack(name)) for name in images.FILES),
     *(Attack(json_bodies.attack(name)) for name in json_bodies.BODIES),
     Attack(forms.form_punycode),
     Attack(forms.form_codecs, accepted=(400, 413, 422)),
