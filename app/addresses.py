@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
-from models.errors import AddressRefused
+from models.domain.errors import AddressRefused
 from models.settings import Network
 
 Address = IPv4Address | IPv6Address

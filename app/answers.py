@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from app.intake import Item
 from app.stages import Stages
 from models.codec import Encoding, ImageFormat
-from models.errors import ServiceError
-from models.job import Labels
+from models.domain.errors import ServiceError
+from models.domain.job import Labels
 from workers.operations import Classify, FilterChain
 
 

@@ -4,7 +4,7 @@ from fastapi import Request
 from starlette.types import Message, Receive
 
 from app.admission import Permit
-from models.errors import TooLarge
+from models.domain.errors import TooLarge
 
 
 def announced(request: Request) -> int:

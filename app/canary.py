@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.backend import Backend, Load
-from models.deadline import Deadline
-from models.errors import ServiceError, TimedOut
-from models.image import Image
-from models.job import Job, Labels, Operation, Result
+from models.domain.backend import Backend, Load
+from models.domain.deadline import Deadline
+from models.domain.errors import ServiceError, TimedOut
+from models.domain.image import Image
+from models.domain.job import Job, Labels, Operation, Result
 from workers.filters import parse_one
 from workers.operations import Classify, FilterChain
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from app.metrics import Metrics
 from app.service import Computing, Model
-from models.backend import Backend
-from models.job import ReleaseReason
+from models.domain.backend import Backend
+from models.domain.job import ReleaseReason
 from models.labels import LabelSet
 from models.schemas import ModelRecord
 from models.settings import Settings

@@ -20,8 +20,8 @@ from app.pinned import PinnedBackend, Resolve, SystemResolver, pinned_transport
 from app.spool import Blob, Spool
 from app.turns import Turns
 from app.urls import host_of, parse_url
-from models.deadline import Deadline
-from models.errors import (
+from models.domain.deadline import Deadline
+from models.domain.errors import (
     DeadlineExceeded,
     OriginFailed,
     OriginTimedOut,

@@ -16,7 +16,7 @@ from multipart import (
 )
 
 from app.spool import Blob, Spool
-from models.errors import MalformedRequest, ServiceError, TooLarge
+from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 
 LONGEST_FIELD = 1 << 20

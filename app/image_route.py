@@ -12,7 +12,7 @@ from app.admission.clients import client_of
 from app.body import announced, counted, too_large
 from app.scope import deadline_of
 from app.service import Service, service_of
-from models.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
+from models.domain.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
 
 
 class ImageRoute(APIRoute):

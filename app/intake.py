@@ -20,7 +20,7 @@ from app.parsing.structure import Bounds, Cut, cut
 from app.problems import invalid
 from app.spool import Blob, Spool
 from app.urls import MAX_URL, parse_url
-from models.errors import (
+from models.domain.errors import (
     FieldError,
     InvalidParameter,
     MalformedRequest,

@@ -21,8 +21,8 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from app.admission.usage import Usage
-from models.backend import Load
-from models.job import ReleaseReason
+from models.domain.backend import Load
+from models.domain.job import ReleaseReason
 from models.version import VERSION
 
 _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

@@ -18,7 +18,7 @@ from app.connections.body_rate import PatientReceive
 from app.cross_origin import cross_origin
 from app.metrics import Metrics
 from app.problems import answer
-from models.errors import Cancelled, InternalError
+from models.domain.errors import Cancelled, InternalError
 from models.settings import Settings
 
 faults = logging.getLogger("darkroom.faults")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from models.codec import encoded
-from models.job import Operation
+from models.domain.job import Operation
 from models.settings import Settings
 from models.weights import BUNDLED, CATALOGUE, Bundled, PublishedWeights
 from workers.devices import wanted_gpus

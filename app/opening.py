@@ -24,11 +24,11 @@ from app.silicon import DecodeChoice
 from app.spool import Blob
 from app.stages import Stages
 from models import codec
-from models.backend import Load
 from models.codec import Decoded, Encoding, ImageFormat, identify
-from models.deadline import Deadline
-from models.errors import ServiceError
-from models.image import Image, Source
+from models.domain.backend import Load
+from models.domain.deadline import Deadline
+from models.domain.errors import ServiceError
+from models.domain.image import Image, Source
 
 TYPICAL = (1250, 1600)
 """Height and width before the header is known, so that most images cost one hop to a thread."""

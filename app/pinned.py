@@ -18,7 +18,7 @@ import httpx
 
 from app.addresses import Address, is_allowed, parse_host
 from app.fetching.bounded_stream import BoundedStream
-from models.errors import AddressRefused
+from models.domain.errors import AddressRefused
 from models.settings import Network
 
 MOST_ADDRESSES = 128

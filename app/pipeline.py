@@ -31,12 +31,12 @@ from app.opening import Opener
 from app.room import check, room, rooms
 from app.spool import Blob
 from app.stages import Stages
-from models.backend import Backend
 from models.codec import Decoded
-from models.deadline import NEVER, Deadline
-from models.errors import DeadlineExceeded, InternalError, ServiceError
-from models.image import Source
-from models.job import Job, Labels, Operation, Result
+from models.domain.backend import Backend
+from models.domain.deadline import NEVER, Deadline
+from models.domain.errors import DeadlineExceeded, InternalError, ServiceError
+from models.domain.image import Source
+from models.domain.job import Job, Labels, Operation, Result
 from workers.operations import Classify, FilterChain
 
 log = logging.getLogger("darkroom.pipeline")

@@ -12,12 +12,7 @@ from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
-from models.errors import (
-    FieldError,
-    InvalidParameter,
-    ServiceError,
-    Unauthorized,
-)
+from models.domain.errors import FieldError, InvalidParameter, ServiceError, Unauthorized
 from models.schemas import Problem
 
 MEDIA_TYPE = "application/problem+json"

@@ -1,7 +1,7 @@
 """What filters make of an image, in pixels: how much memory that takes, and whether it may be."""
 
 from app.answers import Wanted
-from models.errors import InvalidParameter, TooManyPixels
+from models.domain.errors import InvalidParameter, TooManyPixels
 from workers.operations import FilterChain
 
 

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
-from models.deadline import Deadline
-from models.errors import Cancelled, DeadlineExceeded, FieldError, InvalidParameter
+from models.domain.deadline import Deadline
+from models.domain.errors import Cancelled, DeadlineExceeded, FieldError, InvalidParameter
 from models.settings import Settings
 
 HEADER = "X-Deadline-Ms"

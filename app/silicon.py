@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.cores.cgroup import CpuLimit, cpu_limit
-from models.backend import Load
+from models.domain.backend import Load
 
 TYPICAL = 0.002
 """Seconds a thread takes for a JPEG, before one has been measured."""

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from aiofiles.tempfile import TemporaryFile
 
-from models.errors import TooLarge
+from models.domain.errors import TooLarge
 
 
 class Blob:

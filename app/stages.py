@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from models.job import Trace
+from models.domain.job import Trace
 
 STAGES = ("intake", "fetch", "decode", "queue", "upload", "compute", "download", "encode")
 

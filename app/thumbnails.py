@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image as PillowImage
 from PIL import ImageDraw
 
-from models.image import Image
+from models.domain.image import Image
 from workers.filters import FILTERS, parse_chain
 
 WIDTH, HEIGHT = 160, 120

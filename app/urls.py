@@ -6,7 +6,7 @@ Judges the spelling only. Where a name leads is judged when it is connected to.
 import httpx
 
 from app.addresses import parse_host
-from models.errors import AddressRefused, FieldError, InvalidParameter
+from models.domain.errors import AddressRefused, FieldError, InvalidParameter
 
 MAX_URL = 8192
 

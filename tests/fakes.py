@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from models.deadline import NEVER, Deadline
-from models.errors import ServiceError
-from models.image import Image, Jpeg, Subsampling
-from models.job import Completed, Failed, Job, Labels, Lane, Outcome, Result
+from models.domain.deadline import NEVER, Deadline
+from models.domain.errors import ServiceError
+from models.domain.image import Image, Jpeg, Subsampling
+from models.domain.job import Completed, Failed, Job, Labels, Lane, Outcome, Result
 from workers.delivery import Ticket
 from workers.engine import BatchResult
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from models.job import Operation
+from models.domain.job import Operation
 from tests.fakes import GUARD, FakeEngine, FakeOperation, Gate
 from workers.batcher import BatchLimits
 from workers.host import Host

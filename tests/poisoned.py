@@ -5,8 +5,8 @@ import os
 import socket
 import sys
 
-from models.errors import ServiceError
-from models.job import Job, Result
+from models.domain.errors import ServiceError
+from models.domain.job import Job, Result
 from tests.fakes import FakeEngine, first_sample, number_of
 from tests.hosted import WELCOME, fake_heard
 from workers.batcher import BatchLimits

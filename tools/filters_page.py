@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image as PillowImage
 
 from app.thumbnails import as_pillow, example, scene
-from models.image import Image
+from models.domain.image import Image
 from workers.filters import FILTERS, describe
 from workers.filters.wording import allowed
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.image import Pixels
+from models.domain.image import Pixels
 
 PAGE = mmap.PAGESIZE
 LARGE = 4 << 20

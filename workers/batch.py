@@ -6,8 +6,8 @@ Knows neither threads nor queues.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.errors import ServiceError
-from models.job import Completed, Failed, Outcome, ReleaseReason, Trace
+from models.domain.errors import ServiceError
+from models.domain.job import Completed, Failed, Outcome, ReleaseReason, Trace
 from workers.delivery import Ticket
 from workers.engine import BatchResult
 

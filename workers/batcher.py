@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
-from models.job import Job, Lane, ReleaseReason
+from models.domain.job import Job, Lane, ReleaseReason
 from workers.delivery import Ticket
 
 

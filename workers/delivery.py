@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from models.job import Job, Outcome
+from models.domain.job import Job, Outcome
 from workers.operations import most_pixels
 
 log = logging.getLogger("darkroom.worker")

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from models.errors import ServiceError
-from models.job import Job, Result
+from models.domain.errors import ServiceError
+from models.domain.job import Job, Result
 
 SlotT = TypeVar("SlotT")
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from models.deadline import Deadline
-from models.errors import InternalError, ServiceError
-from models.image import Image
-from models.job import Completed, Job, Labels, Lane, Operation, Outcome
+from models.domain.deadline import Deadline
+from models.domain.errors import InternalError, ServiceError
+from models.domain.image import Image
+from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome
 from workers import translation, wire
 from workers.arena import Arena, Slot
 from workers.batch import Batch

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from models.job import Operation
+from models.domain.job import Operation
 from workers import translation, wire
 from workers.arena import Arena
 from workers.batch import Batch

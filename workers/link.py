@@ -7,8 +7,8 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from models.domain.job import Failed, Job
 from models.exit_codes import ExitCode
-from models.job import Failed, Job
 from workers import wire
 from workers.arena import Arena, Slot
 from workers.wire import Batched, Cancel, Done, FromWorker, Leaving, LoadReport, Submit, Welcome

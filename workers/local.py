@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary, ref
 
-from models.backend import Load
-from models.errors import DeadlineExceeded
-from models.job import Completed, Failed, Job, Outcome
+from models.domain.backend import Load
+from models.domain.errors import DeadlineExceeded
+from models.domain.job import Completed, Failed, Job, Outcome
 from workers.delivery import Mailbox, Ticket
 from workers.pair import AnyWorker
 

@@ -4,9 +4,9 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from models.errors import InvalidParameter
-from models.image import Subsampling
-from models.job import Job
+from models.domain.errors import InvalidParameter
+from models.domain.image import Subsampling
+from models.domain.job import Job
 from workers.filters import AnyFilter
 from workers.filters.tables import Step, steps
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from models.backend import Load
-from models.job import Job
+from models.domain.backend import Load
+from models.domain.job import Job
 from workers.delivery import Mailbox, Ticket
 from workers.worker import Worker
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
 from models.codec import flatten
-from models.image import Image, Pixels
+from models.domain.image import Image, Pixels
 from models.weights import Preprocessing
 
 MAX_ASPECT = 8

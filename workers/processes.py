@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from models.backend import Load
-from models.errors import DeadlineExceeded, Draining, WorkerLost
-from models.job import Completed, Failed, Job, Operation, Outcome
+from models.domain.backend import Load
+from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
+from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers import translation
 from workers.absence import Absence
 from workers.arena import Arena, Slot

@@ -10,10 +10,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from models.backend import Backend
 from models.codec import Encoding, ImageFormat, encode
-from models.image import Image, Source
-from models.job import Job, Operation
+from models.domain.backend import Backend
+from models.domain.image import Image, Source
+from models.domain.job import Job, Operation
 
 IN_FLIGHT = 256
 """Jobs: some batches on the device, and as many forming."""

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from models.errors import Quarantined
-from models.image import Image, Source
+from models.domain.errors import Quarantined
+from models.domain.image import Image, Source
 
 ENTRIES = 1024
 DIGEST = 24

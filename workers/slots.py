@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from models.deadline import Deadline
-from models.errors import DeadlineExceeded, ServiceError, TooManyPixels
-from models.image import Image, Pixels
+from models.domain.deadline import Deadline
+from models.domain.errors import DeadlineExceeded, ServiceError, TooManyPixels
+from models.domain.image import Image, Pixels
 from workers.arena import LARGE, Arena, Room, Slot
 from workers.link import Pending
 from workers.translation import source_said

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from models.job import Job
+from models.domain.job import Job
 from models.labels import LabelSet
 from models.schemas import ModelRecord
 from models.settings import Settings

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from models.job import Completed, Failed, Job, Labels, Lane, Operation, Outcome, Result
+from models.domain.job import Completed, Failed, Job, Labels, Lane, Operation, Outcome, Result
 from workers import translation
 from workers.link import Pending
 from workers.operations import FilterChain

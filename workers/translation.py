@@ -3,10 +3,10 @@
 import functools
 from typing import Any
 
-from models import errors
-from models.errors import FieldError, InternalError, ServiceError
-from models.image import Image, Jpeg, Pixels, Source, Subsampling
-from models.job import Operation, ReleaseReason, Trace
+from models.domain import errors
+from models.domain.errors import FieldError, InternalError, ServiceError
+from models.domain.image import Image, Jpeg, Pixels, Source, Subsampling
+from models.domain.job import Operation, ReleaseReason, Trace
 from workers.filters import parse_chain
 from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply
 from workers.wire import ErrorSaid, JpegSaid, Shape, Times

@@ -5,7 +5,7 @@ Belongs to one worker, which calls everything here with its lock held.
 
 from collections import deque
 
-from models.job import ReleaseReason
+from models.domain.job import ReleaseReason
 from workers.batch import Batch
 from workers.batcher import MicroBatcher, Picked
 from workers.delivery import Ticket

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Generic
 
-from models.backend import Load
-from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
-from models.job import Failed, Job
+from models.domain.backend import Load
+from models.domain.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
+from models.domain.job import Failed, Job
 from workers.batch import Batch
 from workers.batcher import BatchLimits, MicroBatcher
 from workers.delivery import Mailbox, Ticket, deliver

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from models.job import Trace
+from models.domain.job import Trace
 
 NEWEST = 0.2
 """Weight of the newest image: about the last five count."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from starlette.types import Scope
 
-from models.errors import Forbidden, Unauthorized
+from models.domain.errors import Forbidden, Unauthorized
 
 MOST_KEY_BYTES = 1024
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from models.deadline import Deadline
-from models.errors import Overloaded
+from models.domain.deadline import Deadline
+from models.domain.errors import Overloaded
 
 SHED_EVERY = 0.25
 """Seconds between two looks for images whose turn comes too late."""

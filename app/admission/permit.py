@@ -10,9 +10,9 @@ from app.admission.capacity import MICRO
 from app.admission.counters import Key
 from app.admission.fields import ByKey, Total
 from app.admission.limits import Amount
-from models.deadline import Deadline
-from models.errors import Overloaded, TooLarge
-from models.job import Lane, Trace
+from models.domain.deadline import Deadline
+from models.domain.errors import Overloaded, TooLarge
+from models.domain.job import Lane, Trace
 
 if TYPE_CHECKING:
     from app.admission.permits import Admission

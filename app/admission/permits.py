@@ -15,8 +15,8 @@ from app.admission.limits import Amount, Limits, within_share
 from app.admission.line import FairLine
 from app.admission.permit import Permit
 from app.admission.rates import Rate
-from models.deadline import NEVER, Deadline
-from models.errors import Draining, Overloaded, RateLimited, TooLarge
+from models.domain.deadline import NEVER, Deadline
+from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.settings import Settings
 
 CONTENTION = 10_000_000_000

@@ -13,7 +13,7 @@ from app.intake import Item
 from app.options import read
 from app.records import line, record
 from app.service import Service
-from models.errors import InvalidParameter
+from models.domain.errors import InvalidParameter
 from models.schemas import ClassifyOptions
 from models.settings import Settings
 from workers.operations import Classify

@@ -17,7 +17,7 @@ from app.options import read
 from app.records import line, record
 from app.service import Service
 from models.codec import Encoding
-from models.errors import InvalidParameter, ServiceError
+from models.domain.errors import InvalidParameter, ServiceError
 from models.schemas import EncodingOptions
 from models.settings import Settings
 from workers.filters import parse_chain

@@ -16,7 +16,7 @@ from app.commands.errors import WrongUsage
 from app.intake import Item
 from app.metrics import Metrics
 from app.service import Service
-from models.errors import ServiceError
+from models.domain.errors import ServiceError
 from models.exit_codes import ExitCode
 from models.settings import Settings
 

@@ -10,7 +10,7 @@ from app.commands.errors import WrongUsage
 from app.intake import Url
 from app.spool import Blob
 from models.codec.formats import ImageFormat, identify
-from models.errors import MalformedRequest, ServiceError
+from models.domain.errors import MalformedRequest, ServiceError
 
 STANDARD_INPUT = "-"
 

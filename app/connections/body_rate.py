@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import Message, Receive
 
-from models.errors import SlowBody
+from models.domain.errors import SlowBody
 
 WINDOW = 10.0
 """Seconds of waiting over which the rate is measured; nothing is checked before the first end."""

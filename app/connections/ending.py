@@ -14,7 +14,7 @@ from app.connections.cycle import Cycle
 from app.connections.guard import Guard
 from app.connections.phases import Phase
 from app.connections.refusals import refusal
-from models.errors import MalformedRequest, ServiceError, SlowHeaders
+from models.domain.errors import MalformedRequest, ServiceError, SlowHeaders
 
 if TYPE_CHECKING:
     from app.connections.protocol import GuardedProtocol

@@ -15,7 +15,7 @@ from app.admission.fields import ByKey, Total
 from app.connections.descriptors import Spare
 from app.connections.guard import Guard
 from app.connections.refusals import refusal
-from models.errors import ConnectionsExhausted, ServiceError, TooManyConnections
+from models.domain.errors import ConnectionsExhausted, ServiceError, TooManyConnections
 
 AT_ONCE = 32
 """Connections that are taken in one turn of the event loop: many that come at once must not fill

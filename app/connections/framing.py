@@ -10,7 +10,7 @@ from ipaddress import AddressValueError, IPv6Address
 
 import httptools
 
-from models.errors import MalformedRequest
+from models.domain.errors import MalformedRequest
 
 VERSIONS = ("1.1", "1.0")
 

@@ -2,7 +2,7 @@
 
 from app.connections.framing import check_chunks, check_head, check_host
 from app.connections.limits import ConnectionLimits
-from models.errors import HeadersTooLarge, UrlTooLong
+from models.domain.errors import HeadersTooLarge, UrlTooLong
 
 _NOTED = frozenset((b"host", b"expect", b"transfer-encoding", b"content-length"))
 

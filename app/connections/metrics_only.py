@@ -4,7 +4,7 @@ from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.problems import answer
-from models.errors import NotFound
+from models.domain.errors import NotFound
 
 PATH = "/metrics"
 

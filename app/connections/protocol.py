@@ -20,7 +20,7 @@ from app.connections.framing import target
 from app.connections.guard import Guard
 from app.connections.incoming import Incoming
 from app.connections.phases import Phase
-from models.errors import MalformedRequest, ServiceError
+from models.domain.errors import MalformedRequest, ServiceError
 
 MOST_AHEAD = 32
 """Requests that a client may send before it has read the first one's answer."""

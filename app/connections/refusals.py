@@ -4,7 +4,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 
 from app.problems import MEDIA_TYPE, problem, retry_after
-from models.errors import ServiceError
+from models.domain.errors import ServiceError
 
 
 def refusal(error: ServiceError) -> bytes:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from models.errors import Unavailable
+from models.domain.errors import Unavailable
 
 log = logging.getLogger("darkroom.decoders")
 

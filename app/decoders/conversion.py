@@ -6,7 +6,7 @@ import os
 from app.decoders.frames import Broken, Failed, Info, Pixels
 from app.decoders.memory import mapped
 from models.codec import Decoded, ImageFormat, ImageInfo
-from models.errors import (
+from models.domain.errors import (
     InvalidParameter,
     ServiceError,
     TooManyPixels,
@@ -14,7 +14,7 @@ from models.errors import (
     Unprocessable,
     UnsupportedMedia,
 )
-from models.image import Image
+from models.domain.image import Image
 
 _ERRORS: dict[str, type[ServiceError]] = {
     each.code: each

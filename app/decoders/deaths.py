@@ -4,7 +4,7 @@ import os
 import signal
 
 from app.decoders.frames import Encode, Task
-from models.errors import ServiceError, Undecodable, Unprocessable
+from models.domain.errors import ServiceError, Undecodable, Unprocessable
 
 _REASONS = {
     signal.SIGPROF: "cpu",

@@ -14,8 +14,8 @@ from app.decoders.frames import Broken, Encode, Encoded, Failed, Go, Info, Pixel
 from app.decoders.memory import contents, memory_file
 from models import codec
 from models.codec import Decoded, ImageInfo
-from models.errors import ServiceError, Undecodable, Unprocessable
-from models.image import Image
+from models.domain.errors import ServiceError, Undecodable, Unprocessable
+from models.domain.image import Image
 
 MAX_DETAIL = 1000
 """Characters of an error text."""

@@ -104,7 +104,7 @@ class Encoded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The image's own error: the code of a class in `models.errors`, and its text."""
+    """The image's own error: the code of a class in `models.domain.errors`, and its text."""
 
     code: str
     detail: str

@@ -23,7 +23,7 @@ from app.decoders.limits import Limits, supported
 from app.decoders.processes import Decoder, Gone
 from app.decoders.supply import Supply
 from models.codec import PICTURE, Decoded
-from models.errors import ServiceError, Unavailable
+from models.domain.errors import ServiceError, Unavailable
 
 T = TypeVar("T")
 

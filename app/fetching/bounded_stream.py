@@ -10,7 +10,7 @@ from typing import Any
 
 import httpcore
 
-from models.errors import OriginFailed
+from models.domain.errors import OriginFailed
 
 LONGEST_HEAD = 1 << 16
 """Bytes from the request to the end of the answer's headers, interim answers included."""

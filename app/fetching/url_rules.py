@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from models.errors import AddressRefused
+from models.domain.errors import AddressRefused
 from models.ports import port_ranges
 from models.settings import Settings
 

@@ -7,7 +7,7 @@ Images in other bodies move to disk while they come. JSON is parsed whole, so th
 import mmap
 from dataclasses import dataclass
 
-from models.errors import Overloaded
+from models.domain.errors import Overloaded
 
 SMALL = 1 << 20
 """Bytes of a body that is not counted; the C library's allocator keeps what such ones leave."""

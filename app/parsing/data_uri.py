@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.parsing.arriving import Text
-from models.errors import MalformedRequest
+from models.domain.errors import MalformedRequest
 
 PIECE = 1 << 18
 """Characters that are decoded at a time, in about a millisecond."""

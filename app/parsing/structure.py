@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from app.parsing.arriving import Text
-from models.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge
+from models.domain.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge
 
 MOST_TOKENS = 40_000
 """Strings, brackets, colons and commas of one text: a chain of 32 filters with kernels of 31 × 31

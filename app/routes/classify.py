@@ -16,7 +16,7 @@ from app.records import record
 from app.scope import before
 from app.service import service_of
 from app.stages import Stages
-from models.errors import NotAcceptable
+from models.domain.errors import NotAcceptable
 from models.schemas import ClassifyOptions
 from workers.operations import Classify, FunctionToApply
 

@@ -17,7 +17,7 @@ from app.scope import before
 from app.service import service_of
 from app.stages import Stages
 from models.codec import ENCODABLE, ImageFormat
-from models.errors import NotAcceptable
+from models.domain.errors import NotAcceptable
 from models.schemas import FilterOptions
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)

@@ -18,7 +18,13 @@ from app.records import record
 from app.scope import before
 from app.service import Service, service_of
 from app.stages import Stages
-from models.errors import FieldError, InvalidParameter, NotAcceptable, TooLarge, WeightsMissing
+from models.domain.errors import (
+    FieldError,
+    InvalidParameter,
+    NotAcceptable,
+    TooLarge,
+    WeightsMissing,
+)
 from models.schemas import ProcessOptions
 from models.settings import Settings
 from workers.operations import Classify, FunctionToApply

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
-from models.image import Pixels
+from models.domain.image import Pixels
 
 _GREY = ("1", "L", "LA", "La", "F")
 

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image as PillowImage
 from PIL import ImageCms
 
-from models.image import Pixels
+from models.domain.image import Pixels
 
 MAX_PROFILE_BYTES = 4 << 20
 """Larger profiles are ignored; the largest printing profiles in use are 2 to 3 MB."""

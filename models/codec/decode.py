@@ -18,7 +18,7 @@ from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
 from models.codec.plain import plain_header
 from models.codec.probe import Header, ImageInfo, read_header
-from models.image import Image, Pixels, Source
+from models.domain.image import Image, Pixels, Source
 
 MAX_PLAIN_PROFILE = 16 << 10
 """Bytes of a colour profile that is no doubt: those of cameras and phones have 0.5 to 4 KiB; larger

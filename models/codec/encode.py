@@ -14,8 +14,8 @@ from models.codec.flatten import flatten
 from models.codec.formats import ImageFormat
 from models.codec.metadata import copyright_exif
 from models.codec.pillow import writing_at_once
-from models.errors import Unprocessable
-from models.image import Image, Jpeg, Pixels
+from models.domain.errors import Unprocessable
+from models.domain.image import Image, Jpeg, Pixels
 
 MAX_SIDE: Mapping[ImageFormat, int] = {
     ImageFormat.JPEG: 65_500,  # libjpeg's limit; the format's is 65,535

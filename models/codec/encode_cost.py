@@ -7,7 +7,7 @@ WebP 0.05 s; progressive JPEG 0.02 s; baseline JPEG 0.003 s.
 
 from models.codec.encoding import Encoding
 from models.codec.formats import ImageFormat
-from models.errors import Unprocessable
+from models.domain.errors import Unprocessable
 
 _AVIF = (43e-6, 17e-6, 14e-6, 7.5e-6, 4e-6, 1.5e-6, 0.6e-6, 0.2e-6, 0.1e-6, 0.07e-6, 0.07e-6)
 _PNG = (0.02e-6, 0.07e-6, 0.08e-6, 0.1e-6, 0.12e-6, 0.18e-6, 0.25e-6, 0.35e-6, 0.8e-6, 1.2e-6)

@@ -6,7 +6,7 @@ from models.codec.colour import is_srgb
 from models.codec.decode import Decoded
 from models.codec.jpeg import inspect
 from models.codec.plain import plain_header
-from models.image import Jpeg
+from models.domain.image import Jpeg
 
 
 def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from models.codec.formats import ENCODABLE, ImageFormat
-from models.errors import FieldError, InvalidParameter
+from models.domain.errors import FieldError, InvalidParameter
 
 Chroma = Literal["420", "422", "444"]
 """Chroma halved in both directions, in width alone, or in full."""

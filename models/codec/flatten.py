@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image as PillowImage
 
-from models.image import Image
+from models.domain.image import Image
 
 WHITE = (255, 255, 255)
 

@@ -17,7 +17,7 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
-from models.image import Subsampling
+from models.domain.image import Subsampling
 
 MAX_SIDE = 65_500
 """libjpeg's limit; what an engine can do is for its caller to know."""

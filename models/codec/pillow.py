@@ -27,7 +27,7 @@ from PIL import (  # noqa: F401
 from PIL import Image as PillowImage
 
 from models.codec.formats import ImageFormat
-from models.errors import ServiceError, TooManyPixels, Undecodable
+from models.domain.errors import ServiceError, TooManyPixels, Undecodable
 
 _Filter = tuple[str, None, type[Warning], re.Pattern[str], int]
 

@@ -4,7 +4,7 @@ from models.codec.bounds import check_jpeg
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import BaselineJpeg
 from models.codec.probe import Header, ImageInfo, opened_header
-from models.image import Subsampling
+from models.domain.image import Subsampling
 
 
 def plain_header(data: bytes, found: BaselineJpeg, max_pixels: int) -> Header:

@@ -13,7 +13,7 @@ from models.codec.bounds.refusal import too_large
 from models.codec.formats import ImageFormat, identify
 from models.codec.metadata import read_metadata
 from models.codec.pillow import open_image, reading
-from models.errors import UnsupportedMedia
+from models.domain.errors import UnsupportedMedia
 
 _SWAPPED = range(5, 9)
 

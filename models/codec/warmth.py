@@ -19,7 +19,7 @@ from models.codec.decode import decode
 from models.codec.encode import encode
 from models.codec.encoding import Encoding
 from models.codec.formats import ENCODABLE, ImageFormat
-from models.image import Image
+from models.domain.image import Image
 
 PICTURE = (
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\2\0\0\0\x90wS\xde"

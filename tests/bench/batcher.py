@@ -19,9 +19,9 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from models.deadline import Deadline
-from models.image import Image
-from models.job import Job
+from models.domain.deadline import Deadline
+from models.domain.image import Image
+from models.domain.job import Job
 from tests.fakes import FakeEngine, FakeOperation
 from workers.batcher import BatchLimits
 from workers.local import LocalBackend

@@ -22,7 +22,7 @@ from PIL import Image as PillowImage
 from PIL import features
 
 from models.codec import Encoding, ImageFormat, encode
-from models.image import Image, Pixels
+from models.domain.image import Image, Pixels
 from tests.bench.images import jpegs
 from workers.filters import parse_chain
 

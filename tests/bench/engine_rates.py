@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from models.codec import ImageFormat, decode, encode, encoded
-from models.image import Image, Jpeg, Source, Subsampling
+from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.settings import Optimize, Precision
 from models.weights import BUNDLED
 from models.weights import RESNET18_PREPROCESSING as SPEC

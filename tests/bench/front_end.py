@@ -22,7 +22,7 @@ import uvloop
 
 from app import logs, server
 from app.main import create_app
-from models.job import Labels
+from models.domain.job import Labels
 from models.schemas import ModelRecord
 from models.settings import Settings
 from tests.bench import load

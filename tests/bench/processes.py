@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 import numpy as np
 import uvloop
 
-from models.deadline import Deadline
-from models.image import Image
-from models.job import Job
+from models.domain.deadline import Deadline
+from models.domain.image import Image
+from models.domain.job import Job
 from tests.fakes import FakeEngine
 from workers.batcher import BatchLimits
 from workers.host import Host

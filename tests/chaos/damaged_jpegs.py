@@ -62,8 +62,8 @@ def engine(count: int) -> dict[str, Any]:
 
     from models import codec
     from models.codec import pixels_of
-    from models.errors import ServiceError
-    from models.image import Image, Jpeg
+    from models.domain.errors import ServiceError
+    from models.domain.image import Image, Jpeg
     from models.settings import Precision
     from models.weights import BUNDLED, RESNET18_PREPROCESSING
     from tests.gpu.equality import runner

@@ -30,8 +30,8 @@ from pathlib import Path
 from PIL import Image
 
 from models import codec
-from models.errors import ServiceError
-from models.image import Image as Image_
+from models.domain.errors import ServiceError
+from models.domain.image import Image as Image_
 from tests import hostile
 from tests.chaos.mutations import mutated
 

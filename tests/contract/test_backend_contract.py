@@ -13,11 +13,17 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 
-from models.backend import Backend
-from models.deadline import Deadline
-from models.errors import DeadlineExceeded, Draining, InternalError, ServiceError, Undecodable
-from models.image import Image, Jpeg, Source, Subsampling
-from models.job import Completed, Job, Labels, Result
+from models.domain.backend import Backend
+from models.domain.deadline import Deadline
+from models.domain.errors import (
+    DeadlineExceeded,
+    Draining,
+    InternalError,
+    ServiceError,
+    Undecodable,
+)
+from models.domain.image import Image, Jpeg, Source, Subsampling
+from models.domain.job import Completed, Job, Labels, Result
 from tests.fakes import FakeEngine, Gate, fake_job, fake_jpeg, first_sample, number_of
 from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
 from workers.batcher import BatchLimits

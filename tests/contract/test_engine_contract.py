@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.errors import ServiceError
-from models.image import Image
-from models.job import Job, Labels
+from models.domain.errors import ServiceError
+from models.domain.image import Image
+from models.domain.job import Job, Labels
 from tests.fakes import GUARD, FakeEngine, fake_job
 from workers.engine import BatchResult, Engine
 from workers.engines.cpu import CpuEngine

@@ -8,9 +8,9 @@ import time
 import httpx
 import pytest
 
-from models.backend import Load
+from models.domain.backend import Load
+from models.domain.job import Completed, Job
 from models.exit_codes import ExitCode
-from models.job import Completed, Job
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from app.replies import PIECE
 from models import codec
-from models.job import Completed, Job, Labels
+from models.domain.job import Completed, Job, Labels
 from tests.e2e.conftest import Running, Start
 from tests.pictures import encoded, jpeg, png
 from tests.server import until

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers import kernels
 from workers.filters import Filter
 from workers.kernels.items import ITEM, THREADS, Pass, Shape, starts

@@ -10,7 +10,7 @@ import torch
 from PIL import Image as PillowImage
 
 from models.codec import encoded
-from models.image import Jpeg, Pixels
+from models.domain.image import Jpeg, Pixels
 from models.settings import Precision
 from models.weights import BUNDLED
 from models.weights import RESNET18_PREPROCESSING as SPEC

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.errors import InvalidParameter
-from models.image import Image, Source
-from models.job import Job, Operation
+from models.domain.errors import InvalidParameter
+from models.domain.image import Image, Source
+from models.domain.job import Job, Operation
 from tests.emulation.staging import noise
 from workers.engine import BatchResult, Engine, SlotT
 from workers.filters import FILTERS, parse_chain, parse_one

@@ -9,8 +9,8 @@ from PIL import ExifTags
 from PIL import Image as PillowImage
 
 from models.codec import pixels_of
-from models.image import Image, Source
-from models.job import Labels
+from models.domain.image import Image, Source
+from models.domain.job import Labels
 from models.settings import Precision
 from models.weights import RESNET18_PREPROCESSING as SPEC
 from tests.gpu.conftest import MAX_BATCH_SIZE, Run, as_jpeg, jpeg, photos
@@ -105,7 +105,7 @@ def test_scores_are_those_of_the_cpu(run: Run, state: State, function: FunctionT
     cpu = CpuEngine(ResNet18(state, Precision.FP32, SPEC), 1, 2)
     slot = cpu.acquire()
     assert slot is not None
-    from models.job import Job
+    from models.domain.job import Job
 
     cpu.launch(slot, [Job(operation, source)])
     (expected,) = cpu.collect(slot).values

@@ -7,8 +7,8 @@ import pytest
 
 from models.codec import pixels_of
 from models.codec.jpeg import inspect
-from models.errors import ServiceError
-from models.image import Image, Jpeg
+from models.domain.errors import ServiceError
+from models.domain.image import Image, Jpeg
 from tests.gpu.conftest import MAX_BATCH_SIZE, Run, as_jpeg, jpeg, photos
 from workers.filters import parse_chain
 from workers.operations import Classify, FilterChain

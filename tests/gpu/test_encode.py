@@ -9,7 +9,7 @@ from PIL import Image as PillowImage
 
 from models.codec import Encoding, ImageFormat, encode, finished, pixels_of
 from models.codec.jpeg import inspect
-from models.image import Image, Jpeg, Pixels, Subsampling
+from models.domain.image import Image, Jpeg, Pixels, Subsampling
 from tests.emulation.staging import noise
 from tests.gpu.conftest import Run, as_jpeg, photos
 from workers.filters import parse_chain

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import torch
 
-from models.errors import InternalError
-from models.image import Image
-from models.job import Completed, Job
+from models.domain.errors import InternalError
+from models.domain.image import Image
+from models.domain.job import Completed, Job
 from workers.batcher import BatchLimits
 from workers.engines.cuda.engine import CudaEngine
 from workers.filters import parse_chain
@@ -74,7 +74,7 @@ STICKY = """
 import cupy, numpy as np, torch
 from tests.gpu.test_faults import answers, image
 from workers.engines.cuda.engine import CudaEngine
-from models.errors import WorkerLost
+from models.domain.errors import WorkerLost
 
 class Broken(CudaEngine):
     def launch(self, slot, jobs):

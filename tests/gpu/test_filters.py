@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from models.image import Image
+from models.domain.image import Image
 from tests.emulation.staging import noise
 from tests.gpu.conftest import Run, as_jpeg, photos
 from tests.gpu.equality import NAMES, compared

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from models.codec import pixels_of
-from models.image import Image, Jpeg
-from models.job import Job
+from models.domain.image import Image, Jpeg
+from models.domain.job import Job
 from tests.gpu.conftest import Run, as_jpeg, jpeg
 from workers.engines.cuda.engine import CudaEngine
 from workers.filters import parse_chain

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from app.offline import profile
-from models.image import Image
+from models.domain.image import Image
 from models.settings import Settings
 from workers.batcher import BatchLimits
 from workers.engines.cuda.engine import CudaEngine

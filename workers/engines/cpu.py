@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.codec import pixels_of
-from models.errors import FieldError, InvalidParameter, WeightsMissing
-from models.image import Image, Pixels
-from models.job import Job, Labels
+from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
+from models.domain.image import Image, Pixels
+from models.domain.job import Job, Labels
 from models.weights import RESNET18_PREPROCESSING
 from workers.engine import BatchResult
 from workers.operations import Classify, FilterChain, FunctionToApply

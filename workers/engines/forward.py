@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.engines.resnet18 import ResNet18
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from models.settings import Precision
 from models.weights import Preprocessing
 from workers.engines.architecture import Network

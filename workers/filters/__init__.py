@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from models.errors import FieldError, InvalidParameter
+from models.domain.errors import FieldError, InvalidParameter
 from models.numbers import is_plain
 from workers.filters.adaptive_threshold import AdaptiveThreshold
 from workers.filters.autocontrast import Autocontrast

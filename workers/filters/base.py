@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.kernels.items import Pass, Shape
 
 SPEC_VERSION = 1

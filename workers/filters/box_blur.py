@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.premultiplied import filtered
 from workers.filters.separable import Band, Place, Planes, Sums, two_passes

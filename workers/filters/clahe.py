@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
 from workers.kernels.items import Pass, Shape

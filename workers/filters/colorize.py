@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import LEVELS, blend, join_alpha, repeated, split_alpha
 from workers.filters.hex_colour import COLOUR, HexColour, rgba

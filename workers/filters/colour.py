@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.bands import STRIP_SAMPLES, bands
 from workers.kernels.items import LINE, Pass
 

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from models.codec.flatten import flatten
-from models.image import Image, Pixels
+from models.domain.image import Image, Pixels
 from workers.filters.base import Filter
 from workers.filters.hex_colour import COLOUR, HexColour, rgba
 from workers.kernels.items import LINE, Pass, Shape

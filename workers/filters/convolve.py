@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from models.numbers import plain_float
 from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, around_side, whole_data
 from workers.filters.base import Filter

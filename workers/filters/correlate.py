@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.borders import OPENCV, Border, Places, places
 from workers.filters.separable import Place, Planes, Sums
 

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from models.errors import InvalidParameter
-from models.image import Pixels
+from models.domain.errors import InvalidParameter
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.kernels.items import LINE, Pass, Shape
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import as_grey
 from workers.filters.gaussian import blurred_levels, device_taps

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from PIL import ImageOps
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import COUNTS, THROUGH_TABLES, by_pillow, counted
 from workers.kernels.items import Pass, Shape

@@ -8,7 +8,7 @@ import numpy as np
 from cv2.typing import MatLike
 from numpy.typing import NDArray
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.bands import bands
 from workers.filters.colour import as_grey
 from workers.kernels.items import Pass

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import LEVELS, TABLE_PASSES, through_table
 from workers.kernels.items import Shape

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.borders import places
 
 BITS = 14

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.colour import mixed
 
 BITS = 16

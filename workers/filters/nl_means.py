@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter, Odd
 from workers.filters.colour import join_alpha, split_alpha
 from workers.filters.likeness import Likeness

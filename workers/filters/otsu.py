@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import cv2
 import numpy as np
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import COUNTS, as_grey, counted
 from workers.filters.luma import luma

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.borders import OPENCV, Border
 from workers.filters.hex_colour import COLOUR_ALPHA, HexColourAlpha, rgba

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import cv2
 import numpy as np
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.separable import Place, Planes, Sums
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import ImageFilter
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, whole_data
 from workers.filters.base import Filter
 from workers.filters.colour import by_pillow, join_alpha, split_alpha

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.gradient import EDGE_PASSES, Axis, edges, slope_data, tones
 from workers.filters.luma import luma

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.gradient import EDGE_PASSES, Axis, Gradient, edges, slope_data, tones
 from workers.filters.luma import luma

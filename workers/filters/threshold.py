@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import as_grey
 from workers.filters.luma import luma

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, split_alpha
 from workers.filters.fragments import FAR, NEAR

@@ -2,7 +2,7 @@
 
 Start reading at `check`; each format has its file. No loop here has more turns than a stated limit,
 whatever a file says; what only C code walks through (`bytes.find`, `re`, numpy) has no such limit.
-May import `models.codec.formats`, `models.errors` and numpy.
+May import `models.codec.formats`, `models.domain.errors` and numpy.
 """
 
 from collections.abc import Callable, Mapping

@@ -6,7 +6,7 @@ import numpy as np
 
 from models.codec.bounds.exif import affordable
 from models.codec.bounds.refusal import too_large, too_many
-from models.errors import Undecodable
+from models.domain.errors import Undecodable
 
 MAX_SEGMENTS = 1000
 """Of the headers and between scans; cameras write 10 to 20, and a colour profile or a depth

@@ -8,7 +8,7 @@ import struct
 
 from models.codec.bounds.exif import affordable
 from models.codec.bounds.refusal import too_large, too_many
-from models.errors import Undecodable
+from models.domain.errors import Undecodable
 
 MAX_CHUNKS = 10_000
 _BYTES_PER_CHUNK = 1 << 10

@@ -1,6 +1,6 @@
 """The errors of files that would cost too much: what was found, what is allowed, what to do."""
 
-from models.errors import TooManyPixels, Undecodable
+from models.domain.errors import TooManyPixels, Undecodable
 
 
 def too_many(format: str, found: str, allowed: str) -> Undecodable:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from models.codec.bounds.exif import MAX_ENTRIES, MAX_NUMBERS, first_directory, most_numbers
 from models.codec.bounds.refusal import too_many
-from models.errors import Undecodable
+from models.domain.errors import Undecodable
 
 MAX_CHUNKS = 1 << 16
 """Strips or tiles: each costs the decoder some 20 µs, and one a row is the finest there is."""

@@ -2,7 +2,7 @@
 
 from models.codec.bounds.exif import affordable
 from models.codec.bounds.refusal import too_large, too_many
-from models.errors import Undecodable
+from models.domain.errors import Undecodable
 
 MAX_CHUNKS = 20_000
 """Animations have one chunk or two a frame, most files fewer than five."""

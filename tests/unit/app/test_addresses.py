@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.addresses import REFUSED, is_allowed, parse_host
-from models.errors import AddressRefused
+from models.domain.errors import AddressRefused
 from models.settings import Network
 
 PUBLIC = [

@@ -10,7 +10,7 @@ from starlette.types import Message
 from app.admission import Admission, Amount, Limits, Permit
 from app.admission.fields import Total
 from app.body import announced, counted
-from models.errors import Overloaded, TooLarge
+from models.domain.errors import Overloaded, TooLarge
 
 
 def door() -> Admission:

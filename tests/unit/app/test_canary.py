@@ -8,9 +8,9 @@ import pytest
 
 from app import canary as canary_module
 from app.canary import Canary
-from models.backend import Load
-from models.errors import DeadlineExceeded, InternalError
-from models.job import Completed, Job, Labels, ReleaseReason, Result, Trace
+from models.domain.backend import Load
+from models.domain.errors import DeadlineExceeded, InternalError
+from models.domain.job import Completed, Job, Labels, ReleaseReason, Result, Trace
 from tests.fakes import FakeClock, FakeOperation, fake_job
 from tests.hosted import come_true
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.fetch import Fetcher, FetchLimits
-from models.deadline import NEVER, Deadline
-from models.errors import (
+from models.domain.deadline import NEVER, Deadline
+from models.domain.errors import (
     AddressRefused,
     DeadlineExceeded,
     OriginFailed,

@@ -10,7 +10,7 @@ from starlette.types import Message
 
 from app.form import Field, File, parts
 from app.spool import Blob
-from models.errors import MalformedRequest, ServiceError, TooLarge
+from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 
 BOUNDARY = b"--a b"

@@ -3,7 +3,7 @@
 import pytest
 
 from app.options import read, read_with_encoding
-from models.errors import InvalidParameter
+from models.domain.errors import InvalidParameter
 from models.schemas import ClassifyOptions, EncodingOptions, FilterOptions, ProcessOptions
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from app.origins import Origins
 from app.spool import Spool
-from models.errors import OriginFailed
+from models.domain.errors import OriginFailed
 
 
 def redirected(start: str, location: str) -> httpx.URL:

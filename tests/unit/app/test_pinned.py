@@ -10,8 +10,8 @@ import pytest
 
 from app.fetch import Fetcher, FetchLimits
 from app.pinned import PinnedBackend, SystemResolver, pinned_transport
-from models.deadline import NEVER
-from models.errors import AddressRefused, OriginFailed
+from models.domain.deadline import NEVER
+from models.domain.errors import AddressRefused, OriginFailed
 from models.settings import Settings
 from tests.network import Names, Wires
 from tests.origin import body, origin

@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from app.problems import MOST_ERRORS, invalid, problem
-from models.errors import FieldError, InvalidParameter
+from models.domain.errors import FieldError, InvalidParameter
 
 LONG = "\x00" * 1_000_000
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from app.fetch import Fetcher, FetchLimits
 from app.urls import MAX_URL, parse_url
-from models.deadline import NEVER
-from models.errors import AddressRefused, InvalidParameter, OriginFailed
+from models.domain.deadline import NEVER
+from models.domain.errors import AddressRefused, InvalidParameter, OriginFailed
 from models.settings import Settings
 from tests.network import Names, Wires
 from tests.origin import body, origin, redirect

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.scope import before, deadline_of, until_disconnect
-from models.deadline import Deadline
-from models.errors import Cancelled, DeadlineExceeded, InvalidParameter
+from models.domain.deadline import Deadline
+from models.domain.errors import Cancelled, DeadlineExceeded, InvalidParameter
 from models.settings import Settings
 
 

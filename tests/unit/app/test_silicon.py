@@ -7,7 +7,7 @@ import pytest
 
 from app.cores.cgroup import CpuLimit
 from app.silicon import AHEAD, TYPICAL, DecodeChoice, IdleCores
-from models.backend import Load
+from models.domain.backend import Load
 from tests.fakes import FakeClock
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.spool import Blob, Spool
-from models.errors import TooLarge
+from models.domain.errors import TooLarge
 
 
 async def spooled(*chunks: bytes, limit: int = 1 << 20, threshold: int = 1 << 20) -> Blob:

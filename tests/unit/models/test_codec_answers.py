@@ -14,8 +14,8 @@ import pytest
 
 from app.decoders import DecoderPool, Limits
 from models import codec
-from models.errors import ServiceError
-from models.image import Image
+from models.domain.errors import ServiceError
+from models.domain.image import Image
 from tests.shared import SHARED
 
 RECORDED = json.loads((Path(__file__).parent / "codec_answers.json").read_text())

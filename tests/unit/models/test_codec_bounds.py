@@ -9,7 +9,7 @@ from PIL import Image
 
 from models import codec
 from models.codec.bounds import gif, jpeg
-from models.errors import TooManyPixels, Undecodable
+from models.domain.errors import TooManyPixels, Undecodable
 from tests import hostile
 
 LIMIT = 50_000_000

@@ -13,7 +13,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from models.codec import decode, encode, probe
 from models.codec.formats import ImageFormat
-from models.image import Pixels
+from models.domain.image import Pixels
 
 LIMIT = 1_000_000
 WHITE = (0.9642, 1.0, 0.8249)

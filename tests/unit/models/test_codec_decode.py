@@ -15,8 +15,8 @@ from PIL import ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from models.codec import Decoded, ImageFormat, decode, probe
-from models.errors import ServiceError, TooManyPixels, Undecodable
-from models.image import Pixels
+from models.domain.errors import ServiceError, TooManyPixels, Undecodable
+from models.domain.image import Pixels
 from tests.shared import ODD, PHOTOS
 
 LIMIT = 50_000_000

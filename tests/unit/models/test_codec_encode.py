@@ -7,8 +7,8 @@ import pytest
 from PIL import Image as PillowImage
 
 from models.codec import ENCODABLE, Encoding, ImageFormat, decode, encode, flatten, probe
-from models.errors import InvalidParameter, Unprocessable
-from models.image import Image, Pixels
+from models.domain.errors import InvalidParameter, Unprocessable
+from models.domain.image import Image, Pixels
 
 LIMIT = 50_000_000
 LOSSY = (ImageFormat.JPEG, ImageFormat.WEBP, ImageFormat.AVIF)

@@ -4,7 +4,7 @@ import pytest
 
 from models.codec import Encoding, ImageFormat, check_encode_cost
 from models.codec.encode_cost import encode_cost
-from models.errors import Unprocessable
+from models.domain.errors import Unprocessable
 
 
 @pytest.mark.parametrize("format_", [ImageFormat.AVIF, ImageFormat.PNG])

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image, ImageCms
 
 from models.codec import decode, encoded, open_plain
-from models.errors import TooManyPixels
-from models.image import Jpeg
+from models.domain.errors import TooManyPixels
+from models.domain.image import Jpeg
 from tests.pictures import drawing, png
 from tests.pictures import encoded as file_of
 from tests.shared import ODD, PHOTOS

@@ -10,8 +10,8 @@ import simplejpeg
 from PIL import Image as PillowImage
 
 from models.codec import Chroma, Encoding, ImageFormat, decode, encode
-from models.errors import InvalidParameter
-from models.image import Image, Pixels
+from models.domain.errors import InvalidParameter
+from models.domain.image import Image, Pixels
 
 LIMIT = 50_000_000
 BASELINE, PROGRESSIVE = 0xC0, 0xC2

@@ -11,7 +11,7 @@ from PIL import Image as PillowImage
 
 from models.codec import Encoding, ImageFormat, decode, encode, encoded
 from models.codec.exif import MAX_BLOCK, PREFIX, kept
-from models.image import Image
+from models.domain.image import Image
 
 LIMIT = 50_000_000
 KEEP = Encoding(metadata="keep")

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from models import codec
-from models.errors import Undecodable
+from models.domain.errors import Undecodable
 from tests.chaos.hostile import png, tiff
 
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image as PillowImage
 
 from models.codec import ENCODABLE, ImageFormat, probe
-from models.errors import ServiceError, TooManyPixels, Undecodable, UnsupportedMedia
+from models.domain.errors import ServiceError, TooManyPixels, Undecodable, UnsupportedMedia
 from tests.shared import PHOTOS
 
 LIMIT = 50_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from models import codec
 from models.codec import ENCODABLE, ImageFormat
-from models.errors import ServiceError
+from models.domain.errors import ServiceError
 from tests import hostile
 
 FORMATS = [each for each in ImageFormat if each is not ImageFormat.AVIF or each in ENCODABLE]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from models.deadline import Deadline
-from models.job import Job, Lane, ReleaseReason
+from models.domain.deadline import Deadline
+from models.domain.job import Job, Lane, ReleaseReason
 from tests.fakes import fake_job, number_of
 from workers.batcher import BatchLimits, MicroBatcher, Picked
 from workers.delivery import Ticket

@@ -4,8 +4,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from models.deadline import NEVER, Deadline
-from models.job import Lane, ReleaseReason
+from models.domain.deadline import NEVER, Deadline
+from models.domain.job import Lane, ReleaseReason
 from tests.fakes import fake_job
 from workers.batcher import BatchLimits, MicroBatcher
 from workers.delivery import Ticket

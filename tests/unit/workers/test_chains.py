@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.deadline import NEVER
-from models.image import Image, Pixels
-from models.job import Job
+from models.domain.deadline import NEVER
+from models.domain.image import Image, Pixels
+from models.domain.job import Job
 from tests.unit.workers.filters.images import images
 from tests.unit.workers.kernels.specified import image
 from workers.engines.cpu import _filtered

@@ -6,8 +6,8 @@ import weakref
 
 import pytest
 
-from models.errors import Undecodable, WorkerLost
-from models.job import Completed, Labels
+from models.domain.errors import Undecodable, WorkerLost
+from models.domain.job import Completed, Labels
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
 from workers.batcher import BatchLimits
 from workers.local import LocalBackend

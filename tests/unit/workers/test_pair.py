@@ -1,6 +1,6 @@
 """Two workers as one."""
 
-from models.job import Job
+from models.domain.job import Job
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job, number_of
 from workers.batcher import BatchLimits
 from workers.pair import Pair

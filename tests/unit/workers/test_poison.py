@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from models.errors import InternalError, Quarantined, ServiceError, WorkerLost
-from models.job import Completed, Labels
+from models.domain.errors import InternalError, Quarantined, ServiceError, WorkerLost
+from models.domain.job import Completed, Labels
 from tests.fakes import fake_job
 from tests.hosted import ARENA, fake_said
 from tests.poisoned import EATS_MEMORY, EXITS, RAISES

@@ -7,7 +7,7 @@ from PIL import Image as PillowImage
 from torchvision.models import ResNet18_Weights
 
 from models import codec
-from models.image import Image, Pixels
+from models.domain.image import Image, Pixels
 from models.settings import Precision
 from models.weights import RESNET18_PREPROCESSING
 from tests.pictures import drawing

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from models.deadline import Deadline
-from models.errors import (
+from models.domain.deadline import Deadline
+from models.domain.errors import (
     DeadlineExceeded,
     InternalError,
     Quarantined,
     TooManyPixels,
     WorkerLost,
 )
-from models.image import Image
-from models.job import Completed, Job, Labels, Trace
+from models.domain.image import Image
+from models.domain.job import Completed, Job, Labels, Trace
 from tests.fakes import FakeEngine, fake_job, first_sample, number_of
 from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
 from workers import translation

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from models.backend import Load
-from models.errors import WorkerLost
-from models.job import Completed, Job, Labels, ReleaseReason, Trace
+from models.domain.backend import Load
+from models.domain.errors import WorkerLost
+from models.domain.job import Completed, Job, Labels, ReleaseReason, Trace
 from tests.fakes import FakeEngine, FakeOperation, fake_job
 from workers.batcher import BatchLimits
 from workers.local import LocalBackend

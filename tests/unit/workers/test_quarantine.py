@@ -6,8 +6,8 @@ import os
 import numpy as np
 import pytest
 
-from models.errors import Quarantined
-from models.image import Image, Source
+from models.domain.errors import Quarantined
+from models.domain.image import Image, Source
 from tests.fakes import FakeClock, fake_job, fake_jpeg
 from workers.quarantine import ENTRIES, LARGE, Quarantine
 

@@ -7,7 +7,7 @@ import torchvision
 from numpy.typing import NDArray
 
 from models import codec
-from models.image import Image
+from models.domain.image import Image
 from models.settings import Precision
 from models.weights import RESNET18_PREPROCESSING
 from tests.pictures import drawing

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from models.deadline import NEVER
+from models.domain.deadline import NEVER
 from tests.fakes import GUARD, fake_job
 from tests.hosted import come_true
 from workers.arena import LARGE, Arena

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.image import Image
-from models.job import Job
+from models.domain.image import Image
+from models.domain.job import Job
 from models.settings import Settings
 from workers.batch import Batch
 from workers.devices import count_gpus, wanted_gpus

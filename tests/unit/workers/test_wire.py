@@ -3,7 +3,7 @@ import asyncio
 import msgspec
 import pytest
 
-from models.errors import (
+from models.domain.errors import (
     FieldError,
     InternalError,
     InvalidParameter,
@@ -11,8 +11,8 @@ from models.errors import (
     WeightsMissing,
     WorkerLost,
 )
-from models.image import Subsampling
-from models.job import Operation, ReleaseReason, Trace
+from models.domain.image import Subsampling
+from models.domain.job import Operation, ReleaseReason, Trace
 from workers import translation, wire
 from workers.filters import parse_chain
 from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from models.deadline import Deadline
-from models.errors import (
+from models.domain.deadline import Deadline
+from models.domain.errors import (
     DeadlineExceeded,
     Draining,
     InternalError,
@@ -15,7 +15,7 @@ from models.errors import (
     Undecodable,
     WorkerLost,
 )
-from models.job import Completed, Job, ReleaseReason, Result
+from models.domain.job import Completed, Job, ReleaseReason, Result
 from tests.fakes import (
     FakeClock,
     FakeEngine,

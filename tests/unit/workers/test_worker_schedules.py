@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.deadline import NEVER, Deadline
-from models.errors import DeadlineExceeded, InternalError
-from models.job import Completed, Failed, Job, Labels, Lane
+from models.domain.deadline import NEVER, Deadline
+from models.domain.errors import DeadlineExceeded, InternalError
+from models.domain.job import Completed, Failed, Job, Labels, Lane
 from tests.fakes import GUARD, FakeClock, FakeEngine, Inbox, fake_job, number_of
 from workers.batcher import BatchLimits
 from workers.delivery import Ticket

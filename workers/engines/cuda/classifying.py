@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from models.job import Job, Labels
+from models.domain.job import Job, Labels
 from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.network import CLASSES, LOGITS, SOFTMAX, GraphedResNet18
 from workers.engines.cuda.slot import Slot

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from models.codec import pixels_of
-from models.image import Image, Source
+from models.domain.image import Image, Source
 from models.weights import Preprocessing
 from workers.engines.cuda.launcher import Launcher
 from workers.engines.cuda.slot import Slot

@@ -6,9 +6,9 @@ import math
 import torch
 from cuda.pathfinder import DynamicLibNotFoundError
 
-from models.errors import ServiceError, Unavailable
-from models.image import Image, Jpeg, Pixels
-from models.job import Result
+from models.domain.errors import ServiceError, Unavailable
+from models.domain.image import Image, Jpeg, Pixels
+from models.domain.job import Result
 from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError
 from workers.engines.cuda.nvjpeg_encoder import Encoder, Placed
 from workers.engines.cuda.slot import Slot

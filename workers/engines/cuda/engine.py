@@ -15,9 +15,9 @@ import torch
 from cuda.pathfinder import DynamicLibNotFoundError
 
 from models.codec import ImageFormat, encode, encoded
-from models.errors import ServiceError, WeightsMissing
-from models.image import Image
-from models.job import Job, Result
+from models.domain.errors import ServiceError, WeightsMissing
+from models.domain.image import Image
+from models.domain.job import Job, Result
 from models.weights import RESNET18_PREPROCESSING
 from workers.engine import BatchResult
 from workers.engines.cuda.classifying import Classifying

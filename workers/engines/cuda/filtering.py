@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.image import Image
-from models.job import Job
+from models.domain.image import Image
+from models.domain.job import Job
 from workers.engines.cuda.launcher import Launcher
 from workers.engines.cuda.slot import Region, Slot
 from workers.engines.cuda.sources import SOURCE, Sources, Table

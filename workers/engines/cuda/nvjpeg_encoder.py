@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from models.image import Pixels, Subsampling
+from models.domain.image import Pixels, Subsampling
 from workers.engines.cuda.nvjpeg import DESTINATION, NvJpeg, NvJpegError
 
 RGB_INTERLEAVED = 5

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from models.errors import ServiceError
-from models.job import Job
+from models.domain.errors import ServiceError
+from models.domain.job import Job
 from workers.engine import BatchResult
 
 SlotT = TypeVar("SlotT")

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.errors import ServiceError
-from models.image import Pixels
-from models.job import Job
+from models.domain.errors import ServiceError
+from models.domain.image import Pixels
+from models.domain.job import Job
 from workers.engines.cuda.nvjpeg import Decoder
 from workers.engines.cuda.nvjpeg_encoder import Encoder
 

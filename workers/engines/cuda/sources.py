@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from models.codec import pixels_of
-from models.errors import ServiceError
-from models.image import Image, Jpeg, Source, Subsampling
+from models.domain.errors import ServiceError
+from models.domain.image import Image, Jpeg, Source, Subsampling
 from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
 from workers.engines.cuda.slot import Region, Slot
 

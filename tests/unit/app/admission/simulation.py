@@ -10,9 +10,9 @@ from app.admission import Admission, Limits
 from app.admission.counters import Counters
 from app.admission.forecast import Forecast
 from app.admission.line import FairLine
-from models.deadline import Deadline
-from models.errors import Overloaded
-from models.job import ReleaseReason, Trace
+from models.domain.deadline import Deadline
+from models.domain.errors import Overloaded
+from models.domain.job import ReleaseReason, Trace
 
 PIXELS = 1_000_000
 

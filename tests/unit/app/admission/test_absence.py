@@ -4,8 +4,8 @@ import pytest
 
 from app.admission import Admission
 from app.admission.limits import Limits
-from models.deadline import Deadline
-from models.errors import Overloaded
+from models.domain.deadline import Deadline
+from models.domain.errors import Overloaded
 from tests.fakes import FakeClock
 
 

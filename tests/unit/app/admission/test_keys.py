@@ -6,7 +6,7 @@ from starlette.types import Scope
 
 from app.admission.clients import client_of
 from app.admission.keys import ApiKeys
-from models.errors import Forbidden, Unauthorized
+from models.domain.errors import Forbidden, Unauthorized
 
 TEXT = f"""
 # written by hand

@@ -1,7 +1,7 @@
 import pytest
 
 from app.admission import Admission, Amount, Limits
-from models.errors import Draining, Overloaded, TooLarge
+from models.domain.errors import Draining, Overloaded, TooLarge
 
 
 def door() -> Admission:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from app.admission import Admission, Limits
 from app.admission.counters import Counters
 from app.admission.rates import SETS, SIZE, WAYS, Rate, RateTable
-from models.errors import RateLimited
+from models.domain.errors import RateLimited
 
 
 class Clock:

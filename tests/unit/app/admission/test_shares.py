@@ -14,9 +14,9 @@ from app.admission.fields import ByKey, Total
 from app.admission.forecast import Forecast
 from app.admission.limits import within_share
 from app.admission.line import FairLine
-from models.deadline import NEVER
-from models.errors import Overloaded, TooLarge
-from models.job import Lane, ReleaseReason, Trace
+from models.domain.deadline import NEVER
+from models.domain.errors import Overloaded, TooLarge
+from models.domain.job import Lane, ReleaseReason, Trace
 from models.settings import Settings
 from tests.unit.app.admission.simulation import Seen, Simulation, simulate
 

@@ -8,7 +8,7 @@ from starlette.types import Message
 
 from app.connections import body_rate
 from app.connections.body_rate import PatientReceive
-from models.errors import SlowBody
+from models.domain.errors import SlowBody
 
 PAUSE = 0.02
 

@@ -21,14 +21,14 @@ from PIL import Image as PillowImage
 from app.decoders import DecoderPool, Encode, Limits, Seen
 from app.decoders.processes import Decoder, ForkServer, Gone
 from models import codec
-from models.errors import (
+from models.domain.errors import (
     TooManyPixels,
     Unavailable,
     Undecodable,
     Unprocessable,
     UnsupportedMedia,
 )
-from models.image import Image
+from models.domain.image import Image
 from tests.server import gone
 
 LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)

@@ -9,8 +9,8 @@ import pytest
 from app.addresses import Address
 from app.fetch import Fetcher, FetchLimits
 from app.fetching import bounded_stream
-from models.deadline import NEVER
-from models.errors import AddressRefused, OriginFailed, OriginTimedOut, ServiceError
+from models.domain.deadline import NEVER
+from models.domain.errors import AddressRefused, OriginFailed, OriginTimedOut, ServiceError
 from models.settings import Settings
 from tests.network import Names, Wires
 from tests.origin import Answer, Exchange, Origin, body, drip, origin, redirect

@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from app.fetching.url_rules import UrlRules
 from app.urls import parse_url
-from models.errors import AddressRefused
+from models.domain.errors import AddressRefused
 from models.settings import Settings
 
 

@@ -8,7 +8,7 @@ import pytest
 from app.parsing.arriving import SMALL, ArrivingJson, JsonRoom
 from app.parsing.data_uri import DataUri
 from app.parsing.structure import Bounds, cut
-from models.errors import Overloaded
+from models.domain.errors import Overloaded
 
 LIMIT = 32 * SMALL
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.parsing import data_uri
 from app.parsing.data_uri import DataUri
-from models.errors import MalformedRequest
+from models.domain.errors import MalformedRequest
 
 HEAD = "data:image/png;base64,"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.parsing import structure
 from app.parsing.structure import DEEPEST, SHORT, Bounds, Cut, cut
-from models.errors import InvalidParameter, MalformedRequest, TooLarge
+from models.domain.errors import InvalidParameter, MalformedRequest, TooLarge
 
 TEXTS = st.text(max_size=100)
 VALUES = st.recursive(

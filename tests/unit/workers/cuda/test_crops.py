@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from models.codec.decode import upright
-from models.image import Image, Jpeg, Source, Subsampling
+from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.weights import RESNET18_PREPROCESSING as SPEC
 from tests.emulation.staging import EmulatedKernels, Planes, noise, staging_slot
 from workers.engines.cuda.crops import Cropper

@@ -13,9 +13,9 @@ from PIL import Image as PillowImage
 
 from models.codec import pixels_of
 from models.codec.decode import upright as turned
-from models.errors import Unavailable, Undecodable
-from models.image import Image, Jpeg, Source, Subsampling
-from models.job import Job
+from models.domain.errors import Unavailable, Undecodable
+from models.domain.image import Image, Jpeg, Source, Subsampling
+from models.domain.job import Job
 from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, Planes, noise, staging_slot
 from workers.engines.cuda import encoding
 from workers.engines.cuda.filtering import Filtering

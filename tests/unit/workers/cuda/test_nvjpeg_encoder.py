@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.image import Subsampling
+from models.domain.image import Subsampling
 from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
 from workers.engines.cuda.nvjpeg_encoder import RGB_INTERLEAVED, Encoder, Placed
 

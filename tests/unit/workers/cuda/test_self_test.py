@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from models.errors import ServiceError, Undecodable
-from models.job import Job, Labels, Result
+from models.domain.errors import ServiceError, Undecodable
+from models.domain.job import Job, Labels, Result
 from tests.fakes import fake_job, number_of
 from workers.engine import BatchResult
 from workers.engines.cuda.engine import SLOTS

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from models.image import Pixels
+from models.domain.image import Pixels
 
 SIZES = st.sampled_from([(1, 1), (1, 7), (13, 1), (2, 2), (5, 3), (17, 23), (31, 8)])
 

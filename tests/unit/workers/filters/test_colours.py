@@ -8,8 +8,8 @@ from PIL import Image, ImageOps
 from torch import from_numpy
 from torchvision.transforms.functional import adjust_hue
 
-from models.errors import InvalidParameter
-from models.image import Pixels
+from models.domain.errors import InvalidParameter
+from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from workers.filters import parse_chain, parse_one
 

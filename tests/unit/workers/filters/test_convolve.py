@@ -7,8 +7,8 @@ import scipy.ndimage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import InvalidParameter
-from models.image import Pixels
+from models.domain.errors import InvalidParameter
+from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
 from tests.unit.workers.filters.sums import PAD, run, slow_sums

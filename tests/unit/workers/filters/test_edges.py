@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from workers.filters import parse_one
 from workers.filters.luma import luma

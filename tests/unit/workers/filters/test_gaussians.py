@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from tests.unit.workers.filters.sums import run, slow_sums
 from workers.filters.gaussian import taps

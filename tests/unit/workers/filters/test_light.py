@@ -6,7 +6,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from workers.filters import parse_one
 from workers.filters.philox import halves, philox

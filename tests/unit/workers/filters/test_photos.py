@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from models.codec.decode import decode
-from models.errors import ServiceError
-from models.image import Pixels
+from models.domain.errors import ServiceError
+from models.domain.image import Pixels
 from tests.shared import ODD, PHOTOS
 from workers.filters import parse_one
 from workers.filters.luma import luma

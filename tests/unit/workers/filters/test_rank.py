@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image, ImageFilter
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
 from workers.filters.rank import Rank

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import InvalidParameter
-from models.image import Pixels
+from models.domain.errors import InvalidParameter
+from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images
 from workers.filters import FILTERS, describe, parse_chain, parse_one
 from workers.filters.base import Filter

@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from models.errors import InvalidParameter
-from models.image import Pixels
+from models.domain.errors import InvalidParameter
+from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from workers.filters import parse_chain, parse_one
 from workers.operations import FilterChain

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageOps
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import images
 from workers.filters import parse_one

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from models.image import Pixels
+from models.domain.image import Pixels
 from tests.emulation.emulator import emulator
 from workers.filters import Filter
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from models.deadline import NEVER, Deadline
-from models.errors import ServiceError
-from models.image import Image, Jpeg, Source
+from models.domain.deadline import NEVER, Deadline
+from models.domain.errors import ServiceError
+from models.domain.image import Image, Jpeg, Source
 
 
 class Lane(Enum):

@@ -37,7 +37,7 @@ ServiceError
 from collections.abc import Sequence
 from typing import ClassVar
 
-from models.field_error import FieldError as FieldError
+from models.domain.field_error import FieldError as FieldError
 
 
 class ServiceError(Exception):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from models.job import Completed, Job
+from models.domain.job import Completed, Job
 
 
 @dataclass(frozen=True, slots=True)
