@@ -10,10 +10,10 @@ from app import accept
 from app.answers import Output, Version
 from app.options import read_with_encoding
 from app.parsing.structure import Bounds, cut
+from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import ENCODABLE, Encoding, ImageFormat
 from models.domain.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge
 from models.domain.image import Subsampling
-from models.schemas import EncodingOptions, FilterOptions
 from workers.filters import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 

@@ -9,8 +9,7 @@ from app.page import BESIDE_NAME
 from app.problems import MEDIA_TYPE
 from app.replies import EVENTS, JSON_LINES, MULTIPART, ZIP
 from app.scope import DIGITS, HEADER
-from models.codec import ENCODABLE
-from models.schemas import (
+from models.api.schemas import (
     ClassifyOptions,
     EncodingOptions,
     FilterOptions,
@@ -18,6 +17,7 @@ from models.schemas import (
     ProcessOptions,
     Reply,
 )
+from models.codec import ENCODABLE
 from workers.filters import FILTERS, describe
 
 Schema = dict[str, Any]

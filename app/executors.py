@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from app.metrics import Metrics
 from app.service import Computing, Model
+from models.api.schemas import ModelRecord
 from models.domain.backend import Backend
 from models.domain.job import ReleaseReason
 from models.labels import LabelSet
-from models.schemas import ModelRecord
 from models.settings import Settings
 from workers.batch import Batch
 from workers.devices import wanted_gpus

@@ -20,6 +20,7 @@ from app.parsing.structure import Bounds, Cut, cut
 from app.problems import invalid
 from app.spool import Blob, Spool
 from app.urls import MAX_URL, parse_url
+from models.api.schemas import JsonImage, JsonImages
 from models.domain.errors import (
     FieldError,
     InvalidParameter,
@@ -28,7 +29,6 @@ from models.domain.errors import (
     TooLarge,
     UnsupportedMedia,
 )
-from models.schemas import JsonImage, JsonImages
 from models.settings import Settings
 
 JSON_AT_ONCE, BASE64_AT_ONCE = 1 << 13, 1 << 16

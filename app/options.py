@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from app.problems import invalid
-from models.schemas import EncodingOptions
+from models.api.schemas import EncodingOptions
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

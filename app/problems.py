@@ -12,8 +12,8 @@ from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
+from models.api.schemas import Problem
 from models.domain.errors import FieldError, InvalidParameter, ServiceError, Unauthorized
-from models.schemas import Problem
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:darkroom:problem:"

@@ -8,10 +8,10 @@ from fastapi import Request
 from app.answers import Answer, EncodedImage, Processed, VersionAnswer
 from app.problems import problem
 from app.responses.inline_images import InlineImages
+from models.api.schemas import FilteredImage, Prediction, Record, Summary, VersionRecord
 from models.domain.errors import ServiceError
 from models.domain.job import Labels
 from models.labels import LabelSet
-from models.schemas import FilteredImage, Prediction, Record, Summary, VersionRecord
 
 
 def record(

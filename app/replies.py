@@ -16,9 +16,9 @@ from app.records import line, member, summary
 from app.responses.archive import stored
 from app.responses.inline_images import InlineImages
 from app.stages import Stages, server_timing
+from models.api.schemas import ModelRecord, Record, Reply
 from models.domain.errors import ServiceError
 from models.domain.job import Labels
-from models.schemas import ModelRecord, Record, Reply
 from workers.filters import SPEC_VERSION
 
 Present = Callable[..., Record]

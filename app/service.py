@@ -16,10 +16,10 @@ from app.decoders import DecoderPool
 from app.fetch import Fetcher
 from app.metrics import Metrics
 from app.pipeline import Pipeline
+from models.api.schemas import ModelRecord
 from models.domain.backend import Backend
 from models.domain.errors import WeightsMissing
 from models.labels import LabelSet
-from models.schemas import ModelRecord
 from models.settings import Settings
 
 

@@ -8,9 +8,9 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from models.api.schemas import ModelRecord
 from models.domain.job import Job
 from models.labels import LabelSet
-from models.schemas import ModelRecord
 from models.settings import Settings
 from models.weights import RESNET18_PREPROCESSING
 from workers.allocator import keep_freed_memory

@@ -13,8 +13,8 @@ from app.intake import Item
 from app.options import read
 from app.records import line, record
 from app.service import Service
+from models.api.schemas import ClassifyOptions
 from models.domain.errors import InvalidParameter
-from models.schemas import ClassifyOptions
 from models.settings import Settings
 from workers.operations import Classify
 

@@ -16,9 +16,9 @@ from app.intake import Item
 from app.options import read
 from app.records import line, record
 from app.service import Service
+from models.api.schemas import EncodingOptions
 from models.codec import Encoding
 from models.domain.errors import InvalidParameter, ServiceError
-from models.schemas import EncodingOptions
 from models.settings import Settings
 from workers.filters import parse_chain
 from workers.operations import FilterChain

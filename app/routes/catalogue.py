@@ -14,7 +14,13 @@ from starlette.exceptions import HTTPException
 from app.documents import NOT_FOUND, Responses
 from app.service import Model, Service, ServiceOf
 from app.thumbnails import made, thumbnail
-from models.catalogue import ClassRecord, FilterCatalogue, FilterRecord, ModelCatalogue, ServedModel
+from models.api.catalogue import (
+    ClassRecord,
+    FilterCatalogue,
+    FilterRecord,
+    ModelCatalogue,
+    ServedModel,
+)
 from workers.filters import FILTERS, SPEC_VERSION, describe
 
 router = APIRouter(tags=["catalogue"])

@@ -16,8 +16,8 @@ from app.records import record
 from app.scope import before
 from app.service import service_of
 from app.stages import Stages
+from models.api.schemas import ClassifyOptions
 from models.domain.errors import NotAcceptable
-from models.schemas import ClassifyOptions
 from workers.operations import Classify, FunctionToApply
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)

@@ -16,9 +16,9 @@ from app.records import record
 from app.scope import before
 from app.service import service_of
 from app.stages import Stages
+from models.api.schemas import FilterOptions
 from models.codec import ENCODABLE, ImageFormat
 from models.domain.errors import NotAcceptable
-from models.schemas import FilterOptions
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)
 

@@ -18,6 +18,7 @@ from app.records import record
 from app.scope import before
 from app.service import Service, service_of
 from app.stages import Stages
+from models.api.schemas import ProcessOptions
 from models.domain.errors import (
     FieldError,
     InvalidParameter,
@@ -25,7 +26,6 @@ from models.domain.errors import (
     TooLarge,
     WeightsMissing,
 )
-from models.schemas import ProcessOptions
 from models.settings import Settings
 from workers.operations import Classify, FunctionToApply
 

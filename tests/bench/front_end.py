@@ -22,8 +22,8 @@ import uvloop
 
 from app import logs, server
 from app.main import create_app
+from models.api.schemas import ModelRecord
 from models.domain.job import Labels
-from models.schemas import ModelRecord
 from models.settings import Settings
 from tests.bench import load
 from tests.bench.images import jpegs, subsampled

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from models.api.schemas import EncodingOptions
 from models.codec import Encoding
-from models.schemas import EncodingOptions
 from tests.pictures import drawing, encoded, jpeg, png
 from workers.filters import FILTERS
 from workers.operations import FilterChain

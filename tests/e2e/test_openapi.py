@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from models.catalogue import FilterCatalogue, ModelCatalogue
+from models.api.catalogue import FilterCatalogue, ModelCatalogue
 from tests.pictures import png
 
 IMAGE_ROUTES = ("/classify", "/filter", "/process")

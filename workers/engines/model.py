@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from models.api.schemas import ModelRecord
 from models.labels import LabelSet, read_labels, shipped
-from models.schemas import ModelRecord
 from models.settings import Precision, Settings
 from models.weights import (
     RESNET18_PREPROCESSING,

@@ -8,8 +8,8 @@ from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from models.api.numbers import is_plain
 from models.domain.errors import FieldError, InvalidParameter
-from models.numbers import is_plain
 from workers.filters.adaptive_threshold import AdaptiveThreshold
 from workers.filters.autocontrast import Autocontrast
 from workers.filters.base import SPEC_VERSION, Filter

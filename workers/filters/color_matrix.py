@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 
+from models.api.numbers import plain_float
 from models.domain.image import Pixels
-from models.numbers import plain_float
 from workers.filters.base import Filter
 from workers.filters.colour import join_alpha, mixed, split_alpha
 from workers.kernels.items import LINE, Pass, Shape

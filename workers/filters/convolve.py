@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from models.api.numbers import plain_float
 from models.domain.image import Pixels
-from models.numbers import plain_float
 from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, around_side, whole_data
 from workers.filters.base import Filter
 from workers.filters.borders import OPENCV, Border

@@ -5,10 +5,10 @@ import time
 import pytest
 
 from app.chains import chain_of, encoded_there, parsed_json
+from models.api.schemas import FilterOptions
 from models.codec import Encoding
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
-from models.schemas import FilterOptions
 from workers.filters import parse_one
 from workers.operations import DeviceJpeg, FilterChain
 

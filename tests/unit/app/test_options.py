@@ -3,8 +3,8 @@
 import pytest
 
 from app.options import read, read_with_encoding
+from models.api.schemas import ClassifyOptions, EncodingOptions, FilterOptions, ProcessOptions
 from models.domain.errors import InvalidParameter
-from models.schemas import ClassifyOptions, EncodingOptions, FilterOptions, ProcessOptions
 
 
 def test_what_is_said_of_encoding_is_told_from_the_rest() -> None:

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from models.schemas import ModelRecord
+from models.api.schemas import ModelRecord
 
 
 class FilterRecord(BaseModel):

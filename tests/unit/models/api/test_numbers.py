@@ -1,6 +1,6 @@
 import pytest
 
-from models.numbers import checked, is_plain, plain_float
+from models.api.numbers import checked, is_plain, plain_float
 
 
 @pytest.mark.parametrize("text", ["0", "10", "-1", "+1.5", ".5", "1.", "1e3", "2.5E-3", "007"])

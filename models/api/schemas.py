@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from models.numbers import checked
+from models.api.numbers import checked
 
 
 class Prediction(BaseModel):
