@@ -1,12 +1,12 @@
 """Image files to pixels and back; the only place that knows the formats."""
 
 from models.codec.decode import Decoded, Opened, decode, open_file, open_plain, pixels_of
-from models.codec.encode import encode, finished
 from models.codec.encode_cost import check_encode_cost
-from models.codec.encoded import encoded
-from models.codec.encoding import Chroma, Encoding
+from models.codec.encode_options import Chroma, Encoding
+from models.codec.encoder import encode, finished
 from models.codec.flatten import flatten
 from models.codec.formats import ENCODABLE, ImageFormat, identify
+from models.codec.jpeg_passthrough import encoded
 from models.codec.probe import ImageInfo, probe
 from models.codec.warmth import PICTURE, warm_up
 

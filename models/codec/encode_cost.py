@@ -5,7 +5,7 @@ AVIF 43 s at speed 0, 4 s at 4, 0.55 s at 6, 0.06 s from 9; PNG 1.2 s at level 9
 WebP 0.05 s; progressive JPEG 0.02 s; baseline JPEG 0.003 s.
 """
 
-from models.codec.encoding import Encoding
+from models.codec.encode_options import Encoding
 from models.codec.formats import ImageFormat
 from models.domain.errors import Unprocessable
 

@@ -8,7 +8,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
-from models.codec.encoding import PLAIN, Chroma, Encoding
+from models.codec.encode_options import PLAIN, Chroma, Encoding
 from models.codec.exif import kept
 from models.codec.flatten import flatten
 from models.codec.formats import ImageFormat

@@ -33,12 +33,12 @@ _RANGES = {"quality": (1, 100), "png_level": (0, 9), "avif_speed": (0, 10)}
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What is asked of an encoder; None leaves a value to `models.codec.encode`.
+    """What is asked of an encoder; None leaves a value to `models.codec.encoder`.
 
     `quality` (1..100) means nothing where no pixel is lost: to PNG, and to WebP that is `lossless`.
     `png_level` is zlib's, 0 (stored) to 9 (smallest); `avif_speed` 0 (smallest) to 10 (fastest).
     `metadata` says whether the source's EXIF is kept, as far as it still holds. `encoder` is what
-    the request asks of the worker; `models.codec.encode` is the CPU's.
+    the request asks of the worker; `models.codec.encoder` is the CPU's.
     """
 
     quality: int | None = None
