@@ -8,8 +8,8 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.metrics import Metrics
 from app.service import Computing, Model
+from app.telemetry.metrics import Metrics
 from models.api.schemas import ModelRecord
 from models.domain.backend import Backend
 from models.domain.job import ReleaseReason

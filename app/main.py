@@ -16,16 +16,16 @@ from app.admission.counters import Counters
 from app.admission.keys import ApiKeys
 from app.admission.usage import Usage
 from app.budget import PixelBudget
-from app.canary import Canary, canary_image, canary_operation
 from app.decoders import DecoderPool, Limits
 from app.documents import PROBLEMS
 from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
 from app.fetch import Fetcher, FetchLimits
 from app.garbage import settle
-from app.metrics import Metrics
 from app.pipeline import Pipeline
 from app.routes import catalogue, classify, docs, filter, health, process
 from app.service import Service
+from app.telemetry.canary import Canary, canary_image, canary_operation
+from app.telemetry.metrics import Metrics
 from models.settings import Settings
 from models.version import VERSION
 from workers.devices import wanted_gpus

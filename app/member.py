@@ -14,9 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from app import logs
 from app.garbage import settle
 from app.orders import Orders
+from app.telemetry import structured_logging
 from app.title import retitle
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -40,7 +40,7 @@ def run() -> int:
     orders = Orders()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
     settings = Settings.model_validate(orders.first["settings"])
-    logs.configure(settings.log_level)
+    structured_logging.configure(settings.log_level)
     if orders.first["role"] == "worker":
         try:
             return asyncio.run(_worker(settings, orders))

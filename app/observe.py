@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.connections.body_rate import PatientReceive
 from app.cross_origin import cross_origin
-from app.metrics import Metrics
 from app.problems import answer
+from app.telemetry.metrics import Metrics
 from models.domain.errors import Cancelled, InternalError
 from models.settings import Settings
 

@@ -26,11 +26,11 @@ from app.budget import PixelBudget
 from app.decoders import DecoderPool
 from app.fetch import Fetcher
 from app.intake import Item
-from app.metrics import Metrics
 from app.opening import Opener
 from app.room import check, room, rooms
 from app.spool import Blob
 from app.stages import Stages
+from app.telemetry.metrics import Metrics
 from models.codec import Decoded
 from models.domain.backend import Backend
 from models.domain.deadline import NEVER, Deadline

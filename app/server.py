@@ -27,8 +27,8 @@ from app.connections.listening import bind, bind_metrics
 from app.connections.metrics_only import MetricsOnly
 from app.connections.phases import Timer
 from app.connections.protocol import GuardedProtocol
-from app.metrics import Metrics
 from app.orders import Orders
+from app.telemetry.metrics import Metrics
 from models.exit_codes import ExitCode
 from models.settings import Settings
 

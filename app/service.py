@@ -11,11 +11,11 @@ from fastapi import Depends, Request
 from app.admission import Admission
 from app.admission.counters import Counters
 from app.admission.keys import ApiKeys
-from app.canary import Canary
 from app.decoders import DecoderPool
 from app.fetch import Fetcher
-from app.metrics import Metrics
 from app.pipeline import Pipeline
+from app.telemetry.canary import Canary
+from app.telemetry.metrics import Metrics
 from models.api.schemas import ModelRecord
 from models.domain.backend import Backend
 from models.domain.errors import WeightsMissing

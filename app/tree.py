@@ -19,8 +19,8 @@ from app.acceptor import Tally
 from app.admission.counters import Counters
 from app.connections.listening import BACKLOG, bind_metrics
 from app.cores.memory import usable_memory
-from app.metrics import METRICS_FOLDER
-from app.metrics_folder import metrics_folder
+from app.telemetry.metrics import METRICS_FOLDER
+from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
 from models.settings import Settings
 from workers.devices import wanted_gpus

@@ -8,14 +8,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequ
 from types import FrameType
 from typing import Any
 
-from app import logs, main
+from app import main
 from app.admission import Permit
 from app.answers import Answer
 from app.commands import sources
 from app.commands.errors import WrongUsage
 from app.intake import Item
-from app.metrics import Metrics
 from app.service import Service
+from app.telemetry import structured_logging
+from app.telemetry.metrics import Metrics
 from models.domain.errors import ServiceError
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -54,7 +55,7 @@ async def answer_each(
     needs_weights: bool = False,
 ) -> int:
     """Call `on_answer` with the answer of every file, in order; the result is the exit code."""
-    logs.configure("warning")
+    structured_logging.configure("warning")
     try:
         service = await main.start_service(settings, Metrics(), needs_weights)
     except ValueError as error:  # of the settings: weights that do not fit their labels, no GPU

@@ -4,12 +4,13 @@ import argparse
 import json
 from pathlib import Path
 
-from app import logs, offline
+from app import offline
 from app.commands import atomic_file
 from app.commands.command import LOCAL, WEIGHTS, add_settings
 from app.commands.errors import CannotWrite, WrongUsage
 from app.commands.filter import OPS, parsed_ops
 from app.commands.standard_output import show
+from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.operations import Classify
@@ -28,7 +29,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(settings: Settings, seconds: float, output: str, ops: str | None, force: bool) -> int:
     """Write the trace, and print what it says about the device."""
-    logs.configure("warning")
+    structured_logging.configure("warning")
     operation = parsed_ops(ops) if ops else Classify()
     path = Path(output)
     if not 0 < seconds <= 600:

@@ -6,10 +6,11 @@ import os
 import socket
 import sys
 
-from app import logs, main, server, tree
+from app import main, server, tree
 from app.commands.command import add_settings
 from app.commands.errors import WrongUsage
 from app.connections import tls
+from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -24,7 +25,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(settings: Settings) -> int:
     """Serve; an address that cannot be listened on is reported before the model is loaded."""
-    logs.configure(settings.log_level)
+    structured_logging.configure(settings.log_level)
     try:
         tls.check(settings)
         plan = tree.Plan.of(settings)

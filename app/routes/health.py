@@ -8,9 +8,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 
-from app.canary import Readiness
 from app.connections.metrics_only import MARK
 from app.service import Service, ServiceOf
+from app.telemetry.canary import Readiness
 
 router = APIRouter(tags=["health"])
 

@@ -20,8 +20,9 @@ from pathlib import Path
 
 import uvloop
 
-from app import logs, server
+from app import server
 from app.main import create_app
+from app.telemetry import structured_logging
 from models.api.schemas import ModelRecord
 from models.domain.job import Labels
 from models.settings import Settings
@@ -68,7 +69,7 @@ def worker(listener: socket.socket) -> None:
 
 def front_end(listening: socket.socket, address: str) -> None:
     """One of several, if there were more."""
-    logs.configure("warning")
+    structured_logging.configure("warning")
     settings = Settings()
     server.Server(create_app(settings, [address]), settings).run([listening])
 

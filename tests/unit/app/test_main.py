@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from app import main
-from app.metrics import Metrics
+from app.telemetry.metrics import Metrics
 from models.settings import Settings
 from workers.local import LocalBackend
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from app.metrics import Metrics
 from app.observe import Observe
+from app.telemetry.metrics import Metrics
 
 SCOPE = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 

@@ -53,7 +53,7 @@ def test_a_missing_distribution_stops_neither_the_application_nor_user_agent_nor
     code = """
 from app import origins
 from app.main import create_app
-from app.metrics import Metrics
+from app.telemetry.metrics import Metrics
 from models.settings import Settings
 print(create_app(Settings()).version, origins._HEADERS["User-Agent"])
 """

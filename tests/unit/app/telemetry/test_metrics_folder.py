@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.metrics_folder import PREFIX, metrics_folder
+from app.telemetry.metrics_folder import PREFIX, metrics_folder
 
 
 def test_the_folder_goes_with_the_block(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from app import canary as canary_module
-from app.canary import Canary
+from app.telemetry import canary as canary_module
+from app.telemetry.canary import Canary
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, InternalError
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Result, Trace
