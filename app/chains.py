@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
-from app import accept
 from app.answers import Output, Version
-from app.options import read_with_encoding
+from app.http import negotiation
+from app.http.options import read_with_encoding
 from app.parsing.structure import Bounds, cut
 from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import ENCODABLE, Encoding, ImageFormat
@@ -106,11 +106,11 @@ def format_for(asked: str | None, header: str | None, source: ImageFormat) -> Im
     if asked is not None:
         return _named(asked)
     fallback = source if source in ENCODABLE else ImageFormat.PNG
-    named = [f for f in _PREFERRED if f in ENCODABLE and accept.names(header, f.media_type)]
+    named = [f for f in _PREFERRED if f in ENCODABLE and negotiation.names(header, f.media_type)]
     if not named:
         return fallback
     offers = [f.media_type for f in dict.fromkeys((*named, fallback))]
-    chosen = accept.best(header, offers)
+    chosen = negotiation.best(header, offers)
     return next(f for f in ENCODABLE if f.media_type == chosen)
 
 

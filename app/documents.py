@@ -5,10 +5,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from app.http.problems import MEDIA_TYPE
+from app.http.request_lifetime import DIGITS, HEADER
 from app.page import BESIDE_NAME
-from app.problems import MEDIA_TYPE
 from app.replies import EVENTS, JSON_LINES, MULTIPART, ZIP
-from app.scope import DIGITS, HEADER
 from models.api.schemas import (
     ClassifyOptions,
     EncodingOptions,

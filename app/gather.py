@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Request
 
 from app.answers import Answer
-from app.scope import disconnected, until_disconnect
+from app.http.request_lifetime import disconnected, until_disconnect
 
 Work = Callable[[], Coroutine[Any, Any, Answer]]
 """Starts the work on one item; called only once somebody listens."""

@@ -14,10 +14,10 @@ from pydantic import ValidationError
 from app import form
 from app.admission import Permit
 from app.body import announced
+from app.http.problems import invalid
 from app.parsing.arriving import ArrivingJson, JsonRoom, Text
 from app.parsing.data_uri import DataUri
 from app.parsing.structure import Bounds, Cut, cut
-from app.problems import invalid
 from app.spool import Blob, Spool
 from app.urls import MAX_URL, parse_url
 from models.api.schemas import JsonImage, JsonImages

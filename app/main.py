@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 
-from app import observe, problems
+from app import observe
 from app.admission import Admission
 from app.admission.counters import Counters
 from app.admission.keys import ApiKeys
@@ -21,6 +21,7 @@ from app.documents import PROBLEMS
 from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
 from app.fetch import Fetcher, FetchLimits
 from app.garbage import settle
+from app.http import problems
 from app.pipeline import Pipeline
 from app.routes import catalogue, classify, docs, filter, health, process
 from app.service import Service

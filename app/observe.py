@@ -15,8 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.connections.body_rate import PatientReceive
-from app.cross_origin import cross_origin
-from app.problems import answer
+from app.http.cross_origin import cross_origin
+from app.http.problems import answer
 from app.telemetry.metrics import Metrics
 from models.domain.errors import Cancelled, InternalError
 from models.settings import Settings

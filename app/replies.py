@@ -11,7 +11,7 @@ from fastapi.sse import format_sse_event
 
 from app.answers import Answer, EncodedImage, Processed
 from app.gather import Work, all_answers, as_finished
-from app.problems import answer as problem_response
+from app.http.problems import answer as problem_response
 from app.records import line, member, summary
 from app.responses.archive import stored
 from app.responses.inline_images import InlineImages

@@ -9,8 +9,8 @@ from app.commands import local_service, sources
 from app.commands.command import FILES, LOCAL, WEIGHTS, add_settings
 from app.commands.errors import WrongUsage
 from app.commands.standard_output import show
+from app.http.options import read
 from app.intake import Item
-from app.options import read
 from app.records import line, record
 from app.service import Service
 from models.api.schemas import ClassifyOptions

@@ -3,7 +3,7 @@
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.problems import answer
+from app.http.problems import answer
 from models.domain.errors import NotFound
 
 PATH = "/metrics"

@@ -3,7 +3,7 @@
 from email.utils import formatdate
 from http import HTTPStatus
 
-from app.problems import MEDIA_TYPE, problem, retry_after
+from app.http.problems import MEDIA_TYPE, problem, retry_after
 from models.domain.errors import ServiceError
 
 

@@ -7,13 +7,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app import accept, replies
+from app import replies
 from app.documents import LABELS, classify_document
+from app.http import negotiation
+from app.http.options import read
+from app.http.request_lifetime import before
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
-from app.options import read
 from app.records import record
-from app.scope import before
 from app.service import service_of
 from app.stages import Stages
 from models.api.schemas import ClassifyOptions
@@ -40,7 +41,7 @@ async def classify(request: Request) -> Response:
     permit.expect(len(intake.items), operation.batch_key)
     works = [partial(service.pipeline.classify, item, operation, permit) for item in intake.items]
     model, labels = service.model.record, service.model.labels
-    chosen = accept.best(request.headers.get("accept"), _OFFERS)
+    chosen = negotiation.best(request.headers.get("accept"), _OFFERS)
     if chosen is None:
         raise NotAcceptable(f"/classify answers {', '.join(_OFFERS)}")
     headers = replies.model_headers(model)

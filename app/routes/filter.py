@@ -5,15 +5,16 @@ from functools import partial
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app import accept, replies
+from app import replies
 from app.answers import Output
 from app.chains import chain_of, encoded_there, encoding_of, format_for
 from app.documents import IMAGES, filter_document
+from app.http import negotiation
+from app.http.options import read_with_encoding
+from app.http.request_lifetime import before
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
-from app.options import read_with_encoding
 from app.records import record
-from app.scope import before
 from app.service import service_of
 from app.stages import Stages
 from models.api.schemas import FilterOptions
@@ -58,10 +59,10 @@ async def filter_images(request: Request) -> Response:
 def _shape(single: bool, header: str | None) -> str | None:
     """How the answer leaves: None is the bytes of one image."""
     if single:
-        named = [kind for kind in replies.STREAMS if accept.names(header, kind)]
-        liked = accept.best(header, [*named, *(each.media_type for each in ENCODABLE)])
+        named = [kind for kind in replies.STREAMS if negotiation.names(header, kind)]
+        liked = negotiation.best(header, [*named, *(each.media_type for each in ENCODABLE)])
         return liked if liked in named else None
-    chosen = accept.best(header, _SEVERAL)
+    chosen = negotiation.best(header, _SEVERAL)
     if chosen is None:
         raise NotAcceptable(f"several images are answered as {', '.join(_SEVERAL)}")
     return chosen
@@ -70,7 +71,7 @@ def _shape(single: bool, header: str | None) -> str | None:
 def _format(asked: str | None, header: str | None, source: ImageFormat) -> ImageFormat:
     """As everywhere, but what Accept does not allow is an error."""
     chosen = format_for(asked, header, source)
-    acceptable = accept.best(header, [chosen.media_type]) or _several_only(header)
+    acceptable = negotiation.best(header, [chosen.media_type]) or _several_only(header)
     if asked is None and not acceptable:
         raise NotAcceptable(f"images are encoded as {', '.join(f.media_type for f in ENCODABLE)}")
     return chosen
@@ -78,4 +79,4 @@ def _format(asked: str | None, header: str | None, source: ImageFormat) -> Image
 
 def _several_only(header: str | None) -> bool:
     """Accept speaks of the container (a ZIP, JSON Lines), not of the images in it."""
-    return any(accept.names(header, kind) for kind in replies.STREAMS)
+    return any(negotiation.names(header, kind) for kind in replies.STREAMS)

@@ -7,15 +7,16 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app import accept, replies
+from app import replies
 from app.answers import Wanted
 from app.chains import versions_of
 from app.documents import PARTS, process_document
+from app.http import negotiation
+from app.http.options import read_with_encoding
+from app.http.request_lifetime import before
 from app.image_route import ImageRoute, permit_of
 from app.intake import collect
-from app.options import read_with_encoding
 from app.records import record
-from app.scope import before
 from app.service import Service, service_of
 from app.stages import Stages
 from models.api.schemas import ProcessOptions
@@ -49,7 +50,7 @@ async def process(request: Request) -> Response:
     wanted = _wanted(intake.options, header, service)
     permit.grow(_count(len(intake.items), wanted, service.settings) - len(intake.items), 0)
     permit.expect(len(intake.items), *wanted.kinds)
-    chosen = accept.best(header, _OFFERS)
+    chosen = negotiation.best(header, _OFFERS)
     if chosen is None:
         raise NotAcceptable(f"/process answers {', '.join(_OFFERS)}")
     works = [partial(service.pipeline.process, item, wanted, permit) for item in intake.items]

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from app.problems import invalid
+from app.http.problems import invalid
 from models.api.schemas import EncodingOptions
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from app.problems import MOST_ERRORS, invalid, problem
+from app.http.problems import MOST_ERRORS, invalid, problem
 from models.domain.errors import FieldError, InvalidParameter
 
 LONG = "\x00" * 1_000_000

@@ -5,7 +5,7 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.scope import before, deadline_of, until_disconnect
+from app.http.request_lifetime import before, deadline_of, until_disconnect
 from models.domain.deadline import Deadline
 from models.domain.errors import Cancelled, DeadlineExceeded, InvalidParameter
 from models.settings import Settings

@@ -1,6 +1,6 @@
 import pytest
 
-from app import accept
+from app.http import negotiation
 
 OFFERS = ("application/json", "application/x-ndjson", "text/event-stream")
 
@@ -24,10 +24,10 @@ OFFERS = ("application/json", "application/x-ndjson", "text/event-stream")
 def test_the_best_offer_is_the_one_the_client_ranks_highest(
     header: str | None, chosen: str | None
 ) -> None:
-    assert accept.best(header, OFFERS) == chosen
+    assert negotiation.best(header, OFFERS) == chosen
 
 
 def test_a_wildcard_does_not_name_a_type() -> None:
-    assert not accept.names("*/*, image/*", "image/png")
-    assert accept.names("image/png;q=0.1", "image/png")
-    assert not accept.names("image/png;q=0", "image/png")
+    assert not negotiation.names("*/*, image/*", "image/png")
+    assert negotiation.names("image/png;q=0.1", "image/png")
+    assert not negotiation.names("image/png;q=0", "image/png")
