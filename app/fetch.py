@@ -19,7 +19,7 @@ from app.origins import Again, Origins
 from app.pinned import PinnedBackend, Resolve, SystemResolver, pinned_transport
 from app.spool import Blob, Spool
 from app.turns import Turns
-from app.urls import host_of, parse_url
+from app.urls.url_policy import host_of, parse_url
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,

@@ -19,7 +19,7 @@ from app.parsing.arriving import ArrivingJson, JsonRoom, Text
 from app.parsing.data_uri import DataUri
 from app.parsing.structure import Bounds, Cut, cut
 from app.spool import Blob, Spool
-from app.urls import MAX_URL, parse_url
+from app.urls.url_policy import MAX_URL, parse_url
 from models.api.schemas import JsonImage, JsonImages
 from models.domain.errors import (
     FieldError,

@@ -16,8 +16,8 @@ from typing import Any
 import httpcore
 import httpx
 
-from app.addresses import Address, is_allowed, parse_host
 from app.fetching.bounded_stream import BoundedStream
+from app.urls.address_policy import Address, is_allowed, parse_host
 from models.domain.errors import AddressRefused
 from models.settings import Network
 

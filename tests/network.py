@@ -7,7 +7,7 @@ from typing import Any
 
 import httpcore
 
-from app.addresses import Address
+from app.urls.address_policy import Address
 
 
 class Names:

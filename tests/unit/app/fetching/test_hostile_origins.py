@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.addresses import Address
 from app.fetch import Fetcher, FetchLimits
 from app.fetching import bounded_stream
+from app.urls.address_policy import Address
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, OriginFailed, OriginTimedOut, ServiceError
 from models.settings import Settings

@@ -5,7 +5,7 @@ Judges the spelling only. Where a name leads is judged when it is connected to.
 
 import httpx
 
-from app.addresses import parse_host
+from app.urls.address_policy import parse_host
 from models.domain.errors import AddressRefused, FieldError, InvalidParameter
 
 MAX_URL = 8192
