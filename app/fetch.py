@@ -15,9 +15,9 @@ import httpx
 
 from app.admission.counters import Counters
 from app.fetching.url_rules import UrlRules
+from app.intake.spool import Blob, Spool
 from app.origins import Again, Origins
 from app.pinned import PinnedBackend, Resolve, SystemResolver, pinned_transport
-from app.spool import Blob, Spool
 from app.turns import Turns
 from app.urls.url_policy import host_of, parse_url
 from models.domain.deadline import Deadline

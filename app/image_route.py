@@ -9,8 +9,8 @@ from starlette.types import Receive, Scope, Send
 
 from app.admission import Permit
 from app.admission.clients import client_of
-from app.body import announced, counted, too_large
 from app.http.request_lifetime import deadline_of
+from app.intake.body import announced, counted, too_large
 from app.service import Service, service_of
 from models.domain.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
 

@@ -19,9 +19,9 @@ from app.admission import Permit
 from app.budget import PixelBudget
 from app.decoders import EXPENSIVE, DecoderPool, Encode, Seen
 from app.fetch import Fetcher
-from app.intake import Item, Url
+from app.intake.request_items import Item, Url
+from app.intake.spool import Blob
 from app.silicon import DecodeChoice
-from app.spool import Blob
 from app.stages import Stages
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, identify

@@ -25,10 +25,10 @@ from app.answers import (
 from app.budget import PixelBudget
 from app.decoders import DecoderPool
 from app.fetch import Fetcher
-from app.intake import Item
+from app.intake.request_items import Item
+from app.intake.spool import Blob
 from app.opening import Opener
 from app.room import check, room, rooms
-from app.spool import Blob
 from app.stages import Stages
 from app.telemetry.metrics import Metrics
 from models.codec import Decoded

@@ -10,7 +10,7 @@ from app.commands.command import FILES, LOCAL, WEIGHTS, add_settings
 from app.commands.errors import WrongUsage
 from app.commands.standard_output import show
 from app.http.options import read
-from app.intake import Item
+from app.intake.request_items import Item
 from app.records import line, record
 from app.service import Service
 from models.api.schemas import ClassifyOptions

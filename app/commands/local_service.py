@@ -13,7 +13,7 @@ from app.admission import Permit
 from app.answers import Answer
 from app.commands import sources
 from app.commands.errors import WrongUsage
-from app.intake import Item
+from app.intake.request_items import Item
 from app.service import Service
 from app.telemetry import structured_logging
 from app.telemetry.metrics import Metrics

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.commands.errors import WrongUsage
-from app.intake import Url
-from app.spool import Blob
+from app.intake.request_items import Url
+from app.intake.spool import Blob
 from models.codec.formats import ImageFormat, identify
 from models.domain.errors import MalformedRequest, ServiceError
 

@@ -13,7 +13,7 @@ from app.http import negotiation
 from app.http.options import read
 from app.http.request_lifetime import before
 from app.image_route import ImageRoute, permit_of
-from app.intake import collect
+from app.intake.request_items import collect
 from app.records import record
 from app.service import service_of
 from app.stages import Stages

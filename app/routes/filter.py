@@ -7,13 +7,13 @@ from fastapi.responses import Response
 
 from app import replies
 from app.answers import Output
-from app.chains import chain_of, encoded_there, encoding_of, format_for
 from app.documents import IMAGES, filter_document
 from app.http import negotiation
 from app.http.options import read_with_encoding
 from app.http.request_lifetime import before
 from app.image_route import ImageRoute, permit_of
-from app.intake import collect
+from app.intake.filter_options import chain_of, encoded_there, encoding_of, format_for
+from app.intake.request_items import collect
 from app.records import record
 from app.service import service_of
 from app.stages import Stages

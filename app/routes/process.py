@@ -9,13 +9,13 @@ from fastapi.responses import Response
 
 from app import replies
 from app.answers import Wanted
-from app.chains import versions_of
 from app.documents import PARTS, process_document
 from app.http import negotiation
 from app.http.options import read_with_encoding
 from app.http.request_lifetime import before
 from app.image_route import ImageRoute, permit_of
-from app.intake import collect
+from app.intake.filter_options import versions_of
+from app.intake.request_items import collect
 from app.records import record
 from app.service import Service, service_of
 from app.stages import Stages

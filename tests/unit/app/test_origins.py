@@ -3,8 +3,8 @@ import asyncio
 import httpx
 import pytest
 
+from app.intake.spool import Spool
 from app.origins import Origins
-from app.spool import Spool
 from models.domain.errors import OriginFailed
 
 

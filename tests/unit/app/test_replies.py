@@ -9,10 +9,10 @@ from starlette.types import Message
 
 from app import replies
 from app.answers import Answer, EncodedImage
-from app.intake import Item
+from app.intake.request_items import Item
+from app.intake.spool import Blob
 from app.records import record
 from app.replies import PIECE
-from app.spool import Blob
 from app.stages import Stages
 from models.codec import ImageFormat
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.spool import Blob, Spool
+from app.intake.spool import Blob, Spool
 from models.domain.errors import TooLarge
 
 

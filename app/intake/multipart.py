@@ -15,7 +15,7 @@ from multipart import (
     parse_options_header,
 )
 
-from app.spool import Blob, Spool
+from app.intake.spool import Blob, Spool
 from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 

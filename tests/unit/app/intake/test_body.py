@@ -9,7 +9,7 @@ from starlette.types import Message
 
 from app.admission import Admission, Amount, Limits, Permit
 from app.admission.fields import Total
-from app.body import announced, counted
+from app.intake.body import announced, counted
 from models.domain.errors import Overloaded, TooLarge
 
 

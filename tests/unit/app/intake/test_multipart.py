@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.form import Field, File, parts
-from app.spool import Blob
+from app.intake.multipart import Field, File, parts
+from app.intake.spool import Blob
 from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 

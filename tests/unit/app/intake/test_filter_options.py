@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from app.chains import chain_of, encoded_there, parsed_json
+from app.intake.filter_options import chain_of, encoded_there, parsed_json
 from models.api.schemas import FilterOptions
 from models.codec import Encoding
 from models.domain.errors import InvalidParameter

@@ -11,14 +11,14 @@ from typing import Any
 from fastapi import Request
 from pydantic import ValidationError
 
-from app import form
 from app.admission import Permit
-from app.body import announced
 from app.http.problems import invalid
+from app.intake import multipart
+from app.intake.body import announced
+from app.intake.spool import Blob, Spool
 from app.parsing.arriving import ArrivingJson, JsonRoom, Text
 from app.parsing.data_uri import DataUri
 from app.parsing.structure import Bounds, Cut, cut
-from app.spool import Blob, Spool
 from app.urls.url_policy import MAX_URL, parse_url
 from models.api.schemas import JsonImage, JsonImages
 from models.domain.errors import (
@@ -133,9 +133,9 @@ async def _raw(request: Request, settings: Settings) -> Blob:
 async def _multipart(request: Request, settings: Settings) -> tuple[list[Found], Options]:
     found: list[Found] = []
     options: Options = []
-    async for part in form.parts(request, settings):
-        if isinstance(part, form.File):
-            if part.name not in form.FILES:
+    async for part in multipart.parts(request, settings):
+        if isinstance(part, multipart.File):
+            if part.name not in multipart.FILES:
                 wrong = FieldError(part.name, "files are sent as `files` or `file`")
                 raise InvalidParameter(f"unknown file field {part.name[:60]!r}", [wrong])
             found.append((part.content, part.filename, None))
