@@ -19,7 +19,7 @@ from app.budget import PixelBudget
 from app.decoders import DecoderPool, Limits
 from app.documents import PROBLEMS
 from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
-from app.fetch import Fetcher, FetchLimits
+from app.fetch.fetcher import Fetcher, FetchLimits
 from app.garbage import settle
 from app.http import problems
 from app.pipeline import Pipeline

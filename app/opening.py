@@ -18,7 +18,7 @@ import numpy as np
 from app.admission import Permit
 from app.budget import PixelBudget
 from app.decoders import EXPENSIVE, DecoderPool, Encode, Seen
-from app.fetch import Fetcher
+from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item, Url
 from app.intake.spool import Blob
 from app.silicon import DecodeChoice

@@ -24,7 +24,7 @@ from app.answers import (
 )
 from app.budget import PixelBudget
 from app.decoders import DecoderPool
-from app.fetch import Fetcher
+from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.opening import Opener

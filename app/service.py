@@ -12,7 +12,7 @@ from app.admission import Admission
 from app.admission.counters import Counters
 from app.admission.keys import ApiKeys
 from app.decoders import DecoderPool
-from app.fetch import Fetcher
+from app.fetch.fetcher import Fetcher
 from app.pipeline import Pipeline
 from app.telemetry.canary import Canary
 from app.telemetry.metrics import Metrics

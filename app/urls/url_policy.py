@@ -14,7 +14,7 @@ MAX_URL = 8192
 def parse_url(text: str) -> httpx.URL:
     """A URL we may try, without its fragment.
 
-    `app.fetching.url_rules` has the operator's choice of ports and hosts. Raises InvalidParameter
+    `app.fetch.url_rules` has the operator's choice of ports and hosts. Raises InvalidParameter
     for what is no URL of http or https, AddressRefused for credentials (they would be ours to leak,
     and `http://good@evil` misleads readers) and ambiguous hosts.
     """

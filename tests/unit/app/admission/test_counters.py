@@ -12,7 +12,7 @@ import pytest
 from app.admission.counters import Counters
 from app.admission.fields import ByKey, Mark, Total
 from app.budget import PixelBudget
-from app.turns import Turns
+from app.fetch.keyed_limiter import Turns
 
 
 @pytest.fixture

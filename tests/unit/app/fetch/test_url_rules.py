@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from app.fetching.url_rules import UrlRules
+from app.fetch.url_rules import UrlRules
 from app.urls.url_policy import parse_url
 from models.domain.errors import AddressRefused
 from models.settings import Settings

@@ -8,8 +8,8 @@ import httpcore
 import httpx
 import pytest
 
-from app.fetch import Fetcher, FetchLimits
-from app.pinned import PinnedBackend, SystemResolver, pinned_transport
+from app.fetch.fetcher import Fetcher, FetchLimits
+from app.fetch.pinned_network import PinnedBackend, SystemResolver, pinned_transport
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, OriginFailed
 from models.settings import Settings

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx
 
-from app.fetching.bounded_stream import ContentMeter, answered
+from app.fetch.bounded_stream import ContentMeter, answered
 from app.intake.spool import Blob, Spool
 from app.urls.url_policy import host_of, parse_url
 from models.domain.errors import InvalidParameter, OriginFailed, OriginTimedOut, ServiceError

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.fetch import Fetcher, FetchLimits
-from app.fetching import bounded_stream
+from app.fetch import bounded_stream
+from app.fetch.fetcher import Fetcher, FetchLimits
 from app.urls.address_policy import Address
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, OriginFailed, OriginTimedOut, ServiceError

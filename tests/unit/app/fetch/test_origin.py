@@ -3,8 +3,8 @@ import asyncio
 import httpx
 import pytest
 
+from app.fetch.origin import Origins
 from app.intake.spool import Spool
-from app.origins import Origins
 from models.domain.errors import OriginFailed
 
 

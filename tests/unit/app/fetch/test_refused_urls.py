@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.fetch import Fetcher, FetchLimits
+from app.fetch.fetcher import Fetcher, FetchLimits
 from app.urls.url_policy import MAX_URL, parse_url
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, InvalidParameter, OriginFailed

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from app.turns import Turns
+from app.fetch.keyed_limiter import Turns
 
 
 async def settle() -> None:

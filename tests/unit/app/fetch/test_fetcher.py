@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.fetch import Fetcher, FetchLimits
+from app.fetch.fetcher import Fetcher, FetchLimits
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import (
     AddressRefused,

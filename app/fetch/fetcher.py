@@ -14,11 +14,11 @@ import httpcore
 import httpx
 
 from app.admission.counters import Counters
-from app.fetching.url_rules import UrlRules
+from app.fetch.keyed_limiter import Turns
+from app.fetch.origin import Again, Origins
+from app.fetch.pinned_network import PinnedBackend, Resolve, SystemResolver, pinned_transport
+from app.fetch.url_rules import UrlRules
 from app.intake.spool import Blob, Spool
-from app.origins import Again, Origins
-from app.pinned import PinnedBackend, Resolve, SystemResolver, pinned_transport
-from app.turns import Turns
 from app.urls.url_policy import host_of, parse_url
 from models.domain.deadline import Deadline
 from models.domain.errors import (

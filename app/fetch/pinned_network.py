@@ -16,7 +16,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from app.fetching.bounded_stream import BoundedStream
+from app.fetch.bounded_stream import BoundedStream
 from app.urls.address_policy import Address, is_allowed, parse_host
 from models.domain.errors import AddressRefused
 from models.settings import Network
