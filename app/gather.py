@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import Request
 
-from app.answers import Answer
 from app.http.request_lifetime import disconnected, until_disconnect
+from app.pipeline.outcomes import Answer
 
 Work = Callable[[], Coroutine[Any, Any, Answer]]
 """Starts the work on one item; called only once somebody listens."""

@@ -15,14 +15,14 @@ from app.admission import Admission
 from app.admission.counters import Counters
 from app.admission.keys import ApiKeys
 from app.admission.usage import Usage
-from app.budget import PixelBudget
 from app.decoders import DecoderPool, Limits
 from app.documents import PROBLEMS
 from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.garbage import settle
 from app.http import problems
-from app.pipeline import Pipeline
+from app.pipeline.pipeline import Pipeline
+from app.pipeline.pixel_budget import PixelBudget
 from app.routes import catalogue, classify, docs, filter, health, process
 from app.service import Service
 from app.telemetry.canary import Canary, canary_image, canary_operation

@@ -5,8 +5,8 @@ from functools import partial
 
 from fastapi import Request
 
-from app.answers import Answer, EncodedImage, Processed, VersionAnswer
 from app.http.problems import problem
+from app.pipeline.outcomes import Answer, EncodedImage, Processed, VersionAnswer
 from app.responses.inline_images import InlineImages
 from models.api.schemas import FilteredImage, Prediction, Record, Summary, VersionRecord
 from models.domain.errors import ServiceError

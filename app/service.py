@@ -13,7 +13,7 @@ from app.admission.counters import Counters
 from app.admission.keys import ApiKeys
 from app.decoders import DecoderPool
 from app.fetch.fetcher import Fetcher
-from app.pipeline import Pipeline
+from app.pipeline.pipeline import Pipeline
 from app.telemetry.canary import Canary
 from app.telemetry.metrics import Metrics
 from models.api.schemas import ModelRecord

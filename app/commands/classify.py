@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Sequence
 
 from app.admission import Permit
-from app.answers import Answer
 from app.commands import local_service, sources
 from app.commands.command import FILES, LOCAL, WEIGHTS, add_settings
 from app.commands.errors import WrongUsage
 from app.commands.standard_output import show
 from app.http.options import read
 from app.intake.request_items import Item
+from app.pipeline.outcomes import Answer
 from app.records import line, record
 from app.service import Service
 from models.api.schemas import ClassifyOptions

@@ -10,10 +10,10 @@ from typing import Any
 
 from app import main
 from app.admission import Permit
-from app.answers import Answer
 from app.commands import sources
 from app.commands.errors import WrongUsage
 from app.intake.request_items import Item
+from app.pipeline.outcomes import Answer
 from app.service import Service
 from app.telemetry import structured_logging
 from app.telemetry.metrics import Metrics

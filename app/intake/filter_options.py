@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
-from app.answers import Output, Version
 from app.http import negotiation
 from app.http.options import read_with_encoding
 from app.parsing.structure import Bounds, cut
+from app.pipeline.outcomes import Output, Version
 from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import ENCODABLE, Encoding, ImageFormat
 from models.domain.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge

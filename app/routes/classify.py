@@ -14,9 +14,9 @@ from app.http.options import read
 from app.http.request_lifetime import before
 from app.image_route import ImageRoute, permit_of
 from app.intake.request_items import collect
+from app.pipeline.timings import Stages
 from app.records import record
 from app.service import service_of
-from app.stages import Stages
 from models.api.schemas import ClassifyOptions
 from models.domain.errors import NotAcceptable
 from workers.operations import Classify, FunctionToApply

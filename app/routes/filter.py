@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from app import replies
-from app.answers import Output
 from app.documents import IMAGES, filter_document
 from app.http import negotiation
 from app.http.options import read_with_encoding
@@ -14,9 +13,10 @@ from app.http.request_lifetime import before
 from app.image_route import ImageRoute, permit_of
 from app.intake.filter_options import chain_of, encoded_there, encoding_of, format_for
 from app.intake.request_items import collect
+from app.pipeline.outcomes import Output
+from app.pipeline.timings import Stages
 from app.records import record
 from app.service import service_of
-from app.stages import Stages
 from models.api.schemas import FilterOptions
 from models.codec import ENCODABLE, ImageFormat
 from models.domain.errors import NotAcceptable

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from app import replies
-from app.answers import Wanted
 from app.documents import PARTS, process_document
 from app.http import negotiation
 from app.http.options import read_with_encoding
@@ -16,9 +15,10 @@ from app.http.request_lifetime import before
 from app.image_route import ImageRoute, permit_of
 from app.intake.filter_options import versions_of
 from app.intake.request_items import collect
+from app.pipeline.outcomes import Wanted
+from app.pipeline.timings import Stages
 from app.records import record
 from app.service import Service, service_of
-from app.stages import Stages
 from models.api.schemas import ProcessOptions
 from models.domain.errors import (
     FieldError,

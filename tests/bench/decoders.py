@@ -2,11 +2,11 @@
 
 Method. A photo of 500 × 375 pixels (drawn where ../shared/data is missing) in each format is
 decoded again and again: by `codec.decode` on a thread of a pool, which is how everything was
-decoded before there were decoder processes, and as `app.opening` does it now: a baseline JPEG on a
-thread by `codec.open_plain`, everything else in a process. The two take turns image by image, so a
-slow moment of the machine falls on both; what counts is the median of each, and their difference.
-CPU time, which other programs on the machine hardly change, is that of this process and of the
-decoders. `together` decodes eight at a time.
+decoded before there were decoder processes, and as `app.pipeline.decoding` does it now: a baseline
+JPEG on a thread by `codec.open_plain`, everything else in a process. The two take turns image by
+image, so a slow moment of the machine falls on both; what counts is the median of each, and their
+difference. CPU time, which other programs on the machine hardly change, is that of this process and
+of the decoders. `together` decodes eight at a time.
 
 Run: python -m tests.bench.decoders [--rounds 200]. The last line is one JSON object.
 """

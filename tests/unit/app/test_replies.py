@@ -8,12 +8,12 @@ from fastapi import Request
 from starlette.types import Message
 
 from app import replies
-from app.answers import Answer, EncodedImage
 from app.intake.request_items import Item
 from app.intake.spool import Blob
+from app.pipeline.outcomes import Answer, EncodedImage
+from app.pipeline.timings import Stages
 from app.records import record
 from app.replies import PIECE
-from app.stages import Stages
 from models.codec import ImageFormat
 
 FILE = bytes(2 * PIECE + 1)

@@ -11,8 +11,8 @@ import pytest
 
 from app.admission.counters import Counters
 from app.admission.fields import ByKey, Mark, Total
-from app.budget import PixelBudget
 from app.fetch.keyed_limiter import Turns
+from app.pipeline.pixel_budget import PixelBudget
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from app.budget import PixelBudget
+from app.pipeline.pixel_budget import PixelBudget
 
 
 async def settle() -> None:

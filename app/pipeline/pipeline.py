@@ -12,7 +12,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from app.admission import Permit
-from app.answers import (
+from app.decoders import DecoderPool
+from app.fetch.fetcher import Fetcher
+from app.intake.request_items import Item
+from app.intake.spool import Blob
+from app.pipeline.decoding import Opener
+from app.pipeline.outcomes import (
     Answer,
     EncodedImage,
     Outcome,
@@ -22,14 +27,9 @@ from app.answers import (
     VersionAnswer,
     Wanted,
 )
-from app.budget import PixelBudget
-from app.decoders import DecoderPool
-from app.fetch.fetcher import Fetcher
-from app.intake.request_items import Item
-from app.intake.spool import Blob
-from app.opening import Opener
-from app.room import check, room, rooms
-from app.stages import Stages
+from app.pipeline.pixel_budget import PixelBudget
+from app.pipeline.pixel_cost import check, room, rooms
+from app.pipeline.timings import Stages
 from app.telemetry.metrics import Metrics
 from models.codec import Decoded
 from models.domain.backend import Backend

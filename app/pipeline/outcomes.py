@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from app.intake.request_items import Item
-from app.stages import Stages
+from app.pipeline.timings import Stages
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import ServiceError
 from models.domain.job import Labels

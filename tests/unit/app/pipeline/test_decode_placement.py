@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.cores.cgroup import CpuLimit
-from app.silicon import AHEAD, TYPICAL, DecodeChoice, IdleCores
+from app.pipeline.decode_placement import AHEAD, TYPICAL, DecodeChoice, IdleCores
 from models.domain.backend import Load
 from tests.fakes import FakeClock
 

@@ -16,13 +16,13 @@ from typing import TypeVar
 import numpy as np
 
 from app.admission import Permit
-from app.budget import PixelBudget
 from app.decoders import EXPENSIVE, DecoderPool, Encode, Seen
 from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item, Url
 from app.intake.spool import Blob
-from app.silicon import DecodeChoice
-from app.stages import Stages
+from app.pipeline.decode_placement import DecodeChoice
+from app.pipeline.pixel_budget import PixelBudget
+from app.pipeline.timings import Stages
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, identify
 from models.domain.backend import Load

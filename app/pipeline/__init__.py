@@ -1,0 +1,5 @@
+"""The path of one image, from its bytes to its outcome; knows no HTTP.
+
+Start reading at `pipeline.py`.
+May import the rooms above it in the order of `tests/unit/test_architecture.py`, and `models`.
+"""
