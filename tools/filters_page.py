@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image as PillowImage
 
-from app.thumbnails import as_pillow, example, scene
+from app.responses.thumbnails import as_pillow, example, scene
 from models.domain.image import Image
 from workers.filters import FILTERS, describe
 from workers.filters.wording import allowed

@@ -11,7 +11,7 @@ from app.commands.standard_output import show
 from app.http.options import read
 from app.intake.request_items import Item
 from app.pipeline.outcomes import Answer
-from app.records import line, record
+from app.responses.records import line, record
 from app.service import Service
 from models.api.schemas import ClassifyOptions
 from models.domain.errors import InvalidParameter

@@ -1,4 +1,5 @@
-"""Turn answers into bytes of HTTP bodies.
+"""From the answers of a request to the bytes that are sent: JSON, streams, archives.
 
-Start with `inline_images.py`. May import `models` and nothing else of `app`.
+Start reading at `complete.py`.
+May import the rooms above it in the order of `tests/unit/test_architecture.py`, and `models`.
 """

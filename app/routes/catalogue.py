@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from app.documents import NOT_FOUND, Responses
+from app.responses.thumbnails import made, thumbnail
 from app.service import Model, Service, ServiceOf
-from app.thumbnails import made, thumbnail
 from models.api.catalogue import (
     ClassRecord,
     FilterCatalogue,

@@ -5,7 +5,6 @@ from functools import partial
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app import replies
 from app.documents import IMAGES, filter_document
 from app.http import negotiation
 from app.http.options import read_with_encoding
@@ -15,7 +14,8 @@ from app.intake.filter_options import chain_of, encoded_there, encoding_of, form
 from app.intake.request_items import collect
 from app.pipeline.outcomes import Output
 from app.pipeline.timings import Stages
-from app.records import record
+from app.responses import replies
+from app.responses.records import record
 from app.service import service_of
 from models.api.schemas import FilterOptions
 from models.codec import ENCODABLE, ImageFormat

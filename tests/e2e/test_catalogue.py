@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.thumbnails import GAP, HEIGHT, WIDTH, scene
+from app.responses.thumbnails import GAP, HEIGHT, WIDTH, scene
 from tests.pictures import encoded
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.thumbnails import example, scene
+from app.responses.thumbnails import example, scene
 from tools.filters_page import BEFORE, PAGE, PICTURES, page
 from workers.filters import FILTERS
 

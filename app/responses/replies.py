@@ -9,13 +9,13 @@ from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
 
-from app.gather import Work, all_answers, as_finished
 from app.http.problems import answer as problem_response
 from app.pipeline.outcomes import Answer, EncodedImage, Processed
 from app.pipeline.timings import Stages, server_timing
-from app.records import line, member, summary
 from app.responses.archive import stored
+from app.responses.as_completed import Work, all_answers, as_finished
 from app.responses.inline_images import InlineImages
+from app.responses.records import line, member, summary
 from models.api.schemas import ModelRecord, Record, Reply
 from models.domain.errors import ServiceError
 from models.domain.job import Labels

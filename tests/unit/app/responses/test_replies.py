@@ -7,13 +7,13 @@ import pytest
 from fastapi import Request
 from starlette.types import Message
 
-from app import replies
 from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.pipeline.outcomes import Answer, EncodedImage
 from app.pipeline.timings import Stages
-from app.records import record
-from app.replies import PIECE
+from app.responses import replies
+from app.responses.records import record
+from app.responses.replies import PIECE
 from models.codec import ImageFormat
 
 FILE = bytes(2 * PIECE + 1)
