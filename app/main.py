@@ -10,20 +10,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 
-from app import observe
 from app.admission import Admission
 from app.admission.counters import Counters
 from app.admission.keys import ApiKeys
 from app.admission.usage import Usage
 from app.decoders import DecoderPool, Limits
-from app.documents import PROBLEMS
 from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.garbage import settle
 from app.http import problems
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
-from app.routes import catalogue, classify, docs, filter, health, process
+from app.routes import access_log, catalogue, classify, docs, filter, health, process
+from app.routes.openapi import PROBLEMS
 from app.service import Service
 from app.telemetry.canary import Canary, canary_image, canary_operation
 from app.telemetry.metrics import Metrics
@@ -164,7 +163,7 @@ def create_app(
     for part in (classify, filter, process, catalogue, health, docs):
         app.include_router(part.router)
     problems.install(app)
-    observe.install(app, settings, metrics)
+    access_log.install(app, settings, metrics)
     return app
 
 

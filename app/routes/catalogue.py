@@ -11,8 +11,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from app.documents import NOT_FOUND, Responses
 from app.responses.thumbnails import made, thumbnail
+from app.routes.openapi import NOT_FOUND, Responses
 from app.service import Model, Service, ServiceOf
 from models.api.catalogue import (
     ClassRecord,

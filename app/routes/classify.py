@@ -7,15 +7,15 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.documents import LABELS, classify_document
 from app.http import negotiation
 from app.http.options import read
 from app.http.request_lifetime import before
-from app.image_route import ImageRoute, permit_of
 from app.intake.request_items import collect
 from app.pipeline.timings import Stages
 from app.responses import replies
 from app.responses.records import record
+from app.routes.image_route import ImageRoute, permit_of
+from app.routes.openapi import LABELS, classify_document
 from app.service import service_of
 from models.api.schemas import ClassifyOptions
 from models.domain.errors import NotAcceptable

@@ -5,8 +5,8 @@ import json
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from app.documents import complete
-from app.page import POLICY, page
+from app.routes.docs_page import POLICY, page
+from app.routes.openapi import complete
 from app.service import ServiceOf
 from workers.filters import FILTERS
 

@@ -5,17 +5,17 @@ from functools import partial
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.documents import IMAGES, filter_document
 from app.http import negotiation
 from app.http.options import read_with_encoding
 from app.http.request_lifetime import before
-from app.image_route import ImageRoute, permit_of
 from app.intake.filter_options import chain_of, encoded_there, encoding_of, format_for
 from app.intake.request_items import collect
 from app.pipeline.outcomes import Output
 from app.pipeline.timings import Stages
 from app.responses import replies
 from app.responses.records import record
+from app.routes.image_route import ImageRoute, permit_of
+from app.routes.openapi import IMAGES, filter_document
 from app.service import service_of
 from models.api.schemas import FilterOptions
 from models.codec import ENCODABLE, ImageFormat

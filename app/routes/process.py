@@ -7,17 +7,17 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.documents import PARTS, process_document
 from app.http import negotiation
 from app.http.options import read_with_encoding
 from app.http.request_lifetime import before
-from app.image_route import ImageRoute, permit_of
 from app.intake.filter_options import versions_of
 from app.intake.request_items import collect
 from app.pipeline.outcomes import Wanted
 from app.pipeline.timings import Stages
 from app.responses import replies
 from app.responses.records import record
+from app.routes.image_route import ImageRoute, permit_of
+from app.routes.openapi import PARTS, process_document
 from app.service import Service, service_of
 from models.api.schemas import ProcessOptions
 from models.domain.errors import (

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from app.http.problems import MEDIA_TYPE
 from app.http.request_lifetime import DIGITS, HEADER
-from app.page import BESIDE_NAME
 from app.responses.replies import EVENTS, JSON_LINES, MULTIPART, ZIP
+from app.routes.docs_page import BESIDE_NAME
 from models.api.schemas import (
     ClassifyOptions,
     EncodingOptions,

@@ -2,7 +2,7 @@
 
 import re
 
-from app.page import page
+from app.routes.docs_page import page
 
 
 def test_what_documents_say_is_text_and_never_markup() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from app.observe import Observe
+from app.routes.access_log import Observe
 from app.telemetry.metrics import Metrics
 
 SCOPE = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
