@@ -17,10 +17,10 @@ from app.admission.usage import Usage
 from app.decoders import DecoderPool, Limits
 from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
 from app.fetch.fetcher import Fetcher, FetchLimits
-from app.garbage import settle
 from app.http import problems
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
+from app.processes.gc_tuning import settle
 from app.routes import access_log, catalogue, classify, docs, filter, health, process
 from app.routes.openapi import PROBLEMS
 from app.service import Service

@@ -53,7 +53,7 @@ class Computing:
 class Service:
     """The parts of a running server; `app.main` puts them together.
 
-    Only `settings` is ever replaced, by `app.reconfigure`.
+    Only `settings` is ever replaced, by `app.processes.reconfigure`.
     """
 
     settings: Settings

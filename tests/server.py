@@ -56,7 +56,7 @@ def children(pid: int) -> dict[str, int]:
         with suppress(OSError):
             words = (folder / "cmdline").read_bytes().decode().rstrip("\0").split("\0")
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            if int(parent) == pid and "app.member" in words:
+            if int(parent) == pid and "app.processes.member" in words:
                 found[words[-1]] = int(folder.name)
     return found
 

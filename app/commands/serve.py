@@ -6,10 +6,12 @@ import os
 import socket
 import sys
 
-from app import main, server, tree
+from app import main
 from app.commands.command import add_settings
 from app.commands.errors import WrongUsage
 from app.connections import tls
+from app.processes import plan as tree
+from app.processes import uvicorn_server
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -36,7 +38,7 @@ def run(settings: Settings) -> int:
     try:
         if plan.front_ends:
             return tree.run(settings, plan)
-        return server.run(main.create_app(settings), settings)
+        return uvicorn_server.run(main.create_app(settings), settings)
     except OSError as error:
         if error.errno not in NO_ADDRESS and not isinstance(error, socket.gaierror):
             raise

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import uvloop
 
-from app import server
 from app.main import create_app
+from app.processes import uvicorn_server
 from app.telemetry import structured_logging
 from models.api.schemas import ModelRecord
 from models.domain.job import Labels
@@ -71,7 +71,7 @@ def front_end(listening: socket.socket, address: str) -> None:
     """One of several, if there were more."""
     structured_logging.configure("warning")
     settings = Settings()
-    server.Server(create_app(settings, [address]), settings).run([listening])
+    uvicorn_server.Server(create_app(settings, [address]), settings).run([listening])
 
 
 def cpu_seconds(pid: int) -> float:

@@ -31,7 +31,7 @@ class Subject:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
                 stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 seconds = (int(stat[11]) + int(stat[12])) / TICKS
-                found[pid] = (words[-1] if "app.member" in words else "server", seconds)
+                found[pid] = (words[-1] if "app.processes.member" in words else "server", seconds)
         return found
 
 

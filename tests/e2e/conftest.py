@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.main import create_app
-from app.server import Server
+from app.processes.uvicorn_server import Server
 from models.settings import Settings
 
 

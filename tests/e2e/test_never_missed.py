@@ -26,7 +26,7 @@ def spare(pid: int) -> int | None:
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
         except OSError:
             continue
-        if int(parent) == pid and b"app.standby" in words:
+        if int(parent) == pid and b"app.processes.standby" in words:
             return int(folder.name)
     return None
 

@@ -12,7 +12,13 @@ ROOT = Path(__file__).parents[2]
 MODELS = {"models", "numpy", "PIL", "simplejpeg", "pydantic", "pydantic_settings"}
 ENGINE_ONLY = {"torch", "torchvision", "cupy", "cupyx", "cuda", "safetensors"}
 DECLARATIONS = ("workers.operations", "workers.filters")
-ROOTS = ("app/executors.py", "app/main.py", "app/member.py", "app/offline.py", "app/tree.py")
+ROOTS = (
+    "app/executors.py",
+    "app/main.py",
+    "app/processes/member.py",
+    "app/offline.py",
+    "app/processes/plan.py",
+)
 """The composition roots of `app`: of a server, of one process of several, of no server, of all."""
 
 

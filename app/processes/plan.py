@@ -1,6 +1,7 @@
 """A server of several processes: front ends that share one socket, and workers that compute.
 
-Builds their orders and hands them to the supervisor; what each process does is in `app.member`.
+Builds their orders and hands them to the supervisor; what each process does is in
+`app.processes.member`.
 """
 
 import asyncio
@@ -15,10 +16,10 @@ from typing import Any
 
 from prometheus_client import multiprocess
 
-from app.acceptor import Tally
 from app.admission.counters import Counters
 from app.connections.listening import BACKLOG, bind_metrics
 from app.cores.memory import usable_memory
+from app.processes.connection_balancer import Tally
 from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
@@ -188,11 +189,11 @@ def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
     name = "worker" if gpu is None else f"worker {number} of GPU {gpu}"
     return Member(
         name,
-        "app.member",
+        "app.processes.member",
         orders,
         patience=settings.drain_timeout + 5,
         pool="cpu" if gpu is None else f"gpu {gpu}",
-        spare_module="app.standby",
+        spare_module="app.processes.standby",
         last_orders=("address",),
     )
 
@@ -207,7 +208,7 @@ def _front_end(
     passed = (orders[name] for name in ("socket", "scraped", "tally", "counters", "quarantine"))
     descriptors = tuple(each for each in passed if each is not None)
     patience = settings.grace + settings.drain_timeout + 5
-    return Member(name, "app.member", orders, descriptors, environment, patience)
+    return Member(name, "app.processes.member", orders, descriptors, environment, patience)
 
 
 def _forget(pid: int, folder: str, counters: Counters) -> None:

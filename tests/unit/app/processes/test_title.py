@@ -6,22 +6,22 @@ from pathlib import Path
 
 PROGRAM = """
 import sys
-from app.title import retitle
-retitle("app.standby", sys.argv[1])
+from app.processes.title import retitle
+retitle("app.processes.standby", sys.argv[1])
 print(open("/proc/self/cmdline").read().rstrip(chr(0)).split(chr(0))[-1:], sys.argv[-1])
 """
 
 
 def listed(after: str) -> str:
-    command = [sys.executable, "-c", PROGRAM, after, "app.standby"]
-    root = Path(__file__).parents[3]
+    command = [sys.executable, "-c", PROGRAM, after, "app.processes.standby"]
+    root = Path(__file__).parents[4]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=root)
     return done.stdout.strip() or done.stderr
 
 
 def test_a_process_is_listed_under_its_new_name() -> None:
-    assert listed("app.member") == "['app.member'] app.standby"
+    assert listed("app.processes.member") == "['app.processes.member'] app.processes.standby"
 
 
 def test_a_name_that_is_too_long_changes_nothing() -> None:
-    assert listed("app.a_much_longer_name") == "['app.standby'] app.standby"
+    assert listed("app.a_much_longer_name") == "['app.processes.standby'] app.processes.standby"

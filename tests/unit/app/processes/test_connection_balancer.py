@@ -10,12 +10,12 @@ from typing import cast
 
 import pytest
 
-from app import acceptor
-from app.acceptor import Acceptor, Shared, Tally
 from app.admission.counters import Counters
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
 from app.connections.limits import ConnectionLimits
+from app.processes import connection_balancer
+from app.processes.connection_balancer import Acceptor, Shared, Tally
 from models.settings import Settings
 
 HURRY = 5.0
@@ -105,7 +105,7 @@ def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
 def test_who_could_not_accept_tries_again(
     listening: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acceptor, "NO_ROOM", 0.0)
+    monkeypatch.setattr(connection_balancer, "NO_ROOM", 0.0)
 
     class Crowded(socket.socket):
         """Fails once, as with too many open files."""
@@ -138,7 +138,7 @@ def test_nothing_is_accepted_after_the_end(listening: socket.socket) -> None:
         front_end = FrontEnd()
         opened(listening, Tally.create(1), 0, front_end).close()
         with socket.create_connection(listening.getsockname()):
-            await asyncio.sleep(2 * acceptor.PAUSE)
+            await asyncio.sleep(2 * connection_balancer.PAUSE)
         assert not front_end.connections
 
     run(scenario)

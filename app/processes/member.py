@@ -1,7 +1,7 @@
 """One process of a server made of several: a front end or a worker, as its orders say.
 
-The supervisor starts it as `python -m app.member NAME`; the name is for those who list processes.
-A worker imports nothing of HTTP: that would make its start half a second longer.
+The supervisor starts it as `python -m app.processes.member NAME`; the name is for those who list
+processes. A worker imports nothing of HTTP: that would make its start half a second longer.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-from app.garbage import settle
-from app.orders import Orders
+from app.processes.gc_tuning import settle
+from app.processes.orders import Orders
+from app.processes.title import retitle
 from app.telemetry import structured_logging
-from app.title import retitle
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.allocator import keep_freed_memory
@@ -51,9 +51,10 @@ def run() -> int:
 
 
 def _front_end(settings: Settings, orders: Orders) -> int:
-    from app import main, server
-    from app.acceptor import Alone, Shared, Tally
+    from app import main
     from app.admission.counters import Counters
+    from app.processes import uvicorn_server
+    from app.processes.connection_balancer import Alone, Shared, Tally
 
     given = orders.first
     keep_freed_memory()
@@ -64,7 +65,7 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     app = main.create_app(settings, given["addresses"], counters, given["quarantine"])
     scraped = given["scraped"]
     at_metrics = [] if scraped is None else [Shared(socket.socket(fileno=scraped), Alone())]
-    server.Server(app, settings, shared, at_metrics, orders).run()
+    uvicorn_server.Server(app, settings, shared, at_metrics, orders).run()
     return 0
 
 
@@ -87,7 +88,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
         return ExitCode.FAILED
     orders.ready()
     address = orders.first.get("address") or (await orders.next())["address"]
-    retitle("app.standby", "app.member")
+    retitle("app.processes.standby", "app.processes.member")
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker = started.worker
     hosting = asyncio.create_task(host.serve(await _listening(address), worker, welcome))

@@ -1,11 +1,11 @@
 """A spare worker: warm like any other, and listed under this name until it has an address.
 
-The supervisor starts it as `python -m app.standby NAME`.
+The supervisor starts it as `python -m app.processes.standby NAME`.
 """
 
 import sys
 
-from app.member import run
+from app.processes.member import run
 
 if __name__ == "__main__":
     sys.exit(run())

@@ -15,8 +15,6 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from app import reconfigure
-from app.acceptor import Acceptor, Alone, Shared
 from app.admission.counters import Counters
 from app.connections.cycle import CLOSE
 from app.connections.descriptors import raise_limit
@@ -27,7 +25,9 @@ from app.connections.listening import bind, bind_metrics
 from app.connections.metrics_only import MetricsOnly
 from app.connections.phases import Timer
 from app.connections.protocol import GuardedProtocol
-from app.orders import Orders
+from app.processes import reconfigure
+from app.processes.connection_balancer import Acceptor, Alone, Shared
+from app.processes.orders import Orders
 from app.telemetry.metrics import Metrics
 from models.exit_codes import ExitCode
 from models.settings import Settings

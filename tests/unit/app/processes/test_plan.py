@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from app import tree
-from app.tree import CORES_PER_WORKER, Plan
+from app.processes import plan as tree
+from app.processes.plan import CORES_PER_WORKER, Plan
 from models.settings import Settings
 from workers.supervisor import Member
 
