@@ -54,7 +54,7 @@ def script(tmp_path: Path) -> tuple[str, ...]:
         return (str(installed),)
     written = tmp_path / "bin" / "darkroom"
     written.parent.mkdir()
-    written.write_text("import sys\nfrom app.cli import main\nsys.exit(main())\n")
+    written.write_text("import sys\nfrom app.cli.script import main\nsys.exit(main())\n")
     return (sys.executable, str(written))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.offline import profile
+from app.cli.offline import profile
 from models.domain.image import Image
 from models.settings import Settings
 from workers.batcher import BatchLimits

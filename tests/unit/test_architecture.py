@@ -16,7 +16,7 @@ ROOTS = (
     "app/executors.py",
     "app/main.py",
     "app/processes/member.py",
-    "app/offline.py",
+    "app/cli/offline.py",
     "app/processes/plan.py",
 )
 """The composition roots of `app`: of a server, of one process of several, of no server, of all."""

@@ -2,8 +2,8 @@
 
 import argparse
 
-from app import offline
-from app.commands.command import add_settings
+from app.cli import offline
+from app.cli.commands.command import add_settings
 from models.settings import Settings
 
 

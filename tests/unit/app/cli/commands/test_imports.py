@@ -9,7 +9,7 @@ import pytest
 
 from tests.pictures import png
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 
 NETWORKS = {"torch", "torchvision", "cupy"}
 """Libraries of networks, which take one second and more each."""
@@ -22,7 +22,7 @@ def imported(*arguments: str) -> set[str]:
     """The modules that are there when the command has ended."""
     code = f"""
 import sys
-from app.cli import main
+from app.cli.script import main
 try:
     code = main({list(arguments)!r})
 except SystemExit as end:

@@ -10,8 +10,8 @@ from typing import Any
 
 from app import main
 from app.admission import Permit
-from app.commands import sources
-from app.commands.errors import WrongUsage
+from app.cli.commands import sources
+from app.cli.commands.errors import WrongUsage
 from app.intake.request_items import Item
 from app.pipeline.outcomes import Answer
 from app.service import Service

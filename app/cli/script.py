@@ -13,12 +13,8 @@ from models.exit_codes import ExitCode
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, one of `ExitCode`; Ctrl-C ends the process."""
     try:
-        from app.commands.entry import run
+        from app.cli.parser import run
 
         return run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # threads may still load or compute, and are not waited for
         os._exit(ExitCode.INTERRUPTED)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.commands import atomic_file, sources
-from app.commands.errors import CannotWrite, WrongUsage
-from app.commands.standard_output import show
+from app.cli.commands import atomic_file, sources
+from app.cli.commands.errors import CannotWrite, WrongUsage
+from app.cli.commands.standard_output import show
 from models.codec import ENCODABLE, ImageFormat
 
 STANDARD_OUTPUT = "-"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.commands.errors import WrongUsage
-from app.commands.sources import check, format_of
+from app.cli.commands.errors import WrongUsage
+from app.cli.commands.sources import check, format_of
 from models.codec import ImageFormat
 from tests.pictures import jpeg, png
 

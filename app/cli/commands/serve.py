@@ -7,8 +7,8 @@ import socket
 import sys
 
 from app import main
-from app.commands.command import add_settings
-from app.commands.errors import WrongUsage
+from app.cli.commands.command import add_settings
+from app.cli.commands.errors import WrongUsage
 from app.connections import tls
 from app.processes import plan as tree
 from app.processes import uvicorn_server

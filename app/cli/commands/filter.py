@@ -7,9 +7,9 @@ from dataclasses import fields
 from typing import Any
 
 from app.admission import Permit
-from app.commands import local_service, sources, targets
-from app.commands.command import FILES, LOCAL, add_settings
-from app.commands.errors import WrongUsage
+from app.cli.commands import local_service, sources, targets
+from app.cli.commands.command import FILES, LOCAL, add_settings
+from app.cli.commands.errors import WrongUsage
 from app.http.options import read
 from app.intake.filter_options import encoded_there, encoding_of, format_for, parsed_json
 from app.intake.request_items import Item

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from app.commands import standard_output
-from app.commands.errors import CannotWrite, WrongUsage
+from app.cli.commands import standard_output
+from app.cli.commands.errors import CannotWrite, WrongUsage
 from models.exit_codes import ExitCode
 from models.version import VERSION
 
 if TYPE_CHECKING:
-    from app.commands.command import Command
+    from app.cli.commands.command import Command
     from models.settings import Settings
 
 COMMANDS = {
@@ -27,7 +27,7 @@ COMMANDS = {
     "filters": "list the filters",
     "weights": "download, verify or list weights",
 }
-"""Each is a module of `app.commands`."""
+"""Each is a module of `app.cli.commands`."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -97,4 +97,4 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _command(name: str) -> "Command":
-    return cast("Command", import_module(f"app.commands.{name}"))
+    return cast("Command", import_module(f"app.cli.commands.{name}"))

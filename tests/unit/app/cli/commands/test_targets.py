@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.commands import atomic_file
-from app.commands.errors import CannotWrite, WrongUsage
-from app.commands.targets import Target, check, format_of, name_for, target_of, write
+from app.cli.commands import atomic_file
+from app.cli.commands.errors import CannotWrite, WrongUsage
+from app.cli.commands.targets import Target, check, format_of, name_for, target_of, write
 from models.codec import ImageFormat
 from tests.pictures import jpeg, png
 

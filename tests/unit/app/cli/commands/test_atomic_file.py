@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.commands import atomic_file
-from app.commands.atomic_file import check_writable, unfinished, write
+from app.cli.commands import atomic_file
+from app.cli.commands.atomic_file import check_writable, unfinished, write
 
 
 def names(folder: Path) -> list[str]:

@@ -4,10 +4,10 @@ import argparse
 from collections.abc import Sequence
 
 from app.admission import Permit
-from app.commands import local_service, sources
-from app.commands.command import FILES, LOCAL, WEIGHTS, add_settings
-from app.commands.errors import WrongUsage
-from app.commands.standard_output import show
+from app.cli.commands import local_service, sources
+from app.cli.commands.command import FILES, LOCAL, WEIGHTS, add_settings
+from app.cli.commands.errors import WrongUsage
+from app.cli.commands.standard_output import show
 from app.http.options import read
 from app.intake.request_items import Item
 from app.pipeline.outcomes import Answer

@@ -4,12 +4,12 @@ import argparse
 import json
 from pathlib import Path
 
-from app import offline
-from app.commands import atomic_file
-from app.commands.command import LOCAL, WEIGHTS, add_settings
-from app.commands.errors import CannotWrite, WrongUsage
-from app.commands.filter import OPS, parsed_ops
-from app.commands.standard_output import show
+from app.cli import offline
+from app.cli.commands import atomic_file
+from app.cli.commands.command import LOCAL, WEIGHTS, add_settings
+from app.cli.commands.errors import CannotWrite, WrongUsage
+from app.cli.commands.filter import OPS, parsed_ops
+from app.cli.commands.standard_output import show
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.commands.errors import WrongUsage
+from app.cli.commands.errors import WrongUsage
 from app.intake.request_items import Url
 from app.intake.spool import Blob
 from models.codec.formats import ImageFormat, identify

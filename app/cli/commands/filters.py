@@ -3,8 +3,8 @@
 import argparse
 import json
 
-from app.commands.errors import WrongUsage
-from app.commands.standard_output import show
+from app.cli.commands.errors import WrongUsage
+from app.cli.commands.standard_output import show
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.filters import FILTERS, describe

@@ -1,0 +1,7 @@
+"""`python -m app.cli`: what the script `darkroom` runs."""
+
+import sys
+
+from app.cli.script import main
+
+sys.exit(main())
