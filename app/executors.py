@@ -15,16 +15,16 @@ from models.domain.backend import Backend
 from models.domain.job import ReleaseReason
 from models.labels import LabelSet
 from models.settings import Settings
-from workers.batch import Batch
 from workers.devices import wanted_gpus
-from workers.engine import BatchResult
 from workers.local import LocalBackend
 from workers.operations import Classify
 from workers.processes import ProcessBackend
 from workers.quarantine import Quarantine
+from workers.scheduling.batch import Batch
+from workers.scheduling.engine import BatchResult
+from workers.scheduling.worker import Observer
 from workers.start import start_worker
 from workers.wire import Batched, Welcome
-from workers.worker import Observer
 
 BYTES_PER_PIXEL = 4
 """Of the shared memory through which images go to worker processes."""

@@ -11,8 +11,8 @@ from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, Subsampling
 from models.domain.job import Completed, Failed, Job, Labels, Lane, Outcome, Result
-from workers.delivery import Ticket
-from workers.engine import BatchResult
+from workers.scheduling.engine import BatchResult
+from workers.scheduling.ticket import Ticket
 
 GUARD = 20.0
 """Seconds after which a test that waits for a thread fails; no passing test ever waits for it."""

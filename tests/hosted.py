@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from models.domain.job import Operation
 from tests.fakes import GUARD, FakeEngine, FakeOperation, Gate
-from workers.batcher import BatchLimits
 from workers.host import Host
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
 from workers.wire import Welcome
-from workers.worker import Worker
 
 ARENA = 1 << 20
 """Bytes."""

@@ -9,9 +9,9 @@ from models.domain.errors import ServiceError
 from models.domain.job import Job, Result
 from tests.fakes import FakeEngine, first_sample, number_of
 from tests.hosted import WELCOME, fake_heard
-from workers.batcher import BatchLimits
 from workers.host import Host
-from workers.worker import Worker
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
 
 RAISES, EATS_MEMORY, EXITS = 251, 252, 253
 

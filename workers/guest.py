@@ -18,9 +18,9 @@ from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome
 from workers import translation, wire
 from workers.arena import Arena, Slot
-from workers.batch import Batch
-from workers.delivery import Ticket
-from workers.pair import AnyWorker
+from workers.scheduling.batch import Batch
+from workers.scheduling.pair import AnyWorker
+from workers.scheduling.ticket import Ticket
 from workers.wire import Batched, Cancel, Done, Frame, LoadReport, Submit, ToWorker
 
 log = logging.getLogger("darkroom.host")

@@ -14,10 +14,10 @@ from typing import Any
 from models.domain.job import Operation
 from workers import translation, wire
 from workers.arena import Arena
-from workers.batch import Batch
-from workers.engine import BatchResult
 from workers.guest import Guest
-from workers.pair import AnyWorker
+from workers.scheduling.batch import Batch
+from workers.scheduling.engine import BatchResult
+from workers.scheduling.pair import AnyWorker
 from workers.wire import Leaving, Welcome
 
 log = logging.getLogger("darkroom.host")

@@ -7,8 +7,8 @@ from weakref import WeakKeyDictionary, ref
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded
 from models.domain.job import Completed, Failed, Job, Outcome
-from workers.delivery import Mailbox, Ticket
-from workers.pair import AnyWorker
+from workers.scheduling.pair import AnyWorker
+from workers.scheduling.ticket import Mailbox, Ticket
 
 
 class LocalBackend:

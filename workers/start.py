@@ -14,11 +14,11 @@ from models.labels import LabelSet
 from models.settings import Settings
 from models.weights import RESNET18_PREPROCESSING
 from workers.allocator import keep_freed_memory
-from workers.batcher import BatchLimits
 from workers.engines.cpu import CpuEngine, CpuSlot
 from workers.operations import FilterChain
-from workers.pair import AnyWorker, Pair
-from workers.worker import Observer, Worker
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.pair import AnyWorker, Pair
+from workers.scheduling.worker import Observer, Worker
 
 if TYPE_CHECKING:
     from workers.engines.resnet18 import ResNet18

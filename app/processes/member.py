@@ -22,7 +22,7 @@ from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.allocator import keep_freed_memory
 from workers.host import Host
-from workers.pair import AnyWorker
+from workers.scheduling.pair import AnyWorker
 from workers.start import Started, start_worker
 from workers.wire import Welcome
 

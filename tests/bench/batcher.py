@@ -23,9 +23,9 @@ from models.domain.deadline import Deadline
 from models.domain.image import Image
 from models.domain.job import Job
 from tests.fakes import FakeEngine, FakeOperation
-from workers.batcher import BatchLimits
 from workers.local import LocalBackend
-from workers.worker import Worker
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
 
 CLIENTS = 512
 MAX_BATCH_SIZE = 64

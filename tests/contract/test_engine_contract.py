@@ -12,10 +12,10 @@ from models.domain.errors import ServiceError
 from models.domain.image import Image
 from models.domain.job import Job, Labels
 from tests.fakes import GUARD, FakeEngine, fake_job
-from workers.engine import BatchResult, Engine
 from workers.engines.cpu import CpuEngine
 from workers.filters import parse_one
 from workers.operations import FilterChain
+from workers.scheduling.engine import BatchResult, Engine
 
 MAX_BATCH_SIZE = 4
 """Jobs that a slot of every engine under test has room for."""

@@ -9,10 +9,10 @@ from models.domain.errors import InvalidParameter
 from models.domain.image import Image, Source
 from models.domain.job import Job, Operation
 from tests.emulation.staging import noise
-from workers.engine import BatchResult, Engine, SlotT
 from workers.filters import FILTERS, parse_chain, parse_one
 from workers.filters.base import Filter
 from workers.operations import FilterChain
+from workers.scheduling.engine import BatchResult, Engine, SlotT
 
 SIZES = [(1, 1), (1, 64), (97, 1), (2, 3), (17, 13), (127, 131), (500, 375), (1080, 1920)]
 """Each with one, three and four channels."""

@@ -10,12 +10,12 @@ import torch
 from models.domain.errors import InternalError
 from models.domain.image import Image
 from models.domain.job import Completed, Job
-from workers.batcher import BatchLimits
 from workers.engines.cuda.engine import CudaEngine
 from workers.filters import parse_chain
 from workers.local import LocalBackend
 from workers.operations import FilterChain
-from workers.worker import Worker
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
 
 INVERT = FilterChain(parse_chain([{"name": "invert"}]))
 LIMITS = BatchLimits(max_batch_size=8, max_batch_pixels=1 << 30, max_queue_delay=0.5)

@@ -9,14 +9,14 @@ import numpy as np
 from app.cli.offline import profile
 from models.domain.image import Image
 from models.settings import Settings
-from workers.batcher import BatchLimits
 from workers.engines.cuda.engine import CudaEngine
 from workers.engines.tracing import traced
 from workers.filters import parse_chain
 from workers.local import LocalBackend
 from workers.operations import Classify, FilterChain
 from workers.profile import Utilisation, keep_busy, utilisation
-from workers.worker import Worker
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
 
 SLOW = FilterChain(parse_chain([{"name": "median", "size": 31}] * 4))
 """Longer on the device than its images take to get there and back."""

@@ -22,9 +22,9 @@ from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
 from models.domain.image import Image, Pixels
 from models.domain.job import Job, Labels
 from models.weights import RESNET18_PREPROCESSING
-from workers.engine import BatchResult
 from workers.operations import Classify, FilterChain, FunctionToApply
 from workers.preprocess import crop
+from workers.scheduling.engine import BatchResult
 
 if TYPE_CHECKING:
     from workers.engines.forward import ForwardPasses

@@ -9,9 +9,9 @@ import pytest
 from models.domain.errors import Undecodable, WorkerLost
 from models.domain.job import Completed, Labels
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
-from workers.batcher import BatchLimits
 from workers.local import LocalBackend
-from workers.worker import Worker
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
 
 
 def started(engine: FakeEngine) -> Worker[FakeSlot]:

@@ -27,10 +27,10 @@ from tests.fakes import FakeEngine, fake_job, first_sample, number_of
 from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
 from workers import translation
 from workers.arena import PAGE, Arena
-from workers.batcher import BatchLimits
 from workers.link import Pending
 from workers.processes import MAX_LOSSES, ProcessBackend
 from workers.quarantine import Quarantine
+from workers.scheduling.batcher import BatchLimits
 from workers.slots import Slots
 from workers.wire import Batched, Welcome
 

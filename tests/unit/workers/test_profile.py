@@ -9,10 +9,10 @@ from models.domain.backend import Load
 from models.domain.errors import WorkerLost
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Trace
 from tests.fakes import FakeEngine, FakeOperation, fake_job
-from workers.batcher import BatchLimits
 from workers.local import LocalBackend
 from workers.profile import IN_FLIGHT, keep_busy, utilisation
-from workers.worker import Worker
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
 
 
 def event(category: str, name: str, begin: float, length: float) -> dict[str, Any]:

@@ -12,11 +12,11 @@ import pytest
 from models.domain.image import Image
 from models.domain.job import Job
 from models.settings import Settings
-from workers.batch import Batch
 from workers.devices import count_gpus, wanted_gpus
-from workers.engine import BatchResult
 from workers.filters import parse_one
 from workers.operations import FilterChain
+from workers.scheduling.batch import Batch
+from workers.scheduling.engine import BatchResult
 from workers.start import start_worker
 
 ROOT = Path(__file__).parents[3]

@@ -19,7 +19,6 @@ from models.domain.errors import ServiceError, WeightsMissing
 from models.domain.image import Image
 from models.domain.job import Job, Result
 from models.weights import RESNET18_PREPROCESSING
-from workers.engine import BatchResult
 from workers.engines.cuda.classifying import Classifying
 from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.encoding import as_jpegs
@@ -33,6 +32,7 @@ from workers.engines.cuda.slot import ALIGNMENT, Marks, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
 from workers.filters import parse_one
 from workers.operations import Classify, FilterChain
+from workers.scheduling.engine import BatchResult
 
 log = logging.getLogger("darkroom.cuda")
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from workers.engine import EngineLost
+from workers.scheduling.engine import EngineLost
 
 
 def diagnosed(error: Exception, device: torch.device) -> Exception:

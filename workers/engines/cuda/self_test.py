@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from models.domain.errors import ServiceError
 from models.domain.job import Job
-from workers.engine import BatchResult
+from workers.scheduling.engine import BatchResult
 
 SlotT = TypeVar("SlotT")
 

@@ -8,10 +8,10 @@ import pytest
 from models.domain.errors import ServiceError, Undecodable
 from models.domain.job import Job, Labels, Result
 from tests.fakes import fake_job, number_of
-from workers.engine import BatchResult
 from workers.engines.cuda.engine import SLOTS
 from workers.engines.cuda.nvjpeg import filled_up
 from workers.engines.cuda.self_test import Kind, SelfTestFailed, run_self_test, sizes
+from workers.scheduling.engine import BatchResult
 
 
 class Device:

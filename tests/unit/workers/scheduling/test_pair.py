@@ -2,9 +2,9 @@
 
 from models.domain.job import Job
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job, number_of
-from workers.batcher import BatchLimits
-from workers.pair import Pair
-from workers.worker import Worker
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.pair import Pair
+from workers.scheduling.worker import Worker
 
 
 def started(engine: FakeEngine) -> Worker[FakeSlot]:

@@ -14,12 +14,12 @@ from typing import Generic
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
 from models.domain.job import Failed, Job
-from workers.batch import Batch
-from workers.batcher import BatchLimits, MicroBatcher
-from workers.delivery import Mailbox, Ticket, deliver
-from workers.engine import BatchResult, Engine, EngineLost, SlotT
-from workers.rate import ServiceRate
-from workers.under_way import UnderWay
+from workers.scheduling.batch import Batch
+from workers.scheduling.batcher import BatchLimits, MicroBatcher
+from workers.scheduling.engine import BatchResult, Engine, EngineLost, SlotT
+from workers.scheduling.throughput import ServiceRate
+from workers.scheduling.ticket import Mailbox, Ticket, deliver
+from workers.scheduling.under_way import UnderWay
 
 log = logging.getLogger("darkroom.worker")
 

@@ -11,9 +11,9 @@ from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import DeadlineExceeded, InternalError
 from models.domain.job import Completed, Failed, Job, Labels, Lane
 from tests.fakes import GUARD, FakeClock, FakeEngine, Inbox, fake_job, number_of
-from workers.batcher import BatchLimits
-from workers.delivery import Ticket
-from workers.worker import Worker
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.ticket import Ticket
+from workers.scheduling.worker import Worker
 
 BREAKS_LAUNCH = 250
 BREAKS_COLLECT = 251

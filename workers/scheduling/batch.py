@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from models.domain.errors import ServiceError
 from models.domain.job import Completed, Failed, Outcome, ReleaseReason, Trace
-from workers.delivery import Ticket
-from workers.engine import BatchResult
+from workers.scheduling.engine import BatchResult
+from workers.scheduling.ticket import Ticket
 
 
 @dataclass(frozen=True, slots=True, eq=False)

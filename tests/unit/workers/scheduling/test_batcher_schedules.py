@@ -7,8 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from models.domain.deadline import NEVER, Deadline
 from models.domain.job import Lane, ReleaseReason
 from tests.fakes import fake_job
-from workers.batcher import BatchLimits, MicroBatcher
-from workers.delivery import Ticket
+from workers.scheduling.batcher import BatchLimits, MicroBatcher
+from workers.scheduling.ticket import Ticket
 
 SIZES = st.integers(1, 4)
 STEPS = st.integers(1, 8).map(lambda quarters: quarters / 4)

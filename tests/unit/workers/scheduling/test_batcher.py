@@ -5,8 +5,8 @@ import pytest
 from models.domain.deadline import Deadline
 from models.domain.job import Job, Lane, ReleaseReason
 from tests.fakes import fake_job, number_of
-from workers.batcher import BatchLimits, MicroBatcher, Picked
-from workers.delivery import Ticket
+from workers.scheduling.batcher import BatchLimits, MicroBatcher, Picked
+from workers.scheduling.ticket import Ticket
 
 
 def ticket(job: Job) -> Ticket:

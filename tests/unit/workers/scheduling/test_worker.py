@@ -26,11 +26,11 @@ from tests.fakes import (
     first_sample,
     number_of,
 )
-from workers.batch import Batch
-from workers.batcher import BatchLimits
-from workers.delivery import Ticket
-from workers.engine import BatchResult
-from workers.worker import Observer, Worker
+from workers.scheduling.batch import Batch
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.engine import BatchResult
+from workers.scheduling.ticket import Ticket
+from workers.scheduling.worker import Observer, Worker
 
 POISON = 255
 PLUG = 254

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 
 from models.domain.job import Job, Lane, ReleaseReason
-from workers.delivery import Ticket
+from workers.scheduling.ticket import Ticket
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from typing import Any
 
 from models.domain.backend import Load
 from models.domain.job import Job
-from workers.delivery import Mailbox, Ticket
-from workers.worker import Worker
+from workers.scheduling.ticket import Mailbox, Ticket
+from workers.scheduling.worker import Worker
 
 
 class Pair:

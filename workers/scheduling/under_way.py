@@ -6,9 +6,9 @@ Belongs to one worker, which calls everything here with its lock held.
 from collections import deque
 
 from models.domain.job import ReleaseReason
-from workers.batch import Batch
-from workers.batcher import MicroBatcher, Picked
-from workers.delivery import Ticket
+from workers.scheduling.batch import Batch
+from workers.scheduling.batcher import MicroBatcher, Picked
+from workers.scheduling.ticket import Ticket
 
 
 class UnderWay:
