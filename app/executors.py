@@ -16,6 +16,7 @@ from models.domain.job import ReleaseReason
 from models.labels import LabelSet
 from models.settings import Settings
 from workers.devices import wanted_gpus
+from workers.ipc.frames import Batched, Welcome
 from workers.local import LocalBackend
 from workers.operations import Classify
 from workers.processes import ProcessBackend
@@ -24,7 +25,6 @@ from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.worker import Observer
 from workers.start import start_worker
-from workers.wire import Batched, Welcome
 
 BYTES_PER_PIXEL = 4
 """Of the shared memory through which images go to worker processes."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from models.domain.job import Operation
 from tests.fakes import GUARD, FakeEngine, FakeOperation, Gate
-from workers.host import Host
+from workers.ipc.frames import Welcome
+from workers.ipc.worker_server import Host
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
-from workers.wire import Welcome
 
 ARENA = 1 << 20
 """Bytes."""

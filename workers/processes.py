@@ -14,14 +14,14 @@ from contextlib import suppress
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
-from workers import translation
 from workers.absence import Absence
-from workers.arena import Arena, Slot
-from workers.link import Hooks, Line, Link, Lost, Pending
+from workers.ipc import conversion
+from workers.ipc.arena import Arena, Slot
+from workers.ipc.arena_slots import Slots
+from workers.ipc.frames import Batched, Done, Welcome
+from workers.ipc.worker_client import Hooks, Line, Link, Lost, Pending
 from workers.quarantine import Quarantine
-from workers.slots import Slots
 from workers.submission import bytes_for, frame_of, outcome_of
-from workers.wire import Batched, Done, Welcome
 
 log = logging.getLogger("darkroom.processes")
 
@@ -40,7 +40,7 @@ class ProcessBackend:
         drain_timeout: float | None = None,
         on_batch: Callable[[Batched], None] = lambda batched: None,
         on_other: Callable[[], object] = lambda: None,
-        say: Callable[[Operation], object] = translation.operation_said,
+        say: Callable[[Operation], object] = conversion.operation_said,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._arena = Arena.create(arena_bytes)

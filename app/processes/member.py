@@ -21,10 +21,10 @@ from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.allocator import keep_freed_memory
-from workers.host import Host
+from workers.ipc.frames import Welcome
+from workers.ipc.worker_server import Host
 from workers.scheduling.pair import AnyWorker
 from workers.start import Started, start_worker
-from workers.wire import Welcome
 
 log = logging.getLogger("darkroom.member")
 

@@ -31,10 +31,10 @@ from tests.bench.images import jpegs, subsampled
 from tests.bench.plan import BOUNDARY, multipart
 from tests.bench.subject import TICKS, answers
 from tests.fakes import FakeEngine
-from workers.host import Host
+from workers.ipc.frames import Welcome
+from workers.ipc.worker_server import Host
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
-from workers.wire import Welcome
 
 SECONDS = 5.0
 IMAGES = 64

@@ -22,12 +22,12 @@ from models.domain.deadline import Deadline
 from models.domain.image import Image
 from models.domain.job import Job
 from tests.fakes import FakeEngine
-from workers.host import Host
+from workers.ipc.frames import Welcome
+from workers.ipc.worker_server import Host
 from workers.operations import Classify
 from workers.processes import ProcessBackend
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
-from workers.wire import Welcome
 
 CLIENTS = 512
 SECONDS = 5.0

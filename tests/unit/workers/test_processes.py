@@ -25,14 +25,14 @@ from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Trace
 from tests.fakes import FakeEngine, fake_job, first_sample, number_of
 from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
-from workers import translation
-from workers.arena import PAGE, Arena
-from workers.link import Pending
+from workers.ipc import conversion
+from workers.ipc.arena import PAGE, Arena
+from workers.ipc.arena_slots import Slots
+from workers.ipc.frames import Batched, Welcome
+from workers.ipc.worker_client import Pending
 from workers.processes import MAX_LOSSES, ProcessBackend
 from workers.quarantine import Quarantine
 from workers.scheduling.batcher import BatchLimits
-from workers.slots import Slots
-from workers.wire import Batched, Welcome
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)
 ENGINE = partial(FakeEngine, slots=1, keep=True)
@@ -405,7 +405,7 @@ def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -> None
 def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = translation.trace_said
+    said = conversion.trace_said
 
     def fail(trace: Trace) -> object:
         if trace.batch_size == 1:
@@ -421,7 +421,7 @@ def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
             await on_device(worker)
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(2)]
             await come_true(lambda: ours.load().queued_jobs == 2)
-            monkeypatch.setattr(translation, "trace_said", fail)
+            monkeypatch.setattr(conversion, "trace_said", fail)
             worker.gate.open()
             with pytest.raises(InternalError, match="could not be sent back"):
                 await held

@@ -10,10 +10,10 @@ import numpy as np
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, ServiceError, TooManyPixels
 from models.domain.image import Image, Pixels
-from workers.arena import LARGE, Arena, Room, Slot
-from workers.link import Pending
-from workers.translation import source_said
-from workers.wire import Shape
+from workers.ipc.arena import LARGE, Arena, Room, Slot
+from workers.ipc.conversion import source_said
+from workers.ipc.frames import Shape
+from workers.ipc.worker_client import Pending
 
 T = TypeVar("T")
 

@@ -16,12 +16,13 @@ from models.domain.deadline import Deadline
 from models.domain.errors import InternalError, ServiceError
 from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome
-from workers import translation, wire
-from workers.arena import Arena, Slot
+from workers.ipc import conversion
+from workers.ipc import frames as wire
+from workers.ipc.arena import Arena, Slot
+from workers.ipc.frames import Batched, Cancel, Done, Frame, LoadReport, Submit, ToWorker
 from workers.scheduling.batch import Batch
 from workers.scheduling.pair import AnyWorker
 from workers.scheduling.ticket import Ticket
-from workers.wire import Batched, Cancel, Done, Frame, LoadReport, Submit, ToWorker
 
 log = logging.getLogger("darkroom.host")
 
@@ -75,18 +76,18 @@ class Guest:
         try:
             pixels = self._arena.pixels(Slot(frame.offset, frame.size), frame.shape)
             operation = self._hear(frame.operation)
-            source = translation.source_heard(pixels, frame.jpeg)
+            source = conversion.source_heard(pixels, frame.jpeg)
             job = Job(operation, source, Deadline(frame.deadline), lane)
             mark = functools.partial(self._mark, Slot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone
             )
         except ServiceError as error:
-            return [Done(frame.number, error=translation.error_said(error))]
+            return [Done(frame.number, error=conversion.error_said(error))]
         except Exception:  # the other jobs of this front end are protected
             log.exception("a job could not be read")
             fault = InternalError("the job could not be read")
-            return [Done(frame.number, error=translation.error_said(fault))]
+            return [Done(frame.number, error=conversion.error_said(fault))]
         return []
 
     def _dropped(self, frame: Cancel) -> list[Frame]:
@@ -99,15 +100,15 @@ class Guest:
         except Exception:  # the other jobs of the batch are protected
             log.exception("the answer of a job could not be written")
             fault = InternalError("the answer could not be sent back; it has been logged")
-            return Done(asked.number, error=translation.error_said(fault))
+            return Done(asked.number, error=conversion.error_said(fault))
 
     def _told_of(self, asked: Submit, outcome: Outcome) -> Done:
         if not isinstance(outcome, Completed):
-            return Done(asked.number, error=translation.error_said(outcome.error))
-        trace, result = translation.trace_said(outcome.trace), outcome.result
+            return Done(asked.number, error=conversion.error_said(outcome.error))
+        trace, result = conversion.trace_said(outcome.trace), outcome.result
         if isinstance(result, Labels):
             return Done(asked.number, trace, result.class_ids, result.scores)
-        shape, jpeg = translation.source_said(result)
+        shape, jpeg = conversion.source_said(result)
         content = result.pixels if isinstance(result, Image) else result.data.reshape(shape)
         np.copyto(self._arena.pixels(Slot(asked.offset, asked.size), shape), content)
         return Done(asked.number, trace, shape=shape, jpeg=jpeg)

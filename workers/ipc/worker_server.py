@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from models.domain.job import Operation
-from workers import translation, wire
-from workers.arena import Arena
-from workers.guest import Guest
+from workers.ipc import conversion, frames
+from workers.ipc.arena import Arena
+from workers.ipc.client_session import Guest
+from workers.ipc.frames import Leaving, Welcome
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.pair import AnyWorker
-from workers.wire import Leaving, Welcome
 
 log = logging.getLogger("darkroom.host")
 
@@ -32,7 +32,7 @@ HANDSHAKE = 5.0
 class Host:
     """Lets front ends use one started worker; `on_batch` is the worker's observer."""
 
-    def __init__(self, hear: Callable[[Any], Operation] = translation.operation_heard) -> None:
+    def __init__(self, hear: Callable[[Any], Operation] = conversion.operation_heard) -> None:
         self.hear = hear
         self.heard = 0
         self._guests: set[Guest] = set()
@@ -97,7 +97,7 @@ class Host:
 
     async def _admit(self, connection: socket.socket, worker: AnyWorker, welcome: Welcome) -> None:
         try:
-            if not wire.same_user(connection):
+            if not frames.same_user(connection):
                 raise PermissionError("a process of another user")
             guest = Guest(worker, await _received_arena(connection), self._heard, self.leave)
             self._guests.add(guest)

@@ -8,8 +8,8 @@ from models.domain.errors import FieldError, InternalError, ServiceError
 from models.domain.image import Image, Jpeg, Pixels, Source, Subsampling
 from models.domain.job import Operation, ReleaseReason, Trace
 from workers.filters import parse_chain
+from workers.ipc.frames import ErrorSaid, JpegSaid, Shape, Times
 from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply
-from workers.wire import ErrorSaid, JpegSaid, Shape, Times
 
 _SUBSAMPLINGS = {each.value: each for each in Subsampling}
 

@@ -8,9 +8,9 @@ import pytest
 from models.domain.deadline import NEVER
 from tests.fakes import GUARD, fake_job
 from tests.hosted import come_true
-from workers.arena import LARGE, Arena
-from workers.link import Pending
-from workers.slots import Slots
+from workers.ipc.arena import LARGE, Arena
+from workers.ipc.arena_slots import Slots
+from workers.ipc.worker_client import Pending
 
 
 def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended() -> None:

@@ -9,9 +9,18 @@ from dataclasses import dataclass
 
 from models.domain.job import Failed, Job
 from models.exit_codes import ExitCode
-from workers import wire
-from workers.arena import Arena, Slot
-from workers.wire import Batched, Cancel, Done, FromWorker, Leaving, LoadReport, Submit, Welcome
+from workers.ipc import frames as wire
+from workers.ipc.arena import Arena, Slot
+from workers.ipc.frames import (
+    Batched,
+    Cancel,
+    Done,
+    FromWorker,
+    Leaving,
+    LoadReport,
+    Submit,
+    Welcome,
+)
 
 RETRY = 0.02
 """Seconds between two tries to reach a worker that is starting."""

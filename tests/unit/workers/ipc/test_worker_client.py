@@ -11,11 +11,11 @@ import pytest
 
 from tests.fakes import fake_job
 from tests.hosted import come_true
-from workers import link as link_module
-from workers import wire
-from workers.arena import PAGE, Arena, Slot
-from workers.link import Hooks, Link, Pending
-from workers.wire import Done, Submit, Welcome
+from workers.ipc import frames as wire
+from workers.ipc import worker_client as link_module
+from workers.ipc.arena import PAGE, Arena, Slot
+from workers.ipc.frames import Done, Submit, Welcome
+from workers.ipc.worker_client import Hooks, Link, Pending
 
 
 def nothing(*_: object) -> None:

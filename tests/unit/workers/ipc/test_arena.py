@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.arena import LARGE, PAGE, Arena, Room, Slot
+from workers.ipc.arena import LARGE, PAGE, Arena, Room, Slot
 
 
 @pytest.fixture
