@@ -15,12 +15,12 @@ from models.domain.backend import Backend
 from models.domain.job import ReleaseReason
 from models.labels import LabelSet
 from models.settings import Settings
+from workers.backends.in_process import LocalBackend
+from workers.backends.multi_process import ProcessBackend
+from workers.backends.quarantine import Quarantine
 from workers.devices import wanted_gpus
 from workers.ipc.frames import Batched, Welcome
-from workers.local import LocalBackend
 from workers.operations import Classify
-from workers.processes import ProcessBackend
-from workers.quarantine import Quarantine
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.worker import Observer

@@ -11,8 +11,8 @@ from models.codec import encoded
 from models.domain.job import Operation
 from models.settings import Settings
 from models.weights import BUNDLED, CATALOGUE, Bundled, PublishedWeights
+from workers.backends.in_process import LocalBackend
 from workers.devices import wanted_gpus
-from workers.local import LocalBackend
 from workers.profile import DRAWN, drawing, keep_busy, utilisation
 from workers.start import start_worker
 from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256

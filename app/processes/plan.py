@@ -24,8 +24,8 @@ from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
 from models.settings import Settings
+from workers.backends.quarantine import Quarantine
 from workers.devices import wanted_gpus
-from workers.quarantine import Quarantine
 from workers.start import cores
 from workers.supervisor import Groups, Member, Supervisor
 

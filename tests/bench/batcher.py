@@ -23,7 +23,7 @@ from models.domain.deadline import Deadline
 from models.domain.image import Image
 from models.domain.job import Job
 from tests.fakes import FakeEngine, FakeOperation
-from workers.local import LocalBackend
+from workers.backends.in_process import LocalBackend
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 

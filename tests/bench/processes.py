@@ -22,10 +22,10 @@ from models.domain.deadline import Deadline
 from models.domain.image import Image
 from models.domain.job import Job
 from tests.fakes import FakeEngine
+from workers.backends.multi_process import ProcessBackend
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import Host
 from workers.operations import Classify
-from workers.processes import ProcessBackend
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 

@@ -10,9 +10,9 @@ import torch
 from models.domain.errors import InternalError
 from models.domain.image import Image
 from models.domain.job import Completed, Job
+from workers.backends.in_process import LocalBackend
 from workers.engines.cuda.engine import CudaEngine
 from workers.filters import parse_chain
-from workers.local import LocalBackend
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker

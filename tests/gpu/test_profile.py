@@ -9,10 +9,10 @@ import numpy as np
 from app.cli.offline import profile
 from models.domain.image import Image
 from models.settings import Settings
+from workers.backends.in_process import LocalBackend
 from workers.engines.cuda.engine import CudaEngine
 from workers.engines.tracing import traced
 from workers.filters import parse_chain
-from workers.local import LocalBackend
 from workers.operations import Classify, FilterChain
 from workers.profile import Utilisation, keep_busy, utilisation
 from workers.scheduling.batcher import BatchLimits

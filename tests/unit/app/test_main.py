@@ -7,7 +7,7 @@ import pytest
 from app import main
 from app.telemetry.metrics import Metrics
 from models.settings import Settings
-from workers.local import LocalBackend
+from workers.backends.in_process import LocalBackend
 
 
 def test_a_failure_late_in_the_start_stops_the_worker_that_was_started(

@@ -16,8 +16,8 @@ from models.domain.job import Completed, Labels
 from tests.fakes import fake_job
 from tests.hosted import ARENA, fake_said
 from tests.poisoned import EATS_MEMORY, EXITS, RAISES
-from workers.processes import ProcessBackend
-from workers.quarantine import Quarantine
+from workers.backends.multi_process import ProcessBackend
+from workers.backends.quarantine import Quarantine
 
 
 async def _kept(name: str) -> None:

@@ -9,7 +9,7 @@ from models.domain.backend import Load
 from models.domain.errors import WorkerLost
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Trace
 from tests.fakes import FakeEngine, FakeOperation, fake_job
-from workers.local import LocalBackend
+from workers.backends.in_process import LocalBackend
 from workers.profile import IN_FLIGHT, keep_busy, utilisation
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker

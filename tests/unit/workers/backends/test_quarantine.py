@@ -9,7 +9,7 @@ import pytest
 from models.domain.errors import Quarantined
 from models.domain.image import Image, Source
 from tests.fakes import FakeClock, fake_job, fake_jpeg
-from workers.quarantine import ENTRIES, LARGE, Quarantine
+from workers.backends.quarantine import ENTRIES, LARGE, Quarantine
 
 
 def large(number: int) -> Source:

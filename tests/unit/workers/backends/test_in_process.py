@@ -9,7 +9,7 @@ import pytest
 from models.domain.errors import Undecodable, WorkerLost
 from models.domain.job import Completed, Labels
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
-from workers.local import LocalBackend
+from workers.backends.in_process import LocalBackend
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 

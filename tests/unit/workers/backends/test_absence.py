@@ -1,7 +1,7 @@
 """When a worker is expected back, and at which rate."""
 
 from tests.fakes import FakeClock
-from workers.absence import SPARE, Absence
+from workers.backends.absence import SPARE, Absence
 
 
 def test_a_worker_is_expected_after_the_time_that_the_last_start_took() -> None:

@@ -25,13 +25,13 @@ from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Trace
 from tests.fakes import FakeEngine, fake_job, first_sample, number_of
 from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
+from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
+from workers.backends.quarantine import Quarantine
 from workers.ipc import conversion
 from workers.ipc.arena import PAGE, Arena
 from workers.ipc.arena_slots import Slots
 from workers.ipc.frames import Batched, Welcome
 from workers.ipc.worker_client import Pending
-from workers.processes import MAX_LOSSES, ProcessBackend
-from workers.quarantine import Quarantine
 from workers.scheduling.batcher import BatchLimits
 
 LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)

@@ -14,14 +14,14 @@ from contextlib import suppress
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
-from workers.absence import Absence
+from workers.backends.absence import Absence
+from workers.backends.quarantine import Quarantine
+from workers.backends.submission import bytes_for, frame_of, outcome_of
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, Slot
 from workers.ipc.arena_slots import Slots
 from workers.ipc.frames import Batched, Done, Welcome
 from workers.ipc.worker_client import Hooks, Line, Link, Lost, Pending
-from workers.quarantine import Quarantine
-from workers.submission import bytes_for, frame_of, outcome_of
 
 log = logging.getLogger("darkroom.processes")
 
