@@ -18,13 +18,13 @@ from models.settings import Settings
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.backends.quarantine import Quarantine
-from workers.devices import wanted_gpus
 from workers.ipc.frames import Batched, Welcome
 from workers.operations import Classify
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.worker import Observer
-from workers.start import start_worker
+from workers.supervision.gpu_discovery import wanted_gpus
+from workers.supervision.startup import start_worker
 
 BYTES_PER_PIXEL = 4
 """Of the shared memory through which images go to worker processes."""

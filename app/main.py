@@ -28,8 +28,8 @@ from app.telemetry.canary import Canary, canary_image, canary_operation
 from app.telemetry.metrics import Metrics
 from models.settings import Settings
 from models.version import VERSION
-from workers.devices import wanted_gpus
-from workers.start import GPU_BATCH, cores
+from workers.supervision.gpu_discovery import wanted_gpus
+from workers.supervision.startup import GPU_BATCH, cores
 
 log = logging.getLogger("darkroom.main")
 

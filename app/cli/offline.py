@@ -12,9 +12,9 @@ from models.domain.job import Operation
 from models.settings import Settings
 from models.weights import BUNDLED, CATALOGUE, Bundled, PublishedWeights
 from workers.backends.in_process import LocalBackend
-from workers.devices import wanted_gpus
-from workers.profile import DRAWN, drawing, keep_busy, utilisation
-from workers.start import start_worker
+from workers.supervision.gpu_discovery import wanted_gpus
+from workers.supervision.profiling import DRAWN, drawing, keep_busy, utilisation
+from workers.supervision.startup import start_worker
 from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
 
 

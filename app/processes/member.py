@@ -20,11 +20,11 @@ from app.processes.title import retitle
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
-from workers.allocator import keep_freed_memory
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import Host
 from workers.scheduling.pair import AnyWorker
-from workers.start import Started, start_worker
+from workers.supervision.malloc import keep_freed_memory
+from workers.supervision.startup import Started, start_worker
 
 log = logging.getLogger("darkroom.member")
 

@@ -25,9 +25,9 @@ from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
 from models.settings import Settings
 from workers.backends.quarantine import Quarantine
-from workers.devices import wanted_gpus
-from workers.start import cores
-from workers.supervisor import Groups, Member, Supervisor
+from workers.supervision.gpu_discovery import wanted_gpus
+from workers.supervision.startup import cores
+from workers.supervision.supervisor import Groups, Member, Supervisor
 
 log = logging.getLogger("darkroom.tree")
 

@@ -28,10 +28,10 @@ from models.weights import RESNET18_PREPROCESSING
 from tests.bench import load
 from tests.bench.images import jpegs
 from tests.server import serving
-from workers.allocator import keep_freed_memory
 from workers.engines.checkpoint import random_state
 from workers.engines.resnet18 import ResNet18
 from workers.preprocess import crop
+from workers.supervision.malloc import keep_freed_memory
 
 BATCH = 32
 CONCURRENCIES = (1, 8, 32)

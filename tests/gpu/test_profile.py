@@ -14,9 +14,9 @@ from workers.engines.cuda.engine import CudaEngine
 from workers.engines.tracing import traced
 from workers.filters import parse_chain
 from workers.operations import Classify, FilterChain
-from workers.profile import Utilisation, keep_busy, utilisation
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
+from workers.supervision.profiling import Utilisation, keep_busy, utilisation
 
 SLOW = FilterChain(parse_chain([{"name": "median", "size": 31}] * 4))
 """Longer on the device than its images take to get there and back."""

@@ -7,7 +7,7 @@ import pytest
 from app.processes import plan as tree
 from app.processes.plan import CORES_PER_WORKER, Plan
 from models.settings import Settings
-from workers.supervisor import Member
+from workers.supervision.supervisor import Member
 
 
 def planned(gpus_there: int, patch: pytest.MonkeyPatch, **settings: object) -> Plan:

@@ -10,8 +10,8 @@ import pytest
 
 from models.exit_codes import ExitCode
 from tests.hosted import come_true
-from workers import supervisor
-from workers.supervisor import Member, Supervisor
+from workers.supervision import supervisor
+from workers.supervision.supervisor import Member, Supervisor
 
 LONG = 60.0
 
@@ -95,7 +95,7 @@ def test_nothing_is_imported_from_the_current_folder(
 ) -> None:
     lives = tmp_path / "lives"
     (tmp_path / "json.py").write_text("raise SystemExit(77)")
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[4]))
     monkeypatch.chdir(tmp_path)
     made = Supervisor([[member(lives, seconds=LONG)]])
     assert supervise(made, lambda: len(lived(lives)) == 1) == 0

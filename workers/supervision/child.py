@@ -18,7 +18,7 @@ from typing import Any
 
 log = logging.getLogger("darkroom.supervisor")
 
-ROOT = str(Path(__file__).resolve().parents[1])
+ROOT = str(Path(__file__).resolve().parents[2])
 """The folder that this package was imported from."""
 
 PROGRAM = f"""\

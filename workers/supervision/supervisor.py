@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from models.exit_codes import ExitCode
-from workers.child import Child, Member
-from workers.rolling import Rolling
-from workers.spares import Spares
+from workers.supervision.child import Child, Member
+from workers.supervision.rolling import Rolling
+from workers.supervision.spares import Spares
 
 __all__ = ["Groups", "Member", "Supervisor"]
 

@@ -12,14 +12,14 @@ import pytest
 from models.domain.image import Image
 from models.domain.job import Job
 from models.settings import Settings
-from workers.devices import count_gpus, wanted_gpus
 from workers.filters import parse_one
 from workers.operations import FilterChain
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
-from workers.start import start_worker
+from workers.supervision.gpu_discovery import count_gpus, wanted_gpus
+from workers.supervision.startup import start_worker
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 NO_SUCH_GPU = 99
 
@@ -74,7 +74,7 @@ def test_a_worker_that_only_filters_on_a_cpu_does_not_import_torch() -> None:
     code = """
 import sys
 from models.settings import Settings
-from workers.start import start_worker
+from workers.supervision.startup import start_worker
 start_worker(Settings(gpus="0"), lambda batch, result: None, weights=False).worker.stop()
 print(sorted({"torch", "torchvision", "cupy"} & sys.modules.keys()))
 """

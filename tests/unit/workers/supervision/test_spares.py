@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.hosted import come_true
-from workers.supervisor import Groups, Member, Supervisor
+from workers.supervision.supervisor import Groups, Member, Supervisor
 
 LONG = 60.0
 

@@ -10,9 +10,9 @@ from models.domain.errors import WorkerLost
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Trace
 from tests.fakes import FakeEngine, FakeOperation, fake_job
 from workers.backends.in_process import LocalBackend
-from workers.profile import IN_FLIGHT, keep_busy, utilisation
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
+from workers.supervision.profiling import IN_FLIGHT, keep_busy, utilisation
 
 
 def event(category: str, name: str, begin: float, length: float) -> dict[str, Any]:

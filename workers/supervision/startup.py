@@ -13,12 +13,12 @@ from models.domain.job import Job
 from models.labels import LabelSet
 from models.settings import Settings
 from models.weights import RESNET18_PREPROCESSING
-from workers.allocator import keep_freed_memory
 from workers.engines.cpu import CpuEngine, CpuSlot
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.pair import AnyWorker, Pair
 from workers.scheduling.worker import Observer, Worker
+from workers.supervision.malloc import keep_freed_memory
 
 if TYPE_CHECKING:
     from workers.engines.resnet18 import ResNet18

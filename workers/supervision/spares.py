@@ -5,7 +5,7 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 
-from workers.child import Child, Member
+from workers.supervision.child import Child, Member
 
 log = logging.getLogger("darkroom.supervisor")
 
