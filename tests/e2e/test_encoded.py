@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.conftest import Running, Start
 from tests.pictures import drawing, jpeg, png
 from tests.pictures import encoded as file_of
-from workers.engines.cpu import CpuEngine
+from workers.engines.cpu.engine import CpuEngine
 from workers.operations import FilterChain
 
 JPEG = {"content-type": "image/jpeg"}

@@ -96,7 +96,7 @@ def test_a_mixed_batch_gives_each_image_what_it_gets_alone(run: Run) -> None:
 
 @pytest.mark.parametrize("function", FunctionToApply)
 def test_scores_are_those_of_the_cpu(run: Run, state: State, function: FunctionToApply) -> None:
-    from workers.engines.cpu import CpuEngine
+    from workers.engines.cpu.engine import CpuEngine
 
     source = as_jpeg(photos()[0])
     operation = Classify(top_k=3, function_to_apply=function)

@@ -16,7 +16,7 @@ from models.domain.image import Pixels
 from models.settings import Precision
 from models.weights import Preprocessing
 from workers.engines.architecture import Network
-from workers.engines.fused import FusedFeatures, supports
+from workers.engines.cpu.fused import FusedFeatures, supports
 
 DTYPES = {
     Precision.FP32: torch.float32,

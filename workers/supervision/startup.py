@@ -13,7 +13,7 @@ from models.domain.job import Job
 from models.labels import LabelSet
 from models.settings import Settings
 from models.weights import RESNET18_PREPROCESSING
-from workers.engines.cpu import CpuEngine, CpuSlot
+from workers.engines.cpu.engine import CpuEngine, CpuSlot
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.pair import AnyWorker, Pair

@@ -36,7 +36,7 @@ def test_logits_are_torchvision_s_to_the_bit() -> None:
 
 def test_a_worker_s_start_imports_neither_torchvision_nor_a_compiler_nor_http() -> None:
     program = (
-        "import sys, app.processes.member, workers.engines.cpu, workers.engines.forward,"
+        "import sys, app.processes.member, workers.engines.cpu.engine, workers.engines.cpu.forward,"
         "workers.engines.model; "
         "print(*[m for m in ('torchvision', 'torch._dynamo', 'fastapi') if m in sys.modules])"
     )

@@ -12,7 +12,7 @@ from models.domain.image import Image, Pixels
 from models.domain.job import Job
 from tests.unit.workers.filters.images import images
 from tests.unit.workers.kernels.specified import image
-from workers.engines.cpu import _filtered
+from workers.engines.cpu.engine import _filtered
 from workers.filters import FILTERS, parse_chain, parse_one
 from workers.filters.base import Filter
 from workers.filters.colour import through_table

@@ -14,7 +14,7 @@ from tests.pictures import drawing
 from tests.shared import PHOTOS
 from workers.engines import resnet18
 from workers.engines.checkpoint import State, random_state
-from workers.engines.fused import supports
+from workers.engines.cpu.fused import supports
 from workers.engines.resnet18 import ResNet18
 from workers.preprocess import crop
 

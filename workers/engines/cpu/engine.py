@@ -27,7 +27,7 @@ from workers.preprocess import crop
 from workers.scheduling.engine import BatchResult
 
 if TYPE_CHECKING:
-    from workers.engines.forward import ForwardPasses
+    from workers.engines.cpu.forward import ForwardPasses
     from workers.engines.resnet18 import ResNet18
 
 
@@ -138,7 +138,7 @@ class CpuEngine:
 
 def _passes(network: "ResNet18", threads: int) -> "ForwardPasses":
     """Import torch only with a network: filters alone need none, and it takes seconds."""
-    from workers.engines.forward import ForwardPasses
+    from workers.engines.cpu.forward import ForwardPasses
 
     return ForwardPasses(network, threads)
 

@@ -1,0 +1,5 @@
+"""The engine of a machine without a GPU: the specification that kernels are tested against.
+
+Start reading at `engine.py`.
+May import `models`, `workers` and torch.
+"""
