@@ -20,8 +20,8 @@ import pytest
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from workers import kernels
 from workers.filters import Filter
+from workers.kernels import loader
 from workers.kernels.items import ITEM, THREADS, Pass, Shape, starts
 
 HEADER = Path(__file__).with_name("cuda.hpp")
@@ -97,7 +97,7 @@ def emulator() -> Emulator:
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("g++ is not installed; it compiles the kernels for the CPU")
-    text = f'#include "{HEADER}"\n{kernels.source()}'
+    text = f'#include "{HEADER}"\n{loader.source()}'
     key = hashlib.sha256(f"{text}{HEADER.read_text()}{OPTIONS}".encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"darkroom-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -6,7 +6,7 @@ from typing import Any
 import cupy
 import torch
 
-from workers import kernels
+from workers.kernels import loader
 
 
 def check_majors() -> None:
@@ -24,8 +24,8 @@ class Kernels:
 
     def __init__(self) -> None:
         check_majors()
-        self._module = cupy.RawModule(code=kernels.source(), options=kernels.OPTIONS)
-        self._functions = {name: self._module.get_function(name) for name in kernels.KERNELS}
+        self._module = cupy.RawModule(code=loader.source(), options=loader.OPTIONS)
+        self._functions = {name: self._module.get_function(name) for name in loader.KERNELS}
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
         """Start a kernel on torch's current stream; nothing when there are no blocks."""

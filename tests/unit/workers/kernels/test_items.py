@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers import kernels
 from workers.filters import FILTERS, parse_one
+from workers.kernels import loader
 from workers.kernels.items import ITEM, Pass, starts
 
 SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1, 3, 4]))
@@ -55,5 +55,5 @@ def test_what_is_uploaded_for_an_image_lets_hundreds_share_a_slot(name: str) -> 
 
 def test_every_pass_of_a_filter_names_a_kernel_of_the_text() -> None:
     named = {pass_.kernel for filter_ in FILTERS.values() for pass_ in filter_.passes}
-    assert named <= set(kernels.KERNELS)
-    assert len(kernels.KERNELS) == len(set(kernels.KERNELS))
+    assert named <= set(loader.KERNELS)
+    assert len(loader.KERNELS) == len(set(loader.KERNELS))

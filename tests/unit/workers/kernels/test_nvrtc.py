@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from workers import kernels
+from workers.kernels import loader
 
 nvrtc = pytest.importorskip("cupy", reason="CuPy is not installed").cuda.nvrtc
 
@@ -13,8 +13,8 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100)
 
 def compiled(architecture: int) -> bytes:
     """The cubin; raises with the compiler's words."""
-    program = nvrtc.createProgram(kernels.source(), "kernels.cu", (), ())
-    options = (*kernels.OPTIONS, f"-arch=sm_{architecture}", "-ftz=true")
+    program = nvrtc.createProgram(loader.source(), "kernels.cu", (), ())
+    options = (*loader.OPTIONS, f"-arch=sm_{architecture}", "-ftz=true")
     try:
         nvrtc.compileProgram(program, options)
     except nvrtc.NVRTCError as error:
@@ -27,4 +27,4 @@ def test_all_kernels_compile_for_every_architecture() -> None:
     with ThreadPoolExecutor() as compilers:
         cubins = list(compilers.map(compiled, ARCHITECTURES))
     for cubin in cubins:
-        assert all(name.encode() in cubin for name in kernels.KERNELS)
+        assert all(name.encode() in cubin for name in loader.KERNELS)

@@ -1,0 +1,79 @@
+"""The CUDA text of the filters: one module of kernels, in .cu files by family.
+
+Knows no CuPy: an engine compiles `source()` once with `OPTIONS`, for its own GPU, and launches
+`KERNELS` by the words of `workers.kernels.items`. Nothing is ever compiled for a parameter.
+"""
+
+import functools
+import re
+from pathlib import Path
+
+FILES = (
+    "kernels/common.cuh",
+    "kernels/pixels.cuh",
+    "kernels/point.cu",
+    "kernels/tones.cu",
+    "kernels/move.cu",
+    "kernels/window.cu",
+    "kernels/weights.cu",
+    "kernels/resize.cu",
+    "kernels/vignette.cu",
+    "kernels/noise.cu",
+    "kernels/counts.cu",
+    "kernels/tables.cu",
+    "kernels/pixelate.cu",
+    "kernels/clahe.cu",
+    "kernels/correlate.cu",
+    "kernels/around.cu",
+    "kernels/edges_wide.cu",
+    "kernels/motion.cu",
+    "kernels/bilateral.cu",
+    "kernels/edges.cu",
+    "kernels/contrast.cu",
+    "kernels/median.cu",
+    "kernels/bits.cu",
+    "kernels/gaussian.cu",
+    "kernels/columns.cu",
+    "kernels/tensor.cuh",
+    "kernels/bands.cu",
+    "kernels/descent.cu",
+    "kernels/separable.cu",
+    "kernels/strips.cuh",
+    "kernels/pairs.cuh",
+    "kernels/whole.cu",
+    "kernels/sharpen.cu",
+    "kernels/linear.cu",
+    "kernels/wide.cu",
+    "kernels/box.cu",
+    "kernels/walk.cu",
+    "kernels/sums.cu",
+    "kernels/morphology.cu",
+    "kernels/squares.cu",
+    "kernels/adaptive.cu",
+    "kernels/dog.cu",
+    "kernels/links.cuh",
+    "kernels/canny.cu",
+    "kernels/guided.cu",
+    "kernels/likeness.cu",
+    "kernels/source.cuh",
+    "kernels/crop.cu",
+)
+"""The text, in the order in which it is read, by paths in `workers`: each file may use what is
+in those before it.
+"""
+
+OPTIONS = ("-std=c++17", "--fmad=false")
+"""For NVRTC, besides the architecture: products are rounded before they are added."""
+
+_KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(')
+
+
+@functools.cache
+def source() -> str:
+    """All text; `#line` lets a compiler's message name the file."""
+    folder = Path(__file__).parents[1]
+    return "".join(f'#line 1 "{name}"\n{(folder / name).read_text("utf-8")}' for name in FILES)
+
+
+KERNELS: tuple[str, ...] = tuple(_KERNEL.findall(source()))
+"""The names of all kernels."""
