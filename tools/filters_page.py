@@ -12,8 +12,8 @@ from PIL import Image as PillowImage
 
 from app.responses.thumbnails import as_pillow, example, scene
 from models.domain.image import Image
-from workers.filters import FILTERS, describe
-from workers.filters.wording import allowed
+from workers.filters.messages import allowed
+from workers.filters.registry import FILTERS, describe
 
 PAGE = Path(__file__).parents[1] / "docs/filters.md"
 PICTURES = PAGE.with_suffix("")

@@ -7,7 +7,7 @@ from enum import StrEnum
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
 from models.domain.job import Job
-from workers.filters import AnyFilter
+from workers.filters.registry import AnyFilter
 from workers.filters.tables import Step, steps
 
 

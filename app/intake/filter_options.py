@@ -14,7 +14,7 @@ from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import ENCODABLE, Encoding, ImageFormat
 from models.domain.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge
 from models.domain.image import Subsampling
-from workers.filters import parse_chain, parse_one
+from workers.filters.registry import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
 MAX_VERSIONS = 64

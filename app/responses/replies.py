@@ -19,7 +19,7 @@ from app.responses.records import line, member, summary
 from models.api.schemas import ModelRecord, Record, Reply
 from models.domain.errors import ServiceError
 from models.domain.job import Labels
-from workers.filters import SPEC_VERSION
+from workers.filters.base import SPEC_VERSION
 
 Present = Callable[..., Record]
 """An answer as the record that is sent; takes `inline` for images inside, `named` for others."""

@@ -11,7 +11,7 @@ from PIL import Image as PillowImage
 from PIL import ImageDraw
 
 from models.domain.image import Image
-from workers.filters import FILTERS, parse_chain
+from workers.filters.registry import FILTERS, parse_chain
 
 WIDTH, HEIGHT = 160, 120
 GAP = 8

@@ -21,7 +21,8 @@ from models.api.catalogue import (
     ModelCatalogue,
     ServedModel,
 )
-from workers.filters import FILTERS, SPEC_VERSION, describe
+from workers.filters.base import SPEC_VERSION
+from workers.filters.registry import FILTERS, describe
 
 router = APIRouter(tags=["catalogue"])
 

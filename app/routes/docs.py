@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse, Response
 from app.routes.docs_page import POLICY, page
 from app.routes.openapi import complete
 from app.service import ServiceOf
-from workers.filters import FILTERS
+from workers.filters.registry import FILTERS
 
 router = APIRouter(include_in_schema=False)
 

@@ -18,7 +18,7 @@ from models.api.schemas import (
     Reply,
 )
 from models.codec import ENCODABLE
-from workers.filters import FILTERS, describe
+from workers.filters.registry import FILTERS, describe
 
 Schema = dict[str, Any]
 Responses = dict[int | str, dict[str, Any]]

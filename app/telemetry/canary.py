@@ -12,7 +12,7 @@ from models.domain.deadline import Deadline
 from models.domain.errors import ServiceError, TimedOut
 from models.domain.image import Image
 from models.domain.job import Job, Labels, Operation, Result
-from workers.filters import parse_one
+from workers.filters.registry import parse_one
 from workers.operations import Classify, FilterChain
 
 LOOK = 0.25

@@ -24,7 +24,7 @@ from PIL import features
 from models.codec import Encoding, ImageFormat, encode
 from models.domain.image import Image, Pixels
 from tests.bench.images import jpegs
-from workers.filters import parse_chain
+from workers.filters.registry import parse_chain
 
 IMAGES, ROUNDS = 12, 3
 DEFAULT = "default"

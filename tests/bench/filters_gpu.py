@@ -24,8 +24,8 @@ import torch
 
 from tests.bench.gpu_peers import by_cupyx, by_torchvision
 from workers.engines.cuda.modules import Kernels
-from workers.filters import FILTERS, parse_one
 from workers.filters.base import Filter
+from workers.filters.registry import FILTERS, parse_one
 from workers.kernels.items import ITEM, THREADS, starts
 
 HEIGHT, WIDTH, CHANNELS, N = 1080, 1920, 3, 32

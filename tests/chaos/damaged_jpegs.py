@@ -70,7 +70,7 @@ def engine(count: int) -> dict[str, Any]:
     from workers.engines.checkpoint import load_state
     from workers.engines.cuda.engine import CudaEngine
     from workers.engines.cuda.network import GraphedResNet18
-    from workers.filters import parse_chain
+    from workers.filters.registry import parse_chain
     from workers.operations import FilterChain
 
     twice = FilterChain(parse_chain([{"name": "invert"}, {"name": "invert"}]))

@@ -13,7 +13,7 @@ from models.domain.image import Image
 from models.domain.job import Job, Labels
 from tests.fakes import GUARD, FakeEngine, fake_job
 from workers.engines.cpu.engine import CpuEngine
-from workers.filters import parse_one
+from workers.filters.registry import parse_one
 from workers.operations import FilterChain
 from workers.scheduling.engine import BatchResult, Engine
 

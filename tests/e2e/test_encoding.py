@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 from models.api.schemas import EncodingOptions
 from models.codec import Encoding
 from tests.pictures import drawing, encoded, jpeg, png
-from workers.filters import FILTERS
+from workers.filters.registry import FILTERS
 from workers.operations import FilterChain
 
 INVERT = {"ops": [{"name": "invert"}]}

@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from workers.filters import Filter
+from workers.filters.base import Filter
 from workers.kernels import loader
 from workers.kernels.items import ITEM, THREADS, Pass, Shape, starts
 

@@ -9,8 +9,8 @@ from models.domain.errors import InvalidParameter
 from models.domain.image import Image, Source
 from models.domain.job import Job, Operation
 from tests.emulation.staging import noise
-from workers.filters import FILTERS, parse_chain, parse_one
 from workers.filters.base import Filter
+from workers.filters.registry import FILTERS, parse_chain, parse_one
 from workers.operations import FilterChain
 from workers.scheduling.engine import BatchResult, Engine, SlotT
 

@@ -10,7 +10,7 @@ from models.codec.jpeg import inspect
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg
 from tests.gpu.conftest import MAX_BATCH_SIZE, Run, as_jpeg, jpeg, photos
-from workers.filters import parse_chain
+from workers.filters.registry import parse_chain
 from workers.operations import Classify, FilterChain
 
 TWICE = FilterChain(parse_chain([{"name": "invert"}, {"name": "invert"}]))

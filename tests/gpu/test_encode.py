@@ -12,7 +12,7 @@ from models.codec.jpeg import inspect
 from models.domain.image import Image, Jpeg, Pixels, Subsampling
 from tests.emulation.staging import noise
 from tests.gpu.conftest import Run, as_jpeg, photos
-from workers.filters import parse_chain
+from workers.filters.registry import parse_chain
 from workers.operations import DeviceJpeg, FilterChain
 
 FILTERS = parse_chain([{"name": "gaussian_blur", "sigma": 1}, {"name": "invert"}])

@@ -12,7 +12,7 @@ from models.domain.image import Image
 from models.domain.job import Completed, Job
 from workers.backends.in_process import LocalBackend
 from workers.engines.cuda.engine import CudaEngine
-from workers.filters import parse_chain
+from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker

@@ -9,7 +9,7 @@ from models.domain.image import Image
 from tests.emulation.staging import noise
 from tests.gpu.conftest import Run, as_jpeg, photos
 from tests.gpu.equality import NAMES, compared
-from workers.filters import FILTERS, parse_one
+from workers.filters.registry import FILTERS, parse_one
 from workers.operations import FilterChain
 
 

@@ -11,7 +11,7 @@ from models.domain.image import Image, Jpeg
 from models.domain.job import Job
 from tests.gpu.conftest import Run, as_jpeg, jpeg
 from workers.engines.cuda.engine import CudaEngine
-from workers.filters import parse_chain
+from workers.filters.registry import parse_chain
 from workers.operations import Classify, FilterChain
 
 INVERT = FilterChain(parse_chain([{"name": "invert"}]))

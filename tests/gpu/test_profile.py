@@ -12,7 +12,7 @@ from models.settings import Settings
 from workers.backends.in_process import LocalBackend
 from workers.engines.cuda.engine import CudaEngine
 from workers.engines.tracing import traced
-from workers.filters import parse_chain
+from workers.filters.registry import parse_chain
 from workers.operations import Classify, FilterChain
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker

@@ -8,7 +8,7 @@ from PIL import Image
 
 from app.responses.thumbnails import example, scene
 from tools.filters_page import BEFORE, PAGE, PICTURES, page
-from workers.filters import FILTERS
+from workers.filters.registry import FILTERS
 
 CHEAP = ("grayscale", "invert", "posterize", "box_blur", "sobel", "flip")
 

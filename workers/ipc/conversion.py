@@ -7,7 +7,7 @@ from models.domain import errors
 from models.domain.errors import FieldError, InternalError, ServiceError
 from models.domain.image import Image, Jpeg, Pixels, Source, Subsampling
 from models.domain.job import Operation, ReleaseReason, Trace
-from workers.filters import parse_chain
+from workers.filters.registry import parse_chain
 from workers.ipc.frames import ErrorSaid, JpegSaid, Shape, Times
 from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply
 

@@ -20,7 +20,7 @@ from models.api.schemas import EncodingOptions
 from models.codec import Encoding
 from models.domain.errors import InvalidParameter, ServiceError
 from models.settings import Settings
-from workers.filters import parse_chain
+from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
 OPS = 'filters in order: \'[{"name": "gaussian_blur", "sigma": 2}]\''

@@ -7,7 +7,7 @@ from app.cli.commands.errors import WrongUsage
 from app.cli.commands.standard_output import show
 from models.exit_codes import ExitCode
 from models.settings import Settings
-from workers.filters import FILTERS, describe
+from workers.filters.registry import FILTERS, describe
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

@@ -13,9 +13,9 @@ from models.domain.job import Job
 from tests.unit.workers.filters.images import images
 from tests.unit.workers.kernels.specified import image
 from workers.engines.cpu.engine import _filtered
-from workers.filters import FILTERS, parse_chain, parse_one
 from workers.filters.base import Filter
 from workers.filters.colour import through_table
+from workers.filters.registry import FILTERS, parse_chain, parse_one
 from workers.filters.tables import Tables
 from workers.operations import FilterChain
 

@@ -30,7 +30,7 @@ from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, filled_up
 from workers.engines.cuda.self_test import Kind, run_self_test, sizes
 from workers.engines.cuda.slot import ALIGNMENT, Marks, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
-from workers.filters import parse_one
+from workers.filters.registry import parse_one
 from workers.operations import Classify, FilterChain
 from workers.scheduling.engine import BatchResult
 

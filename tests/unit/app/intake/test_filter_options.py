@@ -9,7 +9,7 @@ from models.api.schemas import FilterOptions
 from models.codec import Encoding
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
-from workers.filters import parse_one
+from workers.filters.registry import parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
 INVERT = FilterChain((parse_one("invert", {}),))

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from workers.filters import parse_one
+from workers.filters.registry import parse_one
 
 PAD = {
     "replicate": "edge",

@@ -8,7 +8,7 @@ from PIL import Image, ImageEnhance, ImageOps
 
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images
-from workers.filters import Filter
+from workers.filters.base import Filter
 from workers.filters.brightness import Brightness
 from workers.filters.colour import blend
 from workers.filters.contrast import Contrast

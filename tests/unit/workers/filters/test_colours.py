@@ -11,7 +11,7 @@ from torchvision.transforms.functional import adjust_hue
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
-from workers.filters import parse_chain, parse_one
+from workers.filters.registry import parse_chain, parse_one
 
 HEX = st.integers(0, 0xFFFFFF).map(lambda n: f"#{n:06x}")
 

@@ -12,7 +12,7 @@ from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
 from tests.unit.workers.filters.sums import PAD, run, slow_sums
-from workers.filters import parse_chain, parse_one
+from workers.filters.registry import parse_chain, parse_one
 
 OPENCV = {
     "replicate": cv2.BORDER_REPLICATE,

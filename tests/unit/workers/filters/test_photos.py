@@ -14,9 +14,9 @@ from models.codec.decode import decode
 from models.domain.errors import ServiceError
 from models.domain.image import Pixels
 from tests.shared import ODD, PHOTOS
-from workers.filters import parse_one
 from workers.filters.luma import luma
 from workers.filters.motion_blur import MotionBlur
+from workers.filters.registry import parse_one
 
 LARGEST = 181
 """Pixels a side: references are slow."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
-from workers.filters import Filter
+from workers.filters.base import Filter
 from workers.filters.box_blur import BoxBlur
 from workers.filters.gaussian import taps
 from workers.filters.gaussian_blur import GaussianBlur

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import images
-from workers.filters import FILTERS, describe, parse_chain, parse_one
 from workers.filters.base import Filter
+from workers.filters.registry import FILTERS, describe, parse_chain, parse_one
 from workers.operations import FilterChain
 
 LARGEST = 500_000

@@ -9,7 +9,7 @@ from PIL import Image, ImageOps
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
-from workers.filters import parse_chain, parse_one
+from workers.filters.registry import parse_chain, parse_one
 from workers.operations import FilterChain
 
 METHODS = {

@@ -11,8 +11,8 @@ from PIL import Image
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import images
-from workers.filters import parse_one
 from workers.filters.luma import luma
+from workers.filters.registry import parse_one
 
 
 def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:

@@ -13,7 +13,7 @@ from models.domain.errors import (
 )
 from models.domain.image import Subsampling
 from models.domain.job import Operation, ReleaseReason, Trace
-from workers.filters import parse_chain
+from workers.filters.registry import parse_chain
 from workers.ipc import conversion
 from workers.ipc import frames as wire
 from workers.ipc.frames import Cancel, Done, Submit

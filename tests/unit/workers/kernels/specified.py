@@ -6,7 +6,7 @@ import numpy as np
 
 from models.domain.image import Pixels
 from tests.emulation.emulator import emulator
-from workers.filters import Filter
+from workers.filters.base import Filter
 
 
 def image(random: np.random.Generator, height: int, width: int, channels: int) -> Pixels:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
-from workers.filters import parse_one
 from workers.filters.around import WHOLE_PASSES
+from workers.filters.registry import parse_one
 
 
 @pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
-from workers.filters import parse_one
 from workers.filters.noise import Noise
+from workers.filters.registry import parse_one
 
 OPERATIONS = ["erode", "dilate", "open", "close", "gradient", "tophat", "blackhat"]
 

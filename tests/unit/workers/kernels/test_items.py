@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.filters import FILTERS, parse_one
+from workers.filters.registry import FILTERS, parse_one
 from workers.kernels import loader
 from workers.kernels.items import ITEM, Pass, starts
 

@@ -12,7 +12,7 @@ import pytest
 from models.domain.image import Image
 from models.domain.job import Job
 from models.settings import Settings
-from workers.filters import parse_one
+from workers.filters.registry import parse_one
 from workers.operations import FilterChain
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult

@@ -23,7 +23,7 @@ from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
 from workers.engines.cuda.nvjpeg_encoder import Placed
 from workers.engines.cuda.slot import Region, SlotFull
 from workers.engines.cuda.sources import Sources
-from workers.filters import parse_chain, parse_one
+from workers.filters.registry import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
 ROOM = 1 << 20

@@ -1,0 +1,209 @@
+"""The registry: an explicit union of all filters, and how a request's filters are read."""
+
+import copy
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, get_args
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from models.api.numbers import is_plain
+from models.domain.errors import FieldError, InvalidParameter
+from workers.filters.adaptive_threshold import AdaptiveThreshold
+from workers.filters.autocontrast import Autocontrast
+from workers.filters.base import SPEC_VERSION, Filter
+from workers.filters.bilateral import Bilateral
+from workers.filters.box_blur import BoxBlur
+from workers.filters.brightness import Brightness
+from workers.filters.canny import Canny
+from workers.filters.clahe import Clahe
+from workers.filters.color_matrix import ColorMatrix
+from workers.filters.colorize import Colorize
+from workers.filters.composite import Composite
+from workers.filters.contrast import Contrast
+from workers.filters.convolve import Convolve
+from workers.filters.crop import Crop
+from workers.filters.dog import Dog
+from workers.filters.equalize import Equalize
+from workers.filters.flip import Flip
+from workers.filters.gamma import Gamma
+from workers.filters.gaussian_blur import GaussianBlur
+from workers.filters.grayscale import Grayscale
+from workers.filters.guided import Guided
+from workers.filters.hue import Hue
+from workers.filters.invert import Invert
+from workers.filters.laplacian import Laplacian
+from workers.filters.levels import Levels
+from workers.filters.median import Median
+from workers.filters.messages import is_number, wrong_name, wrong_parameter
+from workers.filters.morphology import Morphology
+from workers.filters.motion_blur import MotionBlur
+from workers.filters.nl_means import NlMeans
+from workers.filters.noise import Noise
+from workers.filters.otsu import Otsu
+from workers.filters.pad import Pad
+from workers.filters.pixelate import Pixelate
+from workers.filters.posterize import Posterize
+from workers.filters.preset import Preset
+from workers.filters.prewitt import Prewitt
+from workers.filters.rank import Rank
+from workers.filters.resize import Resize
+from workers.filters.rotate90 import Rotate90
+from workers.filters.saturation import Saturation
+from workers.filters.scharr import Scharr
+from workers.filters.sepia import Sepia
+from workers.filters.sharpen import Sharpen
+from workers.filters.sobel import Sobel
+from workers.filters.solarize import Solarize
+from workers.filters.threshold import Threshold
+from workers.filters.unsharp_mask import UnsharpMask
+from workers.filters.vignette import Vignette
+
+__all__ = ["FILTERS", "SPEC_VERSION", "AnyFilter", "describe", "parse_chain", "parse_one"]
+
+AnyFilter = Annotated[
+    Grayscale
+    | Invert
+    | Brightness
+    | Contrast
+    | Saturation
+    | Hue
+    | Gamma
+    | Levels
+    | Posterize
+    | Solarize
+    | Threshold
+    | Otsu
+    | Sepia
+    | ColorMatrix
+    | Colorize
+    | Autocontrast
+    | Equalize
+    | Clahe
+    | GaussianBlur
+    | BoxBlur
+    | MotionBlur
+    | Median
+    | Rank
+    | Bilateral
+    | Guided
+    | NlMeans
+    | UnsharpMask
+    | Sharpen
+    | Preset
+    | Convolve
+    | Sobel
+    | Scharr
+    | Prewitt
+    | Laplacian
+    | Dog
+    | Canny
+    | Morphology
+    | AdaptiveThreshold
+    | Pixelate
+    | Vignette
+    | Noise
+    | Flip
+    | Rotate90
+    | Resize
+    | Crop
+    | Pad
+    | Composite,
+    Field(discriminator="name"),
+]
+
+FILTERS: dict[str, type[Filter]] = {
+    each.model_fields["name"].default: each for each in get_args(get_args(AnyFilter)[0])
+}
+
+MAX_CHAIN = 32
+"""Filters in one chain."""
+
+MOST_WRONG = 20
+"""Wrong parameters of one filter that are told."""
+
+_ADAPTER: TypeAdapter[AnyFilter] = TypeAdapter(AnyFilter)
+
+
+def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
+    """`[{"name": …, parameter: …}, …]` as filters; raises InvalidParameter with every path."""
+    if not isinstance(ops, list | tuple) or not 1 <= len(ops) <= MAX_CHAIN:
+        message = f'a list of 1 to {MAX_CHAIN} filters is needed: [{{"name": "invert"}}, …]'
+        raise InvalidParameter(f"ops: {message}", [FieldError("ops", message, ops)])
+    chain: list[AnyFilter] = []
+    errors: list[FieldError] = []
+    for index, op in enumerate(ops):
+        try:
+            chain.append(_parse(op, f"ops[{index}]", text=False))
+        except InvalidParameter as error:
+            errors.extend(error.errors)
+    if errors:
+        raise _invalid(errors)
+    return tuple(chain)
+
+
+def parse_one(name: str, parameters: Mapping[str, Any]) -> AnyFilter:
+    """One filter by name; numbers may be text, as queries and forms have them."""
+    return _parse({**parameters, "name": name}, "", text=True)
+
+
+def describe(filter_: type[Filter]) -> dict[str, Any]:
+    """A filter for people and programs: schema, units, defaults, ranges, rules, an example."""
+    return {
+        "name": filter_.model_fields["name"].default,
+        "description": (filter_.__doc__ or "").strip(),
+        "parameters": copy.deepcopy(_parameters(filter_)),
+        "alpha": filter_.alpha_rule,
+        "border": filter_.border,
+        "result_shape": filter_.result_shape,
+        "tolerance": filter_.tolerance,
+        "example": filter_.example,
+        "spec_version": SPEC_VERSION,
+    }
+
+
+@functools.cache
+def _parameters(filter_: type[Filter]) -> dict[str, Any]:
+    properties = filter_.model_json_schema()["properties"]
+    return {name: schema for name, schema in properties.items() if name != "name"}
+
+
+def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
+    """`text` says whether numbers may be written as text."""
+    prefix = f"{path}." if path else ""
+    if not isinstance(op, Mapping):
+        raise _invalid([FieldError(path, 'an object with a "name" is needed', op)])
+    name = op.get("name")
+    if not isinstance(name, str) or name not in FILTERS:
+        raise _invalid([FieldError(f"{prefix}name", wrong_name(name, FILTERS), name)])
+    parameters = _parameters(FILTERS[name])
+    wrong: dict[str, object] = {
+        key: op[key]
+        for key, schema in parameters.items()
+        if key in op and is_number(schema) and _is_no_number(op[key], text=text)
+    }
+    try:
+        parsed = _ADAPTER.validate_python(op)
+    except ValidationError as error:
+        found = itertools.islice(error.errors(include_url=False), MOST_WRONG)
+        keys = (str(e["loc"][1]) for e in found)  # [0] is the filter
+        wrong |= {key: op.get(key) for key in keys}
+    if wrong:
+        raise _invalid(
+            [
+                FieldError(prefix + key, wrong_parameter(name, parameters, key, given), given)
+                for key, given in wrong.items()
+            ]
+        )
+    return parsed
+
+
+def _is_no_number(value: object, *, text: bool) -> bool:
+    if isinstance(value, str):
+        return not (text and is_plain(value))
+    return isinstance(value, bool | bytes)
+
+
+def _invalid(errors: Sequence[FieldError]) -> InvalidParameter:
+    return InvalidParameter(f"{errors[0].path}: {errors[0].message}", errors)
