@@ -7,8 +7,8 @@ from enum import StrEnum
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
 from models.domain.job import Job
+from workers.filters.arithmetic.lookup_tables import Step, steps
 from workers.filters.registry import AnyFilter
-from workers.filters.tables import Step, steps
 
 
 class FunctionToApply(StrEnum):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.filters.borders import OPENCV, Border
+from workers.filters.arithmetic.borders import OPENCV, Border
 from workers.kernels.items import Pass
 
 AROUND_PASSES = {side: (Pass(f"around_{side}", 128, 32),) for side in (3, 5)}

@@ -6,8 +6,8 @@ from PIL import ImageOps
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import COUNTS, THROUGH_TABLES, by_pillow, counted
 from workers.filters.base import Filter
-from workers.filters.colour import COUNTS, THROUGH_TABLES, by_pillow, counted
 from workers.kernels.items import Pass, Shape
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.premultiplied import filtered
+from workers.filters.arithmetic.separable import Band, Place, Planes, Sums, two_passes
 from workers.filters.base import Filter
-from workers.filters.premultiplied import filtered
-from workers.filters.separable import Band, Place, Planes, Sums, two_passes
 from workers.kernels.items import Pass, Shape
 
 _WITH_ALPHA = Pass("box_alpha_sums", 512, 128, channels=(4,))

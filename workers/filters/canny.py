@@ -9,12 +9,12 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import repeated
+from workers.filters.arithmetic.gaussian import device_taps, reach, tile_taps
+from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.mma_fragments import FAR, NEAR
 from workers.filters.base import Filter
-from workers.filters.colour import repeated
-from workers.filters.fragments import FAR, NEAR
-from workers.filters.gaussian import device_taps, reach, tile_taps
 from workers.filters.gaussian_blur import GaussianBlur
-from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
 
 _SMALLEST_SIGMA = 0.1

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, split_alpha
 from workers.kernels.items import Pass, Shape
 
 

@@ -8,8 +8,8 @@ from pydantic import BeforeValidator, Field
 
 from models.api.numbers import plain_float
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import join_alpha, mixed, split_alpha
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, mixed, split_alpha
 from workers.kernels.items import LINE, Pass, Shape
 
 BITS = 16

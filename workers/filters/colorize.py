@@ -8,10 +8,10 @@ from PIL import Image, ImageOps
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import LEVELS, blend, join_alpha, repeated, split_alpha
+from workers.filters.arithmetic.luma import lumas
 from workers.filters.base import Filter
-from workers.filters.colour import LEVELS, blend, join_alpha, repeated, split_alpha
 from workers.filters.hex_colour import COLOUR, HexColour, rgba
-from workers.filters.luma import lumas
 from workers.kernels.items import LINE, Pass, Shape
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import LEVELS, blend, through_table
+from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
-from workers.filters.colour import LEVELS, blend, through_table
-from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
 
 

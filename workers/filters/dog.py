@@ -7,10 +7,10 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import as_grey
+from workers.filters.arithmetic.gaussian import blurred_levels, device_taps
+from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
-from workers.filters.colour import as_grey
-from workers.filters.gaussian import blurred_levels, device_taps
-from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
 
 SCALE_BITS = 16

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 from PIL import ImageOps
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import COUNTS, THROUGH_TABLES, by_pillow, counted
 from workers.filters.base import Filter
-from workers.filters.colour import COUNTS, THROUGH_TABLES, by_pillow, counted
 from workers.kernels.items import Pass, Shape
 
 

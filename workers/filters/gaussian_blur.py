@@ -8,9 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.base import Filter
-from workers.filters.fragments import FAR, NEAR
-from workers.filters.gaussian import (
+from workers.filters.arithmetic.gaussian import (
     COLUMNS,
     ROWS,
     blurred,
@@ -21,7 +19,9 @@ from workers.filters.gaussian import (
     to_byte,
     wide_reach,
 )
-from workers.filters.premultiplied import filtered
+from workers.filters.arithmetic.mma_fragments import FAR, NEAR
+from workers.filters.arithmetic.premultiplied import filtered
+from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 
 _IN_TILES = {
@@ -57,7 +57,7 @@ class GaussianBlur(Filter):
     tolerance: ClassVar = "within 1 of scipy.ndimage.gaussian_filter in float64, on at most 0.2 %"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Two passes of `workers.filters.gaussian`."""
+        """Two passes of `workers.filters.arithmetic.gaussian`."""
         if pixels.shape[2] == 4:
             return filtered(
                 pixels, partial(blurred, sigma_x=self.sigma, sigma_y=self._down), to_byte

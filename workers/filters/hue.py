@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.bands import bands
+from workers.filters.arithmetic.colour import join_alpha, split_alpha
+from workers.filters.arithmetic.tiling import bands
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, split_alpha
 from workers.kernels.items import LINE, Pass, Shape
 
 BITS = 16

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.bands import bands
-from workers.filters.base import Filter, Odd
-from workers.filters.colour import as_grey
-from workers.filters.gradient import (
+from workers.filters.arithmetic.colour import as_grey
+from workers.filters.arithmetic.gradient import (
     EDGE_PASSES,
     WIDE_EDGE_PASSES,
     Wide,
@@ -21,7 +19,9 @@ from workers.filters.gradient import (
     tones,
     wide_edge_data,
 )
-from workers.filters.luma import luma
+from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.tiling import bands
+from workers.filters.base import Filter, Odd
 from workers.kernels.items import Pass, Shape
 
 

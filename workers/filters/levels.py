@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import TABLE_PASSES, rounded_table, through_table
 from workers.filters.base import Filter
-from workers.filters.colour import TABLE_PASSES, rounded_table, through_table
 from workers.kernels.items import Shape
 
 

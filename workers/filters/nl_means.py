@@ -5,9 +5,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import join_alpha, split_alpha
+from workers.filters.arithmetic.patch_distances import Likeness
 from workers.filters.base import Filter, Odd
-from workers.filters.colour import join_alpha, split_alpha
-from workers.filters.likeness import Likeness
 from workers.kernels.items import Pass, Shape
 
 

@@ -6,9 +6,9 @@ import cv2
 import numpy as np
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import COUNTS, as_grey, counted
+from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
-from workers.filters.colour import COUNTS, as_grey, counted
-from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.borders import OPENCV, Border
+from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
-from workers.filters.borders import OPENCV, Border
 from workers.filters.hex_colour import COLOUR_ALPHA, HexColourAlpha, rgba
-from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
 
 

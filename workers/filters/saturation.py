@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import blend, join_alpha, split_alpha
+from workers.filters.arithmetic.luma import lumas
 from workers.filters.base import Filter
-from workers.filters.colour import blend, join_alpha, split_alpha
-from workers.filters.luma import lumas
 from workers.kernels.items import LINE, Pass, Shape
 
 

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import join_alpha, mixed, split_alpha
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, mixed, split_alpha
 from workers.kernels.items import LINE, Pass, Shape
 
 TONES = ((0.393, 0.769, 0.189), (0.349, 0.686, 0.168), (0.272, 0.534, 0.131))

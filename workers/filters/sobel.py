@@ -8,9 +8,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.gradient import (
+    EDGE_PASSES,
+    Axis,
+    Gradient,
+    edges,
+    slope_data,
+    tones,
+)
+from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
-from workers.filters.gradient import EDGE_PASSES, Axis, Gradient, edges, slope_data, tones
-from workers.filters.luma import luma
 from workers.kernels.items import Shape
 
 LONGEST = 1442

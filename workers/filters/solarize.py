@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import LEVELS, TABLE_PASSES, through_table
 from workers.filters.base import Filter
-from workers.filters.colour import LEVELS, TABLE_PASSES, through_table
 from workers.kernels.items import Shape
 
 

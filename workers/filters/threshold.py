@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import as_grey
+from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
-from workers.filters.colour import as_grey
-from workers.filters.luma import luma
 from workers.kernels.items import LINE, Pass, Shape
 
 

@@ -6,10 +6,10 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import join_alpha, split_alpha
+from workers.filters.arithmetic.gaussian import ROWS, blurred_levels, device_taps, reach, tile_taps
+from workers.filters.arithmetic.mma_fragments import FAR, NEAR
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, split_alpha
-from workers.filters.fragments import FAR, NEAR
-from workers.filters.gaussian import ROWS, blurred_levels, device_taps, reach, tile_taps
 from workers.kernels.items import Pass, Shape
 
 _IN_TILES = {NEAR: Pass("unsharp_near", 128, 64), FAR: Pass("unsharp_far", 128, 32)}

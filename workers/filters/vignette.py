@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.bands import STRIP_SAMPLES, bands
+from workers.filters.arithmetic.colour import join_alpha, repeated, split_alpha
+from workers.filters.arithmetic.tiling import STRIP_SAMPLES, bands
 from workers.filters.base import Filter
-from workers.filters.colour import join_alpha, repeated, split_alpha
 from workers.kernels.items import Pass, Shape
 
 BITS = 16

@@ -1,4 +1,4 @@
-// The Gaussian of workers/filters/gaussian.py in integers: rows with Q22 weights to 8.8 fixed point
+// The Gaussian of workers/filters/arithmetic/gaussian.py in integers: rows with Q22 weights to 8.8 fixed point
 // in scratch; columns.cu goes on with Q16 weights. With alpha, of premultiplied colours.
 
 struct Gaussian {

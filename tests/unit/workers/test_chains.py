@@ -13,10 +13,10 @@ from models.domain.job import Job
 from tests.unit.workers.filters.images import images
 from tests.unit.workers.kernels.specified import image
 from workers.engines.cpu.engine import _filtered
+from workers.filters.arithmetic.colour import through_table
+from workers.filters.arithmetic.lookup_tables import Tables
 from workers.filters.base import Filter
-from workers.filters.colour import through_table
 from workers.filters.registry import FILTERS, parse_chain, parse_one
-from workers.filters.tables import Tables
 from workers.operations import FilterChain
 
 TABLES = [

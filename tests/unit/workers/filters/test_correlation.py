@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from tests.unit.workers.filters.sums import PAD, run, slow_sums
+from workers.filters.arithmetic.correlate import correlated, correlated_bytes, fits_single
 from workers.filters.base import Filter
 from workers.filters.convolve import Convolve
-from workers.filters.correlate import correlated, correlated_bytes, fits_single
 from workers.filters.motion_blur import MotionBlur
 
 ANGLES = st.one_of(st.sampled_from([-180, -90, -45, 0, 90, 180]), st.floats(-180, 180))

@@ -13,7 +13,7 @@ from PIL import Image, ImageFilter
 
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
-from workers.filters.luma import luma
+from workers.filters.arithmetic.luma import luma
 from workers.filters.preset import Preset
 from workers.filters.registry import parse_one
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
+from workers.filters.arithmetic.luma import luma
 from workers.filters.guided import Guided
-from workers.filters.luma import luma
 
 
 def guided(pixels: Pixels, radius: int, eps: float) -> NDArray[np.float64]:

@@ -13,9 +13,9 @@ from PIL import Image
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
+from workers.filters.arithmetic.gaussian import taps
 from workers.filters.base import Filter
 from workers.filters.box_blur import BoxBlur
-from workers.filters.gaussian import taps
 from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.median import Median
 from workers.filters.registry import parse_one

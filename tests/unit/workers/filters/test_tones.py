@@ -11,7 +11,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import images
-from workers.filters.luma import luma
+from workers.filters.arithmetic.luma import luma
 from workers.filters.registry import parse_one
 
 LEVELS = st.integers(0, 255)

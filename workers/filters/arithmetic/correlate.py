@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from workers.filters.borders import OPENCV, Border, Places, places
-from workers.filters.separable import Place, Planes, Sums
+from workers.filters.arithmetic.borders import OPENCV, Border, Places, places
+from workers.filters.arithmetic.separable import Place, Planes, Sums
 
 SINGLE_BITS = 24
 """Float32 holds all integers of so many bits."""

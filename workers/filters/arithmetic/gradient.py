@@ -9,8 +9,8 @@ from cv2.typing import MatLike
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from workers.filters.bands import bands
-from workers.filters.colour import as_grey
+from workers.filters.arithmetic.colour import as_grey
+from workers.filters.arithmetic.tiling import bands
 from workers.kernels.items import Pass
 
 Axis = Literal["x", "y", "mag"]

@@ -14,9 +14,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.filters.fragments import reach_of, separable_weights, wide_reach_of
-from workers.filters.separable import Band, Place, Planes, Sums
-from workers.filters.toeplitz import around, correlated_down, tiles, transposed
+from workers.filters.arithmetic.mma_fragments import reach_of, separable_weights, wide_reach_of
+from workers.filters.arithmetic.separable import Band, Place, Planes, Sums
+from workers.filters.arithmetic.toeplitz import around, correlated_down, tiles, transposed
 from workers.kernels.items import Pass
 
 ROW_BITS, COLUMN_BITS, MIDDLE_BITS = 22, 16, 8
@@ -65,7 +65,8 @@ def _radius(sigma_x: float, sigma_y: float) -> int:
 
 @functools.lru_cache(256)
 def tile_taps(sigma_x: float, sigma_y: float, amount: int = 0, threshold: int = 0) -> bytes:
-    """`struct Separable` of `Blurred` and `Unsharp` in kernels/linear.cu, and of kernels/wide.cu.
+    """`struct Separable` of `Blurred` and `Unsharp` in filters/arithmetic/separable_kernels.cu, and
+    of kernels/wide.cu.
 
     Weights of rows are moved up to Q24, where the half of a sum that stays is whole bytes.
     """

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from models.domain.image import Pixels
-from workers.filters.colour import mixed
+from workers.filters.arithmetic.colour import mixed
 
 BITS = 16
 MATRIX = np.array([[19595, 38470, 7471, 0]] * 3)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from models.domain.image import Pixels
-from workers.filters.bands import STRIP_SAMPLES, bands
+from workers.filters.arithmetic.tiling import STRIP_SAMPLES, bands
 from workers.kernels.items import LINE, Pass
 
 Sample = TypeVar("Sample", np.uint8, np.float32)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.colour import TABLE_PASSES, through_table
 from workers.filters.base import Filter
-from workers.filters.colour import TABLE_PASSES, through_table
 from workers.kernels.items import Pass, Shape
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from workers.filters.borders import places
+from workers.filters.arithmetic.borders import places
 
 BITS = 14
 """Of a weight: 441 weighed samples fit 31 bits."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from workers.filters.borders import places
+from workers.filters.arithmetic.borders import places
 from workers.kernels.items import Pass
 
 LARGEST_SORTED = 11

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NEAR, FAR = 8, 24
-"""How far windows may reach to either side: kernels/separable.cu has tiles for both."""
+"""How far windows may reach to either side: filters/arithmetic/separable.cu has tiles for both."""
 
 WIDEST = 104
 """The same of kernels/wide.cu, by sixteens."""

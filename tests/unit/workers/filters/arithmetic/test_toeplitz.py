@@ -6,8 +6,14 @@ from numpy.typing import NDArray
 
 from tests.unit.workers.filters.images import image
 from tests.unit.workers.filters.sums import slow_sums
-from workers.filters.gaussian import taps
-from workers.filters.toeplitz import LONG_FROM, around, correlated_down, tiles, transposed
+from workers.filters.arithmetic.gaussian import taps
+from workers.filters.arithmetic.toeplitz import (
+    LONG_FROM,
+    around,
+    correlated_down,
+    tiles,
+    transposed,
+)
 
 
 def chequered(height: int, width: int, count: int) -> NDArray[np.uint8]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.filters.bands import bands
+from workers.filters.arithmetic.tiling import bands
 
 Planes = NDArray[np.unsignedinteger[Any]]
 """Uint8 or uint16 planes (H, W, n): colours, or colours times alpha."""

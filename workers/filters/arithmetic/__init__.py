@@ -1,0 +1,5 @@
+"""Exact arithmetic that filters of several families share; no filters.
+
+Start reading at `correlate.py`.
+May import `models` and `workers.kernels`.
+"""
