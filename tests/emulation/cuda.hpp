@@ -188,7 +188,7 @@ template <class T> T __shfl_down_sync(unsigned, T value, int step)
     int lane = threadIdx.x & 31;
     return emulation::exchange(value, lane + step > 31 ? lane : lane + step);
 }
-// What kernels/counts.cu has of them.
+// What filters/tone/histogram_scan.cu has of them.
 static inline void add_lower(unsigned& value, int step)
 {
     unsigned lower = __shfl_up_sync(~0u, value, step);

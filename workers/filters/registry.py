@@ -11,30 +11,22 @@ from pydantic import Field, TypeAdapter, ValidationError
 from models.api.numbers import is_plain
 from models.domain.errors import FieldError, InvalidParameter
 from workers.filters.adaptive_threshold import AdaptiveThreshold
-from workers.filters.autocontrast import Autocontrast
 from workers.filters.base import SPEC_VERSION, Filter
 from workers.filters.bilateral import Bilateral
 from workers.filters.box_blur import BoxBlur
-from workers.filters.brightness import Brightness
 from workers.filters.canny import Canny
-from workers.filters.clahe import Clahe
 from workers.filters.color_matrix import ColorMatrix
 from workers.filters.colorize import Colorize
 from workers.filters.composite import Composite
-from workers.filters.contrast import Contrast
 from workers.filters.convolve import Convolve
 from workers.filters.crop import Crop
 from workers.filters.dog import Dog
-from workers.filters.equalize import Equalize
 from workers.filters.flip import Flip
-from workers.filters.gamma import Gamma
 from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.grayscale import Grayscale
 from workers.filters.guided import Guided
 from workers.filters.hue import Hue
-from workers.filters.invert import Invert
 from workers.filters.laplacian import Laplacian
-from workers.filters.levels import Levels
 from workers.filters.median import Median
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
 from workers.filters.morphology import Morphology
@@ -44,7 +36,6 @@ from workers.filters.noise import Noise
 from workers.filters.otsu import Otsu
 from workers.filters.pad import Pad
 from workers.filters.pixelate import Pixelate
-from workers.filters.posterize import Posterize
 from workers.filters.preset import Preset
 from workers.filters.prewitt import Prewitt
 from workers.filters.rank import Rank
@@ -55,8 +46,17 @@ from workers.filters.scharr import Scharr
 from workers.filters.sepia import Sepia
 from workers.filters.sharpen import Sharpen
 from workers.filters.sobel import Sobel
-from workers.filters.solarize import Solarize
 from workers.filters.threshold import Threshold
+from workers.filters.tone.autocontrast import Autocontrast
+from workers.filters.tone.brightness import Brightness
+from workers.filters.tone.clahe import Clahe
+from workers.filters.tone.contrast import Contrast
+from workers.filters.tone.equalize import Equalize
+from workers.filters.tone.gamma import Gamma
+from workers.filters.tone.invert import Invert
+from workers.filters.tone.levels import Levels
+from workers.filters.tone.posterize import Posterize
+from workers.filters.tone.solarize import Solarize
 from workers.filters.unsharp_mask import UnsharpMask
 from workers.filters.vignette import Vignette
 

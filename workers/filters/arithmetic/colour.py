@@ -148,7 +148,9 @@ THROUGH_TABLES = Pass("through_tables", LINE, flat=True)
 
 
 def counted(*parameters: int) -> bytes:
-    """`struct Counted` of counts.cu: up to four parameters, and room for counts and tables."""
+    """`struct Counted` of histogram_scan.cu: up to four parameters, and room for counts and
+    tables.
+    """
     return struct.pack("<4I", *parameters, *[0] * (4 - len(parameters))) + bytes(3 * 256 * 5)
 
 

@@ -11,11 +11,11 @@ from tests.unit.workers.filters.images import images
 from workers.filters.arithmetic.colour import blend
 from workers.filters.arithmetic.luma import luma, lumas
 from workers.filters.base import Filter
-from workers.filters.brightness import Brightness
-from workers.filters.contrast import Contrast
 from workers.filters.grayscale import Grayscale
-from workers.filters.invert import Invert
 from workers.filters.saturation import Saturation
+from workers.filters.tone.brightness import Brightness
+from workers.filters.tone.contrast import Contrast
+from workers.filters.tone.invert import Invert
 
 FACTORS = st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0, 8, width=32))
 
