@@ -10,7 +10,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from models.api.numbers import is_plain
 from models.domain.errors import FieldError, InvalidParameter
-from workers.filters.adaptive_threshold import AdaptiveThreshold
 from workers.filters.base import SPEC_VERSION, Filter
 from workers.filters.bilateral import Bilateral
 from workers.filters.box_blur import BoxBlur
@@ -33,7 +32,6 @@ from workers.filters.morphology import Morphology
 from workers.filters.motion_blur import MotionBlur
 from workers.filters.nl_means import NlMeans
 from workers.filters.noise import Noise
-from workers.filters.otsu import Otsu
 from workers.filters.pad import Pad
 from workers.filters.pixelate import Pixelate
 from workers.filters.preset import Preset
@@ -46,7 +44,9 @@ from workers.filters.scharr import Scharr
 from workers.filters.sepia import Sepia
 from workers.filters.sharpen import Sharpen
 from workers.filters.sobel import Sobel
-from workers.filters.threshold import Threshold
+from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
+from workers.filters.threshold.otsu import Otsu
+from workers.filters.threshold.threshold import Threshold
 from workers.filters.tone.autocontrast import Autocontrast
 from workers.filters.tone.brightness import Brightness
 from workers.filters.tone.clahe import Clahe

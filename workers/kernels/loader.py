@@ -49,7 +49,7 @@ FILES = (
     "kernels/sums.cu",
     "kernels/morphology.cu",
     "kernels/squares.cu",
-    "kernels/adaptive.cu",
+    "filters/threshold/adaptive_threshold.cu",
     "kernels/dog.cu",
     "kernels/links.cuh",
     "kernels/canny.cu",

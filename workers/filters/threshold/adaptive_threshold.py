@@ -112,7 +112,9 @@ class AdaptiveThreshold(Filter):
 
 @functools.lru_cache
 def _in_tiles(radius: int, ceiling: int) -> bytes:
-    """`struct Separable` of `Judged` in kernels/adaptive.cu: columns weigh 2."""
+    """`struct Separable` of `Judged` in filters/threshold/adaptive_threshold.cu: columns weigh
+    2.
+    """
     side, reach = 2 * radius + 1, reach_of(radius)
     assert reach is not None
     ones = np.ones(side, np.int64)

@@ -1,0 +1,5 @@
+"""Filters that turn an image black and white.
+
+Start reading at `threshold.py`.
+May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`, `blur`.
+"""
