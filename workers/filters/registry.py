@@ -14,17 +14,19 @@ from workers.filters.base import SPEC_VERSION, Filter
 from workers.filters.bilateral import Bilateral
 from workers.filters.box_blur import BoxBlur
 from workers.filters.canny import Canny
-from workers.filters.color_matrix import ColorMatrix
-from workers.filters.colorize import Colorize
+from workers.filters.colour.color_matrix import ColorMatrix
+from workers.filters.colour.colorize import Colorize
+from workers.filters.colour.grayscale import Grayscale
+from workers.filters.colour.hue import Hue
+from workers.filters.colour.saturation import Saturation
+from workers.filters.colour.sepia import Sepia
 from workers.filters.composite import Composite
 from workers.filters.convolve import Convolve
 from workers.filters.crop import Crop
 from workers.filters.dog import Dog
 from workers.filters.flip import Flip
 from workers.filters.gaussian_blur import GaussianBlur
-from workers.filters.grayscale import Grayscale
 from workers.filters.guided import Guided
-from workers.filters.hue import Hue
 from workers.filters.laplacian import Laplacian
 from workers.filters.median import Median
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
@@ -39,9 +41,7 @@ from workers.filters.prewitt import Prewitt
 from workers.filters.rank import Rank
 from workers.filters.resize import Resize
 from workers.filters.rotate90 import Rotate90
-from workers.filters.saturation import Saturation
 from workers.filters.scharr import Scharr
-from workers.filters.sepia import Sepia
 from workers.filters.sharpen import Sharpen
 from workers.filters.sobel import Sobel
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold

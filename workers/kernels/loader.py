@@ -12,7 +12,7 @@ FILES = (
     "kernels/common.cuh",
     "kernels/pixels.cuh",
     "filters/tone/point.cu",
-    "kernels/tones.cu",
+    "filters/colour/colour_maps.cu",
     "kernels/move.cu",
     "kernels/window.cu",
     "kernels/weights.cu",

@@ -11,8 +11,8 @@ from tests.unit.workers.filters.images import images
 from workers.filters.arithmetic.colour import blend
 from workers.filters.arithmetic.luma import luma, lumas
 from workers.filters.base import Filter
-from workers.filters.grayscale import Grayscale
-from workers.filters.saturation import Saturation
+from workers.filters.colour.grayscale import Grayscale
+from workers.filters.colour.saturation import Saturation
 from workers.filters.tone.brightness import Brightness
 from workers.filters.tone.contrast import Contrast
 from workers.filters.tone.invert import Invert
