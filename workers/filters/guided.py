@@ -16,7 +16,7 @@ from workers.filters.arithmetic.gaussian import half_up
 from workers.filters.arithmetic.luma import luma
 from workers.filters.arithmetic.separable import Place
 from workers.filters.base import Filter
-from workers.filters.box_blur import device_box
+from workers.filters.blur.box_blur import device_box
 from workers.kernels.items import Pass, Shape
 
 BITS = 16

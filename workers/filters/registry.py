@@ -12,7 +12,9 @@ from models.api.numbers import is_plain
 from models.domain.errors import FieldError, InvalidParameter
 from workers.filters.base import SPEC_VERSION, Filter
 from workers.filters.bilateral import Bilateral
-from workers.filters.box_blur import BoxBlur
+from workers.filters.blur.box_blur import BoxBlur
+from workers.filters.blur.gaussian_blur import GaussianBlur
+from workers.filters.blur.motion_blur import MotionBlur
 from workers.filters.canny import Canny
 from workers.filters.colour.color_matrix import ColorMatrix
 from workers.filters.colour.colorize import Colorize
@@ -25,13 +27,11 @@ from workers.filters.convolve import Convolve
 from workers.filters.crop import Crop
 from workers.filters.dog import Dog
 from workers.filters.flip import Flip
-from workers.filters.gaussian_blur import GaussianBlur
 from workers.filters.guided import Guided
 from workers.filters.laplacian import Laplacian
 from workers.filters.median import Median
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
 from workers.filters.morphology import Morphology
-from workers.filters.motion_blur import MotionBlur
 from workers.filters.nl_means import NlMeans
 from workers.filters.noise import Noise
 from workers.filters.pad import Pad

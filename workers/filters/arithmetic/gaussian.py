@@ -51,7 +51,9 @@ def reach(sigma_x: float, sigma_y: float) -> int | None:
 
 
 def wide_reach(sigma_x: float, sigma_y: float) -> int | None:
-    """The same for the two passes of kernels/wide.cu, of windows that are too large for one."""
+    """The same for the two passes of filters/blur/gaussian_two_pass_mma.cu, of windows that are
+    too large for one.
+    """
     return wide_reach_of(_radius(sigma_x, sigma_y)) if _in_bytes(sigma_x, sigma_y) else None
 
 
@@ -66,7 +68,7 @@ def _radius(sigma_x: float, sigma_y: float) -> int:
 @functools.lru_cache(256)
 def tile_taps(sigma_x: float, sigma_y: float, amount: int = 0, threshold: int = 0) -> bytes:
     """`struct Separable` of `Blurred` and `Unsharp` in filters/arithmetic/separable_kernels.cu, and
-    of kernels/wide.cu.
+    of filters/blur/gaussian_two_pass_mma.cu.
 
     Weights of rows are moved up to Q24, where the half of a sum that stays is whole bytes.
     """

@@ -13,7 +13,7 @@ NEAR, FAR = 8, 24
 """How far windows may reach to either side: filters/arithmetic/separable.cu has tiles for both."""
 
 WIDEST = 104
-"""The same of kernels/wide.cu, by sixteens."""
+"""The same of filters/blur/gaussian_two_pass_mma.cu, by sixteens."""
 
 _ORDER = [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]
 
@@ -24,7 +24,9 @@ def reach_of(radius: int) -> int | None:
 
 
 def wide_reach_of(radius: int) -> int | None:
-    """The least that kernels/wide.cu can take; None where that is not enough."""
+    """The least that filters/blur/gaussian_two_pass_mma.cu can take; None where that is not
+    enough.
+    """
     return -(-(radius + 8) // 16) * 16 - 8 if radius <= WIDEST else None
 
 

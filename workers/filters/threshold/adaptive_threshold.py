@@ -17,7 +17,7 @@ from workers.filters.arithmetic.luma import luma
 from workers.filters.arithmetic.mma_fragments import FAR, NEAR, reach_of, separable_weights
 from workers.filters.arithmetic.tiling import BAND_SAMPLES
 from workers.filters.base import Filter, Odd
-from workers.filters.box_blur import device_box
+from workers.filters.blur.box_blur import device_box
 from workers.kernels.items import LINE, Pass, Shape
 
 _BITS = 16

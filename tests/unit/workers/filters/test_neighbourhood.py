@@ -15,8 +15,8 @@ from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
 from workers.filters.arithmetic.gaussian import taps
 from workers.filters.base import Filter
-from workers.filters.box_blur import BoxBlur
-from workers.filters.gaussian_blur import GaussianBlur
+from workers.filters.blur.box_blur import BoxBlur
+from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.median import Median
 from workers.filters.registry import parse_one
 from workers.filters.sobel import Sobel

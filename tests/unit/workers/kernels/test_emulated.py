@@ -8,7 +8,7 @@ import pytest
 
 from tests.emulation.emulator import Memory
 from tests.unit.workers.kernels.specified import assert_equal, image
-from workers.filters.gaussian_blur import GaussianBlur
+from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.median import Median
 from workers.filters.registry import FILTERS, describe, parse_one
 

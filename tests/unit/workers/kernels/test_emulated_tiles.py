@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
 from workers.filters.arithmetic.mma_fragments import separable_weights
-from workers.filters.box_blur import BoxBlur
-from workers.filters.gaussian_blur import GaussianBlur
+from workers.filters.blur.box_blur import BoxBlur
+from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.registry import parse_one
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
 from workers.filters.unsharp_mask import UnsharpMask

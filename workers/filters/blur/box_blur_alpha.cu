@@ -1,6 +1,6 @@
 // Box blur of any radius in one pass: a block goes down its tile with a running sum for every
 // column; prefix sums along each row make sums of squares. The radius costs only its border. Here
-// with alpha; sums.cu has the others.
+// with alpha; box_blur_opaque.cu has the others.
 
 struct Box {
     int radius, area;  // area: the square of 2 · radius + 1

@@ -1,5 +1,5 @@
 // The Gaussian of workers/filters/arithmetic/gaussian.py in integers: rows with Q22 weights to 8.8 fixed point
-// in scratch; columns.cu goes on with Q16 weights. With alpha, of premultiplied colours.
+// in scratch; gaussian_columns.cu goes on with Q16 weights. With alpha, of premultiplied colours.
 
 struct Gaussian {
     int across, down;  // taps on either side, rounded up to fours with weights of 0

@@ -1,4 +1,4 @@
-// Box blur without alpha: running sums as in box.cu, four columns a thread. A warp adds up a row of its
+// Box blur without alpha: running sums as in box_blur_alpha.cu, four columns a thread. A warp adds up a row of its
 // own columns; the rest of a square is in the totals of the warps between its sides. So a row needs
 // one barrier.
 

@@ -22,7 +22,7 @@ _SUMS = (
     (255, Pass("box_sums", 512, 360, channels=(1, 3))),
     (500, Pass("box_far_sums", 960, 270, channels=(1, 3))),
 )
-"""By the largest radius, as kernels/sums.cu has them."""
+"""By the largest radius, as filters/blur/box_blur_opaque.cu has them."""
 
 BY_OPENCV = 73
 """The largest radius for which OpenCV's own mean is exact."""
