@@ -11,7 +11,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 from models.api.numbers import is_plain
 from models.domain.errors import FieldError, InvalidParameter
 from workers.filters.base import SPEC_VERSION, Filter
-from workers.filters.bilateral import Bilateral
 from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.blur.motion_blur import MotionBlur
@@ -27,22 +26,23 @@ from workers.filters.convolve import Convolve
 from workers.filters.crop import Crop
 from workers.filters.dog import Dog
 from workers.filters.flip import Flip
-from workers.filters.guided import Guided
 from workers.filters.laplacian import Laplacian
-from workers.filters.median import Median
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
 from workers.filters.morphology import Morphology
-from workers.filters.nl_means import NlMeans
 from workers.filters.noise import Noise
 from workers.filters.pad import Pad
 from workers.filters.pixelate import Pixelate
 from workers.filters.preset import Preset
 from workers.filters.prewitt import Prewitt
-from workers.filters.rank import Rank
 from workers.filters.resize import Resize
 from workers.filters.rotate90 import Rotate90
 from workers.filters.scharr import Scharr
 from workers.filters.sharpen import Sharpen
+from workers.filters.smoothing.bilateral import Bilateral
+from workers.filters.smoothing.guided import Guided
+from workers.filters.smoothing.median import Median
+from workers.filters.smoothing.nl_means import NlMeans
+from workers.filters.smoothing.rank import Rank
 from workers.filters.sobel import Sobel
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
 from workers.filters.threshold.otsu import Otsu

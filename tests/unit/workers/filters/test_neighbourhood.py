@@ -17,8 +17,8 @@ from workers.filters.arithmetic.gaussian import taps
 from workers.filters.base import Filter
 from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.blur.gaussian_blur import GaussianBlur
-from workers.filters.median import Median
 from workers.filters.registry import parse_one
+from workers.filters.smoothing.median import Median
 from workers.filters.sobel import Sobel
 from workers.filters.unsharp_mask import UnsharpMask
 

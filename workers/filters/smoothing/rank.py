@@ -10,7 +10,7 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.ranking import ranked, ranking_passes
 from workers.filters.base import Filter, Odd
-from workers.filters.median import Median
+from workers.filters.smoothing.median import Median
 from workers.kernels.items import Pass, Shape
 
 

@@ -1,5 +1,5 @@
-// Medians of squares of 3, plane by plane, by exchanges of pairs of samples. bits.cu has squares up to 9,
-// descent.cu those above.
+// Medians of squares of 3, plane by plane, by exchanges of pairs of samples. rank_bitsliced.cu has squares up to 9,
+// rank_bitwise_search_mma.cu those above.
 
 constexpr int EXCHANGE_WIDTH = 128, EXCHANGE_HEIGHT = 32, EXCHANGE_ROWS = 4;
 
