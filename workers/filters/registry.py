@@ -22,7 +22,6 @@ from workers.filters.colour.hue import Hue
 from workers.filters.colour.saturation import Saturation
 from workers.filters.colour.sepia import Sepia
 from workers.filters.composite import Composite
-from workers.filters.convolve import Convolve
 from workers.filters.crop import Crop
 from workers.filters.dog import Dog
 from workers.filters.flip import Flip
@@ -32,12 +31,14 @@ from workers.filters.morphology import Morphology
 from workers.filters.noise import Noise
 from workers.filters.pad import Pad
 from workers.filters.pixelate import Pixelate
-from workers.filters.preset import Preset
 from workers.filters.prewitt import Prewitt
 from workers.filters.resize import Resize
 from workers.filters.rotate90 import Rotate90
 from workers.filters.scharr import Scharr
-from workers.filters.sharpen import Sharpen
+from workers.filters.sharpen.convolve import Convolve
+from workers.filters.sharpen.preset import Preset
+from workers.filters.sharpen.sharpen import Sharpen
+from workers.filters.sharpen.unsharp_mask import UnsharpMask
 from workers.filters.smoothing.bilateral import Bilateral
 from workers.filters.smoothing.guided import Guided
 from workers.filters.smoothing.median import Median
@@ -57,7 +58,6 @@ from workers.filters.tone.invert import Invert
 from workers.filters.tone.levels import Levels
 from workers.filters.tone.posterize import Posterize
 from workers.filters.tone.solarize import Solarize
-from workers.filters.unsharp_mask import UnsharpMask
 from workers.filters.vignette import Vignette
 
 __all__ = ["FILTERS", "SPEC_VERSION", "AnyFilter", "describe", "parse_chain", "parse_one"]

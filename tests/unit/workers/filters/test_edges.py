@@ -14,8 +14,8 @@ from PIL import Image, ImageFilter
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from workers.filters.arithmetic.luma import luma
-from workers.filters.preset import Preset
 from workers.filters.registry import parse_one
+from workers.filters.sharpen.preset import Preset
 
 KERNELS = Preset.model_json_schema()["properties"]["kernel"]["enum"]
 SCHARR = np.array([[-3, 0, 3], [-10, 0, 10], [-3, 0, 3]])

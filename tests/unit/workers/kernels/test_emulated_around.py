@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
-from workers.filters.around import WHOLE_PASSES
 from workers.filters.registry import parse_one
+from workers.filters.sharpen.small_correlations import WHOLE_PASSES
 
 
 @pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])

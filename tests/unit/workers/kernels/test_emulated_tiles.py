@@ -10,8 +10,8 @@ from workers.filters.arithmetic.mma_fragments import separable_weights
 from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.registry import parse_one
+from workers.filters.sharpen.unsharp_mask import UnsharpMask
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
-from workers.filters.unsharp_mask import UnsharpMask
 
 SHAPES = [(70, 131, 3), (33, 65, 1), (1, 200, 3), (90, 64, 4), (9, 2, 3)]
 

@@ -14,8 +14,14 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.borders import OPENCV, Border
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.arithmetic.correlate import correlated_bytes, fits_single
-from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, around_side, whole_data
 from workers.filters.base import Filter
+from workers.filters.sharpen.small_correlations import (
+    AROUND_PASSES,
+    WHOLE_PASSES,
+    around_data,
+    around_side,
+    whole_data,
+)
 from workers.kernels.items import Pass, Shape
 
 FINE_BITS, LARGEST_BITS = 24, 30

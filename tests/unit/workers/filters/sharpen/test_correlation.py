@@ -16,7 +16,7 @@ from tests.unit.workers.filters.sums import PAD, run, slow_sums
 from workers.filters.arithmetic.correlate import correlated, correlated_bytes, fits_single
 from workers.filters.base import Filter
 from workers.filters.blur.motion_blur import MotionBlur
-from workers.filters.convolve import Convolve
+from workers.filters.sharpen.convolve import Convolve
 
 ANGLES = st.one_of(st.sampled_from([-180, -90, -45, 0, 90, 180]), st.floats(-180, 180))
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import blend, join_alpha, split_alpha
 from workers.filters.base import Filter
-from workers.filters.preset import Preset
+from workers.filters.sharpen.preset import Preset
 from workers.kernels.items import Pass, Shape
 
 

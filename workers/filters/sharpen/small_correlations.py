@@ -1,4 +1,6 @@
-"""What around.cu and whole.cu need to know: few weights, and which kernel they take."""
+"""What correlate_small_float.cu and correlate_3x3_int.cu need to know: few weights, and which
+kernel they take.
+"""
 
 import struct
 from typing import Any

@@ -11,8 +11,13 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import by_pillow, join_alpha, split_alpha
-from workers.filters.around import AROUND_PASSES, WHOLE_PASSES, around_data, whole_data
 from workers.filters.base import Filter
+from workers.filters.sharpen.small_correlations import (
+    AROUND_PASSES,
+    WHOLE_PASSES,
+    around_data,
+    whole_data,
+)
 from workers.kernels.items import Pass, Shape
 
 _KERNELS: dict[str, type[ImageFilter.BuiltinFilter]] = {
