@@ -14,7 +14,6 @@ from workers.filters.base import SPEC_VERSION, Filter
 from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.blur.motion_blur import MotionBlur
-from workers.filters.canny import Canny
 from workers.filters.colour.color_matrix import ColorMatrix
 from workers.filters.colour.colorize import Colorize
 from workers.filters.colour.grayscale import Grayscale
@@ -23,18 +22,20 @@ from workers.filters.colour.saturation import Saturation
 from workers.filters.colour.sepia import Sepia
 from workers.filters.composite import Composite
 from workers.filters.crop import Crop
-from workers.filters.dog import Dog
+from workers.filters.edges.canny import Canny
+from workers.filters.edges.dog import Dog
+from workers.filters.edges.laplacian import Laplacian
+from workers.filters.edges.prewitt import Prewitt
+from workers.filters.edges.scharr import Scharr
+from workers.filters.edges.sobel import Sobel
 from workers.filters.flip import Flip
-from workers.filters.laplacian import Laplacian
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
 from workers.filters.morphology import Morphology
 from workers.filters.noise import Noise
 from workers.filters.pad import Pad
 from workers.filters.pixelate import Pixelate
-from workers.filters.prewitt import Prewitt
 from workers.filters.resize import Resize
 from workers.filters.rotate90 import Rotate90
-from workers.filters.scharr import Scharr
 from workers.filters.sharpen.convolve import Convolve
 from workers.filters.sharpen.preset import Preset
 from workers.filters.sharpen.sharpen import Sharpen
@@ -44,7 +45,6 @@ from workers.filters.smoothing.guided import Guided
 from workers.filters.smoothing.median import Median
 from workers.filters.smoothing.nl_means import NlMeans
 from workers.filters.smoothing.rank import Rank
-from workers.filters.sobel import Sobel
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
 from workers.filters.threshold.otsu import Otsu
 from workers.filters.threshold.threshold import Threshold

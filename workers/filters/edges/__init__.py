@@ -1,0 +1,5 @@
+"""Filters that show edges.
+
+Start reading at `sobel.py`.
+May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`, `blur`.
+"""
