@@ -30,7 +30,7 @@ from workers.filters.edges.scharr import Scharr
 from workers.filters.edges.sobel import Sobel
 from workers.filters.flip import Flip
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
-from workers.filters.morphology import Morphology
+from workers.filters.morphological.morphology import Morphology
 from workers.filters.noise import Noise
 from workers.filters.pad import Pad
 from workers.filters.pixelate import Pixelate
