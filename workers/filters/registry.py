@@ -28,12 +28,13 @@ from workers.filters.edges.laplacian import Laplacian
 from workers.filters.edges.prewitt import Prewitt
 from workers.filters.edges.scharr import Scharr
 from workers.filters.edges.sobel import Sobel
+from workers.filters.effects.noise import Noise
+from workers.filters.effects.pixelate import Pixelate
+from workers.filters.effects.vignette import Vignette
 from workers.filters.flip import Flip
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
 from workers.filters.morphological.morphology import Morphology
-from workers.filters.noise import Noise
 from workers.filters.pad import Pad
-from workers.filters.pixelate import Pixelate
 from workers.filters.resize import Resize
 from workers.filters.rotate90 import Rotate90
 from workers.filters.sharpen.convolve import Convolve
@@ -58,7 +59,6 @@ from workers.filters.tone.invert import Invert
 from workers.filters.tone.levels import Levels
 from workers.filters.tone.posterize import Posterize
 from workers.filters.tone.solarize import Solarize
-from workers.filters.vignette import Vignette
 
 __all__ = ["FILTERS", "SPEC_VERSION", "AnyFilter", "describe", "parse_chain", "parse_one"]
 

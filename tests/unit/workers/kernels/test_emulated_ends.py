@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
-from workers.filters.noise import Noise
+from workers.filters.effects.noise import Noise
 from workers.filters.registry import parse_one
 
 OPERATIONS = ["erode", "dilate", "open", "close", "gradient", "tophat", "blackhat"]
@@ -267,7 +267,7 @@ def test_likenesses_of_every_patch_and_search_are_exact(h: float, patch: int, se
 
 
 def test_quantiles_of_any_amount_fit_where_the_kernel_has_them() -> None:
-    text = Path("workers/kernels/noise.cu").read_text("utf-8")
+    text = Path("workers/filters/effects/noise.cu").read_text("utf-8")
     (most,) = re.findall(r"MOST_TAIL = (\d+)", text)
     for amount in np.linspace(0, 128, 129):
         _, tail = struct.unpack_from("<QI", Noise(amount=amount).device_data((9, 9, 3)))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images
 from workers.filters.arithmetic.philox import halves, philox
+from workers.filters.effects.vignette import lit, nudged
 from workers.filters.registry import parse_one
-from workers.filters.vignette import lit, nudged
 
 ONES = 0xFFFFFFFF
 

@@ -1,0 +1,5 @@
+"""Filters for effect: mosaics, vignettes, noise.
+
+Start reading at `pixelate.py`.
+May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`.
+"""
