@@ -20,8 +20,6 @@ from workers.filters.colour.grayscale import Grayscale
 from workers.filters.colour.hue import Hue
 from workers.filters.colour.saturation import Saturation
 from workers.filters.colour.sepia import Sepia
-from workers.filters.composite import Composite
-from workers.filters.crop import Crop
 from workers.filters.edges.canny import Canny
 from workers.filters.edges.dog import Dog
 from workers.filters.edges.laplacian import Laplacian
@@ -31,12 +29,14 @@ from workers.filters.edges.sobel import Sobel
 from workers.filters.effects.noise import Noise
 from workers.filters.effects.pixelate import Pixelate
 from workers.filters.effects.vignette import Vignette
-from workers.filters.flip import Flip
+from workers.filters.geometry.composite import Composite
+from workers.filters.geometry.crop import Crop
+from workers.filters.geometry.flip import Flip
+from workers.filters.geometry.pad import Pad
+from workers.filters.geometry.resize import Resize
+from workers.filters.geometry.rotate90 import Rotate90
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
 from workers.filters.morphological.morphology import Morphology
-from workers.filters.pad import Pad
-from workers.filters.resize import Resize
-from workers.filters.rotate90 import Rotate90
 from workers.filters.sharpen.convolve import Convolve
 from workers.filters.sharpen.preset import Preset
 from workers.filters.sharpen.sharpen import Sharpen
