@@ -206,7 +206,7 @@ static inline unsigned __ballot_sync(unsigned, int is)
     return bits;
 }
 
-// What kernels/tensor.cuh has of it, by the layout of PTX's mma.m16n8k32.
+// What kernels/mma.cuh has of it, by the layout of PTX's mma.m16n8k32.
 #define EMULATED
 static inline void multiply_add(const uint4& left, const unsigned* right, unsigned* sums)
 {

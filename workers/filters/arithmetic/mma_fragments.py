@@ -1,7 +1,7 @@
 """Weights of a separable filter as tensor cores take them. Knows no filter.
 
 The matrix that makes 16 neighbouring sums of `16 + 2 · reach` samples, in pieces of 16 × 32 bytes,
-laid out as the lanes of a warp hold them: PTX's mma.m16n8k32, by kernels/tensor.cuh.
+laid out as the lanes of a warp hold them: PTX's mma.m16n8k32, by kernels/mma.cuh.
 """
 
 from collections.abc import Sequence
