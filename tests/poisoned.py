@@ -8,7 +8,7 @@ import sys
 from models.domain.errors import ServiceError
 from models.domain.job import Job, Result
 from tests.fakes import FakeEngine, first_sample, number_of
-from tests.hosted import WELCOME, fake_heard
+from tests.worker_fixture import WELCOME, fake_heard
 from workers.ipc.worker_server import Host
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker

@@ -25,7 +25,7 @@ from models.domain.errors import (
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.domain.job import Completed, Job, Labels, Result
 from tests.fakes import FakeEngine, Gate, fake_job, fake_jpeg, first_sample, number_of
-from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
+from tests.worker_fixture import ARENA, Hosted, come_true, fake_said, hosted
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.scheduling.batcher import BatchLimits

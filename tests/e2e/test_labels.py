@@ -13,9 +13,9 @@ import pytest
 from models import codec
 from models.settings import Precision
 from models.weights import BUNDLED, RESNET18_PREPROCESSING
+from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
 from tests.pictures import encoded, jpeg
-from tests.recognisable import DRAWN
 from tests.shared import IMAGENETTE
 from workers.engines.checkpoint import load_state
 from workers.engines.resnet18 import ResNet18

@@ -14,8 +14,8 @@ import pytest
 from models.domain.errors import InternalError, Quarantined, ServiceError, WorkerLost
 from models.domain.job import Completed, Labels
 from tests.fakes import fake_job
-from tests.hosted import ARENA, fake_said
 from tests.poisoned import EATS_MEMORY, EXITS, RAISES
+from tests.worker_fixture import ARENA, fake_said
 from workers.backends.multi_process import ProcessBackend
 from workers.backends.quarantine import Quarantine
 

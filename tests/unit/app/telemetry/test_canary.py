@@ -12,7 +12,7 @@ from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, InternalError
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Result, Trace
 from tests.fakes import FakeClock, FakeOperation, fake_job
-from tests.hosted import come_true
+from tests.worker_fixture import come_true
 
 INTERVAL = 5.0
 WORKING = Load("fake", 0, 0, 0, 10.0, alive=True)

@@ -24,7 +24,7 @@ from models.domain.errors import (
 from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Trace
 from tests.fakes import FakeEngine, fake_job, first_sample, number_of
-from tests.hosted import ARENA, Hosted, come_true, fake_said, hosted
+from tests.worker_fixture import ARENA, Hosted, come_true, fake_said, hosted
 from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
 from workers.backends.quarantine import Quarantine
 from workers.ipc import conversion

@@ -7,7 +7,7 @@ import pytest
 
 from models.domain.deadline import NEVER
 from tests.fakes import GUARD, fake_job
-from tests.hosted import come_true
+from tests.worker_fixture import come_true
 from workers.ipc.arena import LARGE, Arena
 from workers.ipc.arena_slots import Slots
 from workers.ipc.worker_client import Pending

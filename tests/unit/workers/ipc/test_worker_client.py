@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import fake_job
-from tests.hosted import come_true
+from tests.worker_fixture import come_true
 from workers.ipc import frames as wire
 from workers.ipc import worker_client as link_module
 from workers.ipc.arena import PAGE, Arena, Slot

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.hosted import come_true
+from tests.worker_fixture import come_true
 from workers.supervision.supervisor import Groups, Member, Supervisor
 
 LONG = 60.0
@@ -17,7 +17,7 @@ LONG = 60.0
 def member(lives: Path, name: str = "one", **orders: object) -> Member:
     given = {"lives": str(lives), "seconds": LONG, "place": name, "pool": True, **orders}
     last = ("place",)
-    return Member(name, "tests.obedient", given, pool="a", last_orders=last, patience=10)
+    return Member(name, "tests.supervised_child", given, pool="a", last_orders=last, patience=10)
 
 
 def lived(lives: Path) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.exit_codes import ExitCode
-from tests.hosted import come_true
+from tests.worker_fixture import come_true
 from workers.supervision import supervisor
 from workers.supervision.supervisor import Member, Supervisor
 
@@ -17,7 +17,7 @@ LONG = 60.0
 
 
 def member(lives: Path, name: str = "one", **orders: object) -> Member:
-    return Member(name, "tests.obedient", {"lives": str(lives), **orders}, patience=10)
+    return Member(name, "tests.supervised_child", {"lives": str(lives), **orders}, patience=10)
 
 
 def lived(lives: Path) -> list[str]:

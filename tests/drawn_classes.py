@@ -1,6 +1,6 @@
 """Drawings that the bundled network knows: five of its ten classes, nothing to ship or license.
 
-`python -m tests.recognisable FOLDER` writes them there as JPEGs, to try a server with.
+`python -m tests.drawn_classes FOLDER` writes them there as JPEGs, to try a server with.
 """
 
 import sys

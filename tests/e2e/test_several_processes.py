@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from models.exit_codes import ExitCode
+from tests.drawn_classes import DRAWN
 from tests.pictures import encoded, jpeg
-from tests.recognisable import DRAWN
 from tests.server import Served, children, gone, serving, until
 
 FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32", "--grace", "0.2")
