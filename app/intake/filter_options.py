@@ -8,8 +8,8 @@ from typing import Any
 
 from app.http import negotiation
 from app.http.options import read_with_encoding
+from app.intake.wanted import Output, Version
 from app.parsing.structure import Bounds, cut
-from app.pipeline.outcomes import Output, Version
 from models.api.schemas import EncodingOptions, FilterOptions
 from models.codec import ENCODABLE, Encoding, ImageFormat
 from models.domain.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge

@@ -16,17 +16,9 @@ from app.decoders import DecoderPool
 from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item
 from app.intake.spool import Blob
+from app.intake.wanted import Output, Version, Wanted
 from app.pipeline.decoding import Opener
-from app.pipeline.outcomes import (
-    Answer,
-    EncodedImage,
-    Outcome,
-    Output,
-    Processed,
-    Version,
-    VersionAnswer,
-    Wanted,
-)
+from app.pipeline.outcomes import Answer, EncodedImage, Outcome, Processed, VersionAnswer
 from app.pipeline.pixel_budget import PixelBudget
 from app.pipeline.pixel_cost import check, room, rooms
 from app.pipeline.timings import Stages

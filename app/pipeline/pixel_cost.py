@@ -1,6 +1,6 @@
 """What filters make of an image, in pixels: how much memory that takes, and whether it may be."""
 
-from app.pipeline.outcomes import Wanted
+from app.intake.wanted import Wanted
 from models.domain.errors import InvalidParameter, TooManyPixels
 from workers.operations import FilterChain
 

@@ -10,7 +10,7 @@ from app.http.options import read_with_encoding
 from app.http.request_lifetime import before
 from app.intake.filter_options import chain_of, encoded_there, encoding_of, format_for
 from app.intake.request_items import collect
-from app.pipeline.outcomes import Output
+from app.intake.wanted import Output
 from app.pipeline.timings import Stages
 from app.responses import replies
 from app.responses.records import record

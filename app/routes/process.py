@@ -12,7 +12,7 @@ from app.http.options import read_with_encoding
 from app.http.request_lifetime import before
 from app.intake.filter_options import versions_of
 from app.intake.request_items import collect
-from app.pipeline.outcomes import Wanted
+from app.intake.wanted import Wanted
 from app.pipeline.timings import Stages
 from app.responses import replies
 from app.responses.records import record

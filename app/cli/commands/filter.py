@@ -13,7 +13,8 @@ from app.cli.commands.errors import WrongUsage
 from app.http.options import read
 from app.intake.filter_options import encoded_there, encoding_of, format_for, parsed_json
 from app.intake.request_items import Item
-from app.pipeline.outcomes import Answer, EncodedImage, Output
+from app.intake.wanted import Output
+from app.pipeline.outcomes import Answer, EncodedImage
 from app.responses.records import line, record
 from app.service import Service
 from models.api.schemas import EncodingOptions
