@@ -9,6 +9,7 @@ from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 from fastapi.sse import format_sse_event
 
+from app.http.media_types import EVENTS, JSON, MULTIPART, ZIP
 from app.http.problems import answer as problem_response
 from app.pipeline.outcomes import Answer, EncodedImage, Processed
 from app.pipeline.timings import Stages, server_timing
@@ -29,13 +30,6 @@ PIECE = 1 << 20
 
 MANY_LABELS = 2000
 """Labels of one answer that are written on the event loop, in some milliseconds."""
-
-JSON = "application/json"
-JSON_LINES = ("application/x-ndjson", "application/jsonl")
-EVENTS = "text/event-stream"
-ZIP = "application/zip"
-MULTIPART = "multipart/mixed"
-STREAMS = (*JSON_LINES, EVENTS, ZIP, MULTIPART)
 
 
 async def whole(

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.http import negotiation
+from app.http import media_types, negotiation
 from app.http.options import read
 from app.http.request_lifetime import before
 from app.intake.request_items import collect
@@ -23,7 +23,7 @@ from workers.operations import Classify, FunctionToApply
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)
 
-_OFFERS = (replies.JSON, *replies.JSON_LINES, replies.EVENTS)
+_OFFERS = (media_types.JSON, *media_types.JSON_LINES, media_types.EVENTS)
 
 
 @router.post(
@@ -46,7 +46,7 @@ async def classify(request: Request) -> Response:
         raise NotAcceptable(f"/classify answers {', '.join(_OFFERS)}")
     headers = replies.model_headers(model)
     present = partial(record, labels=labels, request=request)
-    if chosen == replies.JSON:
+    if chosen == media_types.JSON:
         return await replies.whole(request, works, reading, present, headers, model)
     return replies.streamed(request, works, chosen, present, headers, model)
 

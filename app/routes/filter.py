@@ -5,7 +5,7 @@ from functools import partial
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.http import negotiation
+from app.http import media_types, negotiation
 from app.http.options import read_with_encoding
 from app.http.request_lifetime import before
 from app.intake.filter_options import chain_of, encoded_there, encoding_of, format_for
@@ -23,7 +23,7 @@ from models.domain.errors import NotAcceptable
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)
 
-_SEVERAL = (replies.ZIP, replies.MULTIPART, *replies.JSON_LINES, replies.EVENTS)
+_SEVERAL = (media_types.ZIP, media_types.MULTIPART, *media_types.JSON_LINES, media_types.EVENTS)
 
 
 @router.post(
@@ -59,7 +59,7 @@ async def filter_images(request: Request) -> Response:
 def _shape(single: bool, header: str | None) -> str | None:
     """How the answer leaves: None is the bytes of one image."""
     if single:
-        named = [kind for kind in replies.STREAMS if negotiation.names(header, kind)]
+        named = [kind for kind in media_types.STREAMS if negotiation.names(header, kind)]
         liked = negotiation.best(header, [*named, *(each.media_type for each in ENCODABLE)])
         return liked if liked in named else None
     chosen = negotiation.best(header, _SEVERAL)
@@ -79,4 +79,4 @@ def _format(asked: str | None, header: str | None, source: ImageFormat) -> Image
 
 def _several_only(header: str | None) -> bool:
     """Accept speaks of the container (a ZIP, JSON Lines), not of the images in it."""
-    return any(negotiation.names(header, kind) for kind in replies.STREAMS)
+    return any(negotiation.names(header, kind) for kind in media_types.STREAMS)

@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from app.http.media_types import EVENTS, JSON_LINES, MULTIPART, ZIP
 from app.http.problems import MEDIA_TYPE
 from app.http.request_lifetime import DIGITS, HEADER
-from app.responses.replies import EVENTS, JSON_LINES, MULTIPART, ZIP
 from app.routes.docs_page import BESIDE_NAME
 from models.api.schemas import (
     ClassifyOptions,

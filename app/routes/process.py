@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.http import negotiation
+from app.http import media_types, negotiation
 from app.http.options import read_with_encoding
 from app.http.request_lifetime import before
 from app.intake.filter_options import versions_of
@@ -32,7 +32,7 @@ from workers.operations import Classify, FunctionToApply
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)
 
-_OFFERS = (replies.JSON, *replies.STREAMS)
+_OFFERS = (media_types.JSON, *media_types.STREAMS)
 
 
 @router.post("/process", operation_id="process", responses=PARTS, openapi_extra=process_document())
@@ -60,7 +60,7 @@ async def process(request: Request) -> Response:
     present = partial(record, labels=labels, request=request)
     if made_by:
         headers |= replies.model_headers(made_by)
-    if chosen == replies.JSON:
+    if chosen == media_types.JSON:
         return await replies.whole(request, works, reading, present, headers, made_by)
     return replies.streamed(request, works, chosen, present, headers, made_by)
 

@@ -7,6 +7,7 @@ import pytest
 from fastapi import Request
 from starlette.types import Message
 
+from app.http import media_types
 from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.pipeline.outcomes import Answer, EncodedImage
@@ -29,7 +30,7 @@ async def never() -> Message:
     raise AssertionError
 
 
-@pytest.mark.parametrize("kind", replies.STREAMS)
+@pytest.mark.parametrize("kind", media_types.STREAMS)
 def test_a_large_image_leaves_a_stream_in_pieces(kind: str) -> None:
     async def scenario() -> list[int]:
         request = Request({"type": "http", "path": "/", "headers": []}, never)
@@ -56,7 +57,7 @@ def test_the_work_ends_when_nobody_takes_the_pieces_any_more() -> None:
 
         request = Request({"type": "http", "path": "/", "headers": []}, never)
         works = [answer, forever]
-        reply = replies.streamed(request, works, replies.MULTIPART, partial(record), {})
+        reply = replies.streamed(request, works, media_types.MULTIPART, partial(record), {})
         async for _ in reply.body_iterator:  # type: ignore[attr-defined]
             break
         del reply

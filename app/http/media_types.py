@@ -1,0 +1,18 @@
+"""The media types of answers."""
+
+JSON = "application/json"
+
+
+JSON_LINES = ("application/x-ndjson", "application/jsonl")
+
+
+EVENTS = "text/event-stream"
+
+
+ZIP = "application/zip"
+
+
+MULTIPART = "multipart/mixed"
+
+
+STREAMS = (*JSON_LINES, EVENTS, ZIP, MULTIPART)
