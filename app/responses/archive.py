@@ -4,8 +4,16 @@ import asyncio
 import io
 import time
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
+
+from fastapi import Request
+from fastapi.responses import Response, StreamingResponse
+
+from app.http.media_types import ZIP
+from app.responses.as_completed import Work, as_finished
+from app.responses.pieces import pieces
+from app.responses.records import Present, line, member
 
 PIECE = 1 << 20
 """Bytes that are summed up at a time, in 0.3 ms."""
@@ -52,3 +60,23 @@ class _Sink(io.RawIOBase):
     def drain(self) -> list[bytes | memoryview]:
         chunks, self._chunks = self._chunks, []
         return chunks
+
+
+def zipped(
+    request: Request, works: Sequence[Work], present: Present, headers: dict[str, str]
+) -> Response:
+    """A ZIP of the images as they finish, `results.jsonl` with every record last."""
+    name = {"Content-Disposition": 'attachment; filename="darkroom.zip"'}
+    archive = stored(_members(request, works, present))
+    return StreamingResponse(pieces(archive), headers=headers | name, media_type=ZIP)
+
+
+async def _members(
+    request: Request, works: Sequence[Work], present: Present
+) -> AsyncIterator[tuple[str, bytes]]:
+    lines: dict[int, bytes] = {}
+    async for each in as_finished(request, works):
+        lines[each.item.index] = line(present(each))
+        for version, file in each.images:
+            yield member(each.item.index, file, version), file.data
+    yield "results.jsonl", b"".join(lines[n] for n in sorted(lines))

@@ -120,3 +120,7 @@ def _shown(
         name=member(index, image, version) if named else None,
         data=None if inline is None else inline.add(image.data),
     )
+
+
+Present = Callable[..., Record]
+"""An answer as the record that is sent; takes `inline` for images inside, `named` for others."""

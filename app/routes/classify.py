@@ -12,7 +12,7 @@ from app.http.options import read
 from app.http.request_lifetime import before
 from app.intake.request_items import collect
 from app.pipeline.timings import Stages
-from app.responses import replies
+from app.responses import complete, streams
 from app.responses.records import record
 from app.routes.image_route import ImageRoute, permit_of
 from app.routes.openapi import LABELS, classify_document
@@ -44,11 +44,11 @@ async def classify(request: Request) -> Response:
     chosen = negotiation.best(request.headers.get("accept"), _OFFERS)
     if chosen is None:
         raise NotAcceptable(f"/classify answers {', '.join(_OFFERS)}")
-    headers = replies.model_headers(model)
+    headers = complete.model_headers(model)
     present = partial(record, labels=labels, request=request)
     if chosen == media_types.JSON:
-        return await replies.whole(request, works, reading, present, headers, model)
-    return replies.streamed(request, works, chosen, present, headers, model)
+        return await complete.whole(request, works, reading, present, headers, model)
+    return streams.streamed(request, works, chosen, present, headers, model)
 
 
 def _operation(given: Mapping[str, Any]) -> Classify:

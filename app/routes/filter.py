@@ -12,7 +12,7 @@ from app.intake.filter_options import chain_of, encoded_there, encoding_of, form
 from app.intake.request_items import collect
 from app.intake.wanted import Output
 from app.pipeline.timings import Stages
-from app.responses import replies
+from app.responses import complete, streams
 from app.responses.records import record
 from app.routes.image_route import ImageRoute, permit_of
 from app.routes.openapi import IMAGES, filter_document
@@ -50,9 +50,9 @@ async def filter_images(request: Request) -> Response:
     ]
     shape = _shape(intake.single, header)
     if shape is None:
-        return await replies.image(request, works[0], reading)
-    return replies.streamed(
-        request, works, shape, partial(record, request=request), replies.filter_headers()
+        return await complete.image(request, works[0], reading)
+    return streams.streamed(
+        request, works, shape, partial(record, request=request), complete.filter_headers()
     )
 
 

@@ -14,7 +14,7 @@ from app.intake.filter_options import versions_of
 from app.intake.request_items import collect
 from app.intake.wanted import Wanted
 from app.pipeline.timings import Stages
-from app.responses import replies
+from app.responses import complete, streams
 from app.responses.records import record
 from app.routes.image_route import ImageRoute, permit_of
 from app.routes.openapi import PARTS, process_document
@@ -54,15 +54,15 @@ async def process(request: Request) -> Response:
     if chosen is None:
         raise NotAcceptable(f"/process answers {', '.join(_OFFERS)}")
     works = [partial(service.pipeline.process, item, wanted, permit) for item in intake.items]
-    headers = replies.filter_headers()
+    headers = complete.filter_headers()
     model = service.model if isinstance(wanted.labels, Classify) else None
     labels, made_by = (model.labels, model.record) if model else (None, None)
     present = partial(record, labels=labels, request=request)
     if made_by:
-        headers |= replies.model_headers(made_by)
+        headers |= complete.model_headers(made_by)
     if chosen == media_types.JSON:
-        return await replies.whole(request, works, reading, present, headers, made_by)
-    return replies.streamed(request, works, chosen, present, headers, made_by)
+        return await complete.whole(request, works, reading, present, headers, made_by)
+    return streams.streamed(request, works, chosen, present, headers, made_by)
 
 
 def _wanted(given: Mapping[str, Any], header: str | None, service: Service) -> Wanted:

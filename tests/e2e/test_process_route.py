@@ -11,7 +11,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from app.responses.replies import PIECE
+from app.responses.pieces import PIECE
 from models import codec
 from models.domain.job import Completed, Job, Labels
 from tests.e2e.conftest import Running, Start

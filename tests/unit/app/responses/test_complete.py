@@ -12,9 +12,9 @@ from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.pipeline.outcomes import Answer, EncodedImage
 from app.pipeline.timings import Stages
-from app.responses import replies
+from app.responses import streams
+from app.responses.pieces import PIECE
 from app.responses.records import record
-from app.responses.replies import PIECE
 from models.codec import ImageFormat
 
 FILE = bytes(2 * PIECE + 1)
@@ -34,7 +34,7 @@ async def never() -> Message:
 def test_a_large_image_leaves_a_stream_in_pieces(kind: str) -> None:
     async def scenario() -> list[int]:
         request = Request({"type": "http", "path": "/", "headers": []}, never)
-        reply = replies.streamed(request, [answer], kind, partial(record), {})
+        reply = streams.streamed(request, [answer], kind, partial(record), {})
         sizes = []
         async for piece in reply.body_iterator:  # type: ignore[attr-defined]
             sizes.append(len(piece))
@@ -57,7 +57,7 @@ def test_the_work_ends_when_nobody_takes_the_pieces_any_more() -> None:
 
         request = Request({"type": "http", "path": "/", "headers": []}, never)
         works = [answer, forever]
-        reply = replies.streamed(request, works, media_types.MULTIPART, partial(record), {})
+        reply = streams.streamed(request, works, media_types.MULTIPART, partial(record), {})
         async for _ in reply.body_iterator:  # type: ignore[attr-defined]
             break
         del reply
