@@ -20,7 +20,6 @@ from app.fetch.fetcher import Fetcher, FetchLimits
 from app.http import problems
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
-from app.processes.gc_tuning import settle
 from app.routes import access_log, catalogue, classify, docs, filter, health, process
 from app.routes.openapi import PROBLEMS
 from app.service import Service
@@ -117,7 +116,6 @@ async def _serving(service: Service) -> AsyncIterator[None]:
     """Keep a canary singing; whatever ends the block, the parts are stopped."""
     try:
         await asyncio.gather(service.canary.sing(), service.decoders.start())
-        settle()
         singing = asyncio.create_task(service.canary.keep_singing())
         yield
         singing.cancel()

@@ -27,6 +27,7 @@ from app.connections.phases import Timer
 from app.connections.protocol import GuardedProtocol
 from app.processes import reconfigure
 from app.processes.connection_balancer import Acceptor, Alone, Shared
+from app.processes.gc_tuning import settle
 from app.processes.orders import Orders
 from app.telemetry.metrics import Metrics
 from models.exit_codes import ExitCode
@@ -71,6 +72,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn: the application, then the sockets."""
         await super().startup([])
+        settle()
         settings, service = self._settings, self._app.state.service
         metrics = service.metrics
         limits = ConnectionLimits.of(settings, raise_limit())
