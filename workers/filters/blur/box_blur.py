@@ -1,6 +1,5 @@
 """The box_blur filter."""
 
-import struct
 from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar, Literal
@@ -10,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.box_sums import device_box
 from workers.filters.arithmetic.premultiplied import filtered
 from workers.filters.arithmetic.separable import Band, Place, Planes, Sums, two_passes
 from workers.filters.base import Filter
@@ -76,12 +76,6 @@ class BoxBlur(Filter):
     def device_data(self, shape: Shape) -> bytes:
         """`struct Box`."""
         return device_box(self.radius)
-
-
-def device_box(radius: int) -> bytes:
-    """The radius, the square's area, and what a multiplication divides by twice the area."""
-    area = (2 * radius + 1) ** 2
-    return struct.pack("<2iQ", radius, area, (1 << 64) // (2 * area) + 1)
 
 
 def _sums(band: Band, box: tuple[int, int]) -> Sums:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
+from workers.filters.arithmetic.box_sums import device_box
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.arithmetic.gaussian import half_up
 from workers.filters.arithmetic.luma import luma
 from workers.filters.arithmetic.separable import Place
 from workers.filters.base import Filter
-from workers.filters.blur.box_blur import device_box
 from workers.kernels.items import Pass, Shape
 
 BITS = 16
