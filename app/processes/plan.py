@@ -27,7 +27,7 @@ from models.settings import Settings
 from workers.backends.quarantine import Quarantine
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import cores
-from workers.supervision.supervisor import Groups, Member, Supervisor
+from workers.supervision.supervisor import Groups, ProcessSpec, Supervisor
 
 log = logging.getLogger("darkroom.tree")
 
@@ -178,7 +178,7 @@ def _bound(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
-def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
+def _worker(settings: Settings, address: str, gpu: int | None) -> ProcessSpec:
     orders = {
         "role": "worker",
         "settings": settings.model_dump(mode="json"),
@@ -187,7 +187,7 @@ def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
     }
     number = address.rsplit("-", 1)[1]
     name = "worker" if gpu is None else f"worker {number} of GPU {gpu}"
-    return Member(
+    return ProcessSpec(
         name,
         "app.processes.member",
         orders,
@@ -200,7 +200,7 @@ def _worker(settings: Settings, address: str, gpu: int | None) -> Member:
 
 def _front_end(
     settings: Settings, orders: dict[str, Any], environment: Mapping[str, str]
-) -> Member:
+) -> ProcessSpec:
     threads = -(-cores(settings) // orders["front_ends"])
     shared = settings.model_copy(update={"threads": threads})
     orders = {**orders, "settings": shared.model_dump(mode="json")}
@@ -208,7 +208,7 @@ def _front_end(
     passed = (orders[name] for name in ("socket", "scraped", "tally", "counters", "quarantine"))
     descriptors = tuple(each for each in passed if each is not None)
     patience = settings.grace + settings.drain_timeout + 5
-    return Member(name, "app.processes.member", orders, descriptors, environment, patience)
+    return ProcessSpec(name, "app.processes.member", orders, descriptors, environment, patience)
 
 
 def _forget(pid: int, folder: str, counters: Counters) -> None:

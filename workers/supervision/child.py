@@ -34,7 +34,7 @@ packages of its parent, even those of a checkout that is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ProcessSpec:
     """One process: `python -m module name`, its orders, and what it inherits.
 
     Members of one `pool` differ only in their orders named in `last_orders`. A spare process of the
@@ -65,7 +65,7 @@ class Child:
         asyncio.get_running_loop().add_reader(ready, self._on_ready)
 
     @classmethod
-    async def start(cls, member: Member, spare: bool = False) -> "Child":
+    async def start(cls, member: ProcessSpec, spare: bool = False) -> "Child":
         """Start a member, or a spare of its pool, which gets its last orders by `take`.
 
         In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. With
@@ -110,7 +110,7 @@ class Child:
         """Whether it has not been seen to end."""
         return self._process.returncode is None
 
-    def take(self, member: Member) -> None:
+    def take(self, member: ProcessSpec) -> None:
         """Give a spare the last orders of a member: it is that member from now on."""
         if not self.taken.is_set():
             self.name = member.name

@@ -5,7 +5,7 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 
-from workers.supervision.child import Child, Member
+from workers.supervision.child import Child, ProcessSpec
 
 log = logging.getLogger("darkroom.supervisor")
 
@@ -25,7 +25,7 @@ class Rolling:
     def __init__(
         self,
         running: dict[str, Child],
-        members: dict[str, Member],
+        members: dict[str, ProcessSpec],
         on_exit: Callable[[Child], None],
     ) -> None:
         self._running, self._members = running, members
@@ -34,7 +34,7 @@ class Rolling:
         self._rounds: set[asyncio.Task[None]] = set()
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def begin(self, members: Sequence[Member], on_end: Callable[[], None]) -> None:
+    def begin(self, members: Sequence[ProcessSpec], on_end: Callable[[], None]) -> None:
         """Replace these; rounds that are asked for meanwhile follow."""
         task = asyncio.create_task(self._round(members, on_end))
         self._rounds.add(task)
@@ -50,7 +50,7 @@ class Rolling:
         """Wait for the old processes that are still finishing their work."""
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
-    async def _round(self, members: Sequence[Member], on_end: Callable[[], None]) -> None:
+    async def _round(self, members: Sequence[ProcessSpec], on_end: Callable[[], None]) -> None:
         async with self._turn:
             log.info("replacing %d processes", len(members))
             for member in members:
@@ -60,7 +60,7 @@ class Rolling:
             on_end()
             log.info("all processes have been replaced")
 
-    async def _replaced(self, member: Member) -> bool:
+    async def _replaced(self, member: ProcessSpec) -> bool:
         """Whether a process with the orders of `member` works in the place of the old one."""
         old = self._running.get(member.name)
         try:

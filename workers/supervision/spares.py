@@ -5,7 +5,7 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 
-from workers.supervision.child import Child, Member
+from workers.supervision.child import Child, ProcessSpec
 
 log = logging.getLogger("darkroom.supervisor")
 
@@ -26,7 +26,7 @@ class Spares:
     def __init__(
         self,
         counts: Mapping[str, int],
-        members: Callable[[str], list[Member]],
+        members: Callable[[str], list[ProcessSpec]],
         settled: Callable[[str], bool],
     ) -> None:
         self._members = members
@@ -36,7 +36,7 @@ class Spares:
             asyncio.create_task(self._keep(pool)) for pool, n in counts.items() for _ in range(n)
         ]
 
-    def take(self, member: Member) -> Child | None:
+    def take(self, member: ProcessSpec) -> Child | None:
         """A spare that is this member from now on; even one that still starts is ahead of none."""
         waiting = [child for child in self._waiting.get(member.pool or "", ()) if child.alive]
         if not waiting:

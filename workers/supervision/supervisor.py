@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from models.exit_codes import ExitCode
-from workers.supervision.child import Child, Member
+from workers.supervision.child import Child, ProcessSpec
 from workers.supervision.rolling import Rolling
 from workers.supervision.spares import Spares
 
-__all__ = ["Groups", "Member", "Supervisor"]
+__all__ = ["Groups", "ProcessSpec", "Supervisor"]
 
 log = logging.getLogger("darkroom.supervisor")
 
@@ -25,7 +25,7 @@ PAUSES = (0.1, 0.5, 2.0, 10.0)
 """Seconds before a process that died is started again; counted anew once it lived `STABLE`."""
 STABLE = 60.0
 
-Groups = Sequence[Sequence[Member]]
+Groups = Sequence[Sequence[ProcessSpec]]
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class Supervisor:
     spares: Mapping[str, int] = field(default_factory=dict)
     reload: Callable[[], Groups] | None = None
     _running: dict[str, Child] = field(default_factory=dict)
-    _members: dict[str, Member] = field(default_factory=dict)
+    _members: dict[str, ProcessSpec] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _hurried: bool = False
     _code: int = 0
@@ -91,7 +91,7 @@ class Supervisor:
             members = [found[name] for name in self._members if name in found]
         self._rolling.begin(members, self._spares.renew)
 
-    def _of(self, pool: str) -> list[Member]:
+    def _of(self, pool: str) -> list[ProcessSpec]:
         return [member for member in self._members.values() if member.pool == pool]
 
     def _settled(self, pool: str) -> bool:
@@ -143,7 +143,7 @@ class Supervisor:
         except Exception:  # the restart is protected
             log.warning("the end of %s could not be noted", child.name, exc_info=True)
 
-    async def _end(self, member: Member, keeper: "asyncio.Task[None]") -> None:
+    async def _end(self, member: ProcessSpec, keeper: "asyncio.Task[None]") -> None:
         """Ask it to end, and SIGKILL it if it does not listen."""
         if (child := self._running.get(member.name)) is not None:
             self._ask(child)
@@ -162,5 +162,5 @@ class Supervisor:
             child.send(signal.SIGINT)
 
 
-async def _start(member: Member) -> Child:
+async def _start(member: ProcessSpec) -> Child:
     return await Child.start(member)

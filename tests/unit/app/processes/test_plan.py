@@ -7,7 +7,7 @@ import pytest
 from app.processes import plan as tree
 from app.processes.plan import CORES_PER_WORKER, Plan
 from models.settings import Settings
-from workers.supervision.supervisor import Member
+from workers.supervision.supervisor import ProcessSpec
 
 
 def planned(gpus_there: int, patch: pytest.MonkeyPatch, **settings: object) -> Plan:
@@ -41,9 +41,9 @@ def test_a_number_that_was_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -
 def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
     gpus: int, devices: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups: list[list[Member]] = []
+    groups: list[list[ProcessSpec]] = []
 
-    async def supervised(made: list[list[Member]], *_: object) -> int:
+    async def supervised(made: list[list[ProcessSpec]], *_: object) -> int:
         groups.extend(made)
         return 0
 
@@ -60,9 +60,9 @@ def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
 def test_front_ends_get_the_limits_undivided_and_share_only_the_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    groups: list[list[Member]] = []
+    groups: list[list[ProcessSpec]] = []
 
-    async def supervised(made: list[list[Member]], *_: object) -> int:
+    async def supervised(made: list[list[ProcessSpec]], *_: object) -> int:
         groups.extend(made)
         return 0
 

@@ -9,15 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.worker_fixture import come_true
-from workers.supervision.supervisor import Groups, Member, Supervisor
+from workers.supervision.supervisor import Groups, ProcessSpec, Supervisor
 
 LONG = 60.0
 
 
-def member(lives: Path, name: str = "one", **orders: object) -> Member:
+def member(lives: Path, name: str = "one", **orders: object) -> ProcessSpec:
     given = {"lives": str(lives), "seconds": LONG, "place": name, "pool": True, **orders}
     last = ("place",)
-    return Member(name, "tests.supervised_child", given, pool="a", last_orders=last, patience=10)
+    return ProcessSpec(
+        name, "tests.supervised_child", given, pool="a", last_orders=last, patience=10
+    )
 
 
 def lived(lives: Path) -> list[tuple[int, str]]:

@@ -11,13 +11,13 @@ import pytest
 from models.exit_codes import ExitCode
 from tests.worker_fixture import come_true
 from workers.supervision import supervisor
-from workers.supervision.supervisor import Member, Supervisor
+from workers.supervision.supervisor import ProcessSpec, Supervisor
 
 LONG = 60.0
 
 
-def member(lives: Path, name: str = "one", **orders: object) -> Member:
-    return Member(name, "tests.supervised_child", {"lives": str(lives), **orders}, patience=10)
+def member(lives: Path, name: str = "one", **orders: object) -> ProcessSpec:
+    return ProcessSpec(name, "tests.supervised_child", {"lives": str(lives), **orders}, patience=10)
 
 
 def lived(lives: Path) -> list[str]:
@@ -70,7 +70,7 @@ def test_sigterm_ends_the_last_group_first(tmp_path: Path) -> None:
 def test_a_start_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lives, failures, start = tmp_path / "lives", [OSError("no memory")], supervisor._start
 
-    async def sometimes(member: Member) -> asyncio.subprocess.Process:
+    async def sometimes(member: ProcessSpec) -> asyncio.subprocess.Process:
         if failures:
             raise failures.pop()
         return await start(member)
