@@ -14,7 +14,7 @@ import httpcore
 import httpx
 
 from app.admission.counters import Counters
-from app.fetch.keyed_limiter import Turns
+from app.fetch.keyed_limiter import KeyedLimiter
 from app.fetch.origin import Again, Origins
 from app.fetch.pinned_network import PinnedBackend, Resolve, SystemResolver, pinned_transport
 from app.fetch.url_rules import UrlRules
@@ -111,7 +111,7 @@ class Fetcher:
         self._observe = observe
         self._sleep = sleep
         self._chance = chance
-        self._turns = Turns(limits.concurrency, limits.per_host, counters)
+        self._turns = KeyedLimiter(limits.concurrency, limits.per_host, counters)
         self._resolver = SystemResolver(limits.concurrency)
         backend = PinnedBackend(limits.allowed_networks, resolve or self._resolver, network)
         self._origins = Origins(

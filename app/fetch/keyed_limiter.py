@@ -17,7 +17,7 @@ class _Queue:
     users: int = 0
 
 
-class Turns:
+class KeyedLimiter:
     """At most `total` holders, at most `per_key` of one key, each in the order of asking.
 
     A key's own turn is waited for first, so a crowd at one key keeps nobody else out. A key is

@@ -11,7 +11,7 @@ import pytest
 
 from app.admission.counters import Counters
 from app.admission.fields import ByKey, Mark, Total
-from app.fetch.keyed_limiter import Turns
+from app.fetch.keyed_limiter import KeyedLimiter
 from app.pipeline.pixel_budget import PixelBudget
 
 
@@ -169,7 +169,7 @@ def test_fetches_of_two_front_ends_take_turns_at_one_limit(
     async def scenario() -> None:
         inside = most = 0
 
-        async def fetch(turns: Turns) -> None:
+        async def fetch(turns: KeyedLimiter) -> None:
             nonlocal inside, most
             async with turns.take("example.org"):
                 inside += 1
@@ -177,7 +177,7 @@ def test_fetches_of_two_front_ends_take_turns_at_one_limit(
                 await asyncio.sleep(0)
                 inside -= 1
 
-        both = [Turns(total=total, per_key=1, counters=counters) for counters in several]
+        both = [KeyedLimiter(total=total, per_key=1, counters=counters) for counters in several]
         async with asyncio.timeout(30):
             await asyncio.gather(*(fetch(both[n % 2]) for n in range(10)))
         assert most == 1
@@ -187,7 +187,7 @@ def test_fetches_of_two_front_ends_take_turns_at_one_limit(
 
 def test_limits_can_be_changed_while_somebody_waits() -> None:
     async def scenario() -> None:
-        budget, turns = PixelBudget(10), Turns(total=1, per_key=1)
+        budget, turns = PixelBudget(10), KeyedLimiter(total=1, per_key=1)
         entered = asyncio.Event()
 
         async def second() -> None:

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from app.fetch.keyed_limiter import Turns
+from app.fetch.keyed_limiter import KeyedLimiter
 
 
 async def settle() -> None:
@@ -13,7 +13,7 @@ async def settle() -> None:
 class Crowd:
     """Tasks that take turns, and who holds one now."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: KeyedLimiter) -> None:
         self.turns = turns
         self.inside: list[str] = []
         self.leave = asyncio.Semaphore(0)
@@ -40,7 +40,7 @@ class Crowd:
 
 def test_one_key_has_its_limit_and_all_have_theirs() -> None:
     async def scenario() -> None:
-        crowd = Crowd(Turns(total=3, per_key=2))
+        crowd = Crowd(KeyedLimiter(total=3, per_key=2))
         crowd.come("a1", "a2", "a3", "b1", "c1")
         await settle()
         assert crowd.inside == ["a1", "a2", "b1"]
@@ -51,7 +51,7 @@ def test_one_key_has_its_limit_and_all_have_theirs() -> None:
 
 def test_who_leaves_lets_the_next_in_by_order() -> None:
     async def scenario() -> None:
-        crowd = Crowd(Turns(total=9, per_key=1))
+        crowd = Crowd(KeyedLimiter(total=9, per_key=1))
         crowd.come("a1", "a2", "a3")
         await settle()
         crowd.leave.release()
@@ -65,7 +65,7 @@ def test_who_leaves_lets_the_next_in_by_order() -> None:
 @pytest.mark.parametrize("victim", [0, 1, 2], ids=["holds", "waits for its key", "waits for all"])
 def test_who_is_cancelled_keeps_no_turn(victim: int) -> None:
     async def scenario() -> None:
-        crowd = Crowd(Turns(total=1, per_key=1))
+        crowd = Crowd(KeyedLimiter(total=1, per_key=1))
         crowd.come("a1", "a2", "b1")
         await settle()
         crowd.tasks[victim].cancel()
@@ -80,7 +80,7 @@ def test_who_is_cancelled_keeps_no_turn(victim: int) -> None:
 
 def test_keys_without_users_are_forgotten() -> None:
     async def scenario() -> None:
-        crowd = Crowd(Turns(total=9, per_key=1))
+        crowd = Crowd(KeyedLimiter(total=9, per_key=1))
         crowd.come("a1", "a2", "b1")
         await settle()
         assert len(crowd.turns) == 2
