@@ -9,7 +9,7 @@ from models.domain.errors import ServiceError
 from models.domain.job import Job, Result
 from tests.fakes import FakeEngine, first_sample, number_of
 from tests.worker_fixture import WELCOME, fake_heard
-from workers.ipc.worker_server import Host
+from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
@@ -29,7 +29,7 @@ def answer(job: Job) -> Result | ServiceError:
 
 
 async def main(address: str) -> None:
-    host = Host(fake_heard)
+    host = WorkerServer(fake_heard)
     limits = BatchLimits(max_batch_size=8, max_batch_pixels=1 << 30)
     worker = Worker(FakeEngine(answer=answer), limits, on_batch=host.on_batch)
     worker.start()

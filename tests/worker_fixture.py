@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from models.domain.job import Operation
 from tests.fakes import GUARD, FakeEngine, FakeOperation, Gate
 from workers.ipc.frames import Welcome
-from workers.ipc.worker_server import Host
+from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
@@ -43,7 +43,7 @@ class Hosted:
     """A worker that front ends can reach, and a hand on its device."""
 
     address: str
-    host: Host
+    host: WorkerServer
     worker: Worker[object]
     engine: FakeEngine
     gate: Gate
@@ -58,7 +58,7 @@ def hosted(
 ) -> Iterator[Hosted]:
     """A worker at an abstract address; gone, with all its connections, when the block ends."""
     address = address or f"\0darkroom-test-{secrets.token_hex(8)}"
-    gate, host = Gate(is_open=True), Host(fake_heard)
+    gate, host = Gate(is_open=True), WorkerServer(fake_heard)
     made = engine(on_collect=gate)
     worker = Worker(made, limits, on_batch=host.on_batch)
     worker.start()

@@ -21,7 +21,7 @@ from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.ipc.frames import Welcome
-from workers.ipc.worker_server import Host
+from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.pair import AnyWorker
 from workers.supervision.malloc import keep_freed_memory
 from workers.supervision.startup import Started, start_worker
@@ -75,7 +75,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     A spare has no address yet, and waits for it. The exit code is WORKER_DIED if the worker ended
     unasked: the supervisor starts another one.
     """
-    loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), Host()
+    loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer()
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     orders.attach()

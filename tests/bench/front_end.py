@@ -32,7 +32,7 @@ from tests.bench.plan import BOUNDARY, multipart
 from tests.bench.subject import TICKS, answers
 from tests.fakes import FakeEngine
 from workers.ipc.frames import Welcome
-from workers.ipc.worker_server import Host
+from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
@@ -62,7 +62,7 @@ def worker(listener: socket.socket) -> None:
         made = Worker(engine, BatchLimits(64, 1 << 40))
         made.start()
         welcome = Welcome("fake", MODEL.model_dump(), labels, None, takes_jpegs=True)
-        await Host().serve(listener, made, welcome)
+        await WorkerServer().serve(listener, made, welcome)
 
     uvloop.run(serve())
 

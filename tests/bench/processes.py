@@ -24,7 +24,7 @@ from models.domain.job import Job
 from tests.fakes import FakeEngine
 from workers.backends.multi_process import ProcessBackend
 from workers.ipc.frames import Welcome
-from workers.ipc.worker_server import Host
+from workers.ipc.worker_server import WorkerServer
 from workers.operations import Classify
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
@@ -44,7 +44,9 @@ async def host(listener: socket.socket, stop: int) -> None:
     """Serve until the pipe closes."""
     worker = Worker(FakeEngine(slots=3), BatchLimits(64, 1 << 40))
     worker.start()
-    serving = asyncio.create_task(Host().serve(listener, worker, Welcome("fake", None, None, None)))
+    serving = asyncio.create_task(
+        WorkerServer().serve(listener, worker, Welcome("fake", None, None, None))
+    )
     await asyncio.to_thread(os.read, stop, 1)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)

@@ -21,7 +21,7 @@ from workers.ipc import conversion
 from workers.ipc.arena import Arena, Slot
 from workers.ipc.arena_slots import Slots
 from workers.ipc.frames import Batched, Done, Welcome
-from workers.ipc.worker_client import Hooks, Line, Link, Lost, Pending
+from workers.ipc.worker_client import Hooks, Line, Lost, Pending, WorkerConnection
 
 log = logging.getLogger("darkroom.processes")
 
@@ -60,7 +60,7 @@ class ProcessBackend:
         self._device = "none"
         self.submitted = 0
         hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch)
-        self._links = [Link(address, self._arena, hooks) for address in addresses]
+        self._links = [WorkerConnection(address, self._arena, hooks) for address in addresses]
 
     async def welcome(self) -> Welcome:
         """The first welcome of a worker, waiting for it."""

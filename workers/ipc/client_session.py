@@ -27,7 +27,7 @@ from workers.scheduling.ticket import Ticket
 log = logging.getLogger("darkroom.host")
 
 
-class Guest:
+class ClientSession:
     """One front end."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Guest:
         worker: AnyWorker,
         arena: Arena,
         hear: Callable[[Any], Operation],
-        on_lost: "Callable[[Guest], None]",
+        on_lost: "Callable[[ClientSession], None]",
     ) -> None:
         self._hear = hear
         self._tell_lost = on_lost

@@ -148,7 +148,7 @@ class Line:
         self._hooks.on_lost(taken)
 
 
-class Link:
+class WorkerConnection:
     """One worker's address: connects, and again whenever the worker there leaves or is lost.
 
     A worker that leaves keeps its line until it has answered everything.

@@ -14,7 +14,7 @@ from typing import Any
 from models.domain.job import Operation
 from workers.ipc import conversion, frames
 from workers.ipc.arena import Arena
-from workers.ipc.client_session import Guest
+from workers.ipc.client_session import ClientSession
 from workers.ipc.frames import Leaving, Welcome
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
@@ -29,13 +29,13 @@ HANDSHAKE = 5.0
 """Seconds a front end has to hand its arena over."""
 
 
-class Host:
+class WorkerServer:
     """Lets front ends use one started worker; `on_batch` is the worker's observer."""
 
     def __init__(self, hear: Callable[[Any], Operation] = conversion.operation_heard) -> None:
         self.hear = hear
         self.heard = 0
-        self._guests: set[Guest] = set()
+        self._guests: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
 
     async def serve(self, listener: socket.socket, worker: AnyWorker, welcome: Welcome) -> None:
@@ -79,7 +79,7 @@ class Host:
         self.heard += 1
         return self.hear(said)
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: ClientSession) -> None:
         """A front end has hung up."""
         self._guests.discard(guest)
 
@@ -99,7 +99,9 @@ class Host:
         try:
             if not frames.same_user(connection):
                 raise PermissionError("a process of another user")
-            guest = Guest(worker, await _received_arena(connection), self._heard, self.leave)
+            guest = ClientSession(
+                worker, await _received_arena(connection), self._heard, self.leave
+            )
             self._guests.add(guest)
             loop = asyncio.get_running_loop()
             await loop.create_unix_connection(lambda: guest.protocol, sock=connection)

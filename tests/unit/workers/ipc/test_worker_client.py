@@ -15,7 +15,7 @@ from workers.ipc import frames as wire
 from workers.ipc import worker_client as link_module
 from workers.ipc.arena import PAGE, Arena, Slot
 from workers.ipc.frames import Done, Submit, Welcome
-from workers.ipc.worker_client import Hooks, Link, Pending
+from workers.ipc.worker_client import Hooks, Pending, WorkerConnection
 
 
 def nothing(*_: object) -> None:
@@ -61,10 +61,10 @@ class Peer:
 
 
 @asynccontextmanager
-async def linked(**replaced: Callable[..., Any]) -> AsyncIterator[tuple[Link, Peer]]:
+async def linked(**replaced: Callable[..., Any]) -> AsyncIterator[tuple[WorkerConnection, Peer]]:
     """A link and the peer it is connected to."""
     arena, peer = Arena.create(PAGE), Peer()
-    link = Link(peer.address, arena, hooks(**replaced))
+    link = WorkerConnection(peer.address, arena, hooks(**replaced))
     await peer.accept()
     await peer.send(Welcome("fake", None, None, None))
     try:
@@ -98,7 +98,7 @@ def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
 
     async def test() -> None:
         arena, peer = Arena.create(PAGE), Peer()
-        link = Link(peer.address, arena, hooks())
+        link = WorkerConnection(peer.address, arena, hooks())
         await peer.accept()
         assert peer.connection is not None
         peer.connection.close()
@@ -146,7 +146,7 @@ def test_a_connect_that_is_cancelled_leaves_no_socket_open(
         monkeypatch.setattr(socket, "socket", Noted)
         monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", never, raising=False)
         arena = Arena.create(PAGE)
-        link = Link("\0nobody", arena, hooks())
+        link = WorkerConnection("\0nobody", arena, hooks())
         await connecting.wait()
         await link.close()
         arena.close()
