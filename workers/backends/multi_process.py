@@ -40,7 +40,7 @@ class ProcessBackend:
         drain_timeout: float | None = None,
         on_batch: Callable[[Batched], None] = lambda batched: None,
         on_other: Callable[[], object] = lambda: None,
-        say: Callable[[Operation], object] = conversion.operation_said,
+        say: Callable[[Operation], object] = conversion.encode_operation,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._arena = Arena.create(arena_bytes)

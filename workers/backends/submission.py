@@ -16,7 +16,7 @@ MAX_CHANNELS = 4
 
 def bytes_for(job: Job) -> int:
     """Bytes for the job's image or file, and for a filter's answer in its place."""
-    shape, _ = conversion.source_said(job.image)
+    shape, _ = conversion.encode_source(job.image)
     size = (0, 0)
     if isinstance(job.operation, FilterChain):
         size = job.operation.size_after(job.image.height, job.image.width)
@@ -27,7 +27,7 @@ def frame_of(pending: Pending, say: Callable[[Operation], object]) -> Submit:
     """What a worker is told of a job; `say` makes its operation one that MessagePack can carry."""
     job, slot = pending.job, pending.slot
     assert slot is not None
-    shape, jpeg = conversion.source_said(job.image)
+    shape, jpeg = conversion.encode_source(job.image)
     return Submit(
         pending.number,
         slot.offset,
@@ -44,10 +44,10 @@ def frame_of(pending: Pending, say: Callable[[Operation], object]) -> Submit:
 def outcome_of(slots: Slots, pending: Pending, done: Done) -> Outcome:
     """A copy of what a worker answered."""
     if done.error is not None:
-        return Failed(conversion.error_heard(done.error))
+        return Failed(conversion.decode_error(done.error))
     assert done.trace is not None
     result: Result = Labels(done.class_ids, done.scores)
     if done.shape is not None:
         lying = slots.read(pending, done.shape)
-        result = conversion.source_heard(lying, done.jpeg)
-    return Completed(result, conversion.trace_heard(done.trace))
+        result = conversion.decode_source(lying, done.jpeg)
+    return Completed(result, conversion.decode_trace(done.trace))

@@ -11,7 +11,7 @@ from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, ServiceError, TooManyPixels
 from models.domain.image import Image, Pixels
 from workers.ipc.arena import LARGE, Arena, Room, Slot
-from workers.ipc.conversion import source_said
+from workers.ipc.conversion import encode_source
 from workers.ipc.frames import Shape
 from workers.ipc.worker_client import Pending
 
@@ -90,7 +90,7 @@ class Slots:
         """Copy the job's pixels, or its file, into its slot."""
         assert pending.slot is not None
         source = pending.job.image
-        shape, _ = source_said(source)
+        shape, _ = encode_source(source)
         content = source.pixels if isinstance(source, Image) else source.data.reshape(shape)
         np.copyto(self._arena.pixels(pending.slot, shape), content)
 

@@ -76,18 +76,18 @@ class ClientSession:
         try:
             pixels = self._arena.pixels(Slot(frame.offset, frame.size), frame.shape)
             operation = self._hear(frame.operation)
-            source = conversion.source_heard(pixels, frame.jpeg)
+            source = conversion.decode_source(pixels, frame.jpeg)
             job = Job(operation, source, Deadline(frame.deadline), lane)
             mark = functools.partial(self._mark, Slot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone
             )
         except ServiceError as error:
-            return [Done(frame.number, error=conversion.error_said(error))]
+            return [Done(frame.number, error=conversion.encode_error(error))]
         except Exception:  # the other jobs of this front end are protected
             log.exception("a job could not be read")
             fault = InternalError("the job could not be read")
-            return [Done(frame.number, error=conversion.error_said(fault))]
+            return [Done(frame.number, error=conversion.encode_error(fault))]
         return []
 
     def _dropped(self, frame: Cancel) -> list[Frame]:
@@ -100,15 +100,15 @@ class ClientSession:
         except Exception:  # the other jobs of the batch are protected
             log.exception("the answer of a job could not be written")
             fault = InternalError("the answer could not be sent back; it has been logged")
-            return Done(asked.number, error=conversion.error_said(fault))
+            return Done(asked.number, error=conversion.encode_error(fault))
 
     def _told_of(self, asked: Submit, outcome: Outcome) -> Done:
         if not isinstance(outcome, Completed):
-            return Done(asked.number, error=conversion.error_said(outcome.error))
-        trace, result = conversion.trace_said(outcome.trace), outcome.result
+            return Done(asked.number, error=conversion.encode_error(outcome.error))
+        trace, result = conversion.encode_trace(outcome.trace), outcome.result
         if isinstance(result, Labels):
             return Done(asked.number, trace, result.class_ids, result.scores)
-        shape, jpeg = conversion.source_said(result)
+        shape, jpeg = conversion.encode_source(result)
         content = result.pixels if isinstance(result, Image) else result.data.reshape(shape)
         np.copyto(self._arena.pixels(Slot(asked.offset, asked.size), shape), content)
         return Done(asked.number, trace, shape=shape, jpeg=jpeg)

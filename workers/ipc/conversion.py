@@ -8,7 +8,7 @@ from models.domain.errors import FieldError, InternalError, ServiceError
 from models.domain.image import Image, Jpeg, Pixels, Source, Subsampling
 from models.domain.job import Operation, ReleaseReason, Trace
 from workers.filters.registry import parse_chain
-from workers.ipc.frames import ErrorSaid, JpegSaid, Shape, Times
+from workers.ipc.frames import EncodedError, EncodedJpeg, Shape, Times
 from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply
 
 _SUBSAMPLINGS = {each.value: each for each in Subsampling}
@@ -23,7 +23,7 @@ _ERRORS = {
 _PLAIN = (str, int, float, type(None))
 
 
-def operation_said(operation: Operation) -> object:
+def encode_operation(operation: Operation) -> object:
     """An operation as MessagePack can carry it."""
     if isinstance(operation, FilterChain):
         jpeg = operation.jpeg
@@ -33,8 +33,8 @@ def operation_said(operation: Operation) -> object:
     return {"top_k": operation.top_k, "function": operation.function_to_apply.value}
 
 
-def operation_heard(said: Any) -> Operation:
-    """The reverse of `operation_said`."""
+def decode_operation(said: Any) -> Operation:
+    """The reverse of `encode_operation`."""
     if isinstance(said, list):
         jpeg = None if said[0] is None else DeviceJpeg(said[0][0], _SUBSAMPLINGS[said[0][1]])
         return FilterChain(parse_chain(said[1:]), jpeg)
@@ -47,7 +47,7 @@ def _classify(top_k: int, function: str) -> Classify:
     return Classify(top_k, FunctionToApply(function))
 
 
-def source_said(source: Source) -> tuple[Shape, JpegSaid | None]:
+def encode_source(source: Source) -> tuple[Shape, EncodedJpeg | None]:
     """What lies in a slot, as `Submit` and `Done` say it."""
     if isinstance(source, Image):
         return (source.height, source.width, source.channels), None
@@ -55,26 +55,26 @@ def source_said(source: Source) -> tuple[Shape, JpegSaid | None]:
     return (len(source.data), 1, 1), said
 
 
-def source_heard(lying: Pixels, jpeg: JpegSaid | None) -> Source:
-    """The reverse of `source_said`."""
+def decode_source(lying: Pixels, jpeg: EncodedJpeg | None) -> Source:
+    """The reverse of `encode_source`."""
     if jpeg is None:
         return Image(lying)
     height, width, orientation, subsampling = jpeg
     return Jpeg(lying.reshape(-1), height, width, orientation, _SUBSAMPLINGS[subsampling])
 
 
-def trace_said(trace: Trace) -> Times:
+def encode_trace(trace: Trace) -> Times:
     """A trace in a fixed order."""
     times = (trace.queue, trace.upload, trace.decode, trace.compute, trace.download)
     return (*times, trace.batch_size, trace.max_batch_size, trace.reason.value)
 
 
-def trace_heard(said: Times) -> Trace:
-    """The reverse of `trace_said`."""
+def decode_trace(said: Times) -> Trace:
+    """The reverse of `encode_trace`."""
     return Trace(*said[:-1], ReleaseReason(said[-1]))
 
 
-def error_said(error: ServiceError) -> ErrorSaid:
+def encode_error(error: ServiceError) -> EncodedError:
     """An error, without where it was raised; what was given as it is, or as its text."""
     fields = [
         (e.path, e.message, e.given if isinstance(e.given, _PLAIN) else repr(e.given))
@@ -83,7 +83,7 @@ def error_said(error: ServiceError) -> ErrorSaid:
     return error.code, error.detail, fields
 
 
-def error_heard(said: ErrorSaid) -> ServiceError:
-    """The reverse of `error_said`; of a code that is not known here, a fault of ours."""
+def decode_error(said: EncodedError) -> ServiceError:
+    """The reverse of `encode_error`; of a code that is not known here, a fault of ours."""
     code, detail, fields = said
     return _ERRORS.get(code, InternalError)(detail, [FieldError(*field) for field in fields])

@@ -27,14 +27,14 @@ class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Anything said."""
 
 
-JpegSaid = tuple[int, int, int, str]
+EncodedJpeg = tuple[int, int, int, str]
 """Height, width, orientation and subsampling of a JPEG."""
 
 Times = tuple[float, float, float, float, float, int, int, str]
 """A trace, in the order of its fields."""
 
 
-ErrorSaid = tuple[str, str, list[tuple[str, str, Any]]]
+EncodedError = tuple[str, str, list[tuple[str, str, Any]]]
 """An error's code and text, and the path, message and value of each wrong field."""
 
 
@@ -51,7 +51,7 @@ class Submit(Frame, frozen=True):
     operation: Any
     deadline: float
     bulk: bool
-    jpeg: JpegSaid | None = None
+    jpeg: EncodedJpeg | None = None
     alone: bool = False
     """Whether it must be computed with no other job on the device: a worker died with it."""
 
@@ -94,8 +94,8 @@ class Done(Frame, frozen=True):
     class_ids: tuple[int, ...] = ()
     scores: tuple[float, ...] = ()
     shape: Shape | None = None
-    error: ErrorSaid | None = None
-    jpeg: JpegSaid | None = None
+    error: EncodedError | None = None
+    jpeg: EncodedJpeg | None = None
 
 
 class LoadReport(Frame, frozen=True):

@@ -32,7 +32,7 @@ HANDSHAKE = 5.0
 class WorkerServer:
     """Lets front ends use one started worker; `on_batch` is the worker's observer."""
 
-    def __init__(self, hear: Callable[[Any], Operation] = conversion.operation_heard) -> None:
+    def __init__(self, hear: Callable[[Any], Operation] = conversion.decode_operation) -> None:
         self.hear = hear
         self.heard = 0
         self._guests: set[ClientSession] = set()

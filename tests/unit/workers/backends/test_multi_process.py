@@ -405,7 +405,7 @@ def test_another_user_s_process_at_the_worker_s_address_gets_no_pixels() -> None
 def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = conversion.trace_said
+    said = conversion.encode_trace
 
     def fail(trace: Trace) -> object:
         if trace.batch_size == 1:
@@ -421,7 +421,7 @@ def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
             await on_device(worker)
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(2)]
             await come_true(lambda: ours.load().queued_jobs == 2)
-            monkeypatch.setattr(conversion, "trace_said", fail)
+            monkeypatch.setattr(conversion, "encode_trace", fail)
             worker.gate.open()
             with pytest.raises(InternalError, match="could not be sent back"):
                 await held

@@ -33,21 +33,21 @@ SUBMIT = Submit(7, 4096, 8192, (3, 2, 3), {"top_k": 1, "function": "none"}, 12.5
     ],
 )
 def test_an_operation_arrives_as_it_left(operation: Operation) -> None:
-    packed = msgspec.msgpack.encode(conversion.operation_said(operation))
-    assert conversion.operation_heard(msgspec.msgpack.decode(packed)) == operation
+    packed = msgspec.msgpack.encode(conversion.encode_operation(operation))
+    assert conversion.decode_operation(msgspec.msgpack.decode(packed)) == operation
 
 
 def test_a_trace_arrives_as_it_left() -> None:
     trace = Trace(0.1, 0.2, 0.3, 0.4, 0.5, 5, 8, ReleaseReason.BUDGET)
-    assert conversion.trace_heard(conversion.trace_said(trace)) == trace
+    assert conversion.decode_trace(conversion.encode_trace(trace)) == trace
 
 
 def test_an_error_keeps_its_kind_and_its_text() -> None:
     for kind in (WorkerLost, WeightsMissing, InternalError):
-        heard = conversion.error_heard((kind.code, "a text", []))
+        heard = conversion.decode_error((kind.code, "a text", []))
         assert type(heard) is kind
         assert heard.detail == "a text"
-    assert isinstance(conversion.error_heard(("news", "a text", [])), ServiceError)
+    assert isinstance(conversion.decode_error(("news", "a text", [])), ServiceError)
 
 
 @pytest.mark.parametrize("piece", [1, 3, 10_000])
@@ -110,11 +110,11 @@ def test_a_done_of_a_cancelled_job_carries_nothing() -> None:
 
 def test_the_wrong_fields_of_an_error_cross_as_well() -> None:
     wrong = [FieldError("ops[0].sigma", "too large", 1e9), FieldError("encoder", "none", None)]
-    said = Done(1, error=conversion.error_said(InvalidParameter("wrong", wrong)))
+    said = Done(1, error=conversion.encode_error(InvalidParameter("wrong", wrong)))
     frame = wire.FROM_WORKER.decode(msgspec.msgpack.encode(said))
     assert isinstance(frame, Done)
     assert frame.error is not None
-    heard = conversion.error_heard(frame.error)
+    heard = conversion.decode_error(frame.error)
     assert isinstance(heard, InvalidParameter)
     assert list(heard.errors) == wrong
 
