@@ -18,8 +18,8 @@ from workers.backends.absence import Absence
 from workers.backends.quarantine import Quarantine
 from workers.backends.submission import bytes_for, frame_of, outcome_of
 from workers.ipc import conversion
-from workers.ipc.arena import Arena, Slot
-from workers.ipc.arena_slots import Slots
+from workers.ipc.arena import Arena, ArenaSlot
+from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.frames import Batched, Done, Welcome
 from workers.ipc.worker_client import Hooks, Line, Lost, Pending, WorkerConnection
 
@@ -44,7 +44,7 @@ class ProcessBackend:
         quarantine: Quarantine | None = None,
     ) -> None:
         self._arena = Arena.create(arena_bytes)
-        self._slots = Slots(self._arena)
+        self._slots = ArenaSlots(self._arena)
         self._parked: list[Pending] = []
         self._drain_timeout = drain_timeout
         self._on_other = on_other
@@ -135,7 +135,7 @@ class ProcessBackend:
         await asyncio.gather(*(link.close() for link in self._links))
         self._arena.close()
 
-    async def _answer(self, job: Job, slot: Slot) -> Outcome:
+    async def _answer(self, job: Job, slot: ArenaSlot) -> Outcome:
         loop = asyncio.get_running_loop()
         self.submitted += 1
         pending = Pending(self.submitted, job, slot, loop.create_future())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from models.domain.job import Completed, Failed, Job, Labels, Lane, Operation, Outcome, Result
 from workers.ipc import conversion
-from workers.ipc.arena_slots import Slots
+from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.frames import Done, Submit
 from workers.ipc.worker_client import Pending
 from workers.operations import FilterChain
@@ -41,7 +41,7 @@ def frame_of(pending: Pending, say: Callable[[Operation], object]) -> Submit:
     )
 
 
-def outcome_of(slots: Slots, pending: Pending, done: Done) -> Outcome:
+def outcome_of(slots: ArenaSlots, pending: Pending, done: Done) -> Outcome:
     """A copy of what a worker answered."""
     if done.error is not None:
         return Failed(conversion.decode_error(done.error))

@@ -25,7 +25,7 @@ LARGE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ArenaSlot:
     """A piece of an arena, in bytes."""
 
     offset: int
@@ -51,15 +51,15 @@ class Arena:
         os.ftruncate(fd, (n_pages + -(-n_pages // PAGE)) * PAGE)
         return cls(fd)
 
-    def mark(self, slot: Slot, launched: bool) -> None:
+    def mark(self, slot: ArenaSlot, launched: bool) -> None:
         """Note whether the device has been given the job in this slot."""
         self._memory[self.size + slot.offset // PAGE] = launched
 
-    def launched(self, slot: Slot) -> bool:
+    def launched(self, slot: ArenaSlot) -> bool:
         """Whether the device had been given the job in this slot."""
         return bool(self._memory[self.size + slot.offset // PAGE])
 
-    def pixels(self, slot: Slot, shape: tuple[int, int, int]) -> Pixels:
+    def pixels(self, slot: ArenaSlot, shape: tuple[int, int, int]) -> Pixels:
         """The slot as an image; ValueError if it reaches beyond the slot or the arena."""
         length = shape[0] * shape[1] * shape[2]
         inside = slot.offset >= 0 and slot.offset + slot.size <= self.size
@@ -67,7 +67,7 @@ class Arena:
             raise ValueError(f"no image {shape} in {slot} of an arena of {self.size} bytes")
         return self._bytes[slot.offset : slot.offset + length].reshape(shape)
 
-    def forget(self, slot: Slot) -> None:
+    def forget(self, slot: ArenaSlot) -> None:
         """Give a large slot's memory back to the kernel; what it held is lost."""
         if slot.size >= LARGE and hasattr(mmap, "MADV_REMOVE"):
             self._memory.madvise(mmap.MADV_REMOVE, slot.offset, slot.size)
@@ -77,24 +77,24 @@ class Arena:
         os.close(self.fd)
 
 
-class Room:
+class ArenaAllocator:
     """Which parts of `size` bytes are free: first fit, whole pages. Knows no memory."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._free = [(0, size)]
 
-    def take(self, n_bytes: int) -> Slot | None:
+    def take(self, n_bytes: int) -> ArenaSlot | None:
         """A slot of at least so many bytes, None while there is none."""
         wanted = max(1, -(-n_bytes // PAGE)) * PAGE
         for index, (offset, size) in enumerate(self._free):
             if size >= wanted:
                 rest = [(offset + wanted, size - wanted)] if size > wanted else []
                 self._free[index : index + 1] = rest
-                return Slot(offset, wanted)
+                return ArenaSlot(offset, wanted)
         return None
 
-    def give_back(self, slot: Slot) -> None:
+    def give_back(self, slot: ArenaSlot) -> None:
         """Make a slot free again, and one with its free neighbours."""
         index = bisect.bisect(self._free, (slot.offset, 0))
         start, end = slot.offset, slot.offset + slot.size

@@ -10,7 +10,7 @@ import numpy as np
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, ServiceError, TooManyPixels
 from models.domain.image import Image, Pixels
-from workers.ipc.arena import LARGE, Arena, Room, Slot
+from workers.ipc.arena import LARGE, Arena, ArenaAllocator, ArenaSlot
 from workers.ipc.conversion import encode_source
 from workers.ipc.frames import Shape
 from workers.ipc.worker_client import Pending
@@ -18,26 +18,26 @@ from workers.ipc.worker_client import Pending
 T = TypeVar("T")
 
 
-class Slots:
+class ArenaSlots:
     """Gives out slots in the order they were asked for; belongs to one event loop."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
-        self._room = Room(arena.size)
-        self._queue: deque[tuple[int, asyncio.Future[Slot]]] = deque()
+        self._room = ArenaAllocator(arena.size)
+        self._queue: deque[tuple[int, asyncio.Future[ArenaSlot]]] = deque()
 
     @property
     def waiting(self) -> int:
         """How many wait for a slot."""
         return len(self._queue)
 
-    async def take(self, n_bytes: int, deadline: Deadline) -> Slot:
+    async def take(self, n_bytes: int, deadline: Deadline) -> ArenaSlot:
         """A slot of at least so many bytes; waits, at most until the deadline."""
         if n_bytes > self._room.size:
             raise TooManyPixels(f"an image of {n_bytes:,} bytes has no room on this server")
         if not self._queue and (slot := self._room.take(n_bytes)) is not None:
             return slot
-        waiter: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[ArenaSlot] = asyncio.get_running_loop().create_future()
         place = (n_bytes, waiter)
         self._queue.append(place)
         try:
@@ -53,7 +53,7 @@ class Slots:
                 raise DeadlineExceeded("the request's deadline passed") from None
             raise
 
-    def free(self, slot: Slot) -> None:
+    def free(self, slot: ArenaSlot) -> None:
         """Take a slot back; large ones give their memory back to the kernel."""
         self._arena.forget(slot)
         self._room.give_back(slot)

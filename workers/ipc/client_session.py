@@ -18,7 +18,7 @@ from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome
 from workers.ipc import conversion
 from workers.ipc import frames as wire
-from workers.ipc.arena import Arena, Slot
+from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.frames import Batched, Cancel, Done, Frame, LoadReport, Submit, ToWorker
 from workers.scheduling.batch import Batch
 from workers.scheduling.pair import AnyWorker
@@ -74,11 +74,11 @@ class ClientSession:
         """Hand the job to the worker; what cannot be is answered at once."""
         lane = Lane.BULK if frame.bulk else Lane.INTERACTIVE
         try:
-            pixels = self._arena.pixels(Slot(frame.offset, frame.size), frame.shape)
+            pixels = self._arena.pixels(ArenaSlot(frame.offset, frame.size), frame.shape)
             operation = self._hear(frame.operation)
             source = conversion.decode_source(pixels, frame.jpeg)
             job = Job(operation, source, Deadline(frame.deadline), lane)
-            mark = functools.partial(self._mark, Slot(frame.offset, frame.size))
+            mark = functools.partial(self._mark, ArenaSlot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone
             )
@@ -110,7 +110,7 @@ class ClientSession:
             return Done(asked.number, trace, result.class_ids, result.scores)
         shape, jpeg = conversion.encode_source(result)
         content = result.pixels if isinstance(result, Image) else result.data.reshape(shape)
-        np.copyto(self._arena.pixels(Slot(asked.offset, asked.size), shape), content)
+        np.copyto(self._arena.pixels(ArenaSlot(asked.offset, asked.size), shape), content)
         return Done(asked.number, trace, shape=shape, jpeg=jpeg)
 
     def _answer(self, frames: list[Done]) -> None:
@@ -152,7 +152,7 @@ class ClientSession:
         if not self._tickets:
             self.protocol.close()
 
-    def _mark(self, slot: Slot, launched: bool) -> None:
+    def _mark(self, slot: ArenaSlot, launched: bool) -> None:
         """Tell the front end whether the device has a job; one that has left reads no marks."""
         if not self._lost:
             self._arena.mark(slot, launched)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from models.domain.job import Failed, Job
 from models.exit_codes import ExitCode
 from workers.ipc import frames as wire
-from workers.ipc.arena import Arena, Slot
+from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.frames import (
     Batched,
     Cancel,
@@ -48,7 +48,7 @@ class Pending:
 
     number: int
     job: Job
-    slot: Slot | None
+    slot: ArenaSlot | None
     waiter: "asyncio.Future[Done | Failed | Lost]"
     line: "Line | None" = None
     losses: int = 0

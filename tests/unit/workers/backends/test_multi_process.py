@@ -29,7 +29,7 @@ from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
 from workers.backends.quarantine import Quarantine
 from workers.ipc import conversion
 from workers.ipc.arena import PAGE, Arena
-from workers.ipc.arena_slots import Slots
+from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.frames import Batched, Welcome
 from workers.ipc.worker_client import Pending
 from workers.scheduling.batcher import BatchLimits
@@ -457,9 +457,9 @@ def test_the_images_of_a_lost_worker_are_not_copied_on_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address, threads = new_address(), set[str]()
-    write = Slots.write
+    write = ArenaSlots.write
 
-    def noted(slots: Slots, pending: Pending) -> None:
+    def noted(slots: ArenaSlots, pending: Pending) -> None:
         threads.add(threading.current_thread().name)
         write(slots, pending)
 
@@ -471,7 +471,7 @@ def test_the_images_of_a_lost_worker_are_not_copied_on_the_event_loop(
             worker.gate.shut()
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(9)]
             await on_device(worker)
-            monkeypatch.setattr(Slots, "write", noted)
+            monkeypatch.setattr(ArenaSlots, "write", noted)
         with hosted(ENGINE, LIMITS, address):
             assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(9))
             await ours.aclose()

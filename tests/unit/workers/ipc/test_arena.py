@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.ipc.arena import LARGE, PAGE, Arena, Room, Slot
+from workers.ipc.arena import LARGE, PAGE, Arena, ArenaAllocator, ArenaSlot
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def arena() -> Iterator[Arena]:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 9 * PAGE)), max_size=80))
 def test_slots_never_overlap_and_all_room_comes_back(steps: list[tuple[bool, int]]) -> None:
-    room, taken = Room(40 * PAGE), list[Slot]()
+    room, taken = ArenaAllocator(40 * PAGE), list[ArenaSlot]()
     for take, number in steps:
         if take and (slot := room.take(number)) is not None:
             assert slot.size >= number
@@ -32,11 +32,11 @@ def test_slots_never_overlap_and_all_room_comes_back(steps: list[tuple[bool, int
             room.give_back(taken.pop(number % len(taken)))
     for slot in taken:
         room.give_back(slot)
-    assert room.take(room.size) == Slot(0, room.size)
+    assert room.take(room.size) == ArenaSlot(0, room.size)
 
 
 def test_there_is_no_slot_larger_than_what_is_free() -> None:
-    room = Room(4 * PAGE)
+    room = ArenaAllocator(4 * PAGE)
     assert room.take(5 * PAGE) is None
     first, _ = room.take(PAGE), room.take(2 * PAGE)
     assert first is not None
@@ -47,7 +47,7 @@ def test_there_is_no_slot_larger_than_what_is_free() -> None:
 
 def test_who_has_the_descriptor_sees_the_same_bytes(arena: Arena) -> None:
     other = Arena(os.dup(arena.fd))
-    slot = Slot(PAGE, PAGE)
+    slot = ArenaSlot(PAGE, PAGE)
     arena.pixels(slot, (2, 3, 3))[:] = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
     assert other.size == arena.size
     assert other.pixels(slot, (2, 3, 3)).tobytes() == bytes(range(18))
@@ -57,22 +57,22 @@ def test_who_has_the_descriptor_sees_the_same_bytes(arena: Arena) -> None:
 @pytest.mark.parametrize(
     ("slot", "shape"),
     [
-        (Slot(0, PAGE), (PAGE, 1, 3)),
-        (Slot(4 * LARGE, PAGE), (1, 1, 1)),
-        (Slot(-PAGE, PAGE), (1, 1, 1)),
-        (Slot(0, PAGE), (-1, -1, 1)),
-        (Slot(0, PAGE), (0, 1, 1)),
+        (ArenaSlot(0, PAGE), (PAGE, 1, 3)),
+        (ArenaSlot(4 * LARGE, PAGE), (1, 1, 1)),
+        (ArenaSlot(-PAGE, PAGE), (1, 1, 1)),
+        (ArenaSlot(0, PAGE), (-1, -1, 1)),
+        (ArenaSlot(0, PAGE), (0, 1, 1)),
     ],
 )
 def test_an_image_beyond_its_slot_is_refused(
-    arena: Arena, slot: Slot, shape: tuple[int, int, int]
+    arena: Arena, slot: ArenaSlot, shape: tuple[int, int, int]
 ) -> None:
     with pytest.raises(ValueError, match="no image"):
         arena.pixels(slot, shape)
 
 
 def test_a_large_slot_that_is_forgotten_gives_its_memory_back(arena: Arena) -> None:
-    slot = Slot(0, 2 * LARGE)
+    slot = ArenaSlot(0, 2 * LARGE)
     arena.pixels(slot, (2 * LARGE, 1, 1))[:] = 7
     assert os.fstat(arena.fd).st_blocks * 512 >= 2 * LARGE
     arena.forget(slot)

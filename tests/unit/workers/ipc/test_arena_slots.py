@@ -9,7 +9,7 @@ from models.domain.deadline import NEVER
 from tests.fakes import GUARD, fake_job
 from tests.worker_fixture import come_true
 from workers.ipc.arena import LARGE, Arena
-from workers.ipc.arena_slots import Slots
+from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.worker_client import Pending
 
 
@@ -22,7 +22,7 @@ def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended() 
 
     async def test() -> None:
         arena = Arena.create(LARGE)
-        slots = Slots(arena)
+        slots = ArenaSlots(arena)
         loop = asyncio.get_running_loop()
         slot = await slots.take(LARGE, NEVER)
         pending = Pending(1, fake_job(), slot, loop.create_future())
@@ -44,7 +44,7 @@ def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended() 
 def test_a_slot_is_released_once() -> None:
     async def test() -> None:
         arena = Arena.create(2 * LARGE)
-        slots = Slots(arena)
+        slots = ArenaSlots(arena)
         first = await slots.take(LARGE, NEVER)
         pending = Pending(1, fake_job(), first, asyncio.get_running_loop().create_future())
         slots.release(pending)

@@ -13,7 +13,7 @@ from tests.fakes import fake_job
 from tests.worker_fixture import come_true
 from workers.ipc import frames as wire
 from workers.ipc import worker_client as link_module
-from workers.ipc.arena import PAGE, Arena, Slot
+from workers.ipc.arena import PAGE, Arena, ArenaSlot
 from workers.ipc.frames import Done, Submit, Welcome
 from workers.ipc.worker_client import Hooks, Pending, WorkerConnection
 
@@ -165,7 +165,7 @@ def test_an_answer_to_a_job_that_is_not_ours_costs_no_other_answer() -> None:
         async with linked(on_done=on_done) as (link, peer):
             assert link.line is not None
             waiter = asyncio.get_running_loop().create_future()
-            pending = Pending(7, fake_job(), Slot(0, PAGE), waiter)
+            pending = Pending(7, fake_job(), ArenaSlot(0, PAGE), waiter)
             link.line.submit(pending, Submit(7, 0, PAGE, (1, 1, 1), "a", 0.0, False))
             await peer.send(Done(99), Done(7))
             await come_true(lambda: answered == [7])
@@ -186,7 +186,7 @@ def test_a_fault_of_ours_in_one_answer_is_no_nonsense_of_the_worker_s() -> None:
             for number in (1, 2):
                 assert link.line is not None
                 waiter = asyncio.get_running_loop().create_future()
-                pending = Pending(number, fake_job(), Slot(0, PAGE), waiter)
+                pending = Pending(number, fake_job(), ArenaSlot(0, PAGE), waiter)
                 link.line.submit(pending, Submit(number, 0, PAGE, (1, 1, 1), "a", 0.0, False))
             await peer.send(Done(1), Done(2))
             await come_true(lambda: answered == [1, 2])
