@@ -115,8 +115,8 @@ async def stop_service(service: Service) -> None:
 async def _serving(service: Service) -> AsyncIterator[None]:
     """Keep a canary singing; whatever ends the block, the parts are stopped."""
     try:
-        await asyncio.gather(service.canary.sing(), service.decoders.start())
-        singing = asyncio.create_task(service.canary.keep_singing())
+        await asyncio.gather(service.canary.probe(), service.decoders.start())
+        singing = asyncio.create_task(service.canary.keep_probing())
         yield
         singing.cancel()
     finally:

@@ -81,7 +81,7 @@ class Canary:
         late = f"no canary has passed for {age:.0f} s, and no other work was done"
         return Readiness(ready, None if ready else self.problem or late, age, load)
 
-    async def sing(self) -> None:
+    async def probe(self) -> None:
         """Send one canary and note its outcome."""
         deadline = Deadline.after(2 * self._interval, self._clock())
         try:
@@ -97,13 +97,13 @@ class Canary:
         else:
             self._passed_at, self.problem, self._absent = self._clock(), None, False
 
-    async def keep_singing(self) -> None:
+    async def keep_probing(self) -> None:
         """One canary per interval, and one as soon as a worker is back, for ever."""
         due = self._clock() + self._interval
         while True:
             await asyncio.sleep(min(LOOK, self._interval))
             if self._look().alive and (self._absent or self._clock() >= due):
-                await self.sing()
+                await self.probe()
                 due = self._clock() + self._interval
 
     def _look(self) -> Load:

@@ -58,7 +58,7 @@ def test_before_the_first_canary_nothing_is_ready() -> None:
 def test_a_dead_worker_is_seen_at_once_and_the_reason_is_said() -> None:
     async def test() -> None:
         canary, backend, _ = made()
-        await canary.sing()
+        await canary.probe()
         assert canary.readiness().ready
         backend.now = replace(WORKING, alive=False, back_in=2.5)
         found = canary.readiness()
@@ -72,12 +72,12 @@ def test_a_dead_worker_is_seen_at_once_and_the_reason_is_said() -> None:
 def test_a_worker_that_is_back_must_pass_before_it_counts() -> None:
     async def test() -> None:
         canary, backend, _ = made()
-        await canary.sing()
+        await canary.probe()
         backend.now = replace(WORKING, alive=False)
         canary.readiness()
         backend.now = WORKING
         assert not canary.readiness().ready
-        await canary.sing()
+        await canary.probe()
         assert canary.readiness().ready
 
     run(test())
@@ -86,7 +86,7 @@ def test_a_worker_that_is_back_must_pass_before_it_counts() -> None:
 def test_a_worker_that_is_back_counts_as_soon_as_it_does_other_work() -> None:
     async def test() -> None:
         canary, backend, _ = made()
-        await canary.sing()
+        await canary.probe()
         backend.now = replace(WORKING, alive=False)
         canary.readiness()
         backend.now = WORKING
@@ -100,12 +100,12 @@ def test_a_worker_that_is_back_counts_as_soon_as_it_does_other_work() -> None:
 def test_a_canary_that_waits_behind_slow_work_that_progresses_is_no_fault() -> None:
     async def test() -> None:
         canary, backend, clock = made()
-        await canary.sing()
+        await canary.probe()
         backend.answer = DeadlineExceeded("late")
         for step in range(1, 10):
             clock.advance(INTERVAL)
             backend.now = replace(WORKING, progress=float(step))
-            await canary.sing()
+            await canary.probe()
             assert canary.readiness().ready
         clock.advance(3 * INTERVAL)
         assert not canary.readiness().ready, "nothing was done for three intervals"
@@ -117,10 +117,10 @@ def test_a_canary_whose_answer_changes_or_that_fails_is_a_fault_whatever_else_is
     async def test() -> None:
         for wrong in (Labels((2,), (1.0,)), InternalError("broken")):
             canary, backend, clock = made()
-            await canary.sing()
+            await canary.probe()
             backend.answer = wrong
             clock.advance(3 * INTERVAL)
-            await canary.sing()
+            await canary.probe()
             backend.now = replace(WORKING, progress=9.0)
             found = canary.readiness()
             assert not found.ready
@@ -134,9 +134,9 @@ def test_a_worker_that_is_back_is_tried_at_once(monkeypatch: pytest.MonkeyPatch)
 
     async def test() -> None:
         canary, backend, _ = made(interval=1000.0)
-        await canary.sing()
+        await canary.probe()
         backend.now = replace(WORKING, alive=False)
-        singing = asyncio.create_task(canary.keep_singing())
+        singing = asyncio.create_task(canary.keep_probing())
         canary.readiness()
         backend.now = WORKING
         await come_true(lambda: backend.asked == 2)
