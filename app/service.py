@@ -81,7 +81,7 @@ class Service:
     """Set on SIGTERM: not ready any more, but requests are served until the grace time ends."""
 
     @property
-    def bereft(self) -> bool:
+    def worker_lost(self) -> bool:
         """Whether the worker of this process has ended although nobody stopped it."""
         gone = self.ends_with_worker and not self.backend.load().alive
         return gone and not self.stopping.is_set()

@@ -126,7 +126,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second; True ends the serving."""
         service = getattr(self._app.state, "service", None)
-        if service is not None and service.bereft:
+        if service is not None and service.worker_lost:
             log.critical("the worker died, and this process with it; it may be started again")
             self.exit_code = ExitCode.WORKER_DIED
             service.stopping.set()
