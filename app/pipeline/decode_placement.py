@@ -89,7 +89,7 @@ class IdleCores:
         return ticks[3] + ticks[4], sum(ticks)
 
 
-class DecodeChoice:
+class DecodePlacement:
     """Weighs the device's queue against that of `threads` codec threads."""
 
     def __init__(self, threads: int, idle: Callable[[], float] | None = None) -> None:

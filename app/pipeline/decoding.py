@@ -20,9 +20,9 @@ from app.decoders import EXPENSIVE, DecoderPool, Encode, Seen
 from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item, Url
 from app.intake.spool import Blob
-from app.pipeline.decode_placement import DecodeChoice
+from app.pipeline.decode_placement import DecodePlacement
 from app.pipeline.pixel_budget import PixelBudget
-from app.pipeline.timings import Stages
+from app.pipeline.timings import Timings
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, identify
 from models.domain.backend import Load
@@ -51,7 +51,7 @@ MAGIC = 16
 T = TypeVar("T")
 
 
-class Opener:
+class ImageDecoder:
     """Fetches and decodes; its `threads` codec threads serve all requests."""
 
     def __init__(
@@ -67,11 +67,11 @@ class Opener:
         self._budget = budget
         self._max_pixels = max_pixels
         self._pool = ThreadPoolExecutor(threads, "codec")
-        self._choice = DecodeChoice(threads)
+        self._choice = DecodePlacement(threads)
 
     @asynccontextmanager
     async def opened(
-        self, item: Item, deadline: Deadline, permit: Permit, stages: Stages
+        self, item: Item, deadline: Deadline, permit: Permit, stages: Timings
     ) -> AsyncIterator[Blob]:
         """The item's bytes, fetched if need be; closed after the block at the latest."""
         content = item.content
@@ -87,7 +87,7 @@ class Opener:
         finally:
             content.close()
 
-    async def encoded(self, content: Blob, load: Load, stages: Stages) -> Decoded | None:
+    async def encoded(self, content: Blob, load: Load, stages: Timings) -> Decoded | None:
         """A JPEG that the device had better decode; None for what is to be decoded here."""
         if not self._choice.device_is_sooner(load):
             return None
@@ -103,7 +103,7 @@ class Opener:
             yield jpeg
 
     @asynccontextmanager
-    async def decoded(self, content: Blob, stages: Stages, room: Room) -> AsyncIterator[Decoded]:
+    async def decoded(self, content: Blob, stages: Timings, room: Room) -> AsyncIterator[Decoded]:
         """The pixels, and their room in the budget while the block runs.
 
         What costs much to decode waits for its turn first, and holds no room while it waits.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.intake.request_items import Item
-from app.pipeline.timings import Stages
+from app.pipeline.timings import Timings
 from models.codec import ImageFormat
 from models.domain.errors import ServiceError
 from models.domain.job import Labels
@@ -26,7 +26,7 @@ class VersionAnswer:
 
     id: str | None
     outcome: EncodedImage | ServiceError
-    stages: Stages
+    stages: Timings
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Processed:
         return [each for each in outcomes if isinstance(each, ServiceError)]
 
 
-Outcome = Labels | EncodedImage | Processed | ServiceError
+AnswerOutcome = Labels | EncodedImage | Processed | ServiceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class Answer:
     """What became of one item, and where its time went."""
 
     item: Item
-    outcome: Outcome
-    stages: Stages
+    outcome: AnswerOutcome
+    stages: Timings
 
     @property
-    def all_stages(self) -> list[Stages]:
+    def all_stages(self) -> list[Timings]:
         """Its own stopwatch and those of its versions."""
         versions = self.outcome.versions if isinstance(self.outcome, Processed) else ()
         return [self.stages, *(each.stages for each in versions)]

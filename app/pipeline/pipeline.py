@@ -17,11 +17,11 @@ from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.intake.wanted import Output, Version, Wanted
-from app.pipeline.decoding import Opener
-from app.pipeline.outcomes import Answer, EncodedImage, Outcome, Processed, VersionAnswer
+from app.pipeline.decoding import ImageDecoder
+from app.pipeline.outcomes import Answer, AnswerOutcome, EncodedImage, Processed, VersionAnswer
 from app.pipeline.pixel_budget import PixelBudget
-from app.pipeline.pixel_cost import check, room, rooms
-from app.pipeline.timings import Stages
+from app.pipeline.pixel_cost import check, peak_pixels, peak_pixels_of_parts
+from app.pipeline.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.codec import Decoded
 from models.domain.backend import Backend
@@ -35,7 +35,7 @@ log = logging.getLogger("darkroom.pipeline")
 
 T = TypeVar("T")
 
-Work = Callable[[Stages], Coroutine[Any, Any, T]]
+Work = Callable[[Timings], Coroutine[Any, Any, T]]
 """What is to be done for one item, or for one part of it; the stopwatch is handed in."""
 
 
@@ -55,12 +55,12 @@ class Pipeline:
         self._backend = backend
         self._metrics = metrics
         self._max_pixels = max_pixels
-        self._opener = Opener(fetcher, budget, decoders, max_pixels, threads)
+        self._opener = ImageDecoder(fetcher, budget, decoders, max_pixels, threads)
 
     async def classify(self, item: Item, operation: Classify, permit: Permit) -> Answer:
         """The labels of one item."""
 
-        async def work(stages: Stages) -> Labels:
+        async def work(stages: Timings) -> Labels:
             async with (
                 self._opener.opened(item, permit.deadline, permit, stages) as content,
                 permit.turn(operation.batch_key),
@@ -82,7 +82,7 @@ class Pipeline:
     ) -> Answer:
         """One item through a chain of filters, encoded again."""
 
-        async def work(stages: Stages) -> EncodedImage:
+        async def work(stages: Timings) -> EncodedImage:
             async with (
                 self._opener.opened(item, permit.deadline, permit, stages) as content,
                 permit.turn(operation.batch_key),
@@ -90,7 +90,7 @@ class Pipeline:
                 jpeg = None
                 if operation.has_kernels:
                     jpeg = await self._opener.encoded(content, self._backend.load(), stages)
-                opener, needed = self._opener, partial(room, operation, self._max_pixels)
+                opener, needed = self._opener, partial(peak_pixels, operation, self._max_pixels)
                 source = (
                     opener.held(jpeg, needed) if jpeg else opener.decoded(content, stages, needed)
                 )
@@ -103,9 +103,9 @@ class Pipeline:
         """Labels and versions of one item, decoded once. It fails if no part of it succeeds."""
 
         def needed(height: int, width: int) -> int:
-            return sum(rooms(wanted, self._max_pixels, height, width))
+            return sum(peak_pixels_of_parts(wanted, self._max_pixels, height, width))
 
-        async def work(stages: Stages) -> Processed:
+        async def work(stages: Timings) -> Processed:
             async with (
                 asyncio.timeout_at(permit.deadline.alarm) as alarm,
                 self._opener.opened(item, permit.deadline, permit, stages) as content,
@@ -125,15 +125,15 @@ class Pipeline:
         self._opener.close()
 
     async def _parts(
-        self, item: Item, decoded: Decoded, wanted: Wanted, permit: Permit, stages: Stages
+        self, item: Item, decoded: Decoded, wanted: Wanted, permit: Permit, stages: Timings
     ) -> Processed:
         """All parts side by side, as many as memory has room for."""
         info = decoded.info
-        largest = max(rooms(wanted, self._max_pixels, info.height, info.width))
+        largest = max(peak_pixels_of_parts(wanted, self._max_pixels, info.height, info.width))
         turns = asyncio.Semaphore(self._opener.at_once(largest))
 
-        async def part(work: Work[T], stages: Stages) -> T | ServiceError:
-            async def in_turn(stages: Stages) -> T:
+        async def part(work: Work[T], stages: Timings) -> T | ServiceError:
+            async def in_turn(stages: Timings) -> T:
                 async with turns:
                     return await work(stages)
 
@@ -147,7 +147,7 @@ class Pipeline:
 
         async def version(each: Version) -> VersionAnswer:
             work = partial(self._filtered, decoded, each.operation, each.output, permit)
-            own = Stages()
+            own = Timings()
             return VersionAnswer(each.id, await part(work, own), own)
 
         versions = asyncio.gather(*(version(each) for each in wanted.versions))
@@ -155,9 +155,9 @@ class Pipeline:
         return Processed(found, tuple(filtered))
 
     async def _answer(
-        self, operation: str, item: Item, deadline: Deadline, work: Work[Outcome]
+        self, operation: str, item: Item, deadline: Deadline, work: Work[AnswerOutcome]
     ) -> Answer:
-        stages = Stages()
+        stages = Timings()
         try:
             outcome = await _guarded(item, deadline, partial(work, stages))
         finally:
@@ -177,7 +177,7 @@ class Pipeline:
                 self._metrics.stage(stage).observe(seconds)
 
     async def _labels(
-        self, decoded: Decoded, operation: Classify, permit: Permit, stages: Stages
+        self, decoded: Decoded, operation: Classify, permit: Permit, stages: Timings
     ) -> Labels:
         result = await self._run(operation, decoded.image, permit, stages)
         assert isinstance(result, Labels)
@@ -189,7 +189,7 @@ class Pipeline:
         operation: FilterChain,
         output: Output,
         permit: Permit,
-        stages: Stages,
+        stages: Timings,
     ) -> EncodedImage:
         check(operation, self._max_pixels, decoded.image.height, decoded.image.width)
         format_ = output.format_for(decoded.info.format)
@@ -200,7 +200,7 @@ class Pipeline:
             return EncodedImage(data, format_, result.width, result.height)
 
     async def _run(
-        self, operation: Operation, image: Source, permit: Permit, stages: Stages
+        self, operation: Operation, image: Source, permit: Permit, stages: Timings
     ) -> Result:
         with permit.work(operation.batch_key, image.n_pixels) as work:
             completed = await self._backend.run(Job(operation, image, permit.deadline, permit.lane))

@@ -14,7 +14,7 @@ def check(chain: FilterChain, max_pixels: int, height: int, width: int) -> None:
         )
 
 
-def room(chain: FilterChain, max_pixels: int, height: int, width: int) -> int:
+def peak_pixels(chain: FilterChain, max_pixels: int, height: int, width: int) -> int:
     """Pixels of the largest image on the way; the image's own where the chain will be refused."""
     try:
         check(chain, max_pixels, height, width)
@@ -23,7 +23,9 @@ def room(chain: FilterChain, max_pixels: int, height: int, width: int) -> int:
         return height * width
 
 
-def rooms(wanted: Wanted, max_pixels: int, height: int, width: int) -> list[int]:
+def peak_pixels_of_parts(wanted: Wanted, max_pixels: int, height: int, width: int) -> list[int]:
     """Of every part that is wanted of an image."""
     labels = [] if wanted.labels is None else [height * width]
-    return labels + [room(each.operation, max_pixels, height, width) for each in wanted.versions]
+    return labels + [
+        peak_pixels(each.operation, max_pixels, height, width) for each in wanted.versions
+    ]

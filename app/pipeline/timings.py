@@ -9,7 +9,7 @@ from models.domain.job import Trace
 STAGES = ("intake", "fetch", "decode", "queue", "upload", "compute", "download", "encode")
 
 
-class Stages:
+class Timings:
     """A stopwatch per stage, and the micro-batch the image rode in."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Stages:
         return {name: round(seconds * 1e3, 3) for name, seconds in self.seconds.items()}
 
 
-def server_timing(all_stages: Iterable[Stages]) -> str:
+def server_timing(all_stages: Iterable[Timings]) -> str:
     """The Server-Timing header: of several images the slowest one per stage, the last batch."""
     slowest: dict[str, float] = {}
     batch = None

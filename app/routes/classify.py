@@ -11,7 +11,7 @@ from app.http import media_types, negotiation
 from app.http.options import read
 from app.http.request_lifetime import before
 from app.intake.request_items import collect
-from app.pipeline.timings import Stages
+from app.pipeline.timings import Timings
 from app.responses import complete, streams
 from app.responses.records import record
 from app.routes.image_route import ImageRoute, permit_of
@@ -32,7 +32,7 @@ _OFFERS = (media_types.JSON, *media_types.JSON_LINES, media_types.EVENTS)
 async def classify(request: Request) -> Response:
     """Labels for 1…N images: raw body, multipart/form-data or JSON; uploads, data URIs, URLs."""
     service, permit = service_of(request), permit_of(request)
-    reading = Stages()
+    reading = Timings()
     with reading.measure("intake"):
         intake = await before(permit.deadline, collect(request, permit, service.settings))
     operation = _operation(intake.options)

@@ -11,7 +11,7 @@ from app.http.request_lifetime import before
 from app.intake.filter_options import chain_of, encoded_there, encoding_of, format_for
 from app.intake.request_items import collect
 from app.intake.wanted import Output
-from app.pipeline.timings import Stages
+from app.pipeline.timings import Timings
 from app.responses import complete, streams
 from app.responses.records import record
 from app.routes.image_route import ImageRoute, permit_of
@@ -36,7 +36,7 @@ _SEVERAL = (media_types.ZIP, media_types.MULTIPART, *media_types.JSON_LINES, med
 async def filter_images(request: Request) -> Response:
     """1…N images through a chain of filters: one image back as bytes, several as a ZIP."""
     service, permit = service_of(request), permit_of(request)
-    reading = Stages()
+    reading = Timings()
     with reading.measure("intake"):
         intake = await before(permit.deadline, collect(request, permit, service.settings))
     options, asked = read_with_encoding(FilterOptions, intake.options)

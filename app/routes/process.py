@@ -13,7 +13,7 @@ from app.http.request_lifetime import before
 from app.intake.filter_options import versions_of
 from app.intake.request_items import collect
 from app.intake.wanted import Wanted
-from app.pipeline.timings import Stages
+from app.pipeline.timings import Timings
 from app.responses import complete, streams
 from app.responses.records import record
 from app.routes.image_route import ImageRoute, permit_of
@@ -43,7 +43,7 @@ async def process(request: Request) -> Response:
     "partial". At the door and in the limit of a request each of them counts as one image.
     """
     service, permit = service_of(request), permit_of(request)
-    reading = Stages()
+    reading = Timings()
     with reading.measure("intake"):
         intake = await before(permit.deadline, collect(request, permit, service.settings))
     header = request.headers.get("accept")

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from app.cores.cgroup import CpuLimit
-from app.pipeline.decode_placement import AHEAD, TYPICAL, DecodeChoice, IdleCores
+from app.pipeline.decode_placement import AHEAD, TYPICAL, DecodePlacement, IdleCores
 from models.domain.backend import Load
 from tests.fakes import FakeClock
 
 
-def choosing(idle: float = 0.9) -> DecodeChoice:
-    return DecodeChoice(4, lambda: idle)
+def choosing(idle: float = 0.9) -> DecodePlacement:
+    return DecodePlacement(4, lambda: idle)
 
 
 IDLE = Load("fake", 0, 0, 0, 10_000.0, alive=True, takes_jpegs=True, decoding=1.0)

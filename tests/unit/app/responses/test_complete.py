@@ -11,7 +11,7 @@ from app.http import media_types
 from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.pipeline.outcomes import Answer, EncodedImage
-from app.pipeline.timings import Stages
+from app.pipeline.timings import Timings
 from app.responses import streams
 from app.responses.pieces import PIECE
 from app.responses.records import record
@@ -22,7 +22,7 @@ FILE = bytes(2 * PIECE + 1)
 
 async def answer() -> Answer:
     image = EncodedImage(FILE, ImageFormat.PNG, 1, 1)
-    return Answer(Item(0, Blob.of(b"")), image, Stages())
+    return Answer(Item(0, Blob.of(b"")), image, Timings())
 
 
 async def never() -> Message:
