@@ -29,7 +29,7 @@ _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _QUIET = ("/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics")
 
 
-class Observe:
+class AccessLog:
     """ASGI middleware; outermost, so that what it logs is what the client got."""
 
     def __init__(
@@ -114,7 +114,7 @@ class Observe:
 def install(app: Starlette, settings: Settings, metrics: Metrics) -> None:
     """Put the middleware around an application."""
     app.add_middleware(
-        Observe,
+        AccessLog,
         metrics=metrics,
         body_timeout=settings.body_timeout,
         min_body_rate=settings.min_body_rate,

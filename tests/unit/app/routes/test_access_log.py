@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from app.routes.access_log import Observe
+from app.routes.access_log import AccessLog
 from app.telemetry.metrics import Metrics
 
 SCOPE = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
@@ -36,7 +36,7 @@ def test_a_stream_that_nobody_reads_ends_at_its_last_message_too(n_chunks: int) 
 
     async def scenario() -> None:
         async with asyncio.timeout(5):
-            await Observe(stream, Metrics(), 0.01)(dict(SCOPE), receive, full_after_one)
+            await AccessLog(stream, Metrics(), 0.01)(dict(SCOPE), receive, full_after_one)
         assert ended.is_set()
 
     room = 1
