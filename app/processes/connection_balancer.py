@@ -50,7 +50,7 @@ class Alone:
         """Do nothing: no other front end takes connections."""
 
 
-class Tally:
+class ConnectionCounts:
     """How many connections each of `n` front ends has, in memory they share as a descriptor.
 
     A rolling restart needs two places for each front end: the old process and the new one.
@@ -63,7 +63,7 @@ class Tally:
         self._pids = np.frombuffer(memory, np.int32, n, offset=mmap.PAGESIZE // 2)
 
     @classmethod
-    def create(cls, n: int) -> "Tally":
+    def create(cls, n: int) -> "ConnectionCounts":
         """Of front ends without connections. Linux only."""
         fd = os.memfd_create("darkroom-tally", os.MFD_CLOEXEC)
         os.ftruncate(fd, mmap.PAGESIZE)
@@ -107,7 +107,7 @@ def _alive(pid: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedSocket:
     """The socket, the tally, and the number that a front end has in it."""
 
     socket: socket.socket
@@ -115,7 +115,7 @@ class Shared:
     number: int = 0
 
 
-class Acceptor:
+class ConnectionBalancer:
     """Accepts for one front end, from its creation to `close`, which closes its hold on the socket.
 
     `connected` makes a protocol for each connection that `entrance` lets in; `count` says how many
@@ -125,7 +125,7 @@ class Acceptor:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: SharedSocket,
         connected: Callable[[Ticket], asyncio.Protocol],
         count: Callable[[], int],
         entrance: Entrance,

@@ -7,7 +7,7 @@ YOUNG = 20_000
 time; what a request leaves behind is nearly all freed without them."""
 
 
-def settle() -> None:
+def freeze() -> None:
     """What is there now stays: no collection walks through it."""
     gc.freeze()
     gc.set_threshold(YOUNG)

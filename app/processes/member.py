@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from app.processes.gc_tuning import settle
+from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.processes.title import retitle
 from app.telemetry import structured_logging
@@ -54,17 +54,17 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     from app import main
     from app.admission.counters import Counters
     from app.processes import uvicorn_server
-    from app.processes.connection_balancer import Alone, Shared, Tally
+    from app.processes.connection_balancer import Alone, ConnectionCounts, SharedSocket
 
     given = orders.first
     keep_freed_memory()
-    tally = Tally(given["tally"], 2 * given["front_ends"])
+    tally = ConnectionCounts(given["tally"], 2 * given["front_ends"])
     number = tally.enter(given["number"])
-    shared = Shared(socket.socket(fileno=given["socket"]), tally, number)
+    shared = SharedSocket(socket.socket(fileno=given["socket"]), tally, number)
     counters = Counters.attach(given["counters"], given["front_ends"])
     app = main.create_app(settings, given["addresses"], counters, given["quarantine"])
     scraped = given["scraped"]
-    at_metrics = [] if scraped is None else [Shared(socket.socket(fileno=scraped), Alone())]
+    at_metrics = [] if scraped is None else [SharedSocket(socket.socket(fileno=scraped), Alone())]
     uvicorn_server.Server(app, settings, shared, at_metrics, orders).run()
     return 0
 
@@ -81,7 +81,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     orders.attach()
     gpu = orders.first["gpu"]
     started = await asyncio.to_thread(start_worker, settings, host.on_batch, gpu=gpu)
-    settle()
+    freeze()
     welcome = _welcome(started)
     if "address" not in orders.first and started.degraded:
         log.error("no spare can be kept: %s", started.degraded)

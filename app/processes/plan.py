@@ -19,7 +19,7 @@ from prometheus_client import multiprocess
 from app.admission.counters import Counters
 from app.connections.listening import BACKLOG, bind_metrics
 from app.cores.memory import usable_memory
-from app.processes.connection_balancer import Tally
+from app.processes.connection_balancer import ConnectionCounts
 from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
@@ -136,9 +136,9 @@ def spares(settings: Settings) -> int:
     return int(usable_memory() >= ENOUGH_FOR_A_SPARE)
 
 
-def _tally(front_ends: int) -> Tally:
+def _tally(front_ends: int) -> ConnectionCounts:
     """Without connections: each front end enters when it starts."""
-    tally = Tally.create(2 * front_ends)
+    tally = ConnectionCounts.create(2 * front_ends)
     for number in range(2 * front_ends):
         tally.leave(number)
     return tally

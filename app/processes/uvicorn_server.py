@@ -26,8 +26,8 @@ from app.connections.metrics_only import MetricsOnly
 from app.connections.phases import Timer
 from app.connections.protocol import GuardedProtocol
 from app.processes import reconfigure
-from app.processes.connection_balancer import Acceptor, Alone, Shared
-from app.processes.gc_tuning import settle
+from app.processes.connection_balancer import Alone, ConnectionBalancer, SharedSocket
+from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.telemetry.metrics import Metrics
 from models.exit_codes import ExitCode
@@ -55,8 +55,8 @@ class Server(uvicorn.Server):
         self,
         app: FastAPI,
         settings: Settings,
-        shared: Shared | None = None,
-        scraped: Sequence[Shared] = (),
+        shared: SharedSocket | None = None,
+        scraped: Sequence[SharedSocket] = (),
         orders: Orders | None = None,
     ) -> None:
         self._app = app
@@ -72,14 +72,16 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn: the application, then the sockets."""
         await super().startup([])
-        settle()
+        freeze()
         settings, service = self._settings, self._app.state.service
         metrics = service.metrics
         limits = ConnectionLimits.of(settings, raise_limit())
         metrics.connection_limit.set(limits.connections)
         main = self._guarded(limits, metrics, service.counters, self.config.is_ssl)
         few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
-        listening = [self._shared] if self._shared else [Shared(s, Alone()) for s in sockets or ()]
+        listening = (
+            [self._shared] if self._shared else [SharedSocket(s, Alone()) for s in sockets or ()]
+        )
         acceptors = [self._acceptor(each, main, self.config) for each in listening]
         if self._scraped:
             scraping = self._guarded(few, metrics, Counters(), encrypted=False)
@@ -110,8 +112,8 @@ class Server(uvicorn.Server):
         return guard, entrance
 
     def _acceptor(
-        self, shared: Shared, guarded: tuple[Guard, Entrance], config: uvicorn.Config
-    ) -> Acceptor:
+        self, shared: SharedSocket, guarded: tuple[Guard, Entrance], config: uvicorn.Config
+    ) -> ConnectionBalancer:
         guard, entrance = guarded
         state, app_state = self.server_state, self.lifespan.state
 
@@ -121,7 +123,9 @@ class Server(uvicorn.Server):
         def count() -> int:
             return len(state.connections)
 
-        return Acceptor(shared, connected, count, entrance, config.ssl, guard.limits.header_timeout)
+        return ConnectionBalancer(
+            shared, connected, count, entrance, config.ssl, guard.limits.header_timeout
+        )
 
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second; True ends the serving."""
@@ -198,7 +202,7 @@ def run(app: FastAPI, settings: Settings) -> int:
     """
     sockets = bind(settings.host, settings.port)
     scraped = bind_metrics(settings)
-    server = Server(app, settings, scraped=[Shared(each, Alone()) for each in scraped])
+    server = Server(app, settings, scraped=[SharedSocket(each, Alone()) for each in scraped])
     for each in sockets:
         log.info("listening on %s port %d", *each.getsockname()[:2])
     try:

@@ -15,7 +15,7 @@ from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
 from app.connections.limits import ConnectionLimits
 from app.processes import connection_balancer
-from app.processes.connection_balancer import Acceptor, Shared, Tally
+from app.processes.connection_balancer import ConnectionBalancer, ConnectionCounts, SharedSocket
 from models.settings import Settings
 
 HURRY = 5.0
@@ -67,14 +67,16 @@ async def connected(front_ends: list[FrontEnd], n: int) -> None:
             await asyncio.sleep(0)
 
 
-def opened(listening: socket.socket, tally: Tally, number: int, front_end: FrontEnd) -> Acceptor:
-    shared = Shared(listening.dup(), tally, number)
-    return Acceptor(shared, front_end, lambda: len(front_end.connections), entrance())
+def opened(
+    listening: socket.socket, tally: ConnectionCounts, number: int, front_end: FrontEnd
+) -> ConnectionBalancer:
+    shared = SharedSocket(listening.dup(), tally, number)
+    return ConnectionBalancer(shared, front_end, lambda: len(front_end.connections), entrance())
 
 
 def test_every_front_end_gets_as_many_connections(listening: socket.socket) -> None:
     async def scenario() -> None:
-        tally, front_ends = Tally.create(4), [FrontEnd() for _ in range(4)]
+        tally, front_ends = ConnectionCounts.create(4), [FrontEnd() for _ in range(4)]
         acceptors = [opened(listening, tally, n, each) for n, each in enumerate(front_ends)]
         with ExitStack() as stack:
             for n in range(32):
@@ -91,7 +93,7 @@ def test_a_dead_front_end_without_connections_keeps_nobody_waiting(
     listening: socket.socket,
 ) -> None:
     async def scenario() -> None:
-        tally, front_end = Tally.create(2), FrontEnd()
+        tally, front_end = ConnectionCounts.create(2), FrontEnd()
         alive = opened(listening, tally, 0, front_end)
         with ExitStack() as stack:
             for _ in range(8):
@@ -120,8 +122,8 @@ def test_who_could_not_accept_tries_again(
 
     async def scenario() -> None:
         front_end, crowded = FrontEnd(), Crowded(fileno=listening.dup().detach())
-        made = Acceptor(
-            Shared(crowded, Tally.create(1), 0),
+        made = ConnectionBalancer(
+            SharedSocket(crowded, ConnectionCounts.create(1), 0),
             front_end,
             lambda: len(front_end.connections),
             entrance(),
@@ -136,7 +138,7 @@ def test_who_could_not_accept_tries_again(
 def test_nothing_is_accepted_after_the_end(listening: socket.socket) -> None:
     async def scenario() -> None:
         front_end = FrontEnd()
-        opened(listening, Tally.create(1), 0, front_end).close()
+        opened(listening, ConnectionCounts.create(1), 0, front_end).close()
         with socket.create_connection(listening.getsockname()):
             await asyncio.sleep(2 * connection_balancer.PAUSE)
         assert not front_end.connections
@@ -146,7 +148,10 @@ def test_nothing_is_accepted_after_the_end(listening: socket.socket) -> None:
 
 def test_a_connection_that_is_waiting_at_the_end_is_taken(listening: socket.socket) -> None:
     async def scenario() -> None:
-        tally, front_end = Tally.create(2), FrontEnd([asyncio.Transport()])  # the other has none
+        tally, front_end = (
+            ConnectionCounts.create(2),
+            FrontEnd([asyncio.Transport()]),
+        )  # the other has none
         acceptor = opened(listening, tally, 0, front_end)
         with socket.create_connection(listening.getsockname()):
             await asyncio.sleep(0)
