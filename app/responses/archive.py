@@ -11,9 +11,9 @@ from fastapi import Request
 from fastapi.responses import Response, StreamingResponse
 
 from app.http.media_types import ZIP
-from app.responses.as_completed import Work, as_finished
+from app.responses.as_completed import StartWork, as_completed
 from app.responses.pieces import pieces
-from app.responses.records import Present, line, member
+from app.responses.records import Present, archive_name, line
 
 PIECE = 1 << 20
 """Bytes that are summed up at a time, in 0.3 ms."""
@@ -63,7 +63,7 @@ class _Sink(io.RawIOBase):
 
 
 def zipped(
-    request: Request, works: Sequence[Work], present: Present, headers: dict[str, str]
+    request: Request, works: Sequence[StartWork], present: Present, headers: dict[str, str]
 ) -> Response:
     """A ZIP of the images as they finish, `results.jsonl` with every record last."""
     name = {"Content-Disposition": 'attachment; filename="darkroom.zip"'}
@@ -72,11 +72,11 @@ def zipped(
 
 
 async def _members(
-    request: Request, works: Sequence[Work], present: Present
+    request: Request, works: Sequence[StartWork], present: Present
 ) -> AsyncIterator[tuple[str, bytes]]:
     lines: dict[int, bytes] = {}
-    async for each in as_finished(request, works):
+    async for each in as_completed(request, works):
         lines[each.item.index] = line(present(each))
         for version, file in each.images:
-            yield member(each.item.index, file, version), file.data
+            yield archive_name(each.item.index, file, version), file.data
     yield "results.jsonl", b"".join(lines[n] for n in sorted(lines))

@@ -9,11 +9,11 @@ from fastapi import Request
 from app.http.request_lifetime import disconnected, until_disconnect
 from app.pipeline.outcomes import Answer
 
-Work = Callable[[], Coroutine[Any, Any, Answer]]
+StartWork = Callable[[], Coroutine[Any, Any, Answer]]
 """Starts the work on one item; called only once somebody listens."""
 
 
-async def all_answers(request: Request, works: Sequence[Work]) -> list[Answer]:
+async def all_answers(request: Request, works: Sequence[StartWork]) -> list[Answer]:
     """Every answer, in input order."""
 
     async def together() -> list[Answer]:
@@ -24,7 +24,7 @@ async def all_answers(request: Request, works: Sequence[Work]) -> list[Answer]:
     return await until_disconnect(request, together())
 
 
-async def as_finished(request: Request, works: Sequence[Work]) -> AsyncIterator[Answer]:
+async def as_completed(request: Request, works: Sequence[StartWork]) -> AsyncIterator[Answer]:
     """Each answer as it finishes; none is started before the first is asked for."""
     watch = asyncio.ensure_future(disconnected(request))
     pending = {asyncio.ensure_future(work()) for work in works}

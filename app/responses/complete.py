@@ -11,7 +11,7 @@ from app.http.media_types import JSON
 from app.http.problems import answer as problem_response
 from app.pipeline.outcomes import Answer, EncodedImage, Processed
 from app.pipeline.timings import Timings, server_timing
-from app.responses.as_completed import Work, all_answers
+from app.responses.as_completed import StartWork, all_answers
 from app.responses.inline_images import InlineImages
 from app.responses.pieces import PIECE, in_turns, pieces, sized
 from app.responses.records import Present, summary
@@ -26,7 +26,7 @@ MANY_LABELS = 2000
 
 async def whole(
     request: Request,
-    works: Sequence[Work],
+    works: Sequence[StartWork],
     intake: Timings,
     present: Present,
     headers: dict[str, str],
@@ -60,7 +60,7 @@ def _n_labels(answer: Answer) -> int:
     return len(found.class_ids) if isinstance(found, Labels) else 0
 
 
-async def image(request: Request, work: Work, intake: Timings) -> Response:
+async def image(request: Request, work: StartWork, intake: Timings) -> Response:
     """One image in, one image out, as bytes."""
     (each,) = await all_answers(request, [work])
     if not isinstance(each.outcome, EncodedImage):

@@ -46,7 +46,7 @@ def record(
     return made
 
 
-def member(index: int, image: EncodedImage, version: int | None = None) -> str:
+def archive_name(index: int, image: EncodedImage, version: int | None = None) -> str:
     """A safe, unique name in an archive: by numbers, never the client's path."""
     stem = f"{index:04d}" if version is None else f"{index:04d}-{version}"
     return stem + image.format.extension
@@ -117,7 +117,7 @@ def _shown(
         width=image.width,
         height=image.height,
         bytes=len(image.data),
-        name=member(index, image, version) if named else None,
+        name=archive_name(index, image, version) if named else None,
         data=None if inline is None else inline.add(image.data),
     )
 

@@ -11,7 +11,7 @@ from fastapi.sse import format_sse_event
 
 from app.http.media_types import EVENTS, MULTIPART, ZIP
 from app.responses.archive import zipped
-from app.responses.as_completed import Work, as_finished
+from app.responses.as_completed import StartWork, as_completed
 from app.responses.inline_images import InlineImages
 from app.responses.multipart import multipart
 from app.responses.pieces import in_turns, pieces
@@ -21,7 +21,7 @@ from models.api.schemas import ModelRecord
 
 def json_lines(
     request: Request,
-    works: Sequence[Work],
+    works: Sequence[StartWork],
     media_type: str,
     present: Present,
     headers: dict[str, str],
@@ -29,7 +29,7 @@ def json_lines(
     """One record a line, each as it finishes."""
 
     async def lines() -> AsyncIterator[bytes]:
-        async for each in as_finished(request, works):
+        async for each in as_completed(request, works):
             inline = InlineImages()
             async for piece in in_turns(inline.pieces(line(present(each, inline=inline)))):
                 yield piece
@@ -39,7 +39,7 @@ def json_lines(
 
 def events(
     request: Request,
-    works: Sequence[Work],
+    works: Sequence[StartWork],
     present: Present,
     headers: dict[str, str],
     model: ModelRecord | None = None,
@@ -50,7 +50,7 @@ def events(
         records = []
         if model is not None:
             yield format_sse_event(event="model", data_str=model.model_dump_json())
-        async for each in as_finished(request, works):
+        async for each in as_completed(request, works):
             inline = InlineImages()
             made = present(each, inline=inline)
             records.append(made)
@@ -67,7 +67,7 @@ def events(
 
 def streamed(
     request: Request,
-    works: Sequence[Work],
+    works: Sequence[StartWork],
     kind: str,
     present: Present,
     headers: dict[str, str],

@@ -61,7 +61,7 @@ class Rolling:
             log.info("all processes have been replaced")
 
     async def _replaced(self, member: ProcessSpec) -> bool:
-        """Whether a process with the orders of `member` works in the place of the old one."""
+        """Whether a process with the orders of `archive_name` works in the place of the old one."""
         old = self._running.get(member.name)
         try:
             new = await Child.start(member, spare=True)
