@@ -4,7 +4,7 @@ NEWEST = 0.1
 """Share of the newest batch: about the last ten count."""
 
 
-class ServiceRate:
+class Throughput:
     """Jobs per second, exponentially weighted; 0 before the first batch.
 
     `decoding` is the share of the time, 0…1, in which JPEGs were being decoded.

@@ -17,7 +17,7 @@ from models.domain.job import Failed, Job
 from workers.scheduling.batch import Batch
 from workers.scheduling.batcher import BatchLimits, MicroBatcher
 from workers.scheduling.engine import BatchResult, Engine, EngineLost, SlotT
-from workers.scheduling.throughput import ServiceRate
+from workers.scheduling.throughput import Throughput
 from workers.scheduling.ticket import Mailbox, Ticket, deliver
 from workers.scheduling.under_way import UnderWay
 
@@ -50,7 +50,7 @@ class Worker(Generic[SlotT]):
         self._under_way = UnderWay()
         self._launched: queue.SimpleQueue[tuple[SlotT, Batch] | None] = queue.SimpleQueue()
         self._stopping = self._alive = self._waiting = False
-        self._rate = ServiceRate()
+        self._rate = Throughput()
         loops = [self._launch_loop] + [self._collect_loop] * engine.collectors
         self._launch, *self._collect = (
             threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True)
