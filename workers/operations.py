@@ -7,7 +7,7 @@ from enum import StrEnum
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
 from models.domain.job import Job
-from workers.filters.arithmetic.lookup_tables import Step, steps
+from workers.filters.arithmetic.lookup_tables import ChainStep, steps
 from workers.filters.registry import AnyFilter
 
 
@@ -52,7 +52,7 @@ class FilterChain:
 
     filters: tuple[AnyFilter, ...]
     jpeg: DeviceJpeg | None = None
-    steps: tuple[Step, ...] = field(init=False, repr=False, compare=False)
+    steps: tuple[ChainStep, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", steps(self.filters))

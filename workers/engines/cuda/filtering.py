@@ -12,7 +12,7 @@ from workers.engines.cuda.launcher import Launcher
 from workers.engines.cuda.slot import Region, Slot
 from workers.engines.cuda.sources import SOURCE, Sources, Table
 from workers.engines.cuda.streams import Streams
-from workers.filters.arithmetic.lookup_tables import Step
+from workers.filters.arithmetic.lookup_tables import ChainStep
 from workers.kernels import items
 from workers.kernels.items import ITEM, THREADS, Pass, Shape
 from workers.operations import FilterChain
@@ -101,7 +101,7 @@ class Filtering:
         return source
 
     def _items(
-        self, slot: Slot, steps: Sequence[Step], source: Region, target: Region
+        self, slot: Slot, steps: Sequence[ChainStep], source: Region, target: Region
     ) -> tuple[Table, list[tuple[int, Shape]]]:
         """A step's items, and the places of its results in `target`."""
         table, places = np.zeros(len(steps), ITEM), []

@@ -18,7 +18,7 @@ from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 
 
-class Step(Protocol):
+class ChainStep(Protocol):
     """What an engine runs of a chain: a filter, or the table of several; as `Filter` says."""
 
     @property
@@ -43,7 +43,7 @@ class Step(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tables:
+class ComposedTables:
     """Every colour sample through one table, uint8 (256,); alpha as it is."""
 
     table: NDArray[np.uint8]
@@ -75,12 +75,12 @@ class Tables:
         return shape
 
 
-def steps(filters: Sequence[Filter]) -> tuple[Step, ...]:
+def steps(filters: Sequence[Filter]) -> tuple[ChainStep, ...]:
     """The filters in order, neighbours that are tables as one."""
     return tuple(_steps(filters))
 
 
-def _steps(filters: Sequence[Filter]) -> Iterator[Step]:
+def _steps(filters: Sequence[Filter]) -> Iterator[ChainStep]:
     tables = [(each, each.table()) for each in filters]
     for collapses, run in groupby(tables, lambda pair: pair[1] is not None):
         if not collapses:
@@ -90,4 +90,4 @@ def _steps(filters: Sequence[Filter]) -> Iterator[Step]:
         for _, table in run:
             assert table is not None
             whole = table.ravel()[whole]
-        yield Tables(whole)
+        yield ComposedTables(whole)

@@ -23,7 +23,7 @@ Weights = NDArray[np.float32]
 """Float32, and sums of products in float64, that hold integers: exact in any order."""
 
 
-class Likeness:
+class PatchDistances:
     """Weights for patches and neighbourhoods of so many pixels a side, in so many colours."""
 
     def __init__(self, h: float, patch: int, search: int, channels: int) -> None:

@@ -43,7 +43,7 @@ STEPS = 34
 """The most there are: 16 erosions, 16 dilations, a difference."""
 
 
-class Step(NamedTuple):
+class Stroke(NamedTuple):
     """A pass, and its row in `struct Morphology`."""
 
     each: Pass
@@ -107,21 +107,21 @@ class Morphology(Filter):
         kernel = cv2.getStructuringElement(_SHAPES[self.shape], (self.size, self.size))
         return np.asarray(kernel, np.uint8)
 
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[Stroke]:
         """From the source to the result."""
         if self.op == "gradient":
             steps = [*self._chain([True], RESULT), *self._chain([False], SPARE)]
-            return [*steps, Step(DIFFERENCE, RESULT, SPARE)]
+            return [*steps, Stroke(DIFFERENCE, RESULT, SPARE)]
         dilations = {"erode": [False], "dilate": [True], "open": [False, True]}
         dilations |= {"close": [True, False], "tophat": [False, True], "blackhat": [True, False]}
         steps = list(self._chain(dilations[self.op], RESULT))
         if self.op == "tophat":
-            steps.append(Step(DIFFERENCE, SOURCE, RESULT))
+            steps.append(Stroke(DIFFERENCE, SOURCE, RESULT))
         elif self.op == "blackhat":
-            steps.append(Step(DIFFERENCE, RESULT, SOURCE))
+            steps.append(Stroke(DIFFERENCE, RESULT, SOURCE))
         return steps
 
-    def _chain(self, dilations: list[bool], target: int) -> Iterator[Step]:
+    def _chain(self, dilations: list[bool], target: int) -> Iterator[Stroke]:
         """Erosions and dilations, one after the other; the last one's result is in `target`."""
         source = SOURCE
         if self.shape == "rect":
@@ -133,24 +133,24 @@ class Morphology(Filter):
         each = [dilates for dilates in dilations for _ in range(self.iterations)]
         for left, dilates in zip(range(len(each))[::-1], each, strict=True):
             place = SCRATCH if left % 2 else target
-            yield Step(RUNS, source, place, dilates)
+            yield Stroke(RUNS, source, place, dilates)
             source = place
 
-    def _rectangle(self, source: int, target: int, dilates: bool) -> Iterator[Step]:
+    def _rectangle(self, source: int, target: int, dilates: bool) -> Iterator[Stroke]:
         """All iterations are one larger rectangle, as in OpenCV."""
         before, reach = self.size // 2 * self.iterations, self._reach
         if self._small:
             each, length = SQUARES[reach > 15], reach + 1
             strip = -(-each.width // -(-each.width // length))
-            yield Step(each, source, target, dilates, before, length, strip)
+            yield Stroke(each, source, target, dilates, before, length, strip)
             return
         pieces = [min(LONGEST, reach - start) for start in range(0, reach, LONGEST)]
         rest = before
         for left, piece in zip(range(len(pieces))[::-1], pieces, strict=True):
             place = SPARE if left % 2 else SCRATCH
-            yield Step(ROWS, source, place, dilates, min(rest, piece), piece + 1)
+            yield Stroke(ROWS, source, place, dilates, min(rest, piece), piece + 1)
             source, rest = place, max(0, rest - piece)
-        yield Step(COLUMNS, SCRATCH, target, dilates, before, reach + 1)
+        yield Stroke(COLUMNS, SCRATCH, target, dilates, before, reach + 1)
 
     @property
     def _reach(self) -> int:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.arithmetic.patch_distances import Likeness
+from workers.filters.arithmetic.patch_distances import PatchDistances
 from workers.filters.base import Filter, Odd
 from workers.kernels.items import Pass, Shape
 
@@ -61,5 +61,5 @@ class NlMeans(Filter):
         """None."""
         return 0
 
-    def _likeness(self, channels: int) -> Likeness:
-        return Likeness(self.h, self.patch, self.search, channels)
+    def _likeness(self, channels: int) -> PatchDistances:
+        return PatchDistances(self.h, self.patch, self.search, channels)

@@ -14,7 +14,7 @@ from tests.unit.workers.filters.images import images
 from tests.unit.workers.kernels.specified import image
 from workers.engines.cpu.engine import _filtered
 from workers.filters.arithmetic.colour import through_table
-from workers.filters.arithmetic.lookup_tables import Tables
+from workers.filters.arithmetic.lookup_tables import ComposedTables
 from workers.filters.base import Filter
 from workers.filters.registry import FILTERS, parse_chain, parse_one
 from workers.operations import FilterChain
@@ -124,7 +124,7 @@ def test_a_filter_that_is_a_table_has_kernels_without_one_of_its_own() -> None:
     operation = FilterChain((Half(), parse_one("invert", {})))  # type: ignore[arg-type]
     assert not operation.filters[0].device_passes
     assert operation.has_kernels
-    assert isinstance(operation.steps[0], Tables)
+    assert isinstance(operation.steps[0], ComposedTables)
     (step,) = operation.steps
     pixels = image(np.random.default_rng(0), 9, 11, 4)
     assert np.array_equal(step.apply(pixels), one_by_one(operation, pixels))
