@@ -21,6 +21,63 @@ ROOTS = (
 )
 """The composition roots of `app`: of a server, of one process of several, of no server, of all."""
 
+APP = (
+    "cores",
+    "admission",
+    "telemetry",
+    "http",
+    "parsing",
+    "connections",
+    "urls",
+    "intake",
+    "fetch",
+    "decoders",
+    "pipeline",
+    "responses",
+    "service",
+    "executors",
+    "routes",
+    "main",
+    "processes",
+    "cli",
+)
+"""The rooms of `app`: each may import only those before it."""
+
+WORKERS = (
+    "kernels",
+    "preprocess",
+    "weights_store",
+    "filters",
+    "operations",
+    "scheduling",
+    "engines",
+    "ipc",
+    "backends",
+    "supervision",
+)
+"""The rooms of `workers`, in the same way."""
+
+FILTERS = (
+    "hex_colour",
+    "messages",
+    "base",
+    "arithmetic",
+    "tone",
+    "colour",
+    "blur",
+    "threshold",
+    "smoothing",
+    "sharpen",
+    "edges",
+    "morphological",
+    "effects",
+    "geometry",
+    "registry",
+)
+"""The families of filters: all share the arithmetic, some build on blurs."""
+
+ORDERS = {"app": APP, "workers": WORKERS, "workers.filters": FILTERS}
+
 
 def _modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
@@ -80,3 +137,39 @@ def test_functions_have_at_most_forty_lines(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or 0) - node.lineno + 1
             assert lines <= 40, f"{node.name} has {lines} lines"
+
+
+def _targets(path: Path) -> Iterator[str]:
+    """Modules and what is imported from them: `from app import main` is `app.main`."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("package", ORDERS)
+def test_rooms_import_only_rooms_before_them(package: str) -> None:
+    order, folder = ORDERS[package], ROOT / package.replace(".", "/")
+    for path in sorted(folder.rglob("*.py")):
+        room = path.relative_to(folder).parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        for target in _targets(path):
+            if target.startswith(f"{package}."):
+                other = target.removeprefix(f"{package}.").split(".")[0]
+                assert {room, other} <= {*order}, f"{path}: give {other} a place in the order"
+                assert order.index(other) <= order.index(room), f"{path} imports {target}"
+
+
+def test_the_domain_imports_nothing_else_of_models() -> None:
+    for path in _modules("models/domain"):
+        for target in _targets(path):
+            assert not target.startswith("models.") or target.startswith("models.domain.")
+
+
+@pytest.mark.parametrize("package", ORDERS)
+def test_every_room_of_the_order_exists(package: str) -> None:
+    folder = ROOT / package.replace(".", "/")
+    for room in ORDERS[package]:
+        assert (folder / room / "__init__.py").is_file() or (folder / f"{room}.py").is_file()
