@@ -62,11 +62,6 @@ class FilterChain:
         """The steps' names and passes in order; parameters may differ within a batch."""
         return ("filter", self.jpeg, *((step.name, step.device_passes) for step in self.steps))
 
-    @property
-    def has_kernels(self) -> bool:
-        """Whether a GPU can run all of them."""
-        return all(step.device_passes for step in self.steps)
-
     def sizes(self, height: int, width: int) -> Iterator[tuple[int, int]]:
         """Height and width after each filter; raises InvalidParameter where one cannot be."""
         for each in self.filters:

@@ -91,10 +91,8 @@ def encoded_there(chain: FilterChain, encoding: Encoding, format_: str | None) -
     """The chain with its results encoded by the GPU, if that is asked for; `format_` as given."""
     if encoding.encoder == "cpu":
         return chain
-    reason = None if chain.has_kernels else "a filter of the chain has no kernel for GPUs"
     if format_ is None:
         reason = "gpu makes JPEGs alone; give format=jpeg"
-    if reason is not None:
         wrong = FieldError("encoder", reason, encoding.encoder)
         raise InvalidParameter(f"encoder: {reason}", [wrong])
     chroma = Subsampling(":".join(encoding.subsampling))

@@ -87,9 +87,7 @@ class Pipeline:
                 self._opener.opened(item, permit.deadline, permit, stages) as content,
                 permit.turn(operation.batch_key),
             ):
-                jpeg = None
-                if operation.has_kernels:
-                    jpeg = await self._opener.encoded(content, self._backend.load(), stages)
+                jpeg = await self._opener.encoded(content, self._backend.load(), stages)
                 opener, needed = self._opener, partial(peak_pixels, operation, self._max_pixels)
                 source = (
                     opener.held(jpeg, needed) if jpeg else opener.decoded(content, stages, needed)

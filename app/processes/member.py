@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
@@ -22,7 +23,7 @@ from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
-from workers.scheduling.pair import AnyWorker
+from workers.scheduling.worker import Worker
 from workers.supervision.malloc import keep_freed_memory
 from workers.supervision.startup import Started, start_worker
 
@@ -139,7 +140,7 @@ async def _listening(address: str) -> socket.socket:
             return listener
 
 
-async def _death(worker: AnyWorker) -> None:
+async def _death(worker: Worker[Any]) -> None:
     """Until the worker's threads have ended although nobody stopped them."""
     while worker.load().alive:  # noqa: ASYNC110 (threads tell no event loop of their end)
         await asyncio.sleep(LOOK)

@@ -9,7 +9,6 @@ from tests.e2e.conftest import Running, Start
 from tests.pictures import drawing, jpeg, png
 from tests.pictures import encoded as file_of
 from workers.engines.cpu.engine import CpuEngine
-from workers.operations import FilterChain
 
 JPEG = {"content-type": "image/jpeg"}
 CANARY = (64, 64)
@@ -73,15 +72,3 @@ def test_a_broken_jpeg_is_its_own_error_and_its_neighbours_are_answered(
     files = [("files", jpeg()), ("files", bytes(broken)), ("files", jpeg())]
     reply = running.client.post("/classify", files=files).json()
     assert [each["status"] for each in reply["results"]] == ["ok", "error", "ok"]
-
-
-def test_chains_without_kernels_are_decoded_at_the_door(
-    encoded: tuple[Running, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running, seen = encoded
-    monkeypatch.setattr(FilterChain, "has_kernels", False)
-    seen.clear()
-    assert (
-        running.client.post("/filter?name=sobel", content=jpeg(), headers=JPEG).status_code == 200
-    )
-    assert seen == ["Image"]

@@ -17,7 +17,6 @@ from models.api.schemas import EncodingOptions
 from models.codec import Encoding
 from tests.pictures import drawing, encoded, jpeg, png
 from workers.filters.registry import FILTERS
-from workers.operations import FilterChain
 
 INVERT = {"ops": [{"name": "invert"}]}
 ORIENTATION, MODEL = 0x0112, 0x0110
@@ -97,17 +96,6 @@ def test_what_a_format_has_not_is_422_with_path_reason_and_what_was_given(
     assert (error["path"], error["given"]) == (path, given)
     assert path in reply.json()["detail"]
     assert len(error["message"]) > 10
-
-
-def test_a_gpu_does_not_encode_what_it_does_not_filter(
-    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FilterChain, "has_kernels", False)
-    kind = {"Content-Type": "image/png"}
-    query = "/filter?name=hue&degrees=20&format=jpeg&encoder=gpu"
-    reply = client.post(query, content=png(), headers=kind)
-    assert reply.status_code == 422
-    assert reply.json()["detail"] == "encoder: a filter of the chain has no kernel for GPUs"
 
 
 def test_a_version_for_a_gpu_that_is_not_there_fails_alone(client: httpx.Client) -> None:

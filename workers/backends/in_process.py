@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded
 from models.domain.job import Completed, Failed, Job, Outcome
-from workers.scheduling.pair import AnyWorker
 from workers.scheduling.ticket import Mailbox, Ticket
+from workers.scheduling.worker import Worker
 
 
 class LocalBackend:
@@ -17,7 +18,7 @@ class LocalBackend:
     `drain_timeout`: seconds `aclose` gives the accepted jobs; None waits for all of them.
     """
 
-    def __init__(self, worker: AnyWorker, drain_timeout: float | None = None) -> None:
+    def __init__(self, worker: Worker[Any], drain_timeout: float | None = None) -> None:
         self._worker = worker
         self._drain_timeout = drain_timeout
         self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()

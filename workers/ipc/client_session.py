@@ -21,8 +21,8 @@ from workers.ipc import frames as wire
 from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.frames import Batched, Cancel, Done, Frame, LoadReport, Submit, ToWorker
 from workers.scheduling.batch import Batch
-from workers.scheduling.pair import AnyWorker
 from workers.scheduling.ticket import Ticket
+from workers.scheduling.worker import Worker
 
 log = logging.getLogger("darkroom.host")
 
@@ -32,7 +32,7 @@ class ClientSession:
 
     def __init__(
         self,
-        worker: AnyWorker,
+        worker: Worker[Any],
         arena: Arena,
         hear: Callable[[Any], Operation],
         on_lost: "Callable[[ClientSession], None]",

@@ -18,7 +18,7 @@ from workers.ipc.client_session import ClientSession
 from workers.ipc.frames import Leaving, Welcome
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
-from workers.scheduling.pair import AnyWorker
+from workers.scheduling.worker import Worker
 
 log = logging.getLogger("darkroom.host")
 
@@ -38,7 +38,7 @@ class WorkerServer:
         self._guests: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
 
-    async def serve(self, listener: socket.socket, worker: AnyWorker, welcome: Welcome) -> None:
+    async def serve(self, listener: socket.socket, worker: Worker[Any], welcome: Welcome) -> None:
         """Accept front ends until cancelled, then hang up on them."""
         listener.setblocking(False)
         try:
@@ -60,7 +60,7 @@ class WorkerServer:
     async def _accept(
         self,
         listener: socket.socket,
-        worker: AnyWorker,
+        worker: Worker[Any],
         welcome: Welcome,
         tasks: asyncio.TaskGroup,
     ) -> None:
@@ -95,7 +95,9 @@ class WorkerServer:
             for guest in self._guests:
                 guest.tell()
 
-    async def _admit(self, connection: socket.socket, worker: AnyWorker, welcome: Welcome) -> None:
+    async def _admit(
+        self, connection: socket.socket, worker: Worker[Any], welcome: Welcome
+    ) -> None:
         try:
             if not frames.same_user(connection):
                 raise PermissionError("a process of another user")

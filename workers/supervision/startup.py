@@ -16,7 +16,6 @@ from models.weights import RESNET18_PREPROCESSING
 from workers.engines.cpu.engine import CpuEngine, CpuSlot
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
-from workers.scheduling.pair import AnyWorker, Pair
 from workers.scheduling.worker import Observer, Worker
 from workers.supervision.malloc import keep_freed_memory
 
@@ -39,7 +38,7 @@ class Started:
     `degraded`: why it does not compute on what was asked for.
     """
 
-    worker: AnyWorker
+    worker: Worker[Any]
     record: ModelRecord | None
     labels: LabelSet | None
     problem: str | None
@@ -110,16 +109,8 @@ def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> 
     room = max(settings.max_batch_pixels, settings.max_pixels)
     engine = CudaEngine(loaded.network, size, room, device)
     engine.warm_up()
-    first = _started(Worker(engine, _limits(settings, size), on_batch))
-    beside = CpuEngine(None, CPU_BATCH, cores(settings))
-    limits = replace(_limits(settings, CPU_BATCH), alone=_filters)
-    second = _started(Worker(beside, limits, on_batch, progress=beside.progress))
-    pair = Pair(first, second, _has_kernels)
-    return Started(pair, loaded.record, loaded.labels, loaded.problem)
-
-
-def _has_kernels(job: Job) -> bool:
-    return not isinstance(job.operation, FilterChain) or job.operation.has_kernels
+    worker = _started(Worker(engine, _limits(settings, size), on_batch))
+    return Started(worker, loaded.record, loaded.labels, loaded.problem)
 
 
 def _filters(job: Job) -> bool:
