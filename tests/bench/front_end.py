@@ -1,20 +1,31 @@
-"""What one image costs a front end: HTTP, looking at the JPEG, the arena, the record.
+"""CPU time that one image costs a front end: HTTP, the header of the JPEG, the arena, the record.
 
 Method. Three processes: a worker whose engine answers at once with five labels, one front end, and
-the load, a closed loop of raw bodies over 64 connections, then of multipart bodies of 16 over 8.
-Images are photos re-encoded at quality 90 with 4:2:0 chroma, which the front end sends on as they
-are. CPU seconds of the front end, from /proc, by images answered in five seconds, after one to warm
-up. On a machine with few cores the other processes slow it down: compare in one run.
+the load, a closed loop that sends raw bodies over 64 connections, then forms of 16 images over 8.
+The images are photos re-encoded at quality 90 with 4:2:0 chroma, which the front end sends on
+without decoding them. The result is CPU seconds of the front end divided by the images answered.
 
-Run: python -m tests.bench.front_end
+CPU time also depends on what else the machine does. To compare two versions give `--old` the folder
+of another checkout: its front end and worker run beside these, only one of them is under load at a
+time, and windows of `--seconds` alternate (old, new, then new, old). The ratio is the median over
+the pairs of new CPU time by old CPU time, so a slow moment of the machine falls on both halves.
+
+Run: python -m tests.bench.front_end [--old FOLDER] [--pairs 15] [--seconds 1]
 """
 
+import argparse
 import json
 import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,14 +40,18 @@ from models.settings import Settings
 from tests.bench import load
 from tests.bench.images import jpegs, subsampled
 from tests.bench.plan import BOUNDARY, multipart
-from tests.bench.subject import TICKS, answers
+from tests.bench.subject import answers
 from tests.fakes import FakeEngine
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
-SECONDS = 5.0
+ROOT = Path(__file__).resolve().parents[2]
+
+WARM_UP = 1.0
+"""Seconds of load that do not count."""
+
 IMAGES = 64
 EACH = 16
 CLASSES = 1000
@@ -74,66 +89,121 @@ def front_end(listening: socket.socket, address: str) -> None:
     uvicorn_server.Server(create_app(settings, [address]), settings).run([listening])
 
 
-def cpu_seconds(pid: int) -> float:
-    """So far."""
-    with open(f"/proc/{pid}/stat") as file:
-        words = file.read().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / TICKS
+@dataclass(frozen=True, slots=True)
+class FrontEnd:
+    """A front end that serves at `port`, and its process."""
+
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all threads of the process since its start."""
+        return time.clock_gettime((~self.pid << 3) | 2)  # as clock_getcpuclockid(3) numbers it
+
+    def measured(self, load_: "Load", seconds: float) -> float:
+        """CPU microseconds of the front end for each image during `seconds` of load."""
+        before = self.cpu_seconds()
+        report = load.run(self.port, load_.requests, load_.connections, seconds)
+        if report.failures:
+            raise RuntimeError(f"{report.failures} of {report.requests} requests failed")
+        used = self.cpu_seconds() - before
+        return used / (load_.images * report.requests) * 1e6
 
 
-def measured(port: int, pid: int, requests: list[bytes], each: int) -> dict[str, float]:
-    """One form of bodies."""
-    connections = 8 if each > 1 else 64
-    load.run(port, requests, connections, 1.0)
-    before = cpu_seconds(pid)
-    report = load.run(port, requests, connections, SECONDS)
-    used, images = cpu_seconds(pid) - before, each * report.requests
-    return {
-        "images_per_second": round(images / SECONDS, 1),
-        "front_end_us_per_image": round(used / images * 1e6, 1),
-        "failures": report.failures,
-    }
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests of `images` images each, sent over so many connections."""
+
+    requests: list[bytes]
+    images: int
+    connections: int
 
 
-def started(work: Callable[[], None]) -> int:
-    """The id of a new process that does it."""
-    pid = os.fork()
-    if not pid:
+@contextmanager
+def started(checkout: Path) -> Iterator[FrontEnd]:
+    """A worker and a front end of a checkout; both are killed when the block ends."""
+    address = f"\0darkroom-bench-{secrets.token_hex(8)}"
+    with socket.socket(socket.AF_UNIX) as unix, socket.create_server(("127.0.0.1", 0)) as tcp:
+        unix.bind(address)
+        unix.listen()
+        served = f"worker(socket.socket(fileno={unix.fileno()}))"
+        fronted = f"front_end(socket.socket(fileno={tcp.fileno()}), {address!r})"
+        children = []
         try:
-            work()
+            for call, end in ((served, unix), (fronted, tcp)):
+                code = f"import socket; from tests.bench.front_end import *; {call}"
+                children.append(
+                    subprocess.Popen(
+                        [sys.executable, "-P", "-c", code],
+                        env=os.environ | {"PYTHONPATH": str(checkout)},
+                        cwd=checkout,
+                        pass_fds=[end.fileno()],
+                    )
+                )
+            port = tcp.getsockname()[1]
+            while not answers("/readyz")(port, Path(os.devnull)):
+                time.sleep(0.05)
+            yield FrontEnd(port, children[1].pid)
         finally:
-            os._exit(0)
-    return pid
+            for child in children:
+                child.send_signal(signal.SIGKILL)
+                child.wait()
 
 
-def main() -> None:
-    """The command line."""
+def loads() -> tuple[str, dict[str, Load]]:
+    """Where the images come from, and both kinds of load."""
     source, photos = jpegs(IMAGES)
     files = [subsampled(photo) for photo in photos]
     raw = [load.raw_post("/classify", file, "image/jpeg") for file in files]
     kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
     bodies = [multipart(files[n : n + EACH]) for n in range(0, len(files) - EACH + 1, EACH)]
     forms = [load.raw_post("/classify", body, kind) for body in bodies]
-    address = f"\0darkroom-bench-{secrets.token_hex(8)}"
-    with socket.socket(socket.AF_UNIX) as unix, socket.create_server(("127.0.0.1", 0)) as tcp:
-        unix.bind(address)
-        unix.listen()
-        port = tcp.getsockname()[1]
-        children = [started(lambda: worker(unix)), started(lambda: front_end(tcp, address))]
-        try:
-            while not answers("/readyz")(port, Path(os.devnull)):
-                pass
-            found = {
-                "raw": measured(port, children[1], raw, 1),
-                "multipart": measured(port, children[1], forms, EACH),
-            }
-        finally:
-            for child in children:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
+    return source, {"raw": Load(raw, 1, 64), "multipart": Load(forms, EACH, 8)}
+
+
+def compared(old: FrontEnd, new: FrontEnd, kind: Load, pairs: int, seconds: float) -> object:
+    """Microseconds an image of both, and the median of their ratios, with its quartiles."""
+    found = []
+    for number in range(pairs):
+        order = (old, new) if number % 2 == 0 else (new, old)
+        values = {each.port: each.measured(kind, seconds) for each in order}
+        found.append((values[old.port], values[new.port]))
+    ratios = [after / before for before, after in found]
+    return {
+        "old_us_per_image": round(statistics.median(before for before, _ in found), 1),
+        "new_us_per_image": round(statistics.median(after for _, after in found), 1),
+        "ratio": round(statistics.median(ratios), 3),
+        "ratio_quartiles": [round(each, 3) for each in statistics.quantiles(ratios, n=4)],
+    }
+
+
+def _arguments() -> argparse.Namespace:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--old", type=Path, help="the checkout to compare with")
+    arguments.add_argument("--pairs", type=int, default=15)
+    arguments.add_argument("--seconds", type=float, default=1.0, help="of each window")
+    return arguments.parse_args()
+
+
+def main() -> None:
+    """The command line."""
+    options = _arguments()
+    source, kinds = loads()
+    found: dict[str, object] = {}
+    with ExitStack() as stack:
+        new = stack.enter_context(started(ROOT))
+        old = stack.enter_context(started(options.old.resolve())) if options.old else None
+        for name, kind in kinds.items():
+            for each in filter(None, (new, old)):
+                each.measured(kind, WARM_UP)
+            if old is None:
+                values = [new.measured(kind, options.seconds) for _ in range(options.pairs)]
+                found[name] = {"us_per_image": round(statistics.median(values), 1)}
+            else:
+                found[name] = compared(old, new, kind, options.pairs, options.seconds)
     report = {
         "benchmark": "front_end",
-        "command": "python -m tests.bench.front_end",
+        "command": " ".join(["python -m tests.bench.front_end", *sys.argv[1:]]),
         "date": datetime.now(UTC).date().isoformat(),
         "cores": len(os.sched_getaffinity(0)),
         "images": source,
