@@ -1,7 +1,9 @@
-"""What a filter is: one frozen pydantic model that holds its parameters and its CPU specification.
+"""The base class of all filters: one frozen pydantic model that holds the parameters of a filter
+and its CPU specification.
 
-Common rules: uint8 in and out, (H, W, C) with C = 1 grey, 3 RGB, 4 RGB with straight alpha; the
-result has the input's shape unless a filter says otherwise; nothing is changed in place.
+All filters follow these rules. Input and output are uint8 arrays of shape (H, W, C), where C is 1
+for grey, 3 for RGB and 4 for RGB with straight alpha. The result has the shape of the input unless
+the filter declares otherwise. No filter changes its input in place.
 """
 
 import math
@@ -16,28 +18,35 @@ from models.domain.image import Pixels
 from workers.kernels.items import Pass, Shape
 
 SPEC_VERSION = 1
-"""Raised whenever any filter gives different bytes for the same request."""
+"""The version of all specifications. Raise it whenever any filter returns other bytes for the same
+request.
+"""
 
 
 def _odd(value: int) -> int:
+    """Return the value unchanged; raise ValueError if it is even."""
     if value % 2 == 0:
         raise ValueError("must be odd")
     return value
 
 
 Odd = Annotated[int, AfterValidator(_odd)]
-"""The side of a square that has a middle."""
+"""A type for odd integers: the side of a square that has a middle pixel, in pixels."""
 
 
 class Filter(BaseModel):
-    """Base of every filter: the declaration is the class, its parameters are the fields.
+    """Base class of every filter: the class is the declaration, and its fields are the parameters.
 
-    `alpha_rule` is point (colour only), premul (colour times alpha is filtered), plane (alpha is
-    one more plane), keep (alpha is copied) or drop; `result_shape` is same, colour (grey becomes
-    RGB), no alpha, turned, or resized; `tolerance` is the distance held to the reference;
-    `device_tolerance` the share of samples that a GPU may give one level off the specification;
-    `passes` are its launches on a GPU, in order, none as long as it runs on the CPU alone;
-    `device_passes` are those of its parameters, where they decide.
+    Class variables:
+
+    - `example`: a valid request for this filter, which documents it and draws its thumbnail.
+    - `alpha_rule`: "point" filters colours without regard to alpha, "premul" filters colour times
+      alpha, "plane" filters alpha as one more plane, "keep" copies alpha, "drop" removes it.
+    - `border`: how the pixels outside the image are defined; None if no result depends on them.
+    - `result_shape`: "same", "colour" (grey becomes RGB), "no alpha", "turned", or "resized".
+    - `tolerance`: the distance to the reference implementation that the tests enforce, in words.
+    - `device_tolerance`: the share of samples that a GPU may return one level off the CPU result.
+    - `passes`: all launches on a GPU, in order; empty as long as the filter runs on the CPU only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -53,30 +62,43 @@ class Filter(BaseModel):
 
     @abstractmethod
     def apply(self, pixels: Pixels) -> Pixels:
-        """The specification: uint8 (H, W, C) to uint8 (H, W, C)."""
+        """Return the filtered image, uint8 (H, W, C), from uint8 (H, W, C). This is the
+        specification.
+        """
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """The launches that these parameters need; jobs share a batch if theirs are equal."""
+        """Return the launches that these parameters need; jobs with equal launches share a
+        batch.
+        """
         return self.passes
 
     def device_data(self, shape: Shape) -> bytes:
-        """What the kernels of `passes` read as an item's `data`, for an image of this shape."""
+        """Return the bytes that the kernels of `passes` read as an item's `data`.
+
+        `shape` is (height, width, channels) of the source. Numbers are little-endian.
+        """
         return b""
 
     def table(self) -> NDArray[np.uint8] | None:
-        """256 × uint8: what each level of a colour becomes, where nothing else has a say in it.
+        """Return the new value of each level of a colour sample: 256 × uint8, or None.
 
-        None where more than the level matters. In a chain, neighbours with tables run as one.
+        None means that the result depends on more than the level. Neighbours in a chain that have
+        tables run as one table (see `arithmetic/lookup_tables.py`).
         """
         return None
 
     def device_scratch(self, shape: Shape) -> int:
-        """Bytes that the passes need beside an image of this shape and its result."""
+        """Return the bytes of device memory that the passes need besides the image and its
+        result.
+        """
         return 4 * math.prod(shape)
 
     def shape_after(self, shape: Shape) -> Shape:
-        """The result's shape, for an image of this one; raises what `size_after` raises."""
+        """Return (height, width, channels) of the result for an image of this shape.
+
+        Raises InvalidParameter where `size_after` raises it.
+        """
         height, width, channels = shape
         if self.result_shape == "colour":
             channels = max(channels, 3)
@@ -85,5 +107,8 @@ class Filter(BaseModel):
         return (*self.size_after(height, width), channels)
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
-        """The result's height and width; raises InvalidParameter for an image it cannot take."""
+        """Return height and width of the result, in pixels.
+
+        Raises InvalidParameter for an image that these parameters cannot be applied to.
+        """
         return height, width

@@ -1,4 +1,7 @@
-"""Colours as parameters: hexadecimal digits, with `#` or without (in a URL it has to be %23)."""
+"""Parameter types for colours in hexadecimal digits, with or without `#`.
+
+A `#` in a URL has to be escaped as %23, so it is optional.
+"""
 
 from typing import Annotated
 
@@ -6,22 +9,22 @@ from pydantic import StringConstraints
 from pydantic.config import JsonDict
 
 HexColour = Annotated[str, StringConstraints(pattern="^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})$")]
-"""`#ff8800`, `ff8800` or `f80`."""
+"""An opaque colour: `#ff8800`, `ff8800` or `f80`."""
 
 HexColourAlpha = Annotated[
     str, StringConstraints(pattern="^#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})$")
 ]
-"""The same; with eight digits the last two are the opacity, else it is opaque."""
+"""A colour that may have an opacity: eight digits end with it; fewer digits mean opaque."""
 
 COLOUR: JsonDict = {"takes": "a colour such as ff8800 or f80"}
-"""Goes into the schema of a HexColour."""
+"""Schema entry of a HexColour: the words in which error messages and the catalogue describe it."""
 
 COLOUR_ALPHA: JsonDict = {"takes": "a colour such as ff8800, f80 or, half transparent, ff880080"}
-"""Goes into the schema of a HexColourAlpha."""
+"""Schema entry of a HexColourAlpha."""
 
 
 def rgba(colour: str) -> tuple[int, int, int, int]:
-    """Red, green, blue and opacity, each 0…255."""
+    """Return red, green, blue and opacity of a valid colour, each from 0 to 255."""
     digits = colour.removeprefix("#")
     if len(digits) == 3:
         digits = "".join(2 * digit for digit in digits)

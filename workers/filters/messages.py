@@ -1,4 +1,6 @@
-"""What is said about a wrong filter or parameter: what is allowed, and what was given."""
+"""Error messages for wrong filters and parameters: they state what is allowed and what was
+given.
+"""
 
 import difflib
 import reprlib
@@ -9,14 +11,17 @@ Schema = Mapping[str, Any]
 """The JSON Schema of one parameter."""
 
 _LONGEST_NAME = 64
-"""Characters that are compared with names: the comparison is quadratic."""
+"""The longest part of a given name that is compared with known names, in characters.
+
+The comparison takes quadratic time, so an unbounded name would be an attack.
+"""
 
 _SPOKEN = ("px", "%")
-"""Units that are said with a number; a level, a count or a ratio speaks for itself."""
+"""The units that messages print after a number; a level, a count or a ratio needs no unit."""
 
 
 def wrong_name(given: object, known: Iterable[str]) -> str:
-    """All names there are, and the nearest to the given one."""
+    """Return the message for an unknown filter: all known names, and the one closest to `given`."""
     names = list(known)
     if not isinstance(given, str):
         return f'a filter\'s "name" is needed, not {reprlib.repr(given)}: {", ".join(names)}'
@@ -28,7 +33,11 @@ def wrong_name(given: object, known: Iterable[str]) -> str:
 def wrong_parameter(
     filter_name: str, parameters: Mapping[str, Schema], name: str, given: object
 ) -> str:
-    """The range and unit of a known parameter, or the parameters there are."""
+    """Return the message for a wrong parameter.
+
+    For a known parameter it states the allowed range and unit, for an unknown one the parameters of
+    the filter.
+    """
     if name not in parameters:
         there = f"takes {', '.join(parameters)}" if parameters else "takes no parameters"
         return f"unknown parameter; {filter_name} {there}"
@@ -36,9 +45,10 @@ def wrong_parameter(
 
 
 def allowed(schema: Schema) -> str:
-    """`a number from 0.1 to 100 px`, `an odd whole number from 3 to 101 px`, `one of x, y, mag`.
+    """Describe the allowed values of a parameter by its schema.
 
-    What is neither a number nor a choice says itself what it `takes`.
+    Examples: `a number from 0.1 to 100 px`, `an odd whole number from 3 to 101 px`, `one of x, y,
+    mag`. A schema of another kind holds its own description in `takes`.
     """
     if "takes" in schema:
         return str(schema["takes"])
@@ -55,7 +65,9 @@ def allowed(schema: Schema) -> str:
 
 
 def is_number(schema: Schema) -> bool:
-    """Whether the parameter is a number, so that true and, in JSON, text are none for it."""
+    """Return whether the parameter is a number. Numbers accept neither `true` nor, in JSON,
+    text.
+    """
     return _variants(schema)[0].get("type") in ("number", "integer")
 
 

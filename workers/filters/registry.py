@@ -1,4 +1,4 @@
-"""The registry: an explicit union of all filters, and how a request's filters are read."""
+"""The registry of all filters: an explicit union of their classes, and the parser for requests."""
 
 import copy
 import functools
@@ -118,16 +118,19 @@ FILTERS: dict[str, type[Filter]] = {
 }
 
 MAX_CHAIN = 32
-"""Filters in one chain."""
+"""The largest number of filters in one chain."""
 
 MOST_WRONG = 20
-"""Wrong parameters of one filter that are told."""
+"""The largest number of wrong parameters that one error reports for a filter."""
 
 _ADAPTER: TypeAdapter[AnyFilter] = TypeAdapter(AnyFilter)
 
 
 def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
-    """`[{"name": …, parameter: …}, …]` as filters; raises InvalidParameter with every path."""
+    """Parse `[{"name": …, parameter: …}, …]` into filters.
+
+    Raises InvalidParameter, which lists the path and the message of every wrong value.
+    """
     if not isinstance(ops, list | tuple) or not 1 <= len(ops) <= MAX_CHAIN:
         message = f'a list of 1 to {MAX_CHAIN} filters is needed: [{{"name": "invert"}}, …]'
         raise InvalidParameter(f"ops: {message}", [FieldError("ops", message, ops)])
@@ -144,12 +147,17 @@ def parse_chain(ops: object) -> tuple[AnyFilter, ...]:
 
 
 def parse_one(name: str, parameters: Mapping[str, Any]) -> AnyFilter:
-    """One filter by name; numbers may be text, as queries and forms have them."""
+    """Parse one filter by its name.
+
+    Numbers may be text, because queries and forms have no other type. Raises InvalidParameter.
+    """
     return _parse({**parameters, "name": name}, "", text=True)
 
 
 def describe(filter_: type[Filter]) -> dict[str, Any]:
-    """A filter for people and programs: schema, units, defaults, ranges, rules, an example."""
+    """Describe a filter for people and programs: schema, units, defaults, ranges, rules, an
+    example.
+    """
     return {
         "name": filter_.model_fields["name"].default,
         "description": (filter_.__doc__ or "").strip(),
@@ -170,7 +178,7 @@ def _parameters(filter_: type[Filter]) -> dict[str, Any]:
 
 
 def _parse(op: object, path: str, *, text: bool) -> AnyFilter:
-    """`text` says whether numbers may be written as text."""
+    """Parse one filter; `text` states whether numbers may be written as text."""
     prefix = f"{path}." if path else ""
     if not isinstance(op, Mapping):
         raise _invalid([FieldError(path, 'an object with a "name" is needed', op)])

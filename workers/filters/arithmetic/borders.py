@@ -1,4 +1,6 @@
-"""What lies outside an image: the one vocabulary of Darkroom, as OpenCV's constants."""
+"""Border modes: the rules that define pixels outside an image, and their names in OpenCV and
+numpy.
+"""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -8,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Border = Literal["replicate", "reflect", "mirror", "wrap", "constant"]
-"""aaa|abcd|ddd, cba|abcd|dcb, dcb|abcd|cba, bcd|abcd|abc, 000|abcd|000.
+"""aaa|abcd|ddd, cba|abcd|dcb, dcb|abcd|cba, bcd|abcd|abc, 000|abcd|000, in this order.
 
-Names differ: "reflect" is numpy's "symmetric", "mirror" is numpy's and torch's "reflect".
+The names differ between libraries: our "reflect" is numpy's "symmetric", and our "mirror" is the
+"reflect" of numpy and torch.
 """
 
 Places = NDArray[np.intp]
-"""Along one axis of an image; -1 is outside."""
+"""Indices along one axis of an image, int64; -1 stands for a pixel outside a constant border."""
 
 OPENCV: Mapping[Border, int] = {
     "replicate": cv2.BORDER_REPLICATE,
@@ -23,6 +26,10 @@ OPENCV: Mapping[Border, int] = {
     "wrap": cv2.BORDER_WRAP,
     "constant": cv2.BORDER_CONSTANT,
 }
+"""The border modes as constants of OpenCV.
+
+The order of the keys is the numbering of `enum Border` in geometry/window.cu.
+"""
 
 NUMPY: Mapping[Border, Literal["edge", "symmetric", "reflect", "wrap"]] = {
     "replicate": "edge",
@@ -30,12 +37,14 @@ NUMPY: Mapping[Border, Literal["edge", "symmetric", "reflect", "wrap"]] = {
     "mirror": "reflect",
     "wrap": "wrap",
 }
+"""The border modes as modes of `numpy.pad`; "constant" is handled by `places`."""
 
 
 def places(length: int, side: int, border: Border) -> Places:
-    """What `side` neighbours of all pixels of a line are: length + side - 1 places.
+    """Return the index of every pixel that windows of `side` pixels along a line read.
 
-    A pixel is the one at side // 2 of its neighbours.
+    The result has length + side - 1 entries. The window of pixel i is the slice i … i + side - 1,
+    and the pixel itself is entry side // 2 of it.
     """
     margins = (side // 2, side - 1 - side // 2)
     if border == "constant":

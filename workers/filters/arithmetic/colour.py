@@ -1,4 +1,6 @@
-"""The common rules of filters on colour: alpha stays, blending truncates as Pillow's does."""
+"""Helpers for filters of colours: separate alpha from colours, blend as Pillow does, apply tables
+and matrices.
+"""
 
 import functools
 import struct
@@ -17,11 +19,11 @@ from workers.kernels.items import LINE, Pass
 Sample = TypeVar("Sample", np.uint8, np.float32)
 
 LEVELS = np.arange(256, dtype=np.uint8).reshape(256, 1, 1)
-"""All levels of a sample, as an image."""
+"""All 256 levels of a sample as an image, uint8 (256, 1, 1)."""
 
 
 def split_alpha(pixels: Pixels) -> tuple[Pixels, Pixels | None]:
-    """The colour planes and the alpha plane (H, W, 1), None without one."""
+    """Split uint8 (H, W, C) into its colours (H, W, 1 or 3) and its alpha (H, W, 1), or None."""
     if pixels.shape[2] < 4:
         return pixels, None
     colour = cv2.cvtColor(np.ascontiguousarray(pixels), cv2.COLOR_RGBA2RGB)
@@ -29,40 +31,43 @@ def split_alpha(pixels: Pixels) -> tuple[Pixels, Pixels | None]:
 
 
 def join_alpha(colour: Pixels, alpha: Pixels | None) -> Pixels:
-    """The reverse of `split_alpha`, C-contiguous."""
+    """Join colours and alpha, the reverse of `split_alpha`: uint8 (H, W, C), C-contiguous."""
     whole = colour if alpha is None else cv2.merge([colour, np.ascontiguousarray(alpha)])
     return np.ascontiguousarray(whole, np.uint8)
 
 
 def repeated(plane: NDArray[Sample], channels: int) -> NDArray[Sample]:
-    """A plane (H, W) as an image of `channels` equal channels, 1 or 3."""
+    """Return a plane (H, W) as an image (H, W, channels) of equal channels; `channels` is 1
+    or 3.
+    """
     if channels == 1:
         return plane[..., None]
     return np.asarray(cv2.cvtColor(plane, cv2.COLOR_GRAY2RGB), plane.dtype)
 
 
 def as_grey(grey: NDArray[np.uint8], pixels: Pixels) -> Pixels:
-    """A plane (H, W) with the channels, and the alpha, of an image."""
+    """Return a grey plane, uint8 (H, W), with the channels and the alpha of an image (H, W, C)."""
     colour, alpha = split_alpha(pixels)
     return join_alpha(repeated(np.asarray(grey, np.uint8), colour.shape[2]), alpha)
 
 
 def by_pillow(pixels: Pixels, function: Callable[[Image.Image], Image.Image]) -> Pixels:
-    """What Pillow makes of the colours; alpha as it is."""
+    """Apply a function of Pillow to the colours of uint8 (H, W, C); alpha is copied."""
     colour, alpha = split_alpha(pixels)
     image = Image.fromarray(colour[:, :, 0] if colour.shape[2] == 1 else colour)
     return join_alpha(np.asarray(function(image)).reshape(colour.shape), alpha)
 
 
 def rounded_table(levels: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """What 256 levels become: half-up, 0…255."""
+    """Round 256 levels in float64 half up and clip them to 0…255, as uint8 of the same shape."""
     return np.clip(np.floor(levels + 0.5), 0, 255).astype(np.uint8)
 
 
 def blend(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pixels:
-    """Pillow's `Image.blend`: clip(trunc(d + f · (x - d))) in float32, each step rounded.
+    """Return Pillow's `Image.blend` (libImaging/Blend.c): clip(trunc(d + f · (x - d))) as uint8.
 
-    `degenerate` is one level or an image of the same shape.
+    Every step is rounded to float32. `degenerate` is one level, or an image of the shape of
+    `pixels`.
     """
     if factor == 1:
         return pixels.copy()
@@ -87,11 +92,14 @@ def _step_by_step(degenerate: Pixels | int, pixels: Pixels, factor: float) -> Pi
 
 @functools.lru_cache(256)
 def _offset(factor: float) -> float | None:
-    """What makes `cv2.addWeighted` blend as Pillow does, whose steps of float32 are others.
+    """Return the offset with which `cv2.addWeighted` equals Pillow's blend, or None.
 
-    It rounds f·x + (1 - f)·d + offset to the nearest. Of all pairs of levels it must give Pillow's
-    result, and with more room than any roundings of float32 can take. There is no such offset for
-    a tenth of the factors: Pillow's hundredfold of 1.3, for one, is 130 and its ninetyfold 116.
+    OpenCV rounds f·x + (1 - f)·d + offset to the nearest integer, whereas Pillow truncates after
+    three roundings to float32. One call of OpenCV is several times as fast, so it is worth a
+    search: for each of the 65,536 pairs of levels the offset has to lie in an interval, and all
+    intervals must have a common part that is wider than any rounding error of float32. About a
+    tenth of all factors has no such offset; for 1.3, Pillow computes 100 · 1.3 = 130 but 90 · 1.3 =
+    116.
     """
     levels = np.broadcast_to(LEVELS, (256, 256, 1))
     base = np.ascontiguousarray(levels.swapaxes(0, 1))
@@ -104,9 +112,10 @@ def _offset(factor: float) -> float | None:
 
 
 def mixed(colour: Pixels, matrix: NDArray[np.int64], bits: int) -> Pixels:
-    """Colours through a matrix (3, 4) in units of 2**-bits, half-up; grey becomes RGB.
+    """Multiply colours by a matrix (3, 4) in units of 2**-bits, half up; return uint8 (H, W, 3).
 
-    The last column is added. Exact: in float32 if that can hold the sums, else in float64.
+    The last column is added; a grey image becomes RGB first. The sums are exact: they are computed
+    in float32 where it holds them, else in float64.
     """
     if colour.shape[2] == 1:
         colour = repeated(np.ascontiguousarray(colour[:, :, 0]), 3)
@@ -127,12 +136,13 @@ def mixed(colour: Pixels, matrix: NDArray[np.int64], bits: int) -> Pixels:
 
 
 def _fits_single(matrix: NDArray[np.float64], bits: int) -> bool:
-    """Whether OpenCV's sums of uint16, as 256ths of a level less a half, floor as exact ones do.
+    """Return whether `cv2.transform` on uint16, in float32, gives the floor of the exact sums.
 
-    It adds in float32, in any order, less 2**15, rounds to the nearest, ties to even, and cuts off
-    at 0 and 65535: a whole level is such a tie, and what is below it stays below. No partial sum
-    is rounded if all are integers of 24 bits, in units of 2**-bits for `bits` of 16. Nor does it
-    matter where nothing is negative: what is rounded then is beyond 255 already.
+    In that mode the matrix yields 256ths of a level, less one half. OpenCV subtracts 2**15, adds in
+    float32 in any order, rounds to the nearest, ties to even, and clips to 0…65535. A whole level
+    is such a tie and rounds up to itself; anything below it stays below. No partial sum is rounded
+    if all of them are integers of at most 24 bits, in units of 2**-bits with `bits` of 16. If no
+    weight is negative, a sum that is rounded is beyond 255 anyway.
     """
     largest = matrix * (255, 255, 255, 1)
     above, below = np.maximum(largest, 0).sum(1), np.maximum(-largest, 0).sum(1)
@@ -141,27 +151,31 @@ def _fits_single(matrix: NDArray[np.float64], bits: int) -> bool:
 
 
 COUNTS = tuple(Pass(f"count_{what}", 8 * LINE, flat=True) for what in ("levels", "lumas"))
-"""Count every colour's levels, or the lumas', on a GPU; their data are `counted`."""
+"""The passes that count levels (one histogram a channel) or lumas on a GPU.
+
+Their data are `counted`.
+"""
 
 THROUGH_TABLES = Pass("through_tables", LINE, flat=True)
-"""Every colour through its own table, after one of those that count."""
+"""The pass that maps every colour by its own table, after one of the passes that count."""
 
 
 def counted(*parameters: int) -> bytes:
-    """`struct Counted` of histogram_scan.cu: up to four parameters, and room for counts and
+    """Return `struct Counted` of histogram_scan.cu: four uint32 parameters and room for counts and
     tables.
     """
     return struct.pack("<4I", *parameters, *[0] * (4 - len(parameters))) + bytes(3 * 256 * 5)
 
 
 TABLE_PASSES = (Pass("through_table", LINE, flat=True),)
-"""`through_table` on a GPU; its data are the table's bytes."""
+"""The pass that maps all colours by one table; its data are the 256 bytes of the table."""
 
 
 def through_table(pixels: Pixels, table: NDArray[np.uint8]) -> Pixels:
-    """Every colour sample through a table of 256 levels; alpha as it is.
+    """Map every colour sample of uint8 (H, W, C) by a table of 256 levels; alpha is copied.
 
-    That of complements is one exclusive or, several times as fast as looking up.
+    The table of complements (255 - x) is one exclusive or, which is several times as fast as a
+    look-up.
     """
     source, one = np.ascontiguousarray(pixels), table.reshape(1, 256)
     if np.array_equal(table.ravel(), 255 - LEVELS.ravel()):

@@ -1,6 +1,6 @@
-"""Correlation with integer weights of any shape, exact: the order of summation does not matter.
+"""Exact correlation with integer weights of any shape: no order of summation changes the result.
 
-Knows nothing of alpha, or where weights come from.
+Callers handle alpha and choose the weights.
 """
 
 import itertools
@@ -15,31 +15,36 @@ from workers.filters.arithmetic.borders import OPENCV, Border, Places, places
 from workers.filters.arithmetic.separable import Place, Planes, Sums
 
 SINGLE_BITS = 24
-"""Float32 holds all integers of so many bits."""
+"""Float32 holds all integers of at most this many bits."""
 
 TRANSFORMED = 130
-"""From so many weights on, OpenCV takes a Fourier transform of float32, which is not exact."""
+"""From this many weights on, OpenCV correlates float32 by a Fourier transform, which is not
+exact.
+"""
 
 TILE = 512
-"""Side of a tile, at least: what keeps memory small."""
+"""The smallest side of a tile, in pixels: tiles bound the memory for float64 copies."""
 
 BLOCK, SMALL_TILE = 11, 256
-"""Sides: of weights that are fewer than `TRANSFORMED`, and of a tile with them."""
+"""The sides of a block of weights (fewer than `TRANSFORMED`) and of a tile for such blocks."""
 
 FEW = 400
-"""Weights that are not 0, as of a line, for which a transform is slower than adding them up."""
+"""Up to this many weights that are not 0, adding products is faster than a Fourier transform."""
 
 Singles = NDArray[np.float32]
 
 
+# From 50 weights on, cv2.filter2D in float64 uses a Fourier transform. Its error is at most about
+# 1e-15 times the norms of tile and weights. That stays below 0.1, so that rounding to the nearest
+# integer restores the exact sum, for weights that sum to less than 2**30 and samples of 8 bits, or
+# for weights below 2**22 and samples of 16 bits (colour times alpha). Hence `np.rint` at the end.
 def correlated(
     planes: Planes, weights: NDArray[np.int64], border: Border
 ) -> Iterator[tuple[Place, Sums]]:
-    """Tiles, in order, and the sums there: (h, w, n).
+    """Yield tiles in order, with their correlation sums: float64 (h, w, n) that holds integers.
 
-    The anchor is at (rows // 2, columns // 2), as OpenCV has it. From 50 weights on, OpenCV takes
-    a Fourier transform of float64. Its error is bounded by about 1e-15 times the norms of tile and
-    weights: below 0.1 for weights whose sum is below 2**30 and samples of 8 bits, or 2**22 and 16.
+    `planes` is uint8 or uint16 (H, W, n). The anchor of the weights is (rows // 2, columns // 2),
+    as in OpenCV.
     """
     height, width = planes.shape[:2]
     rows, columns = weights.shape
@@ -58,7 +63,10 @@ def correlated(
 def _correlated_directly(
     planes: Planes, weights: NDArray[np.int64], border: Border
 ) -> Iterator[tuple[Place, Singles]]:
-    """The same in float32, for sums it holds: in blocks of weights, those of zeros left out."""
+    """Yield the same in float32, for sums that it holds exactly, block by block of weights.
+
+    Blocks of zeros are skipped: a line of 255 pixels has few blocks that hold any weight.
+    """
     height, width = planes.shape[:2]
     rows, columns = weights.shape
     ys, xs = places(height, rows, border), places(width, columns, border)
@@ -83,7 +91,7 @@ def _block_sums(samples: Singles, block: Singles, shape: tuple[int, int]) -> Sin
 
 
 def _gathered(planes: Planes, ys: Places, xs: Places) -> Sums:
-    """The samples there, 0 outside."""
+    """Return the samples at these rows and columns as float64; samples at -1 are 0."""
     inside = bool((np.diff(xs) == 1).all()) and xs[0] >= 0
     found = planes[ys, xs[0] : xs[-1] + 1] if inside else planes[np.ix_(ys, xs)]
     piece = found.astype(np.float64)
@@ -92,13 +100,15 @@ def _gathered(planes: Planes, ys: Places, xs: Places) -> Sums:
     return piece
 
 
+# For few small weights this is one call of OpenCV: all of its float32 sums are exact, and the half
+# of a unit that `delta` adds keeps its rounding to the nearest from ever meeting a tie, so that
+# rounding half to even (OpenCV) and flooring (our definition) agree.
 def correlated_bytes(
     pixels: Pixels, weights: NDArray[np.int64], border: Border, bits: int, shift: int
 ) -> Pixels:
-    """min(255, max(0, (sum + shift) >> bits)) of every sample and its neighbours.
+    """Return min(255, max(0, (sum + shift) >> bits)) for every sample, uint8 (H, W, C).
 
-    Few small weights are one call of OpenCV, all of whose float32 sums are exact; the half of a
-    unit added there makes its rounding to the nearest never meet a tie.
+    `weights` is int64 (rows, columns) in units of 2**-bits.
     """
     if weights.size < TRANSFORMED and border != "wrap" and fits_single(weights, bits, shift):
         delta = (shift + 0.5) / (1 << bits) - 0.5
@@ -119,5 +129,5 @@ def correlated_bytes(
 
 
 def fits_single(weights: NDArray[np.int64], bits: int, shift: int) -> bool:
-    """Whether float32 holds all sums over bytes, and their halves: exact in any order."""
+    """Return whether float32 holds all sums over bytes, and their halves, exactly in any order."""
     return 510 * int(np.abs(weights).sum()) + abs(2 * shift + 1 - (1 << bits)) < 1 << SINGLE_BITS

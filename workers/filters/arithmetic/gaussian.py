@@ -1,8 +1,18 @@
-"""Gaussian weights and sums in fixed point, identical on any device.
+"""Gaussian weights and sums in fixed point, which give the same bytes on every device.
 
-Horizontal weights are Q22 and the intermediate is 8.8 fixed point; vertical weights are Q16.
-Weights are symmetric, sum to exactly one, and are rounded so that their running sums are right:
-rounding each weight by itself (largest remainder) was off by 1 on 0.4 % of samples at sigma 100.
+The method:
+
+1. The window is that of scipy.ndimage.gaussian_filter with truncate=4: radius int(4·sigma + 0.5).
+2. The horizontal weights are integers in Q22, so they sum to exactly 2**22.
+3. The first pass sums along rows and rounds to 8.8 fixed point: 8 bits before the point, 8 behind.
+4. The vertical weights are Q16, so results have 24 fractional bits: 8 + 16.
+5. All products and sums are integers below 2**53: float64 holds them, whatever the order.
+6. Hence BLAS (toeplitz.py), tensor cores (byte products) and plain loops agree to the last bit.
+7. The result is rounded half up; together with step 3 that makes two roundings.
+8. Weights are rounded so that their running sums are right (`quantised`): rounding each by itself
+   (largest remainder) was off by one level on 0.4 % of samples at sigma 100.
+9. Weights are symmetric, so kernels store half of them.
+10. With alpha the planes are 16 bits (colour · alpha), and the same passes apply.
 """
 
 import functools
@@ -23,18 +33,18 @@ ROW_BITS, COLUMN_BITS, MIDDLE_BITS = 22, 16, 8
 SUM_BITS = COLUMN_BITS + MIDDLE_BITS
 
 ACROSS, NARROW = 960, 120
-"""Columns in a tile, where rows are summed and where columns are."""
+"""The width of a tile in pixels, for the pass along rows and for the pass along columns."""
 
 _SMALLEST_IN_TILES = 0.25
 
 ROWS, COLUMNS = Pass("gaussian_rows", 256, 16), Pass("gaussian_columns", 64, 32)
-"""The two passes on a GPU, of windows of any size; their data are `device_taps`."""
+"""The two GPU passes for windows of any size; their data are `device_taps`."""
 
 
 def taps(sigma: float, bits: int) -> NDArray[np.int64]:
-    """2r+1 integer weights with r = int(4·sigma + 0.5), summing to 2**bits; sigma in pixels.
+    """Return 2·r + 1 integer weights, int64, with r = int(4·sigma + 0.5); they sum to 2**bits.
 
-    The window of scipy.ndimage.gaussian_filter with truncate=4.
+    `sigma` is in pixels. The window is that of scipy.ndimage.gaussian_filter with truncate=4.
     """
     radius = int(4 * sigma + 0.5)
     offsets = np.arange(-radius, radius + 1)
@@ -43,16 +53,17 @@ def taps(sigma: float, bits: int) -> NDArray[np.int64]:
 
 
 def reach(sigma_x: float, sigma_y: float) -> int | None:
-    """How far tiles must reach for the one pass of `tile_taps`; None where it is not for these.
+    """Return how far, in pixels, tiles of the one-pass kernel of `tile_taps` reach, or None.
 
-    The least sigmas weigh the centre with one, which two bytes cannot hold.
+    None means that the window is too large, or that sigma is so small that the centre weighs one,
+    which two bytes cannot hold.
     """
     return reach_of(_radius(sigma_x, sigma_y)) if _in_bytes(sigma_x, sigma_y) else None
 
 
 def wide_reach(sigma_x: float, sigma_y: float) -> int | None:
-    """The same for the two passes of filters/blur/gaussian_two_pass_mma.cu, of windows that are
-    too large for one.
+    """Return the same for the two passes of blur/gaussian_two_pass_mma.cu, which take larger
+    windows.
     """
     return wide_reach_of(_radius(sigma_x, sigma_y)) if _in_bytes(sigma_x, sigma_y) else None
 
@@ -67,10 +78,11 @@ def _radius(sigma_x: float, sigma_y: float) -> int:
 
 @functools.lru_cache(256)
 def tile_taps(sigma_x: float, sigma_y: float, amount: int = 0, threshold: int = 0) -> bytes:
-    """`struct Separable` of `Blurred` and `Unsharp` in filters/arithmetic/separable_kernels.cu, and
-    of filters/blur/gaussian_two_pass_mma.cu.
+    """Return `struct Separable` for `Blurred` and `Unsharp` of arithmetic/separable_kernels.cu, and
+    for blur/gaussian_two_pass_mma.cu.
 
-    Weights of rows are moved up to Q24, where the half of a sum that stays is whole bytes.
+    `amount` (Q16) and `threshold` (levels) are those of an unsharp mask. Weights of rows are
+    shifted up to Q24, so that the half of a sum which is kept consists of whole bytes.
     """
     across, down = taps(sigma_x, ROW_BITS) << 24 - ROW_BITS, taps(sigma_y, COLUMN_BITS)
     far = reach(sigma_x, sigma_y) or wide_reach(sigma_x, sigma_y)
@@ -80,7 +92,11 @@ def tile_taps(sigma_x: float, sigma_y: float, amount: int = 0, threshold: int = 
 
 
 def quantised(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
-    """Symmetric weights, odd in number, as integers that sum to 2**bits."""
+    """Return symmetric weights, odd in number, as int64 that sum to 2**bits.
+
+    Running sums of the left half are rounded and their differences are the weights, so the error of
+    any partial sum stays below one unit; the middle weight takes what is left.
+    """
     radius = len(exact) // 2
     exact = exact * ((1 << bits) / exact.sum())
     half = np.diff(np.floor(np.cumsum(exact[:radius]) + 0.5), prepend=0).astype(np.int64)
@@ -90,15 +106,15 @@ def quantised(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
 
 
 def blurred(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Place, Sums]]:
-    """Gaussian sums of integer planes (H, W, n) in units of 2**-24, by tiles.
+    """Yield tiles of integer planes (H, W, n) and their Gaussian sums, float64 in units of 2**-24.
 
-    Border: replicate.
+    The border mode is replicate.
     """
     return _two_passes(planes, taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS), 0)
 
 
 def blurred_levels(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[tuple[Place, Sums]]:
-    """The same in levels, and one half: the whole part is what a level becomes."""
+    """Yield the same in levels plus one half: the integer part is the rounded result."""
     down = taps(sigma_y, COLUMN_BITS) * 2.0**-SUM_BITS
     return _two_passes(planes, taps(sigma_x, ROW_BITS), down, 1 << (MIDDLE_BITS - 1))
 
@@ -106,9 +122,10 @@ def blurred_levels(planes: Planes, sigma_x: float, sigma_y: float) -> Iterator[t
 def _two_passes(
     planes: Planes, across: NDArray[Any], down: NDArray[Any], more: int
 ) -> Iterator[tuple[Place, Sums]]:
-    """`more` is added to the intermediate, which adds as much to the result: weights sum to one.
+    """Yield the sums of both passes; `more` is added to the intermediate values.
 
-    Scaling by a power of two is exact.
+    As the weights sum to one, the result grows by the same amount. Scaling by a power of two is
+    exact.
     """
     held = _rows(planes, across, more)
     for place in tiles(planes.shape, NARROW):
@@ -118,7 +135,7 @@ def _two_passes(
 
 
 def _rows(planes: Planes, across: NDArray[Any], more: int) -> Band:
-    """The intermediate, and `more`."""
+    """Return the first pass, uint16 or int32 (H, W, n) in units of 2**-8, plus `more`."""
     scaled = across * 2.0 ** (MIDDLE_BITS - ROW_BITS)
     held = np.empty(planes.shape, np.uint16 if planes.dtype == np.uint8 else np.int32)
     for rows, columns in tiles(planes.shape, ACROSS):
@@ -132,9 +149,10 @@ def _rows(planes: Planes, across: NDArray[Any], more: int) -> Band:
 def device_taps(
     sigma_x: float, sigma_y: float, *, premultiplied: bool, amount: int = 0, threshold: int = 0
 ) -> bytes:
-    """`struct Gaussian` of gaussian.cu: half of the weights, outwards, in fours.
+    """Return `struct Gaussian` of gaussian.cu: half of the weights, from the centre outwards, in
+    fours.
 
-    `amount` in Q16 and `threshold` are the unsharp mask's.
+    `amount` (Q16) and `threshold` (levels) are those of an unsharp mask.
     """
     across, down = taps(sigma_x, ROW_BITS), taps(sigma_y, COLUMN_BITS)
     return device_weights(
@@ -150,7 +168,7 @@ def device_weights(
     amount: int = 0,
     threshold: int = 0,
 ) -> bytes:
-    """`struct Gaussian` of any symmetric weights."""
+    """Return `struct Gaussian` for any symmetric weights, int64."""
     outwards = [np.append(w[len(w) // 2 + 1 :], [0] * (-(len(w) // 2) % 4)) for w in (across, down)]
     centres = (int(w[len(w) // 2]) for w in (across, down))
     sizes = (len(w) for w in outwards)
@@ -159,12 +177,14 @@ def device_weights(
 
 
 def to_byte(sums: Sums) -> Sums:
-    """Half-up from units of 2**-24 to 0…255, which weights that sum to one cannot leave."""
+    """Round sums in units of 2**-24 half up to 0…255; weights that sum to one cannot leave that
+    range.
+    """
     return half_up(sums, SUM_BITS)
 
 
 def half_up(sums: Sums, bits: int) -> Sums:
-    """(sums + 2**(bits-1)) >> bits; scaling by a power of two is exact."""
+    """Return floor(sums / 2**bits + 0.5) as float64: (sums + 2**(bits-1)) >> bits in integers."""
     rounded = sums + (1 << (bits - 1))
     rounded *= 2.0**-bits
     return np.floor(rounded, out=rounded)

@@ -1,4 +1,4 @@
-"""Edges as grey: what sobel, scharr, prewitt and laplacian share. Knows no operator."""
+"""Edges as grey: the part that sobel, scharr, prewitt and laplacian share."""
 
 import struct
 from typing import Literal
@@ -14,25 +14,29 @@ from workers.filters.arithmetic.tiling import bands
 from workers.kernels.items import Pass
 
 Axis = Literal["x", "y", "mag"]
-"""Horizontal or vertical gradient, or the magnitude of both."""
+"""The horizontal gradient, the vertical gradient, or the magnitude of both."""
 
 Gradient = NDArray[np.int16]
+"""A plane of gradients, int16 (H, W)."""
 
 Wide = NDArray[np.int16] | NDArray[np.int32]
+"""A plane of differences, which need 32 bits for the largest operators."""
 
 
 EDGE_PASSES = (Pass("edges", 128, 64),)
-"""Of operators of 3 × 3 weights on a GPU; their data are `edge_data`."""
+"""The GPU pass of operators with 3 × 3 weights; its data are `edge_data`."""
 
 WIDE_EDGE_PASSES = (Pass("edges_wide", 64, 16),)
-"""Of larger ones; their data are `wide_edge_data`."""
+"""The GPU pass of operators with up to 7 × 7 weights; its data are `wide_edge_data`."""
 
 OPERATORS = ("sobel", "scharr", "prewitt", "laplacian")
-"""As edges.cu counts them."""
+"""The operators in the numbering of edges.cu."""
 
 
 def edge_data(operator: str, part: int, tones: NDArray[np.uint8]) -> bytes:
-    """`struct Edges` of edges.cu, and the tones, in sixteens, up to the first one that is white."""
+    """Return `struct Edges` of edges.cu, then the tones up to the first white one, padded to 16
+    bytes.
+    """
     white = np.flatnonzero(tones == 255)
     last = int(white[0]) if white.size else len(tones) - 1
     table = bytes(tones[: last + 1].data)
@@ -41,25 +45,31 @@ def edge_data(operator: str, part: int, tones: NDArray[np.uint8]) -> bytes:
 
 
 def slope_data(operator: str, axis: Axis, tones: NDArray[np.uint8]) -> bytes:
-    """The same for an operator with directions."""
+    """Return the same for an operator with directions."""
     return edge_data(operator, ("x", "y", "mag").index(axis), tones)
 
 
 def wide_edge_data(scale: float, weights: NDArray[np.int64]) -> bytes:
-    """`struct WideEdges` of edges_wide.cu."""
+    """Return `struct WideEdges` of edges_wide.cu; `weights` is int64 (side, side), side at
+    most 7.
+    """
     room = np.zeros(7 * 7, "<i4")
     room[: weights.size] = weights.ravel()
     return struct.pack("<d2i", scale, len(weights), 0) + bytes(room.data)
 
 
 def tones(longest: int, scale: float) -> NDArray[np.uint8]:
-    """What a gradient of every length becomes: min(255, floor(scale · g + 0.5))."""
+    """Return min(255, floor(scale · g + 0.5)) for each gradient length g from 0 to `longest`,
+    uint8.
+    """
     edges = np.floor(np.arange(longest + 1) * scale + 0.5)
     return np.asarray(np.minimum(edges, 255), np.uint8)
 
 
 def edges(pixels: Pixels, x: Gradient, y: Gradient, axis: Axis, tones: NDArray[np.uint8]) -> Pixels:
-    """g = |x|, |y| or rint(sqrt(x² + y²)) through the tones, with the image's own alpha."""
+    """Return the tones of |x|, |y| or rint(sqrt(x² + y²)), with the channels and alpha of
+    `pixels`.
+    """
     grey = np.empty(x.shape, np.uint8)
     for rows in bands(*x.shape):
         if axis == "mag":
@@ -70,14 +80,20 @@ def edges(pixels: Pixels, x: Gradient, y: Gradient, axis: Axis, tones: NDArray[n
 
 
 def toned(gradient: Wide, tones: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The tones of |gradient|; where all from 255 on are white, it may be cut off there."""
+    """Return the tones of |gradient|, uint8 (H, W).
+
+    If all tones from 255 on are white, the gradient may be clipped to a byte first.
+    """
     if (tones[255:] == 255).all():
         return _toned_bytes(cv2.convertScaleAbs(gradient), gradient.shape, tones)
     return np.take(tones, np.abs(gradient))
 
 
 def _magnitudes(x: Gradient, y: Gradient, tones: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Float32 is exact up to a length of 4096: no root of a whole number is near a half there."""
+    """Return the tones of the gradient's length, uint8 (H, W).
+
+    Float32 is exact up to a length of 4096: no root of an integer is close to a half there.
+    """
     if (tones[255:] == 255).all():
         length = cv2.magnitude(x.astype(np.float32), y.astype(np.float32))
         return _toned_bytes(cv2.convertScaleAbs(length), x.shape, tones)

@@ -1,7 +1,7 @@
-"""Runs of filters that are a table each, as one table: the bytes are those of one after the other.
+"""Compose neighbouring table filters of a chain into one table, which gives the same bytes.
 
-Matrices and blends of several channels do not collapse so: between two of them levels are rounded
-and clamped, which no single matrix repeats. They run one by one.
+Matrices and blends of several channels cannot be composed: levels are rounded and clamped between
+two of them, which no single matrix repeats. They run one by one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,64 +19,66 @@ from workers.kernels.items import Pass, Shape
 
 
 class ChainStep(Protocol):
-    """What an engine runs of a chain: a filter, or the table of several; as `Filter` says."""
+    """One step of a chain as an engine runs it: a filter, or one table that stands for several."""
 
     @property
     def name(self) -> str:
-        """A filter's name, or "tables"."""
+        """Return the name of the filter, or "tables"."""
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """The launches on a GPU, none if there are no kernels."""
+        """Return the launches on a GPU; none if there are no kernels."""
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """The result, uint8 (H, W, C)."""
+        """Return the result, uint8 (H, W, C)."""
 
     def device_data(self, shape: Shape) -> bytes:
-        """What the kernels read."""
+        """Return the bytes that the kernels read."""
 
     def device_scratch(self, shape: Shape) -> int:
-        """Bytes that the passes need beside."""
+        """Return the bytes of device memory that the passes need besides image and result."""
 
     def shape_after(self, shape: Shape) -> Shape:
-        """The result's shape."""
+        """Return (height, width, channels) of the result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComposedTables:
-    """Every colour sample through one table, uint8 (256,); alpha as it is."""
+    """A step that maps every colour sample by one table, uint8 (256,); alpha is copied."""
 
     table: NDArray[np.uint8]
 
     @property
     def name(self) -> str:
-        """The same for all, so that images with different tables share a batch."""
+        """Return the same name for all tables, so that images with different tables share a
+        batch.
+        """
         return "tables"
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """One, however many filters the table stands for, and if they have no kernels as well."""
+        """Return one pass, however many filters the table stands for."""
         return TABLE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """A look-up for each sample."""
+        """Return uint8 (H, W, C) after one look-up for each colour sample."""
         return through_table(pixels, self.table)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The table."""
+        """Return the 256 bytes of the table."""
         return self.table.tobytes()
 
     def device_scratch(self, shape: Shape) -> int:
-        """None."""
+        """Return 0 bytes: a look-up needs no scratch memory."""
         return 0
 
     def shape_after(self, shape: Shape) -> Shape:
-        """The same."""
+        """Return the shape unchanged."""
         return shape
 
 
 def steps(filters: Sequence[Filter]) -> tuple[ChainStep, ...]:
-    """The filters in order, neighbours that are tables as one."""
+    """Return the filters in order, each run of neighbours that have tables as one step."""
     return tuple(_steps(filters))
 
 

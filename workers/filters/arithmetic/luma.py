@@ -1,4 +1,7 @@
-"""Luma, the one formula of Darkroom: (19595 R + 38470 G + 7471 B + 32768) >> 16, in integers."""
+"""Luma by the one formula of Darkroom: (19595 R + 38470 G + 7471 B + 32768) >> 16, in integers.
+
+These are the weights of ITU-R BT.601 in 16 bits, as in Pillow's libImaging/Convert.c (`L24`).
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,16 +12,23 @@ from workers.filters.arithmetic.colour import mixed
 
 BITS = 16
 MATRIX = np.array([[19595, 38470, 7471, 0]] * 3)
-"""Luma in every channel."""
+"""The matrix, int64 (3, 4), that puts the luma into every channel; the last column is added."""
 
 
 def luma(pixels: Pixels) -> NDArray[np.uint8]:
-    """Uint8 (H, W, C) to uint8 (H, W), whatever alpha is; Pillow's `convert("L")` computes it."""
+    """Return the luma of uint8 (H, W, C) as uint8 (H, W); alpha is ignored.
+
+    Pillow's `convert("L")` computes it.
+    """
     if pixels.shape[2] == 1:
         return pixels[:, :, 0]
     return np.asarray(Image.fromarray(pixels).convert("L"))
 
 
 def lumas(colour: Pixels) -> Pixels:
-    """Luma in every channel of colours (H, W, 3), faster than repeated; a grey image as it is."""
+    """Return the luma of colours (H, W, 3) in every channel, uint8; a grey image is returned as it
+    is.
+
+    One matrix product is faster than a conversion and three copies.
+    """
     return colour if colour.shape[2] == 1 else mixed(colour, MATRIX, BITS)

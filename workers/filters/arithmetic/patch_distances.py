@@ -1,4 +1,23 @@
-"""Non-local means in integers: sums over neighbours, weighed by how alike their patches are."""
+"""Non-local means in integers: means over neighbours, weighted by the similarity of their patches.
+
+Source: A. Buades, B. Coll, J.-M. Morel, "A review of image denoising algorithms, with a new one",
+2005; the loop over offsets with running sums follows J. Darbon et al., "Fast nonlocal filtering
+applied to electron cryomicroscopy", 2008. The method:
+
+1. For each offset of the search square, take the squared differences of the image and the image
+   moved by that offset, summed over all colours.
+2. A box filter over patch × patch pixels turns them into the distance of two patches.
+3. The distance of p and q equals that of q and p, so half of the offsets is enough: each weight
+   is used once for p and once for q.
+4. The distance is shifted right so that a table of about 4,096 weights covers it.
+5. A weight is floor(2**14 · exp(-distance / scale) + 0.5); it is 0 behind the end of the table.
+6. The centre pixel itself has the full weight 2**14.
+7. 441 weighted samples of 8 bits, 14-bit weights: all sums fit 31 bits.
+8. Sums of squares are exact in float32 below 2**24 and in float64 above; sums of products are
+   exact in float64. Thus every order of summation, on any device, gives the same bytes.
+9. The mean is floor(sum(w · x) / sum(w) + 0.5).
+10. Tiles of 256 × 256 pixels with their margins bound the memory.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -11,20 +30,24 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.borders import places
 
 BITS = 14
-"""Of a weight: 441 weighed samples fit 31 bits."""
+"""Bits of a weight: 441 weighted samples then fit 31 bits."""
 
 LEVELS_BITS = 12
-"""Of a difference between patches, when it is looked up."""
+"""Bits of a patch distance when it is looked up in the table of weights."""
 
 TILE = (256, 256)
-"""Rows and columns at a time."""
+"""Rows and columns of a tile, in pixels."""
 
 Weights = NDArray[np.float32]
-"""Float32, and sums of products in float64, that hold integers: exact in any order."""
+"""Float32 that holds integers; sums of products are float64, so they are exact in any order."""
 
 
 class PatchDistances:
-    """Weights for patches and neighbourhoods of so many pixels a side, in so many colours."""
+    """Non-local means for one set of parameters.
+
+    `h` is in levels; `patch` and `search` are the sides of both squares in pixels, odd; `channels`
+    is 1 or 3.
+    """
 
     def __init__(self, h: float, patch: int, search: int, channels: int) -> None:
         self._patch = patch
@@ -34,7 +57,10 @@ class PatchDistances:
         self._shift, self._table = _table(h * h * area)
 
     def denoised(self, colour: Pixels) -> Pixels:
-        """floor(sum(w · x) / sum(w) + 0.5) for every sample; border: mirror."""
+        """Return floor(sum(w · x) / sum(w) + 0.5) for every sample of uint8 (H, W, channels).
+
+        The border mode is mirror.
+        """
         height, width, channels = colour.shape
         margin = self._near + self._far
         ys, xs = (places(length, 2 * margin + 1, "mirror") for length in (height, width))
@@ -49,13 +75,17 @@ class PatchDistances:
         return result
 
     def device_data(self) -> bytes:
-        """`struct Likeness`."""
+        """Return the struct of smoothing/patch_distances.cu: two reaches, the shift, the index of
+        the last weight (4 × int32), then the weights (uint16).
+        """
         last = len(self._table) - 1
         weights = np.pad(self._table.astype("<u2"), (0, len(self._table) % 2))
         return struct.pack("<4i", self._near, self._far, self._shift, last) + weights.tobytes()
 
     def _tile(self, planes: list[Pixels]) -> Pixels:
-        """The planes without their margins. Every pair of pixels is compared once."""
+        """Return the result for planes with margins, without the margins; compare every pair
+        once.
+        """
         margin = self._near + self._far
         height, width = (n - 2 * margin for n in planes[0].shape)
         levels = [plane.astype(np.float32) for plane in planes]
@@ -75,7 +105,9 @@ class PatchDistances:
         return np.stack(means, 2).astype(np.uint8)
 
     def _offsets(self) -> Iterator[tuple[int, int]]:
-        """Half of the neighbours: the others are these from the other side."""
+        """Yield half of the offsets (down, right); the other half are the same pairs from the other
+        side.
+        """
         for down in range(self._far + 1):
             for right in range(-self._far if down else 1, self._far + 1):
                 yield down, right
@@ -83,7 +115,10 @@ class PatchDistances:
     def _weights(
         self, planes: list[Pixels], height: int, width: int, down: int, right: int
     ) -> Weights:
-        """Of pixels and those down and right of them: the tile's, and those that lead into it."""
+        """Return weights of pixels and their neighbours at (down, right), float32.
+
+        The result covers the pixels of the tile and those outside it whose neighbour lies inside.
+        """
         top, left = self._far - down, self._far - max(right, 0)
         rows, columns = height + down, width + abs(right)
         rows, columns = rows + 2 * self._near, columns + 2 * self._near
@@ -102,9 +137,9 @@ class PatchDistances:
 
 
 def _table(scale: float) -> tuple[int, Weights]:
-    """A shift, and the weight of every sum of squares that is shifted right by it.
+    """Return a shift in bits, and the weight of every sum of squares shifted right by it.
 
-    That of k is floor(2**14 · exp(-(k << shift) / scale) + 0.5), in float64; the last is 0.
+    Entry k is floor(2**14 · exp(-(k << shift) / scale) + 0.5), computed in float64; the last is 0.
     """
     largest = int(scale * (BITS + 1) * np.log(2)) + 1
     shift = max(0, largest.bit_length() - LEVELS_BITS)

@@ -1,23 +1,29 @@
-"""Philox4x32-10, a counter-based generator (Salmon et al., 2011): integers, the same anywhere.
+"""Philox4x32-10, a counter-based random number generator in integers, the same on every device.
 
-Number n of a seed needs none of the numbers before it.
+Source: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011. Number n of a seed
+does not depend on the numbers before it, so each pixel computes its own.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 ROUNDS = 10
+"""Rounds of the generator; ten is the default of the paper."""
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _HIGH = np.uint64(32)
 
 Words = NDArray[np.uint64]
-"""32-bit words, in 64 bits to multiply them."""
+"""32-bit words, kept in 64 bits so that products fit."""
 
 
 def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> list[Words]:
-    """The four words of every counter; a word that all counters share may be an array of one."""
+    """Return the four output words of every counter, uint64 (n,) each, below 2**32.
+
+    A word that all counters share may be an array of one element. `key` holds the two words of the
+    seed.
+    """
     a, b, c, d = counter
     for step in range(ROUNDS):
         keys = [np.uint64((k + step * w) & 0xFFFFFFFF) for k, w in zip(key, _WEYL, strict=True)]
@@ -32,9 +38,10 @@ def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> 
 
 
 def halves(start: int, count: int, seed: int) -> NDArray[np.uint16]:
-    """Numbers start … start + count - 1 of a seed's uniform 16-bit numbers; start in eights.
+    """Return the uniform 16-bit numbers start … start + count - 1 of a seed, uint16 (count,).
 
-    Eight for each counter, whose lowest word counts first: words in order, lower halves first.
+    `start` is a multiple of 8. Every counter gives eight numbers: its four words in order, the
+    lower half of each first; the lowest word of the counter counts up.
     """
     first = start // 8
     number = np.arange(first, first + -(-count // 8), dtype=np.uint64)

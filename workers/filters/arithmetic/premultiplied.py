@@ -1,7 +1,7 @@
-"""Linear neighbourhood filters on images with alpha: on colour times alpha, and on alpha.
+"""Linear neighbourhood filters for images with alpha: filter colour times alpha, and alpha itself.
 
-Guarantee: the colour of transparent pixels never leaks into visible ones, a plain colour stays
-itself under any alpha, and pixels whose filtered alpha is 0 become 0, 0, 0, 0.
+Guarantees: the colour of transparent pixels never leaks into visible ones, a plain colour keeps its
+value under any alpha, and pixels whose filtered alpha is 0 become 0, 0, 0, 0.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,10 +18,11 @@ def filtered(
     weighted_sums: Callable[[Planes], Iterable[tuple[Place, Sums]]],
     rounded: Callable[[Sums], Sums],
 ) -> Pixels:
-    """Apply a linear filter: `weighted_sums` of planes piece by piece, `rounded` to 0…255.
+    """Apply a linear filter to uint8 (H, W, C) and return uint8 of the same shape.
 
-    With alpha the planes are 16-bit colour·alpha and 255·alpha. With N and D their sums,
-    alpha is rounded(D // 255) and colour (510·N + D) // (2·D): integers below 2**50.
+    `weighted_sums` yields float64 sums of planes piece by piece; `rounded` maps sums to 0…255. With
+    alpha, the planes are uint16 colour · alpha and 255 · alpha. With N and D their sums, alpha is
+    rounded(D // 255) and colour is (510·N + D) // (2·D), in integers below 2**50.
     """
     result = np.empty(pixels.shape, np.uint8)
     if pixels.shape[2] < 4:
@@ -34,9 +35,11 @@ def filtered(
 
 
 def _premultiplied(pixels: Pixels) -> Planes:
-    """Alpha is weighed as the colour 255: its sum then bounds, and rounds like, the colours'.
+    """Return colour · alpha and 255 · alpha, uint16 (H, W, 4).
 
-    Weighed as itself, a Gaussian's two roundings made fringes of 256, black once stored.
+    Alpha is weighted like the colour 255: its sum then bounds the sums of the colours and rounds
+    like them. With alpha weighted as itself, the two roundings of a Gaussian made fringes of 256,
+    which wrapped to black in a byte.
     """
     colour = pixels.copy()
     colour[:, :, 3] = 255
@@ -45,7 +48,10 @@ def _premultiplied(pixels: Pixels) -> Planes:
 
 
 def _straight(sums: Sums, rounded: Callable[[Sums], Sums]) -> Pixels:
-    """Divide by alpha: a float64 quotient below 256 of such integers floors as the exact one."""
+    """Divide by alpha, uint8 (h, w, 4).
+
+    A float64 quotient below 256 of such integers has the same floor as the exact quotient.
+    """
     weight = sums[:, :, 3]
     visible = rounded(np.floor(weight / 255))
     divisor = np.where(visible > 0, 2 * weight, np.inf)

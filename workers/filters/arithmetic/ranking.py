@@ -1,8 +1,19 @@
-"""Samples of a given rank among those of a square: by sorting networks, or by counting.
+"""Rank filters: the r-th smallest sample of the square around each pixel, exact, in two ways.
 
-Small squares are sorted, all pixels at a time, by minima and maxima of whole planes; for large
-ones the answer is halved in, by box sums of what is below a level. Both are OpenCV's fast loops.
-Which kernel does it on a GPU depends on the size alone.
+The two algorithms:
+
+1. A square of up to 11 × 11 is sorted by a network of compare-exchange steps. A step is one
+   minimum and one maximum of two whole planes, which OpenCV computes at memory speed.
+2. The network is Batcher's odd-even merge sort (K. Batcher, 1968; D. Knuth, The Art of Computer
+   Programming, volume 3, section 5.2.2, algorithm M).
+3. Only the place `rank` is wanted, so steps that cannot influence it are removed, last to first.
+4. For larger squares the network grows as n · log²(n) with n = size², so counting wins.
+5. Counting is a binary search over the levels that occur in a tile, for all pixels at once.
+6. A box filter counts the samples below a level in each square; the cost does not depend on size.
+7. If more than `rank` samples are below the level, the result is below it, else it is not.
+8. Pixels with the same interval of levels are searched together; an empty interval ends a branch.
+9. An image with few levels needs few steps: a black-and-white tile needs one.
+10. The GPU chooses its kernel by the size alone, because jobs of a batch share their launches.
 """
 
 import functools
@@ -17,13 +28,15 @@ from workers.filters.arithmetic.borders import places
 from workers.kernels.items import Pass
 
 LARGEST_SORTED = 11
-"""Side of a square: above, counting is faster."""
+"""The largest side of a square, in pixels, for which sorting is faster than counting."""
 
 LINE = 1 << 15
-"""Samples of a band that is sorted at a time: a square of such bands stays in the cache."""
+"""Samples in a band that is sorted at a time: one band for each sample of a square fits the
+cache.
+"""
 
 TILE = 256
-"""Side of a tile that is counted at a time."""
+"""Side of a tile that is counted at a time, in pixels."""
 
 RANKING = {
     3: Pass("rank_3", 128, 63),
@@ -35,19 +48,22 @@ RANKING = {
     65: Pass("rank_65", 128, 128),
     101: Pass("rank_101", 128, 64),
 }
-"""By the largest size of each kernel."""
+"""The GPU passes by the largest size, in pixels, that each kernel takes."""
 
 Step = tuple[int, int, bool, bool]
-"""Two places of a network, and whether the smaller and the larger one will be needed."""
+"""Two places of a network, and whether the smaller and the larger result are needed later."""
 
 
 def ranking_passes(size: int) -> tuple[Pass, ...]:
-    """What a GPU does for squares of a size, whatever the rank."""
+    """Return the GPU pass for squares of a size, whatever the rank."""
     return (next(pass_ for largest, pass_ in RANKING.items() if size <= largest),)
 
 
 def ranked(pixels: Pixels, size: int, rank: int) -> Pixels:
-    """Each sample's `rank`-th smallest of size · size around it, from 0; border: replicate."""
+    """Return the `rank`-th smallest (from 0) of size × size samples around each, uint8 (H, W, C).
+
+    The border mode is replicate.
+    """
     if size <= LARGEST_SORTED:
         return _sorted(pixels, size, rank)
     result = np.empty(pixels.shape, np.uint8)
@@ -89,7 +105,7 @@ def _sorted(pixels: Pixels, size: int, rank: int) -> Pixels:
 
 @functools.lru_cache(64)
 def network(count: int, rank: int) -> tuple[Step, ...]:
-    """Batcher's odd-even merge sort, without what the place `rank` does not need."""
+    """Return the steps of Batcher's odd-even merge sort that place `rank` depends on, in order."""
     needed, steps = {rank}, []
     for low, high in reversed(list(_batcher(count))):
         smaller, larger = low in needed, high in needed
@@ -100,7 +116,7 @@ def network(count: int, rank: int) -> tuple[Step, ...]:
 
 
 def _batcher(count: int) -> Iterator[tuple[int, int]]:
-    """Pairs to compare and exchange (K. Batcher, 1968; D. Knuth, 5.2.2 M)."""
+    """Yield the pairs to compare and exchange (D. Knuth, volume 3, section 5.2.2, algorithm M)."""
     top = 1 << (count - 1).bit_length() - 1
     p = top
     while p:
@@ -114,7 +130,9 @@ def _batcher(count: int) -> Iterator[tuple[int, int]]:
 
 
 def _counted(tile: Pixels, size: int, rank: int) -> NDArray[np.uint8]:
-    """The tile without its margins of size // 2: levels are halved until all pixels have one."""
+    """Return the ranks of a tile, uint8, without its margins of size // 2, by binary search of
+    levels.
+    """
     reach = size // 2
     inside = (slice(reach, -reach), slice(reach, -reach))
     result = np.zeros(tile[inside].shape, np.uint8)

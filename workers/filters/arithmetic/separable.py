@@ -1,6 +1,6 @@
-"""A linear filter as two passes, rows then columns, over planes of integers.
+"""Two passes of a separable linear filter, rows then columns, over planes of integers.
 
-Knows nothing of weights, alpha or rounding; the passes and the caller do.
+The callers define weights, alpha and rounding.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,14 +15,15 @@ Planes = NDArray[np.unsignedinteger[Any]]
 """Uint8 or uint16 planes (H, W, n): colours, or colours times alpha."""
 
 Sums = NDArray[np.float64]
-"""Float64 that holds integers below 2**53, or such parts of a power of two: their sums are exact
-in any order."""
+"""Float64 that holds integers below 2**53, or multiples of one power of two with as many bits:
+their sums are exact in any order.
+"""
 
 Place = tuple[slice, slice]
-"""Rows and columns of a piece of an image."""
+"""The rows and the columns of a piece of an image."""
 
 Band = NDArray[np.integer[Any]]
-"""A piece of the planes, or of what the first pass made of them."""
+"""A piece of the planes, or of the result of the first pass."""
 
 
 def two_passes(
@@ -30,9 +31,9 @@ def two_passes(
     rows: Callable[[Band], Band | Sums],
     columns: Callable[[Band], Sums],
 ) -> Iterator[tuple[Place, Sums]]:
-    """Bands of columns, in order, and the filtered planes there: (H, band, n).
+    """Yield bands of columns in order, with the filtered planes there: float64 (H, band, n).
 
-    Only the whole parts of the results of `rows` are held whole.
+    Between the passes the results of `rows` are truncated to int32.
     """
     height, width, count = planes.shape
     source = np.ascontiguousarray(planes)

@@ -1,17 +1,21 @@
-"""Images in pieces that fit a cache: what keeps a filter's memory small whatever its image."""
+"""Cut images into pieces that fit a cache, which bounds the memory of a filter for any image
+size.
+"""
 
 from collections.abc import Iterator
 
 BAND_SAMPLES = 1 << 18
-"""Samples in a piece: 2 MiB as float64. Measured: whole images took 20 times their own memory."""
+"""Samples in a piece: 2 MiB as float64. Measured: filters on whole images took 20 times their
+size.
+"""
 
 
 STRIP_SAMPLES = 1 << 16
-"""The same for a step of few instructions, which waits for a farther cache: measured, too."""
+"""Samples in a piece for steps of few instructions, which need a closer cache; measured as well."""
 
 
 def bands(length: int, breadth: int, samples: int = BAND_SAMPLES) -> Iterator[slice]:
-    """Slices that cover `length` rows (or columns) of `breadth` samples each, in order."""
+    """Yield slices that cover `length` rows (or columns) of `breadth` samples each, in order."""
     step = max(1, samples // breadth)
     for start in range(0, length, step):
         yield slice(start, min(start + step, length))

@@ -1,7 +1,8 @@
-"""Correlation down columns as products of matrices: BLAS multiplies faster than any filter slides.
+"""Correlation down columns as matrix products, because BLAS is faster than any sliding filter.
 
-A strip of a column is a banded Toeplitz matrix, whose rows are the weights, each one further on,
-times what the strip sees. Knows nothing of what weights mean, or of rounding.
+A strip of `step` results is a banded Toeplitz matrix times the step + 2 · radius samples that the
+strip reads: row i of the matrix holds the weights, shifted right by i. Callers choose the weights
+and round the sums.
 """
 
 from collections.abc import Iterator
@@ -14,22 +15,22 @@ from workers.filters.arithmetic.separable import Band, Place, Sums
 from workers.kernels.items import Shape
 
 ON_ONE_THREAD = 1 << 18
-"""Multiplications in a product, at most: OpenBLAS spreads larger ones over threads."""
+"""The largest number of multiplications in a product: OpenBLAS spreads larger ones over threads."""
 
 SHORT, LONG = 8, 24
-"""Samples in a strip: how many are best depends on how far the weights reach."""
+"""Samples in a strip, for weights of short and of long reach; measured."""
 
 LONG_FROM = 16
-"""A reach from which strips are long."""
+"""The radius, in samples, from which strips are long."""
 
 TILE_SAMPLES = 1 << 16
-"""In a tile: what weights are multiplied with, and the sums, are in a cache next to the core."""
+"""Samples in a tile: operands and sums of one tile stay in the cache of one core."""
 
 
 def tiles(shape: Shape, across: int) -> Iterator[Place]:
-    """Tiles of (H, W, n) with `across` columns, and as many rows as `TILE_SAMPLES` allows.
+    """Yield tiles of (H, W, n) with `across` columns and as many rows as `TILE_SAMPLES` allows.
 
-    Those are a whole number of strips.
+    The number of rows is a multiple of the strip length.
     """
     height, width, count = shape
     across = min(across, width)
@@ -40,15 +41,18 @@ def tiles(shape: Shape, across: int) -> Iterator[Place]:
 
 
 def around(part: slice, radius: int) -> tuple[slice, slice]:
-    """What windows of so many samples to either side see of a line; and the part, within that."""
+    """Return the slice of a line that windows of `radius` samples to either side of `part` read,
+    and `part` relative to that slice.
+    """
     first = max(part.start - radius, 0)
     return slice(first, part.stop + radius), slice(part.start - first, part.stop - first)
 
 
 def correlated_down(band: Band, weights: NDArray[np.float64], rows: slice | None = None) -> Sums:
-    """The weighted sums around samples of (H, w, n), along H, in some rows; border: replicate.
+    """Return weighted sums along H around the samples of (H, w, n) in `rows`, float64 (h, w, n).
 
-    Exact in any order, if all partial sums are multiples below 2**53 of one power of two.
+    `weights` is float64 (2 · radius + 1,). The border mode is replicate. The sums are exact in any
+    order if all partial sums are multiples, below 2**53, of one power of two.
     """
     rows = slice(0, len(band)) if rows is None else rows
     height, radius = rows.stop - rows.start, len(weights) // 2
@@ -64,7 +68,7 @@ def correlated_down(band: Band, weights: NDArray[np.float64], rows: slice | None
 
 
 def _matrix(weights: NDArray[np.float64], step: int) -> Sums:
-    """(step, step + 2 · radius)."""
+    """Return the banded Toeplitz matrix, float64 (step, step + 2 · radius)."""
     matrix = np.zeros((step, step - 1 + len(weights)))
     for row in range(step):
         matrix[row, row : row + len(weights)] = weights
@@ -72,7 +76,10 @@ def _matrix(weights: NDArray[np.float64], step: int) -> Sums:
 
 
 def _products(matrix: Sums, padded: Sums, strips: int) -> Sums:
-    """(strips, step, samples): the matrix times what every strip sees."""
+    """Return the matrix times the samples of every strip, float64 (strips, step, samples).
+
+    The strips overlap, so they are a strided view of `padded`, not a copy.
+    """
     (step, seen), breadth, (down, across) = matrix.shape, padded.shape[1], padded.strides
     windows: Sums = np.ndarray(
         (strips, seen, breadth), np.float64, padded, 0, (step * down, down, across)
@@ -85,5 +92,5 @@ def _products(matrix: Sums, padded: Sums, strips: int) -> Sums:
 
 
 def transposed(band: Band) -> Band:
-    """(h, w, n) to (w, h, n)."""
+    """Return (h, w, n) as (w, h, n), C-contiguous."""
     return np.asarray(cv2.transpose(band), band.dtype).reshape(*band.shape[1::-1], -1)

@@ -22,10 +22,13 @@ _SUMS = (
     (255, Pass("box_sums", 512, 360, channels=(1, 3))),
     (500, Pass("box_far_sums", 960, 270, channels=(1, 3))),
 )
-"""By the largest radius, as filters/blur/box_blur_opaque.cu has them."""
+"""The passes for images without alpha, by the largest radius in pixels that each takes.
+
+The widths and heights are the tile sizes of blur/box_blur_opaque.cu.
+"""
 
 BY_OPENCV = 73
-"""The largest radius for which OpenCV's own mean is exact."""
+"""The largest radius, in pixels, for which `cv2.blur` is exact."""
 
 
 class BoxBlur(Filter):
@@ -45,11 +48,15 @@ class BoxBlur(Filter):
     border: ClassVar = "replicate"
     passes: ClassVar = (*(each for _, each in _SUMS), _WITH_ALPHA)
 
+    # cv2.blur itself is off by one level in some samples from a radius of about 499 on. Up to a
+    # radius of 73 the rounding of its float32 reciprocal cannot matter: no mean is nearer to a half
+    # than 1 / (2·k²), which is larger than its error.
     def apply(self, pixels: Pixels) -> Pixels:
-        """(2·S + k²) // (2·k²) with k = 2r+1 and S the exact sum: cv2.blur, half rounded up.
+        """Return (2·S + k²) // (2·k²) for every sample, with k = 2·radius + 1 and S the sum of the
+        square.
 
-        cv2.blur itself is a unit off in some samples from a radius of about 499 on; up to 73 the
-        rounding of its float32 cannot matter, as no mean is nearer to a half than 1 / (2·k²).
+        This is `cv2.blur` with halves rounded up, in exact integers. uint8 (H, W, C) to uint8 (H,
+        W, C).
         """
         side = 2 * self.radius + 1
         if self.radius <= BY_OPENCV and pixels.shape[2] < 4:
@@ -70,15 +77,19 @@ class BoxBlur(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Without alpha by the radius, then with alpha."""
+        """Return the pass for this radius without alpha, then the pass with alpha.
+
+        Each pass skips images with other numbers of channels, so a batch may mix both.
+        """
         return (next(each for most, each in _SUMS if self.radius <= most), _WITH_ALPHA)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Box`."""
+        """Return `struct Box`, 16 bytes."""
         return device_box(self.radius)
 
 
 def _sums(band: Band, box: tuple[int, int]) -> Sums:
+    """Return the sums over boxes of (width, height) pixels, float64 of the shape of `band`."""
     border = cv2.BORDER_REPLICATE
     total = cv2.boxFilter(band, cv2.CV_64F, box, normalize=False, borderType=border)
     return np.asarray(total, np.float64).reshape(band.shape)

@@ -57,7 +57,11 @@ class GaussianBlur(Filter):
     tolerance: ClassVar = "within 1 of scipy.ndimage.gaussian_filter in float64, on at most 0.2 %"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Two passes of `workers.filters.arithmetic.gaussian`."""
+        """Return the two fixed-point passes of `workers.filters.arithmetic.gaussian`, rounded half
+        up.
+
+        uint8 (H, W, C) to uint8 (H, W, C); with alpha, colours are filtered times alpha.
+        """
         if pixels.shape[2] == 4:
             return filtered(
                 pixels, partial(blurred, sigma_x=self.sigma, sigma_y=self._down), to_byte
@@ -69,14 +73,17 @@ class GaussianBlur(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Rows and columns, for small windows both at once; with alpha always `device_taps`."""
+        """Return one pass for small windows, else a pass along rows and one along columns.
+
+        Images with alpha always take the two passes of `device_taps`.
+        """
         far = reach(self.sigma, self._down)
         if far is not None:
             return (_IN_TILES[far], *_WITH_ALPHA)
         return (*_WIDE, *_WITH_ALPHA) if wide_reach(self.sigma, self._down) else (ROWS, COLUMNS)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The weights."""
+        """Return the weights, as the passes for this number of channels read them."""
         if shape[2] < 4 and wide_reach(self.sigma, self._down):
             return tile_taps(self.sigma, self._down)
         return device_taps(self.sigma, self._down, premultiplied=shape[2] == 4)

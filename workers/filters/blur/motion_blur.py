@@ -38,12 +38,14 @@ class MotionBlur(Filter):
     border: ClassVar = "replicate"
     passes: ClassVar = (Pass("motion_blur", 128, 16),)
 
+    # Weights have only 15 bits because sums over bytes are then exact in float32, and sums over
+    # colour times alpha in 32 bits. Rounding the weights moves no sample by more than 1.01 levels,
+    # and that only where the neighbours alternate between black and white exactly as the rounding
+    # errors do.
     def apply(self, pixels: Pixels) -> Pixels:
-        """Sums with integer weights in units of 2**-15, half-up: our own definition.
+        """Return sums with integer weights in units of 2**-15, rounded half up, uint8 (H, W, C).
 
-        So few bits because sums over bytes are then exact in float32, and those over colour times
-        alpha in 32 bits. Rounding the weights moves no sample by more than 1.01,
-        and then only one whose neighbours alternate as the roundings do.
+        This definition is our own.
         """
         weights = self.fixed()
         if pixels.shape[2] < 4:
@@ -53,7 +55,7 @@ class MotionBlur(Filter):
         return filtered(pixels, sums, partial(half_up, bits=BITS))
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Motion`: the weights that are not 0, each with its place."""
+        """Return `struct Motion`: the weights that are not 0, each with its offset in pixels."""
         weights = self.fixed()
         rows, columns = np.nonzero(weights)
         taps = np.zeros(len(rows), [("x", "<i2"), ("y", "<i2"), ("weight", "<i4")])
@@ -62,11 +64,13 @@ class MotionBlur(Filter):
         return struct.pack("<4i", len(taps), 0, 0, 0) + bytes(taps.data)
 
     def fixed(self) -> NDArray[np.int64]:
-        """max(0, 1 - d) · clip((length + 1) / 2 - t, 0, 1) as integers that sum to 2**15.
+        """Return max(0, 1 - d) · clip((length + 1) / 2 - t, 0, 1) as int64 weights that sum to
+        2**15.
 
-        Rounded by largest remainder, in pairs. d is the distance from the line, t that from the
-        middle along it: a line of pixels turned with bilinear interpolation, as kornia's
-        `get_motion_kernel2d` makes it. Shape: (rows, columns), both odd.
+        d is the distance of a pixel from the line, and t its distance from the middle along the
+        line, in pixels. This is a line of pixels turned with bilinear interpolation, as kornia's
+        `get_motion_kernel2d` makes it. Weights are rounded by largest remainder, in symmetric
+        pairs. The shape is (rows, columns), both odd.
         """
         offsets = np.arange(-(self.length // 2), self.length // 2 + 1)
         cos, sin = np.cos(np.radians(self.angle)), np.sin(np.radians(self.angle))
@@ -79,7 +83,10 @@ class MotionBlur(Filter):
 
 
 def _rounded(line: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Symmetric, as the line; the middle one takes the odd unit."""
+    """Round symmetric weights by largest remainder to int64 that sum to 2**15, in pairs.
+
+    The middle weight takes the odd unit.
+    """
     exact = line * ((1 << BITS) / line.sum())
     weights: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     middle = len(line) // 2

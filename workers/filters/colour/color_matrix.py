@@ -13,12 +13,15 @@ from workers.filters.base import Filter
 from workers.kernels.items import LINE, Pass, Shape
 
 BITS = 16
+"""Bits of the fraction of a weight."""
 
 Entry = Annotated[float, Field(ge=-8, le=8, strict=True)]
 
 
 def _entries(given: object) -> object:
-    """As text, the numbers stand between commas."""
+    """Return a list of numbers from text that separates them by commas; return anything else
+    unchanged.
+    """
     if not isinstance(given, str):
         return given
     return [plain_float(each) for each in given.split(",", 12)]
@@ -47,17 +50,23 @@ class ColorMatrix(Filter):
     tolerance: ClassVar = "exact in 16-bit fixed point, within 1 of floating point"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """A 3 × 4 matrix in 16-bit fixed point, rounded half-up: integers on any device."""
+        """Return colours times a 3 × 4 matrix in 16-bit fixed point, rounded half up, uint8.
+
+        The shape is (H, W, 3 or 4): a grey image becomes RGB. Integers give the same bytes on any
+        device.
+        """
         colour, alpha = split_alpha(pixels)
         return join_alpha(mixed(colour, self._fixed(), BITS), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The matrix, and half a level."""
+        """Return the matrix as int32 (3, 4) in units of 2**-16; the last column includes half a
+        level.
+        """
         matrix = self._fixed().astype("<i4")
         matrix[:, 3] += 1 << (BITS - 1)
         return matrix.tobytes()
 
     def _fixed(self) -> NDArray[np.int64]:
-        """The matrix in units of 2**-16, offsets in levels."""
+        """Return the matrix in units of 2**-16, int64 (3, 4); offsets are in levels."""
         exact: NDArray[np.float64] = np.array(self.matrix).reshape(3, 4) * [1.0, 1.0, 1.0, 255.0]
         return np.floor(exact * (1 << BITS) + 0.5).astype(np.int64)

@@ -38,7 +38,9 @@ class Colorize(Filter):
     passes: ClassVar = (Pass("colorize", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `ImageOps.colorize` of the luma, blended with the original."""
+        """Return Pillow's `ImageOps.colorize` of the luma, blended with the original: uint8 (H, W,
+        3 or 4).
+        """
         colour, alpha = split_alpha(pixels)
         if colour.shape[2] == 1:
             colour = repeated(np.ascontiguousarray(colour[:, :, 0]), 3)
@@ -46,7 +48,7 @@ class Colorize(Filter):
         return join_alpha(toned if self.intensity == 1 else self._faded(colour, toned), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The colour of every level in four bytes, and the intensity."""
+        """Return the colour of every level in four bytes each, then the intensity as float32."""
         table = np.pad(self._table()[0], ((0, 0), (0, 1)))
         return table.tobytes() + np.float32(self.intensity).tobytes()
 
@@ -54,7 +56,7 @@ class Colorize(Filter):
         return blend(colour, toned, self.intensity)
 
     def _table(self) -> Pixels:
-        """The colour of every level: (1, 256, 3)."""
+        """Return the colour of every level, uint8 (1, 256, 3)."""
         levels = Image.fromarray(LEVELS.reshape(1, 256))
         black, white = rgba(self.black)[:3], rgba(self.white)[:3]
         mid = None if self.mid is None else rgba(self.mid)[:3]

@@ -29,10 +29,10 @@ class Grayscale(Filter):
     passes: ClassVar = (Pass("grayscale", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `convert("L")`, blended with the original."""
+        """Return Pillow's `convert("L")`, blended with the original: uint8 (H, W, C)."""
         colour, alpha = split_alpha(pixels)
         return join_alpha(blend(colour, lumas(colour), self.amount), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The amount in float32, as `blend` has it."""
+        """Return the amount as float32, the type in which `blend` computes."""
         return struct.pack("<f", self.amount)

@@ -15,12 +15,13 @@ from workers.filters.base import Filter
 from workers.kernels.items import LINE, Pass, Shape
 
 BITS = 16
-"""Of the angle: a sixth of the circle is 2**16 steps."""
+"""Bits of an angle: a sixth of the circle is 2**16 steps."""
 
 SIXTH = 1 << BITS
+"""A sixth of the circle, in steps."""
 
 Plane = cv2.typing.MatLike
-"""One channel, uint8."""
+"""One channel, uint8 (H, W)."""
 
 
 class Hue(Filter):
@@ -41,11 +42,12 @@ class Hue(Filter):
     tolerance: ClassVar = "within 1 of torchvision's adjust_hue in floating point"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """HSV with saturation and value kept, in integers, half-up.
+        """Turn hues and keep saturation and value of HSV, in integers, half up: uint8 (H, W, C).
 
-        With V and m the largest and smallest colour, C = V - m and h from 0 to 6 the turned hue in
-        sixths of the circle, green is V - C·f(2) and blue V - C·f(4), where f(n) is |h - n| - 1
-        cut to 0…1, and red m + C·f(3).
+        With V and m the largest and smallest colour, C = V - m, and h the turned hue from 0 to 6 in
+        sixths of the circle: green is V - C·f(2) and blue V - C·f(4), where f(n) is |h - n| - 1
+        clipped to 0…1, and red is m + C·f(3). HSV is that of A. R. Smith, "Color gamut transform
+        pairs", 1978.
         """
         colour, alpha = split_alpha(pixels)
         if colour.shape[2] == 1:
@@ -58,7 +60,7 @@ class Hue(Filter):
         return join_alpha(result, alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The angle."""
+        """Return the angle as int32, in steps of 1 / 65,536 of a sixth of the circle."""
         return struct.pack("<i", self._angle())
 
     def _angle(self) -> int:
@@ -66,9 +68,10 @@ class Hue(Filter):
 
 
 def _turned(colour: Pixels, sixths: int, rest: int) -> Pixels:
-    """By so many sixths of the circle, and a rest of at most half of one, in bytes.
+    """Turn colours by a number of sixths of the circle, and by a rest of at most half a sixth.
 
-    Three sixths turn a colour c into V + m - c, two sixths make red green, green blue, blue red.
+    Three sixths turn a colour c into V + m - c; two sixths rename red to green, green to blue and
+    blue to red. So only the rest needs arithmetic, and bytes are enough for it.
     """
     opposite = sixths % 2
     planes = _turned_a_little(cv2.split(colour), rest, opposite)
@@ -76,12 +79,14 @@ def _turned(colour: Pixels, sixths: int, rest: int) -> Pixels:
     return np.asarray(cv2.merge([planes[(n - thirds) % 3] for n in range(3)]), np.uint8)
 
 
+# Let d be the angle times the chroma, in levels. A colour c falls by the amount by which the next
+# colour exceeds V - d, and rises by the amount by which the next colour lacks m + d. These are the
+# edges of the hexagon of hues, whose corners are V and m. As d is at most C / 2, a colour never
+# both falls and rises. The saturating operations of OpenCV stop at 0 and 255, which lie beyond m
+# and V, so the final minimum and maximum repair them.
 def _turned_a_little(planes: Sequence[Plane], rest: int, opposite: int) -> list[Plane]:
-    """The colours turned by `rest`; if `opposite`, V + m - c of each, half-up like themselves.
-
-    Turned by d, in colours, towards the next colour, a colour c falls by what the next one exceeds
-    V - d by, and rises by what it lacks to m + d: the hexagon's edges, whose ends are V and m. As d
-    is at most C / 2, never both. Bytes that stop at 0 and 255 stop beyond m and V.
+    """Return the three planes turned by `rest`; if `opposite`, V + m - c of each, rounded
+    half up.
     """
     value = cv2.max(cv2.max(planes[0], planes[1]), planes[2])
     least = cv2.min(cv2.min(planes[0], planes[1]), planes[2])

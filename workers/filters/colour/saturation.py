@@ -29,10 +29,12 @@ class Saturation(Filter):
     passes: ClassVar = (Pass("saturation", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `ImageEnhance.Color`."""
+        """Return Pillow's `ImageEnhance.Color`: a blend of the luma and the image, uint8 (H,
+        W, C).
+        """
         colour, alpha = split_alpha(pixels)
         return join_alpha(blend(lumas(colour), colour, self.factor), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The factor in float32, as `blend` has it."""
+        """Return the factor as float32, the type in which `blend` computes."""
         return struct.pack("<f", self.factor)

@@ -12,9 +12,13 @@ from workers.filters.base import Filter
 from workers.kernels.items import LINE, Pass, Shape
 
 TONES = ((0.393, 0.769, 0.189), (0.349, 0.686, 0.168), (0.272, 0.534, 0.131))
-"""Red, green and blue of the result as sums of those of the image."""
+"""Red, green and blue of the result as weighted sums of red, green and blue of the image.
+
+`amount` interpolates between the identity and these widely used weights.
+"""
 
 BITS = 16
+"""Bits of the fraction of a weight."""
 
 
 class Sepia(Filter):
@@ -35,13 +39,16 @@ class Sepia(Filter):
     passes: ClassVar = (Pass("color_matrix", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """A 3 × 3 matrix in 16-bit fixed point, rounded half-up: integers on any device."""
+        """Return colours times a 3 × 3 matrix in 16-bit fixed point, half up, uint8 (H, W, 3 or 4).
+
+        Integers give the same bytes on any device.
+        """
         colour, alpha = split_alpha(pixels)
         matrix = np.pad(self._weights(), ((0, 0), (0, 1)))
         return join_alpha(mixed(colour, matrix, BITS), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The matrix, and half a level."""
+        """Return the matrix as int32 (3, 4) in units of 2**-16; the last column is half a level."""
         half = np.full((3, 1), 1 << (BITS - 1))
         return np.hstack((self._weights(), half)).astype("<i4").tobytes()
 

@@ -64,8 +64,22 @@ class Canny(Filter):
     result_shape: ClassVar = "no alpha"
     passes: ClassVar = (*_BLURS, *_IN_TILES.values(), *_EDGES)
 
+    # The steps, which the GPU repeats exactly in integers:
+    # 1. Blur the luma, if sigma is at least 0.1, by the fixed-point Gaussian.
+    # 2. Take Sobel gradients x and y; the strength is |x| + |y| (L1).
+    # 3. Keep a pixel only if its strength is a maximum along the gradient's direction, which is
+    #   rounded
+    #    to one of four by comparing |y| with |x| · tan 22.5° in 15-bit fixed point, as OpenCV does.
+    # 4. A kept pixel above `high` starts an edge; one above `low` continues it.
+    # 5. An edge is a component, connected over 8 neighbours, of pixels above `low` that contains
+    #   one
+    #    above `high`. OpenCV follows edges with a stack; the GPU joins components by union-find
+    #    (kernels/union_find.cuh). Both find the same set, because it does not depend on the order.
     def apply(self, pixels: Pixels) -> Pixels:
-        """`cv2.Canny`, aperture 3, L1 gradient, on the luma (J. Canny, 1986); no alpha."""
+        """Return `cv2.Canny` of the luma, aperture 3, L1 gradient: uint8 (H, W, 1 or 3), 0 or 255.
+
+        Source: J. Canny, "A computational approach to edge detection", 1986.
+        """
         grey = luma(pixels)[..., None]
         if self._blurs:
             grey = GaussianBlur(sigma=self.sigma, sigma_y=None).apply(grey)
@@ -74,14 +88,19 @@ class Canny(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """A blur of one pass, of three, or none but the lumas; then the edges."""
+        """Return one pass of blur for small windows, three for large ones, or none but the luma;
+        then edges.
+        """
         if not self._blurs:
             return (_BLURS[0], *_EDGES)
         far = reach(self.sigma, self.sigma)
         return (*_BLURS, *_EDGES) if far is None else (_IN_TILES[far], *_EDGES)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Canny`."""
+        """Return `struct Canny`: the thresholds as integers, then the weights of the blur.
+
+        OpenCV floors thresholds, and swaps them if `low` is the larger one.
+        """
         low, high = sorted((math.floor(self.low), math.floor(self.high)))
         header = struct.pack("<3i20x", low, high, self._blurs)
         if not self._blurs:

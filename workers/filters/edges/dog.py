@@ -14,6 +14,7 @@ from workers.filters.base import Filter
 from workers.kernels.items import LINE, Pass, Shape
 
 SCALE_BITS = 16
+"""Bits of the fraction of `scale`."""
 
 
 class Dog(Filter):
@@ -53,12 +54,11 @@ class Dog(Filter):
     )
     tolerance: ClassVar = "within 1, for each unit of scale, of float64"
 
+    # The blurs have the 24 fractional bits of their sums and scale has 16, so a product has 40 of
+    # them and 8 bits before the point if it is below 256: float64 holds these 48 bits exactly.
+    # Larger products may be rounded, but never to a value below 256, and they become 255.
     def apply(self, pixels: Pixels) -> Pixels:
-        """min(255, scale · |G1 - G2|) of the luma, half-up.
-
-        The blurs have the 24 fractional bits of their sums, scale has 16. Of results below 256
-        float64 holds all 48 bits, and larger ones it does not round below that.
-        """
+        """Return min(255, scale · |G1 - G2|) of the luma, half up, with the alpha of the image."""
         plane, scale = luma(pixels)[..., None], self._fixed_scale() / (1 << SCALE_BITS)
         grey = np.empty(plane.shape, np.uint8)
         both = (blurred_levels(plane, sigma, sigma) for sigma in (self.sigma1, self.sigma2))
@@ -71,13 +71,15 @@ class Dog(Filter):
         return as_grey(grey[..., 0], pixels)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Dog`: the scale, and the weights of both blurs."""
+        """Return `struct Dog`: the scale in Q16, and the weights of both blurs."""
         sigmas = (self.sigma1, self.sigma2)
         first, second = (device_taps(sigma, sigma, premultiplied=False) for sigma in sigmas)
         return struct.pack("<Ii8x", self._fixed_scale(), len(first)) + first + second
 
     def device_scratch(self, shape: Shape) -> int:
-        """The lumas, and the rows of both blurs, each a whole number of 256 bytes."""
+        """Return the bytes of the luma and of the row sums of both blurs, each rounded up to
+        256.
+        """
         height, width, _ = shape
         parts = (height * width + 4, *[2 * (width + 3) * height] * 2)
         return sum(-(-part // 256) * 256 for part in parts)

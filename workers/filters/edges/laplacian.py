@@ -50,7 +50,11 @@ class Laplacian(Filter):
     passes: ClassVar = EDGE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """min(255, floor(scale · |l| + 0.5)) with l = `cv2.Laplacian` of the luma, integers."""
+        """Return min(255, floor(scale · |l| + 0.5)), with l = `cv2.Laplacian` of the luma in
+        integers.
+
+        uint8 (H, W, C) to uint8 (H, W, C); alpha is copied.
+        """
         source, border = np.ascontiguousarray(luma(pixels)), cv2.BORDER_REPLICATE
         narrow = _longest(self.ksize) < 1 << 15
         depth = cv2.CV_16S if narrow else cv2.CV_32F
@@ -63,11 +67,11 @@ class Laplacian(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """The operators of 1 and 3 have 3 × 3 weights."""
+        """Return the pass of 3 × 3 weights for the sides 1 and 3, else the pass of larger ones."""
         return EDGE_PASSES if self.ksize <= 3 else WIDE_EDGE_PASSES
 
     def device_data(self, shape: Shape) -> bytes:
-        """The operator, small ones by the weight of a corner, and the tones."""
+        """Return the operator, named by its corner weight if it is 3 × 3, and the tones."""
         weights = _operator(self.ksize)
         if self.ksize > 3:
             return wide_edge_data(self.scale, weights)
@@ -76,7 +80,11 @@ class Laplacian(Filter):
 
 @functools.cache
 def _operator(ksize: int) -> NDArray[np.int64]:
-    """The weights, the same upside down: what one pixel alone gives."""
+    """Return the weights of the operator, int64 (side, side), side at least 3.
+
+    They are read off the response of `cv2.Laplacian` to a single pixel; the operator is symmetric,
+    so correlation and convolution agree.
+    """
     reach = max(ksize // 2, 1)
     spot = np.zeros((2 * ksize + 3, 2 * ksize + 3))
     spot[ksize + 1, ksize + 1] = 1
@@ -86,6 +94,6 @@ def _operator(ksize: int) -> NDArray[np.int64]:
 
 
 def _longest(ksize: int) -> int:
-    """The largest difference there can be."""
+    """Return the largest absolute difference that the operator can give on bytes."""
     weights = _operator(ksize)
     return 255 * int(weights[weights > 0].sum())

@@ -13,9 +13,10 @@ from workers.filters.base import Filter
 from workers.kernels.items import Shape
 
 LONGEST = 1082
-"""The longest gradient is shorter: rint(sqrt(765² + 765²))."""
+"""An upper bound of the gradient's length: rint(sqrt(765² + 765²))."""
 
 _SLOPE = np.array([[-1.0, 0.0, 1.0]] * 3)
+"""The horizontal operator, float64 (3, 3); the vertical one is its transpose."""
 
 
 class Prewitt(Filter):
@@ -33,7 +34,11 @@ class Prewitt(Filter):
     passes: ClassVar = EDGE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
+        """Return min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²)) of
+        the luma.
+
+        Source: J. Prewitt, "Object enhancement and extraction", 1970. uint8 (H, W, C) both ways.
+        """
         grey, border = np.ascontiguousarray(luma(pixels)), cv2.BORDER_REPLICATE
         x = cv2.filter2D(grey, cv2.CV_16S, _SLOPE, borderType=border)
         y = cv2.filter2D(grey, cv2.CV_16S, _SLOPE.T, borderType=border)
@@ -41,5 +46,5 @@ class Prewitt(Filter):
         return edges(pixels, across, down, self.axis, tones(LONGEST, self.scale))
 
     def device_data(self, shape: Shape) -> bytes:
-        """The axis and the tones."""
+        """Return the operator, the axis and the tones (`struct Edges`)."""
         return slope_data(self.name, self.axis, tones(LONGEST, self.scale))

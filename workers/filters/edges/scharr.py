@@ -13,7 +13,7 @@ from workers.filters.base import Filter
 from workers.kernels.items import Shape
 
 LONGEST = 5770
-"""The longest gradient is shorter: rint(sqrt(4080² + 4080²))."""
+"""An upper bound of the gradient's length: rint(sqrt(4080² + 4080²))."""
 
 
 class Scharr(Filter):
@@ -31,12 +31,17 @@ class Scharr(Filter):
     passes: ClassVar = EDGE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
+        """Return min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²)) of
+        the luma.
+
+        The weights are those of `cv2.Scharr` (H. Scharr, dissertation, 2000). uint8 (H, W, C) both
+        ways.
+        """
         grey, border = np.ascontiguousarray(luma(pixels)), cv2.BORDER_REPLICATE
         x = np.asarray(cv2.Scharr(grey, cv2.CV_16S, 1, 0, borderType=border), np.int16)
         y = np.asarray(cv2.Scharr(grey, cv2.CV_16S, 0, 1, borderType=border), np.int16)
         return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))
 
     def device_data(self, shape: Shape) -> bytes:
-        """The axis and the tones."""
+        """Return the operator, the axis and the tones (`struct Edges`)."""
         return slope_data(self.name, self.axis, tones(LONGEST, self.scale))

@@ -39,17 +39,21 @@ class Sobel(Filter):
     passes: ClassVar = EDGE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²))."""
+        """Return min(255, floor(scale · g + 0.5)) with g = |gx|, |gy| or rint(sqrt(gx² + gy²)) of
+        the luma.
+
+        The weights are those of `cv2.Sobel` with aperture 3. uint8 (H, W, C) both ways.
+        """
         x, y = _gradients(luma(pixels))
         return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))
 
     def device_data(self, shape: Shape) -> bytes:
-        """The axis and the tones."""
+        """Return the operator, the axis and the tones (`struct Edges`)."""
         return slope_data(self.name, self.axis, tones(LONGEST, self.scale))
 
 
 def _gradients(grey: NDArray[np.uint8]) -> tuple[Gradient, Gradient]:
-    """Both gradients of (H, W), each within ±1020."""
+    """Return the horizontal and the vertical gradient of uint8 (H, W), int16 within ±1020."""
     source, border = np.ascontiguousarray(grey), cv2.BORDER_REPLICATE
     across = cv2.Sobel(source, cv2.CV_16S, 1, 0, borderType=border)
     down = cv2.Sobel(source, cv2.CV_16S, 0, 1, borderType=border)

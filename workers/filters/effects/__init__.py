@@ -1,5 +1,5 @@
-"""Filters for effect: mosaics, vignettes, noise.
+"""Filters for visual effects: mosaics, vignettes, noise.
 
-Start reading at `pixelate.py`.
-May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`.
+Start reading at `pixelate.py`. May import `workers.filters.base`, `workers.filters.arithmetic`,
+`workers.kernels`.
 """

@@ -16,10 +16,10 @@ from workers.filters.base import Filter
 from workers.kernels.items import LINE, Pass, Shape
 
 PIECE = 1 << 17
-"""Samples at a time."""
+"""Samples that are computed at a time."""
 
 QUANTILE_GROUP = 64
-"""Numbers that may have one quantile and the next, in a kernel's table."""
+"""Numbers in a group of a kernel's table whose quantiles differ by at most one level."""
 
 
 class Noise(Filter):
@@ -46,9 +46,12 @@ class Noise(Filter):
     passes: ClassVar = (Pass("noise", 4 * LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """clip(c + q[u]): u is number n of Philox's 16-bit numbers for colour sample n.
+        """Return clip(c + q[u]) for every colour sample c, uint8 (H, W, C); alpha is copied.
 
-        q holds the normal distribution's 65,536 quantiles times amount, rounded half-up.
+        u is number n of Philox's 16-bit numbers for colour sample n, and q holds the 65,536
+        quantiles of the normal distribution times `amount`, rounded half up: the inversion method
+        (L. Devroye, "Non-uniform random variate generation", 1986, II.2), with a table in place of
+        a formula.
         """
         colour, alpha = split_alpha(pixels)
         line = np.ascontiguousarray(colour).reshape(-1)
@@ -60,8 +63,13 @@ class Noise(Filter):
             result[start : start + PIECE] = np.clip(noisy, 0, 255, out=noisy)
         return join_alpha(result.reshape(colour.shape), alpha)
 
+    # The table of a kernel has to fit shared memory, so it is packed. In the middle of the
+    # distribution 64 neighbouring numbers have one quantile or two adjacent ones: one entry holds
+    # the lower quantile times 64, plus the number of entries that have the next one. In both tails
+    # quantiles are farther apart, so every number has an entry of its own there; `tail` is the
+    # number of such groups.
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Noise`: the quantiles, one for numbers that have the same or the next."""
+        """Return `struct Noise`: the seed, and the quantiles as a table of uint16."""
         grain = np.clip(self._grain(), -256, 255).astype(np.int32) + 256
         groups = grain.reshape(-1, QUANTILE_GROUP)
         often = np.flatnonzero(groups[:, -1] > groups[:, 0] + 1)
@@ -75,13 +83,15 @@ class Noise(Filter):
         return header + quantiles.tobytes() + bytes(-quantiles.nbytes % 16)
 
     def _grain(self) -> NDArray[np.int16]:
-        """What is added, for every 16-bit number."""
+        """Return the value that is added for every 16-bit number, int16 (65536,), in levels."""
         return np.floor(_quantiles() * self.amount + 0.5).astype(np.int16)
 
 
 @functools.cache
 def _quantiles() -> NDArray[np.float64]:
-    """Of the standard normal distribution, at (n + 0.5) / 65,536."""
+    """Return the quantiles of the standard normal distribution at (n + 0.5) / 65,536, float64
+    (65536,).
+    """
     inverse = NormalDist().inv_cdf
     lower = np.array([inverse((n + 0.5) / 65536) for n in range(32768)])
     return np.concatenate((lower, -lower[::-1]))

@@ -26,7 +26,10 @@ class Pixelate(Filter):
     passes: ClassVar = (Pass("pixelate", 64, 64),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Means in integers, half-up; colours are weighed by their alpha. The last may be cut."""
+        """Return the mean of every square in integers, half up: uint8 (H, W, C).
+
+        Colours are weighted by their alpha. The last row and the last column of squares may be cut.
+        """
         result = np.empty_like(pixels)
         starts = np.arange(0, pixels.shape[1], self.size)
         widths = np.diff(starts, append=pixels.shape[1])[:, None]
@@ -36,12 +39,12 @@ class Pixelate(Filter):
         return result
 
     def device_data(self, shape: Shape) -> bytes:
-        """The size."""
+        """Return the side of a square as int32, in pixels."""
         return struct.pack("<i", self.size)
 
 
 def _means(rows: Pixels, starts: NDArray[np.int64], widths: NDArray[np.int64]) -> Pixels:
-    """One colour for each square of a row of them: (squares, channels)."""
+    """Return one colour for each square of a row of squares, uint8 (squares, C)."""
     n = len(rows) * widths
     if rows.shape[2] < 4:
         total = np.asarray(cv2.reduce(rows, 0, cv2.REDUCE_SUM, dtype=cv2.CV_32S))

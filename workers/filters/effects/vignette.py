@@ -16,9 +16,10 @@ from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 
 BITS = 16
-"""Of brightness; and the squared distance from the centre has as many levels."""
+"""Bits of a brightness; the squared distance from the centre has as many."""
 
 DISTANCE_BITS = 30
+"""Bits of the fraction of a squared distance before it is cut to `BITS`."""
 
 
 class Vignette(Filter):
@@ -45,9 +46,11 @@ class Vignette(Filter):
     passes: ClassVar = (Pass("vignette_light", each=64), Pass("vignette", 128, 32))
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """(c · light + 2**15) >> 16, light looked up by the squared distance in 16 bits.
+        """Return (c · light + 2**15) >> 16 for every colour sample c, uint8 (H, W, C).
 
-        Light is 1 - amount · s(t), s(t) = 3t² - 2t³ and t from 0 at the radius to 1 at a corner.
+        Light is 1 - amount · s(t) with s(t) = 3t² - 2t³ (smoothstep) and t from 0 at the radius to
+        1 at a corner. It is looked up by the squared distance in 16 bits, which needs no square
+        root per pixel.
         """
         colour, alpha = split_alpha(pixels)
         height, width, channels = colour.shape
@@ -66,17 +69,22 @@ class Vignette(Filter):
         return join_alpha(result, alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The parameters: the device makes the table, by the same roundings."""
+        """Return amount and radius as float64; the device makes the same table with the same
+        rounding.
+        """
         return struct.pack("<2d", self.amount, self.radius)
 
     def device_scratch(self, shape: Shape) -> int:
-        """The table."""
+        """Return the bytes of the table of light: 65,537 × uint16."""
         return 2 * ((1 << BITS) + 1)
 
 
 @functools.lru_cache(8)
 def _light(amount: float, radius: float) -> NDArray[np.float32]:
-    """For every squared distance in units of 2**-16, from 0 to 1, as `lit` takes it."""
+    """Return the light for every squared distance from 0 to 1 in units of 2**-16, float32 (65537,).
+
+    The lights are `nudged`.
+    """
     distance = np.sqrt(np.arange((1 << BITS) + 1) / (1 << BITS))
     t = np.clip((distance - radius) / (1 - radius), 0, 1)
     light = 1 - amount * t * t * (3 - 2 * t)
@@ -84,24 +92,26 @@ def _light(amount: float, radius: float) -> NDArray[np.float32]:
 
 
 def _squares(length: int) -> NDArray[np.uint32]:
-    """A coordinate's part of the squared distance, in units of 2**-30: half in the middle of an
-    outermost row or column."""
+    """Return the part of the squared distance that one coordinate adds, uint32 in units of 2**-30.
+
+    It is one half in the middle of an outermost row or column, so a corner is at distance 1.
+    """
     offset = (2 * np.arange(length) + 1 - length) / max(length - 1, 1)
     return np.floor(offset * offset * (1 << (DISTANCE_BITS - 1)) + 0.5).astype(np.uint32)
 
 
+# OpenCV rounds c · light half to even, and the specification rounds half up. Float32 holds all
+# products of a level (8 bits) and a light (16 bits) exactly. A level has at most seven factors of
+# 2, so only multiples of 2**-8 can give ties, and all other products of such a light are at least
+# 2**-8 away from a tie. Making such lights larger by a relative 2**-23 moves ties above the half
+# and brings no other product to one.
 def nudged(light: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Multiples of 2**-16 up to 1, so that c · light is half-up where ties are rounded to even.
-
-    Float32 holds all products. As a level has at most seven factors of 2, ties are products of
-    multiples of 2**-8 only, whose other products are as far from one. Those get a little larger:
-    enough to leave a tie, and too little to come to one.
-    """
+    """Enlarge some lights, float32 multiples of 2**-16 up to 1, so that no product is a tie."""
     return np.where(light * 256 % 1 == 0, light * np.float32(1 + 2.0**-23), light)
 
 
 def lit(colour: Pixels, lights: NDArray[np.float32], result: Pixels) -> None:
-    """c · light half-up, of `nudged` lights."""
+    """Write c · light, rounded half up, into `result`; `lights` are `nudged`, of the same shape."""
     samples = colour.astype(np.float32)
     samples *= lights
     cv2.convertScaleAbs(samples, result)

@@ -26,12 +26,15 @@ class Composite(Filter):
     passes: ClassVar = (Pass("composite", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """(c·a + b·(255 - a)) / 255 to the nearest, as Pillow's `alpha_composite`."""
+        """Return (c·a + b·(255 - a)) / 255 to the nearest, uint8 (H, W, 1 or 3).
+
+        This equals Pillow's `alpha_composite` (libImaging/AlphaComposite.c) over an opaque colour.
+        """
         if pixels.shape[2] < 4:
             return np.array(pixels, order="C")
         behind = rgba(self.background)[:3]
         return np.ascontiguousarray(flatten(Image(np.ascontiguousarray(pixels)), behind).pixels)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The colour."""
+        """Return the colour in four bytes: red, green, blue, opacity."""
         return bytes(rgba(self.background))

@@ -43,18 +43,24 @@ class Crop(Filter):
     passes: ClassVar = (Pass("look", LINE, flat=True, of_result=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Samples stay what they are; the rectangle has to lie inside the image."""
+        """Return the rectangle, uint8 (h, w, C); samples keep their values.
+
+        Raises InvalidParameter if the rectangle does not lie inside the image.
+        """
         height, width = self.size_after(*pixels.shape[:2])
         kept = pixels[self.top : self.top + height, self.left : self.left + width]
         return np.array(kept, order="C")
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Window`, which never leaves the image."""
+        """Return `struct Window`, which lies inside the image."""
         height, width = self.size_after(*shape[:2])
         return struct.pack("<6i", self.left, self.top, width, height, 0, 0)
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
-        """The rectangle; raises InvalidParameter where it leaves the image."""
+        """Return height and width of the rectangle, in pixels.
+
+        Raises InvalidParameter if the rectangle leaves the image.
+        """
         rows = height - self.top if self.height is None else self.height
         columns = width - self.left if self.width is None else self.width
         if min(rows, columns) < 1 or self.top + rows > height or self.left + columns > width:

@@ -25,11 +25,11 @@ class Flip(Filter):
     passes: ClassVar = (Pass("flip", 128, 32),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `ImageOps.mirror` and `ImageOps.flip`."""
+        """Return Pillow's `ImageOps.mirror` or `ImageOps.flip` of uint8 (H, W, C)."""
         turned = cv2.flip(np.ascontiguousarray(pixels), int(self.direction == "horizontal"))
         return np.asarray(turned, np.uint8).reshape(pixels.shape)
 
     def device_data(self, shape: Shape) -> bytes:
-        """Whether columns, and whether rows, change places."""
+        """Return two int32 flags: whether columns, and whether rows, change places."""
         across = self.direction == "horizontal"
         return struct.pack("<2i", across, not across)

@@ -39,7 +39,10 @@ class Pad(Filter):
     passes: ClassVar = (Pass("look", LINE, flat=True, of_result=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """`cv2.copyMakeBorder`, `numpy.pad`; a grey image gets the background's luma."""
+        """Return `cv2.copyMakeBorder` (equal to `numpy.pad`), uint8 (h, w, C).
+
+        A grey image gets the luma of the background.
+        """
         padded = cv2.copyMakeBorder(
             np.ascontiguousarray(pixels),
             self.top,
@@ -53,17 +56,17 @@ class Pad(Filter):
         return np.asarray(padded, np.uint8).reshape(shape)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Window`, larger than the image."""
+        """Return `struct Window`, which is larger than the image."""
         height, width = self.size_after(*shape[:2])
         border = [*OPENCV].index(self.border_mode)
         window = struct.pack("<5i", -self.left, -self.top, width, height, border)
         return window + self._background(shape[2]).tobytes().ljust(4, b"\0")
 
     def _background(self, channels: int) -> Pixels:
-        """One sample for each channel, or four."""
+        """Return the background as uint8: one sample for a grey image, else four."""
         colour = np.array(rgba(self.background), np.uint8)
         return colour if channels > 1 else luma(colour.reshape(1, 1, 4)).ravel()
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
-        """The rows and columns there are, and the new ones."""
+        """Return height and width including the added rows and columns, in pixels."""
         return self.top + height + self.bottom, self.left + width + self.right

@@ -50,7 +50,12 @@ class Resize(Filter):
     )
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `Image.resize`, integers of 22 bits; to cover, `ImageOps.fit`."""
+        """Return Pillow's `Image.resize`, or `ImageOps.fit` to cover, of uint8 (H, W, C).
+
+        Pillow resamples with integer weights of 22 bits, along both axes in the order of
+        `columns_first` (libImaging/Resample.c), and antialiases by widening its window when it
+        shrinks.
+        """
         source = np.ascontiguousarray(pixels)
         image = Image.fromarray(source[:, :, 0] if source.shape[2] == 1 else source)
         height, width = self.size_after(image.height, image.width)
@@ -62,7 +67,7 @@ class Resize(Filter):
         return np.array(resized).reshape(height, width, pixels.shape[2])
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Resize`; the device makes the weights."""
+        """Return `struct Resize`; the device computes the weights itself."""
         height, width = self.size_after(*shape[:2])
         starts, scales, taps = self._seen(shape)
         method = list(_METHODS).index(self.method)
@@ -72,7 +77,9 @@ class Resize(Filter):
         return struct.pack("<4d6i", *starts, *scales, width, height, *taps, method, by_columns)
 
     def device_scratch(self, shape: Shape) -> int:
-        """For every column and row its first pixel, how many there are, and their weights."""
+        """Return the bytes for each column's and row's first source pixel, count and weights (4
+        bytes each).
+        """
         height, width = self.size_after(*shape[:2])
         _, _, (across, down) = self._seen(shape)
         return 4 * (width * (2 + across) + height * (2 + down))
@@ -80,9 +87,10 @@ class Resize(Filter):
     def _seen(
         self, shape: Shape
     ) -> tuple[tuple[float, float], tuple[float, float], tuple[int, int]]:
-        """Across and down: where the box begins, pixels of it for one of the result, and taps.
+        """Return, across and down: the start of the source box, source pixels a result pixel, and
+        taps.
 
-        Pillow knows the box in float32.
+        The box is rounded to float32 as in Pillow.
         """
         height, width = self.size_after(*shape[:2])
         left, top, right, bottom = np.array(self._box(shape, height, width), np.float32)
@@ -92,7 +100,9 @@ class Resize(Filter):
         return (float(left), float(top)), scales, (across, down)
 
     def _box(self, shape: Shape, rows: int, columns: int) -> tuple[float, float, float, float]:
-        """What is seen of an image: all of it, or what `ImageOps.fit` leaves."""
+        """Return the source box (left, top, right, bottom) in pixels: the image, or what
+        `ImageOps.fit` keeps.
+        """
         (height, width), ratio = shape[:2], columns / rows
         seen_height, seen_width = float(height), float(width)
         if self.fit == "cover" and width / height > ratio:
@@ -103,7 +113,11 @@ class Resize(Filter):
         return left, top, left + seen_width, top + seen_height
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
-        """Sides that follow are rounded to the nearest, halves to even, as `ImageOps.contain`."""
+        """Return height and width in pixels.
+
+        A side that follows from the other is rounded to the nearest, halves to even, as in
+        `ImageOps.contain`.
+        """
         if self.height is None and self.width is None:
             return height, width
         rows = self.height or max(1, round(height / width * (self.width or 0)))

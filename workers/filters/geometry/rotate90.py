@@ -32,7 +32,7 @@ class Rotate90(Filter):
     passes: ClassVar = (Pass("flip", 128, 32), Pass("turn", 64, 64))
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `Image.transpose`; samples only move."""
+        """Return Pillow's `Image.transpose` of uint8 (H, W, C); samples only move."""
         source = np.ascontiguousarray(pixels)
         if self.turns == 0:
             return source.copy()
@@ -41,15 +41,19 @@ class Rotate90(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """The second for odd numbers of turns; even ones mirror both ways, or copy."""
+        """Return the pass that turns for odd numbers of turns, else the pass that mirrors or
+        copies.
+        """
         return (self.passes[self.turns % 2],)
 
     def device_data(self, shape: Shape) -> bytes:
-        """Whether to turn clockwise; or whether columns and rows are mirrored."""
+        """Return int32 flags: whether to turn clockwise, or whether columns and rows are
+        mirrored.
+        """
         if self.turns % 2:
             return struct.pack("<i", self.turns == 1)
         return struct.pack("<2i", self.turns == 2, self.turns == 2)
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
-        """The sides change places with every quarter turn."""
+        """Return height and width in pixels; every quarter turn swaps them."""
         return (width, height) if self.turns % 2 else (height, width)

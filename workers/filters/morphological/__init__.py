@@ -1,5 +1,5 @@
-"""Erosion, dilation and what is made of both.
+"""Morphology: erosion, dilation and the operations that combine both.
 
-Start reading at `morphology.py`.
-May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`.
+Start reading at `morphology.py`. May import `workers.filters.base`, `workers.filters.arithmetic`,
+`workers.kernels`.
 """

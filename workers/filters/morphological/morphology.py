@@ -1,4 +1,21 @@
-"""The morphology filter."""
+"""The morphology filter: erosion, dilation and their combinations, by `cv2.morphologyEx`.
+
+How the GPU computes them, in passes ("strokes"):
+
+1. An erosion is a minimum over the neighbourhood and a dilation a maximum. Minima and maxima are
+   exact and idempotent, so windows may overlap: that is the basis of everything below.
+2. A rectangle is separable: a minimum along rows, then one along columns.
+3. All iterations of a rectangle are one larger rectangle, as OpenCV computes it too.
+4. A running minimum costs about three comparisons a sample whatever the window (M. van Herk, 1992;
+   J. Gil, M. Werman, 1993): prefix minima and suffix minima of blocks as long as the window.
+5. `morphology_rows` does that for windows of up to 257 samples; longer ones take several passes.
+6. Small rectangles (up to 25 samples a side) take one pass over tiles in shared memory instead.
+7. A cross or an ellipse is a list of runs, one for each row of the neighbourhood.
+8. The minimum of a run of n samples is the minimum of two windows of 2**floor(log2(n)) samples,
+   which overlap; such windows come from doubling (a sparse table).
+9. Iterations of crosses and ellipses are separate passes that alternate between two buffers.
+10. gradient, tophat and blackhat end with one pass of differences.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -26,25 +43,34 @@ _OPERATIONS = {
 _SHAPES = {"rect": cv2.MORPH_RECT, "cross": cv2.MORPH_CROSS, "ellipse": cv2.MORPH_ELLIPSE}
 
 ROWS, COLUMNS = Pass("morphology_rows", 256, 32), Pass("morphology_columns", 128, 64)
+"""Passes for rectangles of any size, along rows and along columns."""
 RUNS, DIFFERENCE = Pass("morphology_runs", 128, 32), Pass("morphology_difference", LINE, flat=True)
+"""Passes for crosses and ellipses, and for differences of two images."""
 
 SQUARES = Pass("morphology_squares", 64, 60), Pass("morphology_squares", 64, 48)
+"""Passes for small rectangles: one for a reach of up to 15 samples, one for up to 24."""
 
 SOURCE, RESULT, SCRATCH, SPARE = range(4)
-"""Where images lie, as morphology.cu has it."""
+"""The buffers of an image, in the numbering of morphology.cu."""
 
 LONGEST = 256
-"""Samples that a window of one ROWS may reach from its first to its last."""
+"""The largest distance, in samples, from the first to the last sample of a window of one ROWS
+pass.
+"""
 
 LONGEST_SQUARE = 24
-"""The same of SQUARES."""
+"""The same limit for SQUARES."""
 
 STEPS = 34
-"""The most there are: 16 erosions, 16 dilations, a difference."""
+"""Rows in the table of strokes; at most 16 erosions, 16 dilations and a difference use them."""
 
 
 class Stroke(NamedTuple):
-    """A pass, and its row in `struct Morphology`."""
+    """A pass and its row in `struct Morphology`.
+
+    `before` and `length` describe the window in samples: how far it begins before the pixel, and
+    its length. `strip` is the number of windows of a row that are computed at once.
+    """
 
     each: Pass
     source: int
@@ -76,7 +102,10 @@ class Morphology(Filter):
     passes: ClassVar = (*SQUARES, ROWS, COLUMNS, RUNS, DIFFERENCE)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """`cv2.morphologyEx`, channel by channel."""
+        """Return `cv2.morphologyEx` of uint8 (H, W, C), channel by channel.
+
+        Operations that show a difference copy alpha.
+        """
         differs = self.op in ("gradient", "tophat", "blackhat")
         source, alpha = split_alpha(pixels) if differs else (pixels, None)
         found = cv2.morphologyEx(
@@ -89,11 +118,11 @@ class Morphology(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """A pass or more for every erosion and dilation, and one for a difference."""
+        """Return at least one pass for every erosion and dilation, and one for a difference."""
         return tuple(step.each for step in self._steps())
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Morphology`: the steps, and the rows of the neighbourhood as runs."""
+        """Return `struct Morphology`: the strokes, and the rows of the neighbourhood as runs."""
         rows = [np.flatnonzero(row) - self.size // 2 for row in self._kernel()]
         left, right = -min(int(row[0]) for row in rows), max(int(row[-1]) for row in rows)
         levels = max(len(row) for row in rows).bit_length()
@@ -108,7 +137,7 @@ class Morphology(Filter):
         return np.asarray(kernel, np.uint8)
 
     def _steps(self) -> list[Stroke]:
-        """From the source to the result."""
+        """Return the strokes from the source to the result."""
         if self.op == "gradient":
             steps = [*self._chain([True], RESULT), *self._chain([False], SPARE)]
             return [*steps, Stroke(DIFFERENCE, RESULT, SPARE)]
@@ -122,7 +151,9 @@ class Morphology(Filter):
         return steps
 
     def _chain(self, dilations: list[bool], target: int) -> Iterator[Stroke]:
-        """Erosions and dilations, one after the other; the last one's result is in `target`."""
+        """Yield erosions and dilations (True) in order; the result of the last one is in
+        `target`.
+        """
         source = SOURCE
         if self.shape == "rect":
             for left, dilates in zip(range(len(dilations))[::-1], dilations, strict=True):
@@ -137,7 +168,7 @@ class Morphology(Filter):
             source = place
 
     def _rectangle(self, source: int, target: int, dilates: bool) -> Iterator[Stroke]:
-        """All iterations are one larger rectangle, as in OpenCV."""
+        """Yield the strokes of one rectangle that stands for all iterations."""
         before, reach = self.size // 2 * self.iterations, self._reach
         if self._small:
             each, length = SQUARES[reach > 15], reach + 1
@@ -154,7 +185,9 @@ class Morphology(Filter):
 
     @property
     def _reach(self) -> int:
-        """Of a rectangle, from its first sample to its last."""
+        """Return the distance in samples from the first to the last sample of a rectangle's
+        side.
+        """
         return (self.size - 1) * self.iterations
 
     @property
@@ -163,6 +196,6 @@ class Morphology(Filter):
 
 
 def _run(row: NDArray[np.intp], left: int) -> bytes:
-    """`struct Run`: a row of the neighbourhood as two windows of a power of two."""
+    """Return `struct Run`: a row of the neighbourhood as two windows of a power of two."""
     level = len(row).bit_length() - 1
     return struct.pack("<3h2x", level, row[0] + left, row[-1] + 1 - (1 << level) + left)

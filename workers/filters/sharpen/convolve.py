@@ -25,20 +25,25 @@ from workers.filters.sharpen.small_correlations import (
 from workers.kernels.items import Pass, Shape
 
 FINE_BITS, LARGEST_BITS = 24, 30
-"""Of a weight's fraction, and of the weights' sum, at most."""
+"""The largest number of bits of a weight's fraction, and of the sum of all weights."""
 
 COARSE_ERROR = 0.25
-"""Levels that a sample may be off by if weights have fewer bits, so that float32 holds the sums."""
+"""The largest error of a sample, in levels, for which weights may be coarser so that float32 is
+exact.
+"""
 
 LONGEST_SIDE = 31
-"""Rows of a kernel, and weights of a row, at most."""
+"""The largest number of rows of a kernel, and of weights in a row."""
 
 Weight = Annotated[float, Field(ge=-1000, le=1000, strict=True)]
 Row = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=LONGEST_SIDE)]
 
 
 def _rows(given: object) -> object:
-    """As text, rows stand between semicolons and numbers between commas."""
+    """Return rows of numbers from text; return anything else unchanged.
+
+    Semicolons separate rows and commas separate numbers.
+    """
     if not isinstance(given, str):
         return given
     rows = given.split(";", LONGEST_SIDE)
@@ -46,6 +51,7 @@ def _rows(given: object) -> object:
 
 
 def _rectangular(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """Return the rows unchanged; raise ValueError if they differ in length."""
     if len({len(row) for row in rows}) > 1:
         raise ValueError("rows must be of one length")
     return rows
@@ -60,7 +66,7 @@ Kernel = Annotated[
 
 
 _ANY = (Pass("convolve", 64, 16),)
-"""For weights of any number and size."""
+"""The pass for weights of any number and size."""
 
 
 class Convolve(Filter):
@@ -95,11 +101,11 @@ class Convolve(Filter):
     )
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """A correlation, as `cv2.filter2D`, with integer weights in units of 2**-bits, half-up.
+        """Return the correlation, as `cv2.filter2D`, with integer weights in units of 2**-bits,
+        half up.
 
-        Our own definition: (sum(w · x) + floor((bias + 0.5) · 2**bits)) >> bits, cut to 0…255.
-        There are 24 bits, fewer if the weights' sum would not fit 30 or if fewer hold them; and
-        only as many as float32 has room for if no sample can be off by more than 0.25 for it.
+        The definition is our own: (sum(w · x) + floor((bias + 0.5) · 2**bits)) >> bits, clipped to
+        0…255. uint8 (H, W, C) to uint8 (H, W, C); alpha is copied.
         """
         colour, alpha = split_alpha(pixels)
         weights, bits = self.fixed()
@@ -109,7 +115,9 @@ class Convolve(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Few weights whose sums float32 holds have kernels of their own."""
+        """Return a pass for few small weights whose sums float32 holds, else the pass for any
+        weights.
+        """
         if self._in_pairs() is not None:
             return WHOLE_PASSES
         weights, bits = self.fixed()
@@ -118,7 +126,9 @@ class Convolve(Filter):
         return AROUND_PASSES.get(around_side(weights), _ANY)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Convolve`: the weights row by row; or what few of them need."""
+        """Return `struct Convolve` with the weights row by row, or the data of a pass for few
+        weights.
+        """
         if (whole := self._in_pairs()) is not None:
             return whole
         weights, bits = self.fixed()
@@ -134,12 +144,20 @@ class Convolve(Filter):
         return _in_pairs(self.kernel, self.divisor, self.bias, self.border_mode)
 
     def fixed(self) -> tuple[NDArray[np.int64], int]:
-        """Integer weights (rows, columns), and how many bits of them are fractions."""
+        """Return the weights as int64 (rows, columns), and the number of bits of their fraction."""
         return _fixed(self.kernel, self.divisor, self.bias)
 
 
+# Weights have 24 fractional bits; fewer if their absolute sum would not fit 30 bits, and fewer if
+# they are multiples of a larger unit. Then the smallest loss is searched: the largest number of
+# bits for which float32 holds all sums, provided that no sample can be off by more than
+# COARSE_ERROR levels. The worst sample is white where errors have one sign and black where they
+# have the other.
 @functools.lru_cache(64)
 def _fixed(kernel: tuple[Row, ...], divisor: float, bias: float) -> tuple[NDArray[np.int64], int]:
+    """Return the weights as int64 and the number of bits of their fraction; cached by the
+    parameters.
+    """
     exact = np.array(kernel, np.float64) / divisor
     bits = min(FINE_BITS, LARGEST_BITS - math.frexp(float(np.abs(exact).sum()))[1])
     weights = _whole(exact, bits)
@@ -156,13 +174,16 @@ def _fixed(kernel: tuple[Row, ...], divisor: float, bias: float) -> tuple[NDArra
 
 @functools.lru_cache(64)
 def _in_pairs(kernel: tuple[Row, ...], divisor: float, bias: float, border: Border) -> bytes | None:
+    """Return the data of the 3 × 3 integer pass, or None if the weights do not suit it."""
     weights, bits = _fixed(kernel, divisor, bias)
     return whole_data(weights, _shift(bias, bits), 1 << bits, border)
 
 
 def _shift(bias: float, bits: int) -> int:
+    """Return floor((bias + 0.5) · 2**bits), which also rounds half up."""
     return math.floor(math.ldexp(bias + 0.5, bits))
 
 
 def _whole(exact: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
+    """Return weights in units of 2**-bits, rounded half up to int64."""
     return np.floor(exact * 2.0**bits + 0.5).astype(np.int64)

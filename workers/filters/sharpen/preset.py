@@ -33,15 +33,15 @@ _KERNELS: dict[str, type[ImageFilter.BuiltinFilter]] = {
     "smooth_more": ImageFilter.SMOOTH_MORE,
 }
 _MARGIN = 2
-"""Pixels that Pillow leaves as they are around a result, at most."""
+"""Pixels around a result that Pillow leaves unfiltered, at most."""
 
 _PAST_HALF = 2.0**-6
-"""Less than is between a half and the next sum."""
+"""An offset smaller than the distance from a half to the next possible sum."""
 
 _TIED = ("detail", "smooth_more")
-"""Their divisors are 6 and 100: the order of summation decides whether a half is just missed.
+"""Kernels whose divisors (6 and 100) make the order of summation decide ties.
 
-Of the others' 1, 2 and 16 all float32 sums are exact; of 13 none comes near a half.
+With the divisors 1, 2 and 16 all float32 sums are exact; with 13 none comes near a half.
 """
 
 
@@ -68,10 +68,13 @@ class Preset(Filter):
     passes: ClassVar = (*WHOLE_PASSES, *AROUND_PASSES[3], *AROUND_PASSES[5])
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `Image.filter`, which leaves a margin of 1 or 2 pixels; here it is filtered.
+        """Return Pillow's `Image.filter` (libImaging/Filter.c), but with filtered margins: uint8
+        (H, W, C).
 
-        Sums are float32 in Pillow's order: of each row, the lowest first, w0·x0 + w1·x1 + … from
-        left to right; the rows' sums are added to offset + 0.5 one by one; cut off, not rounded.
+        Sums are float32 in Pillow's order: for each row, the lowest first, w0·x0 + w1·x1 + … from
+        left to right; then the sums of rows are added one by one to offset + 0.5. The result is
+        truncated. Pillow leaves a margin of 1 or 2 pixels unfiltered; here the border mode is
+        replicate.
         """
         colour, alpha = split_alpha(pixels)
         source = np.ascontiguousarray(colour)
@@ -80,7 +83,7 @@ class Preset(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Those of 3 × 3 or 5 × 5 weights."""
+        """Return the passes of 3 × 3 or of 5 × 5 weights."""
         return (
             WHOLE_PASSES
             if _in_pairs(self.kernel) is not None
@@ -88,20 +91,23 @@ class Preset(Filter):
         )
 
     def device_data(self, shape: Shape) -> bytes:
-        """The weights and the offset, and whether the order of sums matters."""
+        """Return the weights, the offset, and whether the order of summation matters."""
         if (whole := _in_pairs(self.kernel)) is not None:
             return whole
         offset: float = _KERNELS[self.kernel].filterargs[2] + 0.5
         return around_data(self._weights(), offset, "replicate", self.kernel in _TIED)
 
     def _weights(self) -> NDArray[np.float32]:
-        """From top to bottom, divided; the rows of Pillow's kernels go upwards."""
+        """Return the weights from top to bottom, divided, float32 (side, side).
+
+        Pillow stores the rows of its kernels from bottom to top.
+        """
         size, divisor, _, weights = _KERNELS[self.kernel].filterargs
         upwards = np.array(weights, np.float32).reshape(size) / np.float32(divisor)
         return np.asarray(upwards[::-1], np.float32)
 
     def _by_opencv(self, colour: Pixels) -> Pixels:
-        """The delta keeps halves from rounding to even."""
+        """Return the sums by OpenCV; `delta` keeps halves from being rounded to even."""
         delta = _KERNELS[self.kernel].filterargs[2] + _PAST_HALF
         border = cv2.BORDER_REPLICATE
         found = cv2.filter2D(colour, -1, self._weights(), delta=delta, borderType=border)
@@ -118,7 +124,7 @@ class Preset(Filter):
 
 @functools.cache
 def _in_pairs(kernel: str) -> bytes | None:
-    """Half-up in integers: a sum that is whole is half-way between levels or not near it."""
+    """Return the data of the 3 × 3 integer pass, or None; ties become half up in integers."""
     size, divisor, offset, weights = _KERNELS[kernel].filterargs
     if kernel in _TIED:
         return None

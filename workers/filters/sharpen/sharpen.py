@@ -30,12 +30,14 @@ class Sharpen(Filter):
     passes: ClassVar = (Pass("sharpen", 128, 32),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `ImageEnhance.Sharpness`: its outermost pixels are not smoothed."""
+        """Return Pillow's `ImageEnhance.Sharpness` of uint8 (H, W, C); the outermost pixels are not
+        smoothed.
+        """
         colour, alpha = split_alpha(pixels)
         smooth = Preset(kernel="smooth").apply(colour)
         smooth[[0, -1]], smooth[:, [0, -1]] = colour[[0, -1]], colour[:, [0, -1]]
         return join_alpha(blend(smooth, colour, self.factor), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The factor in float32, as Pillow has it."""
+        """Return the factor as float32, the type in which Pillow computes."""
         return struct.pack("<f", self.factor)

@@ -1,6 +1,4 @@
-"""What correlate_small_float.cu and correlate_3x3_int.cu need to know: few weights, and which
-kernel they take.
-"""
+"""Choose and fill the data of correlate_small_float.cu and correlate_3x3_int.cu: few weights."""
 
 import struct
 from typing import Any
@@ -12,36 +10,39 @@ from workers.filters.arithmetic.borders import OPENCV, Border
 from workers.kernels.items import Pass
 
 AROUND_PASSES = {side: (Pass(f"around_{side}", 128, 32),) for side in (3, 5)}
-"""By the side of the square that holds the weights."""
+"""Passes with float weights, by the side of the square that holds the weights."""
 
 WHOLE_PASSES = (Pass("around_whole", 128, 32),)
-"""For 3 × 3 whole weights as `whole_data` has them."""
+"""The pass with 3 × 3 integer weights, for data of `whole_data`."""
 
 
 def around_side(weights: NDArray[Any]) -> int:
-    """3 or 5, or 0 for weights that do not fit a square of 5."""
+    """Return 3 or 5, the smallest square that holds the weights, or 0 if none does."""
     return next((side for side in AROUND_PASSES if max(weights.shape) <= side), 0)
 
 
 def around_data(
     weights: NDArray[np.float32], offset: float, border: Border, ordered: bool = False
 ) -> bytes:
-    """`struct Around`: weights from top to bottom, anchored as in `correlate`, zeros around them.
+    """Return `struct Around`: weights from top to bottom, anchored as in `correlate`, padded with
+    zeros.
 
-    `offset` has the half that rounds; `ordered` keeps Pillow's order of sums.
+    `offset` includes the half that rounds; `ordered` keeps Pillow's order of summation.
     """
     room = _squared(weights, around_side(weights), np.dtype("<f4"))
     header = struct.pack("<f3i", offset, [*OPENCV].index(border), ordered, 0)
     return header + room[::-1].tobytes()
 
 
+# The kernel adds two samples in one 32-bit word, so a sum has 16 bits. It divides by multiplying
+# with 2**16 / divisor rounded up (T. Granlund, P. Montgomery, "Division by invariant integers using
+# multiplication", 1994). That is exact as long as the excess of the multiplier, times the largest
+# dividend, stays below 2**16; `exact` checks it.
 def whole_data(
     weights: NDArray[np.int64], added: int, divisor: int, border: Border
 ) -> bytes | None:
-    """`struct Whole` for floor((sum + added) / divisor), or None where the kernel is not for it.
-
-    It has 16 bits for a sum and multiplies by 2**16 / divisor rounded up, which divides exactly
-    as long as what rounding adds stays below one part of the divisor.
+    """Return `struct Whole` for floor((sum + added) / divisor), or None if the weights do not suit
+    it.
     """
     if border != "replicate" or around_side(weights) != 3:
         return None
@@ -57,7 +58,7 @@ def whole_data(
 
 
 def _squared(weights: NDArray[Any], side: int, kind: np.dtype[Any]) -> NDArray[Any]:
-    """Anchored as in `correlate`, with zeros around them."""
+    """Return the weights in the middle of a square of zeros, anchored as in `correlate`."""
     rows, columns = weights.shape
     up, left = side // 2 - rows // 2, side // 2 - columns // 2
     room = np.zeros((side, side), kind)

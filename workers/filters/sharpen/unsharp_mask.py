@@ -48,11 +48,13 @@ class UnsharpMask(Filter):
     passes: ClassVar = (ROWS, _COLUMNS, *_IN_TILES.values())
     tolerance: ClassVar = "within 1 of skimage.filters.unsharp_mask in float64"
 
+    # G has the 24 fractional bits of its sums, amount has 16, and 12 bits are before the point:
+    # float64 holds all 52. `level` and `levels` both include the half that rounds, so it cancels in
+    # their difference and stays in the result, which is then truncated.
     def apply(self, pixels: Pixels) -> Pixels:
-        """x + amount · (x - G) where |x - G| >= threshold, half-up; G and amount in fixed point.
+        """Return x + amount · (x - G) where |x - G| >= threshold, half up, else x: uint8 (H, W, C).
 
-        G has the 24 fractional bits of the Gaussian's sums, amount has 16, and 12 are before the
-        point: float64 holds all 52.
+        G is the Gaussian blur; G and amount are in fixed point.
         """
         colour, alpha = split_alpha(pixels)
         amount = self._amount() / (1 << 16)
@@ -71,12 +73,12 @@ class UnsharpMask(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Rows and columns, or for small windows both at once."""
+        """Return one pass for small windows, else a pass along rows and one along columns."""
         far = reach(self.sigma, self.sigma)
         return (ROWS, _COLUMNS) if far is None else (_IN_TILES[far],)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The weights, amount and threshold."""
+        """Return the weights, the amount in Q16 and the threshold in levels."""
         if reach(self.sigma, self.sigma):
             return tile_taps(self.sigma, self.sigma, self._amount(), self.threshold)
         return device_taps(

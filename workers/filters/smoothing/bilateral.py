@@ -1,4 +1,21 @@
-"""The bilateral filter."""
+"""The bilateral filter: a mean of neighbours, weighted by nearness and by similarity.
+
+Source: C. Tomasi, R. Manduchi, "Bilateral filtering for gray and color images", 1998. In detail:
+
+1. The window is a disc: neighbours at distance sqrt(dx² + dy²) <= radius count.
+2. The weight of a neighbour is space(dx² + dy²) · colour(d), two Gaussians.
+3. d is the L1 distance of colours: the sum of absolute differences of the channels, 0…765.
+   The paper measures colours in CIE-Lab; with L1 on RGB, `colour` is a table of 766 weights.
+4. The result is sum(w · x) / sum(w), rounded, for each channel with the same weights.
+5. Weights and sums are float32, so the order of summation shows in rare last bits.
+6. The specification is `cv2.bilateralFilter` itself, border mode mirror.
+7. The GPU makes the same tables in float64, rounded to float32, and sums in the order of OpenCV's
+   vector code. OpenCV sums the last columns of a row in another order, which cannot be repeated
+   for all widths; hence `device_tolerance`: one level in 0.01 % of samples.
+8. Grey images at small diameters take another path inside OpenCV; `apply` avoids it (see there).
+9. The filter is not separable and costs diameter² a pixel; tiles live in shared memory.
+10. Alpha is copied.
+"""
 
 import math
 import struct
@@ -14,7 +31,7 @@ from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 
 MOST_REACH = 16
-"""Of the largest diameter."""
+"""The radius of the largest diameter, in pixels."""
 
 
 class Bilateral(Filter):
@@ -47,9 +64,10 @@ class Bilateral(Filter):
     passes: ClassVar = (Pass("bilateral", 64, 16),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """`cv2.bilateralFilter`: round window, L1 distance of colours (Tomasi, Manduchi 1998).
+        """Return `cv2.bilateralFilter` of uint8 (H, W, C); alpha is copied.
 
-        Through IPP it truncates grey images at diameters up to 5, so there grey is three channels.
+        Grey images at diameters up to 5 are filtered as three equal channels with three times
+        sigma_color, because OpenCV's IPP path for them truncates instead of rounding.
         """
         colour, alpha = split_alpha(pixels)
         if colour.shape[2] == 1 and self.diameter <= 5:
@@ -69,7 +87,7 @@ class Bilateral(Filter):
         return np.asarray(smooth, np.uint8).reshape(colour.shape)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Bilateral`: OpenCV's weights, made in float64."""
+        """Return `struct Bilateral`: radius, reach of each row, and OpenCV's weights as float32."""
         radius = max(self.diameter // 2, 1)
         rows, columns = np.arange(MOST_REACH + 1), np.arange(-MOST_REACH, MOST_REACH + 1)
         reach = [math.isqrt(max(radius**2 - n**2, 0)) for n in range(MOST_REACH + 1)]

@@ -17,7 +17,7 @@ _SMALL = {
     5: Pass("median_5", 128, 63),
     7: Pass("median_7", 128, 63),
 }
-"""By size."""
+"""The passes for small squares, by side in pixels; other sizes use those of any rank."""
 
 
 class Median(Filter):
@@ -38,16 +38,21 @@ class Median(Filter):
     passes: ClassVar = (*_SMALL.values(), *RANKING.values())
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """cv2.medianBlur, equal to scipy.ndimage.median_filter with mode="nearest"."""
+        """Return `cv2.medianBlur` of uint8 (H, W, C).
+
+        It equals scipy.ndimage.median_filter with mode="nearest". OpenCV exchanges vectors for
+        sides 3 and 5 and keeps histograms for larger ones (S. Perreault, P. Hébert, "Median
+        filtering in constant time", 2007); a median is exact, so the method does not show.
+        """
         source = np.ascontiguousarray(pixels)
         return np.ascontiguousarray(cv2.medianBlur(source, self.size).reshape(pixels.shape))
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """One of the passes: small sizes have their own, others are those of any rank."""
+        """Return the one pass for this size."""
         own = _SMALL.get(self.size)
         return ranking_passes(self.size) if own is None else (own,)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The size, and the rank of a median."""
+        """Return the side in pixels and the rank of the median, int32 each."""
         return struct.pack("<2i", self.size, self.size * self.size // 2)

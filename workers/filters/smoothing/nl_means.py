@@ -44,21 +44,22 @@ class NlMeans(Filter):
     passes: ClassVar = (Pass("nl_means", 64, 32),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Means weighed by exp(-d / h²), half-up (Buades, Coll, Morel, 2005).
+        """Return means weighted by exp(-d / h²), half up: uint8 (H, W, C); alpha is copied.
 
-        d is the mean square difference of two patches over all colours, as in OpenCV's
-        fastNlMeansDenoising, which is within 2 of this. Our own definition, in integers: weights
-        have 14 bits and come from a table by the sum of squares, see Likeness.
+        Source: A. Buades, B. Coll, J.-M. Morel, 2005. d is the mean squared difference of two
+        patches over all colours, as in OpenCV's fastNlMeansDenoising, from which this differs by at
+        most 2 levels. The definition is our own, in integers: weights have 14 bits and come from a
+        table indexed by the sum of squares (`arithmetic/patch_distances.py`).
         """
         colour, alpha = split_alpha(pixels)
         return join_alpha(self._likeness(colour.shape[2]).denoised(colour), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Likeness`."""
+        """Return the reaches, the shift and the table of weights (`PatchDistances.device_data`)."""
         return self._likeness(min(shape[2], 3)).device_data()
 
     def device_scratch(self, shape: Shape) -> int:
-        """None."""
+        """Return 0 bytes: the kernel keeps its tiles in shared memory."""
         return 0
 
     def _likeness(self, channels: int) -> PatchDistances:

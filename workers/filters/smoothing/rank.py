@@ -40,9 +40,12 @@ class Rank(Filter):
     passes: ClassVar = Median.passes
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """The sample at int(size² · percentile / 100) of all in order, the last one for 100.
+        """Return the sample at int(size² · percentile / 100) of the square in order, the last one
+        for 100.
 
-        As `scipy.ndimage.percentile_filter` with mode="nearest".
+        This equals `scipy.ndimage.percentile_filter` with mode="nearest". uint8 (H, W, C) both
+        ways. Extremes are erosions and dilations, and the median is `cv2.medianBlur`, which are
+        faster.
         """
         source, area, rank = np.ascontiguousarray(pixels), self.size**2, self._rank()
         if rank in (0, area - 1):
@@ -57,15 +60,18 @@ class Rank(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """Those of the median, if it is one; else those of any rank."""
+        """Return the pass of the median if the rank is that of the median, else the pass of any
+        rank.
+        """
         if self._rank() == self.size**2 // 2:
             return Median(size=self.size).device_passes
         return ranking_passes(self.size)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The size and the rank."""
+        """Return the side in pixels and the rank, int32 each."""
         return struct.pack("<2i", self.size, self._rank())
 
     def _rank(self) -> int:
+        """Return the rank from 0 to size² - 1."""
         area = self.size * self.size
         return min(int(float(area) * self.percentile / 100), area - 1)

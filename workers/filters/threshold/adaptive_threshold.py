@@ -21,6 +21,7 @@ from workers.filters.base import Filter, Odd
 from workers.kernels.items import LINE, Pass, Shape
 
 _BITS = 16
+"""Bits of the fraction of a Gaussian weight."""
 
 _ANY = (
     Pass("grey_plane", LINE, flat=True),
@@ -58,7 +59,11 @@ class AdaptiveThreshold(Filter):
     tolerance: ClassVar = "exact; gaussian: another tone on at most 0.01 % of pixels"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """`cv2.adaptiveThreshold` with THRESH_BINARY on the luma; the result has no alpha."""
+        """Return `cv2.adaptiveThreshold` with THRESH_BINARY on the luma: uint8 (H, W, 1 or 3), 0 or
+        255.
+
+        The result has no alpha.
+        """
         grey = np.ascontiguousarray(luma(pixels))
         if self.method == "mean":
             mean, binary = cv2.ADAPTIVE_THRESH_MEAN_C, cv2.THRESH_BINARY
@@ -69,12 +74,15 @@ class AdaptiveThreshold(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """One pass for plain means of small neighbourhoods."""
+        """Return one pass for plain means of small neighbourhoods, else three passes."""
         reach = self._reach
         return _ANY if reach is None else (_IN_TILES[reach],)
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Adaptive`, the weights of a plain mean being ones; or `struct Separable`."""
+        """Return `struct Separable` for the single pass, else `struct Adaptive`.
+
+        The weights of a plain mean are ones.
+        """
         if self._reach is not None:
             return _in_tiles(self.block // 2, math.ceil(self.c))
         gaussian = self.method == "gaussian"
@@ -83,10 +91,11 @@ class AdaptiveThreshold(Filter):
         return device_box(self.block // 2) + header + device_weights(weights, weights)
 
     def _by_gaussian(self, grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """OpenCV's weights in 16-bit fixed point: exact in any order of summation.
+        """Threshold by OpenCV's Gaussian weights in 16-bit fixed point, exact in any order of
+        summation.
 
-        OpenCV's own floats depend on the machine; its sums are as near to a half as ours. The
-        mean is rounded half to even, as there.
+        OpenCV's own float sums depend on the machine; they are as close to a half as ours. The mean
+        is rounded half to even, as in OpenCV. uint8 (H, W) to uint8 (H, W).
         """
         weights, reach, height = self._weights().astype(np.float64), self.block // 2, len(grey)
         step = max(4 * self.block, BAND_SAMPLES // grey.shape[1])
@@ -102,6 +111,7 @@ class AdaptiveThreshold(Filter):
         return result
 
     def _weights(self) -> NDArray[np.int64]:
+        """Return OpenCV's Gaussian weights for this side, int64 (block,), in units of 2**-16."""
         kernel = cv2.getGaussianKernel(self.block, -1, cv2.CV_64F)
         return quantised(np.asarray(kernel, np.float64)[:, 0], _BITS)
 
@@ -112,8 +122,8 @@ class AdaptiveThreshold(Filter):
 
 @functools.lru_cache
 def _in_tiles(radius: int, ceiling: int) -> bytes:
-    """`struct Separable` of `Judged` in filters/threshold/adaptive_threshold.cu: columns weigh
-    2.
+    """Return `struct Separable` for `Judged` of threshold/adaptive_threshold.cu; columns
+    weigh 2.
     """
     side, reach = 2 * radius + 1, reach_of(radius)
     assert reach is not None

@@ -22,11 +22,16 @@ class Otsu(Filter):
     passes: ClassVar = (COUNTS[1], Pass("otsu_value", each=1), Pass("two_tones", LINE, flat=True))
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """`cv2.threshold` with THRESH_OTSU on the luma (N. Otsu, 1979)."""
+        """Return `cv2.threshold` with THRESH_OTSU on the luma, 0 or 255: uint8 (H, W, C); alpha is
+        copied.
+
+        Source: N. Otsu, "A threshold selection method from gray-level histograms", 1979: the
+        threshold maximises the variance between both classes.
+        """
         grey = np.ascontiguousarray(luma(pixels))
         _, parted = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
         return as_grey(np.asarray(parted, np.uint8), pixels)
 
     def device_data(self, shape: Shape) -> bytes:
-        """Room for the counts; the value and the light tone come from them."""
+        """Return room for the counts; the kernels compute the threshold from them."""
         return counted()

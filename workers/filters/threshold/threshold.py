@@ -32,10 +32,14 @@ class Threshold(Filter):
     passes: ClassVar = (Pass("two_tones", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """`cv2.threshold` with THRESH_BINARY on the luma: strictly above."""
+        """Return `cv2.threshold` with THRESH_BINARY on the luma: `max` where it is strictly above
+        `value`.
+
+        uint8 (H, W, C) to uint8 (H, W, C); alpha is copied.
+        """
         light = (luma(pixels) > self.value).astype("uint8")
         return as_grey(light * self.max, pixels)
 
     def device_data(self, shape: Shape) -> bytes:
-        """The value and the light tone."""
+        """Return the threshold and the light tone, uint32 each."""
         return struct.pack("<2I", self.value, self.max)

@@ -31,7 +31,7 @@ class Autocontrast(Filter):
     passes: ClassVar = (*COUNTS, Pass("autocontrast_tables", each=1), THROUGH_TABLES)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `ImageOps.autocontrast`."""
+        """Return Pillow's `ImageOps.autocontrast` of uint8 (H, W, C); alpha is copied."""
         return by_pillow(
             pixels,
             lambda image: ImageOps.autocontrast(
@@ -41,10 +41,14 @@ class Autocontrast(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """One of the counts, and the others."""
+        """Return the pass that counts levels or lumas, then the passes that make and apply the
+        tables.
+        """
         return (COUNTS[self.preserve_tone], *self.passes[2:])
 
     def device_data(self, shape: Shape) -> bytes:
-        """The samples that may be lost at either end, as Pillow has them, and whether by luma."""
+        """Return the samples that may be lost at either end, as Pillow counts them, and
+        `preserve_tone`.
+        """
         cut = int(shape[0] * shape[1] * self.cutoff // 100)
         return counted(cut, self.preserve_tone)

@@ -1,4 +1,23 @@
-"""The clahe filter."""
+"""CLAHE, contrast limited adaptive histogram equalization, by `cv2.createCLAHE`.
+
+Source: K. Zuiderveld, "Contrast limited adaptive histogram equalization", Graphics Gems IV, 1994.
+In detail:
+
+1. The image is cut into tiles × tiles parts of equal size; OpenCV first extends it by mirroring
+   when a side is not a multiple of `tiles`.
+2. Each tile has a histogram of its 256 luma levels.
+3. A histogram is clipped at clip_limit · pixels / 256 counts, at least 1: that bounds the slope of
+   the mapping, hence the contrast, and keeps noise in flat areas small.
+4. The clipped counts are spread evenly over all levels, the remainder at equal steps.
+5. The running sum, times 255 / pixels in float32, rounded, is the table of the tile.
+6. A pixel is mapped by the tables of the four nearest tile centres.
+7. The four results are blended bilinearly in float32, so no seams show; outside the outermost
+   centres the nearest tables are repeated.
+8. Grey images are mapped directly; of colours only Y of YCrCb is mapped.
+9. YCrCb conversions are those of OpenCV in 14-bit fixed point.
+10. The GPU has one block a tile for the tables and one pass for all pixels; float32 steps are in
+    OpenCV's order, so the bytes are equal.
+"""
 
 import struct
 from typing import ClassVar, Literal
@@ -34,7 +53,9 @@ class Clahe(Filter):
     passes: ClassVar = (Pass("clahe_tables", each=64), Pass("clahe", 128, 32))
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """`cv2.createCLAHE` on a grey image, or on Y of YCrCb (K. Zuiderveld, 1994)."""
+        """Return `cv2.createCLAHE` of a grey image, or of Y of YCrCb: uint8 (H, W, C); alpha is
+        copied.
+        """
         equalizer = cv2.createCLAHE(self.clip_limit, (self.tiles, self.tiles))
         colour, alpha = split_alpha(pixels)
         if colour.shape[2] == 1:
@@ -46,13 +67,15 @@ class Clahe(Filter):
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:
-        """A block for every tile, and then all pixels."""
+        """Return a pass with a block for every tile, then a pass over all pixels."""
         return (Pass("clahe_tables", each=self.tiles**2), self.passes[1])
 
     def device_data(self, shape: Shape) -> bytes:
-        """`struct Clahe`.
+        """Return `struct Clahe`: tiles, tile size in pixels, clip limit in counts, and float32
+        scales.
 
-        OpenCV makes both sides longer, by a tile even, when one of them is no multiple.
+        If either side is not a multiple of `tiles`, OpenCV extends both; a side that is a multiple
+        grows by `tiles` pixels then.
         """
         sides = list(shape[:2])
         if any(side % self.tiles for side in sides):
@@ -64,5 +87,5 @@ class Clahe(Filter):
         return struct.pack("<4i3f", self.tiles, width, height, clip, *scales)
 
     def device_scratch(self, shape: Shape) -> int:
-        """The tables."""
+        """Return the bytes of the tables: 256 for each tile."""
         return self.tiles**2 * 256

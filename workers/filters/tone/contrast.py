@@ -30,11 +30,16 @@ class Contrast(Filter):
     passes: ClassVar = (Pass("luma_sum", LINE, flat=True), Pass("contrast", LINE, flat=True))
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `ImageEnhance.Contrast`; the mean is an exact 64-bit sum over all pixels."""
+        """Return Pillow's `ImageEnhance.Contrast` of uint8 (H, W, C); alpha is copied.
+
+        The mean luma is an exact 64-bit sum over all pixels, divided and rounded half up.
+        """
         grey = luma(pixels)
         mean = int(int(grey.sum(dtype=np.uint64)) / grey.size + 0.5)
         return through_table(pixels, blend(mean, LEVELS, self.factor))
 
     def device_data(self, shape: Shape) -> bytes:
-        """Room for the sum of all lumas, and the factor in float32, as `blend` has it."""
+        """Return room for the sum of all lumas (uint64), and the factor as float32, the type of
+        `blend`.
+        """
         return struct.pack("<Qf4x", 0, self.factor)

@@ -20,9 +20,13 @@ class Equalize(Filter):
     passes: ClassVar = (COUNTS[0], Pass("equalize_tables", each=1), THROUGH_TABLES)
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `ImageOps.equalize`, channel by channel; OpenCV's differs by up to 27."""
+        """Return Pillow's `ImageOps.equalize` of uint8 (H, W, C), channel by channel; alpha is
+        copied.
+
+        OpenCV's equalizeHist differs from it by up to 27 levels.
+        """
         return by_pillow(pixels, ImageOps.equalize)
 
     def device_data(self, shape: Shape) -> bytes:
-        """Room for counts and tables."""
+        """Return room for counts and tables."""
         return counted()

@@ -28,14 +28,17 @@ class Gamma(Filter):
     passes: ClassVar = TABLE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """floor(255 · gain · (x / 255)^gamma + 0.5) in float64, `skimage.exposure.adjust_gamma`."""
+        """Return floor(255 · gain · (x / 255)^gamma + 0.5), clipped, in float64: uint8 (H, W, C).
+
+        This is `skimage.exposure.adjust_gamma`, rounded; alpha is copied.
+        """
         return through_table(pixels, self.table())
 
     def device_data(self, shape: Shape) -> bytes:
-        """The table."""
+        """Return the 256 bytes of the table."""
         return self.table().tobytes()
 
     def table(self) -> NDArray[np.uint8]:
-        """What each level becomes."""
+        """Return the new value of each level, uint8 (256,)."""
         tones = np.arange(256) / 255
         return rounded_table(255 * self.gain * tones**self.gamma)

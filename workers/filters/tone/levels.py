@@ -47,20 +47,25 @@ class Levels(Filter):
     @field_validator("in_white")
     @classmethod
     def _above(cls, in_white: int, info: ValidationInfo) -> int:
+        """Return `in_white`; raise ValueError if it is not above `in_black`."""
         if in_white <= info.data.get("in_black", 0):
             raise ValueError("must be above in_black")
         return in_white
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """out_black + (out_white - out_black) · t^(1 / gamma), half-up, t in 0…1."""
+        """Return out_black + (out_white - out_black) · t^(1 / gamma), half up: uint8 (H, W, C).
+
+        t is the position of a sample between in_black and in_white, clipped to 0…1; alpha is
+        copied.
+        """
         return through_table(pixels, self.table())
 
     def device_data(self, shape: Shape) -> bytes:
-        """The table."""
+        """Return the 256 bytes of the table."""
         return self.table().tobytes()
 
     def table(self) -> NDArray[np.uint8]:
-        """What each level becomes."""
+        """Return the new value of each level, uint8 (256,)."""
         share = (np.arange(256) - self.in_black) / (self.in_white - self.in_black)
         bent = np.clip(share, 0, 1) ** (1 / self.gamma)
         return rounded_table(self.out_black + (self.out_white - self.out_black) * bent)

@@ -29,13 +29,13 @@ class Solarize(Filter):
     passes: ClassVar = TABLE_PASSES
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Pillow's `ImageOps.solarize`."""
+        """Return Pillow's `ImageOps.solarize` of uint8 (H, W, C); alpha is copied."""
         return through_table(pixels, self.table())
 
     def device_data(self, shape: Shape) -> bytes:
-        """The table."""
+        """Return the 256 bytes of the table."""
         return self.table().tobytes()
 
     def table(self) -> NDArray[np.uint8]:
-        """What each level becomes."""
+        """Return the new value of each level, uint8 (256, 1, 1)."""
         return np.where(self.threshold > LEVELS, LEVELS, 255 - LEVELS)
