@@ -7,16 +7,13 @@ out of range. Those an engine meets by itself; with restart markers each of thei
 wrong that way. Knows nothing of EXIF and colour profiles.
 """
 
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import mul
 
-import numpy as np
-from numpy.typing import NDArray
-
+from models.codec.jpeg_scan import scan_end
 from models.domain.image import Subsampling
 
 MAX_SIDE = 65_500
@@ -29,7 +26,7 @@ _MAX_HUFFMAN_BYTES = 2 * (17 + 12) + 2 * (17 + 162)
 _CACHED = 64
 """Huffman segments remembered: most encoders write the four example tables of the standard."""
 
-_SOI, _SOF0, _DHT, _EOI, _SOS, _DQT, _DRI = 0xD8, 0xC0, 0xC4, 0xD9, 0xDA, 0xDB, 0xDD
+_SOI, _SOF0, _DHT, _SOS, _DQT, _DRI = 0xD8, 0xC0, 0xC4, 0xDA, 0xDB, 0xDD
 _APP0, _APP14, _APP15, _COM = 0xE0, 0xEE, 0xEF, 0xFE
 
 _SEGMENT = struct.Struct(">BBH")
@@ -40,9 +37,6 @@ _SEQUENTIAL = bytes((0, 63, 0))  # Ss, Se, Ah and Al
 _KRAFT = tuple(1 << (16 - length) for length in range(1, 17))
 _DC_SYMBOLS = bytes(range(12))
 _AC_SYMBOLS = bytes((0x00, 0xF0, *(run << 4 | size for run in range(16) for size in range(1, 11))))
-
-_MARKER = re.compile(rb"\xff[^\x00]")
-_MARKER_BUT_RESTART = re.compile(rb"\xff[^\x00\xd0-\xd7]")
 
 
 _BY_FACTORS = {
@@ -209,7 +203,9 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
     bits = sum(map(mul, blocks, (_least_bits(header, selector) for selector in scan[2:-3:2])))
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
     interval = header.interval or mcus
-    end = _end(stream, start, interval, mcus, bits)
+    end = scan_end(stream, start, interval, mcus, bits)
+    if end is None:
+        raise _Unfit
     return BaselineJpeg(width, height, subsampling, end, header.described, mcus > interval)
 
 
@@ -218,30 +214,3 @@ def _least_bits(header: _Header, selector: int) -> int:
     dc, ac = selector >> 4, selector & 15 | 0x10
     _require(dc in header.shortest and ac in header.shortest)
     return header.shortest[dc] + header.shortest[ac]
-
-
-def _end(stream: bytes, start: int, interval: int, mcus: int, bits: int) -> int:
-    """Where the file ends, EOI included, whose scan has at least `bits` in each of its MCUs."""
-    restarts = -(-mcus // interval) - 1
-    after = (_MARKER_BUT_RESTART if restarts else _MARKER).search(stream, start)
-    if after is None or stream[after.end() - 1] != _EOI:
-        raise _Unfit
-    last = after.start() - start
-    if restarts:
-        scan = np.frombuffer(stream, np.uint8, last, start)
-        sizes = _between_restarts(scan, restarts)
-        _require(bool((8 * sizes[:-1] >= interval * bits).all()))
-        last = int(sizes[-1])
-    _require(8 * last >= (mcus - restarts * interval) * bits)
-    return after.end()
-
-
-def _between_restarts(scan: NDArray[np.uint8], restarts: int) -> NDArray[np.intp]:
-    """Bytes before, between and behind the restart markers, of which there are so many."""
-    marks = np.flatnonzero(scan == 0xFF)
-    codes = scan[marks + 1]  # there is one: no 0xFF stands right before the marker that ends a scan
-    marks, codes = marks[codes != 0], codes[codes != 0]
-    _require(len(codes) == restarts)
-    _require(np.array_equal(codes, 0xD0 + np.arange(restarts) % 8))
-    sizes: NDArray[np.intp] = np.diff(marks, prepend=-2, append=len(scan)) - 2
-    return sizes
