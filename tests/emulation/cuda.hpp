@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ucontext.h>
-#include <vector>
 
 #define __device__
 #define __global__

@@ -25,7 +25,10 @@ from workers.kernels import loader
 from workers.kernels.items import ITEM, THREADS, Pass, Shape, starts
 
 HEADER = Path(__file__).with_name("cuda.hpp")
-OPTIONS = ("-std=c++17", "-O2", "-w", "-fno-strict-aliasing", "-ffp-contract=off")
+FLAGS = ("-std=c++17", "-w", f"-I{loader.FOLDER}", "-include", str(HEADER))
+"""For g++ to read any file of the kernels as C++."""
+
+OPTIONS = ("-O2", "-fno-strict-aliasing", "-ffp-contract=off", "-fPIC", "-shared")
 GUARD, POISON = 256, 0xCD
 
 
@@ -97,15 +100,15 @@ def emulator() -> Emulator:
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("g++ is not installed; it compiles the kernels for the CPU")
-    text = f'#include "{HEADER}"\n{loader.source()}'
-    key = hashlib.sha256(f"{text}{HEADER.read_text()}{OPTIONS}".encode()).hexdigest()[:16]
+    content = f"{loader.source()}{HEADER.read_text()}{FLAGS}{OPTIONS}"
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"darkroom-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     library = folder / f"{key}.so"
     if not library.exists():
         made = folder / f"{key}.{os.getpid()}.so"
-        command = [compiler, *OPTIONS, "-fPIC", "-shared", "-x", "c++", "-", "-o", str(made)]
-        subprocess.run(command, input=text.encode(), check=True)
+        command = [compiler, *FLAGS, *OPTIONS, "-x", "c++", "-", "-o", str(made)]
+        subprocess.run(command, input=loader.root().encode(), check=True)
         made.replace(library)
     return Emulator(library)
 

@@ -1,6 +1,7 @@
 // What all kernels share: the work list, replicated borders, pixels by the word, and the rules of
-// colour. No includes: NVRTC has none. A kernel runs in blocks of 256 threads and may read, never
+// colour. No header of the system: NVRTC has none. A kernel runs in blocks of 256 threads and may read, never
 // write, the rest of the aligned word in which an image ends.
+#pragma once
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -9,6 +10,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 constexpr int THREADS = 256;
+constexpr u32 HALVES = 0x00FF00FF;  // the low byte of both halves of a word
 
 // One image of a launch; workers/kernels/items.py has the same. `data` is the filter's own.
 struct Item {

@@ -1,6 +1,8 @@
 // The centre crop that a network sees: Pillow's bilinear resize of the shorter side, the crop and
 // the normalisation, in one launch over images of any size and kind. Bit-equal to Pillow's
 // Resample.c: a triangle filter in 22-bit fixed point, one axis after the other, bytes in between.
+#include "kernels/common.cuh"
+#include "kernels/source.cuh"
 
 struct Crop {
     Source source;

@@ -1,78 +1,61 @@
-"""The CUDA text of the filters: one module of kernels, in .cu files by family.
+"""The CUDA text of all filters and of the network's crops, as the one module of an engine.
 
-Knows no CuPy: an engine compiles `source()` once with `OPTIONS`, for its own GPU, and launches
-`KERNELS` by the words of `workers.kernels.items`. Nothing is ever compiled for a parameter.
+Files name what they need by `#include "..."` with paths in `workers`. `source` resolves these
+lines here, so that a compiler gets a single text: NVRTC needs no folder to search, and the key of
+CuPy's cache on disk, which is made from the text, changes with every header. Nothing is compiled
+for a parameter. The module does not import CuPy: an engine compiles `source()` with `OPTIONS` for
+its own GPU and launches `KERNELS` as `workers.kernels.items` describes.
 """
 
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-FILES = (
-    "kernels/common.cuh",
-    "kernels/pixels.cuh",
-    "filters/tone/point.cu",
-    "filters/colour/colour_maps.cu",
-    "filters/geometry/flip_rotate.cu",
-    "filters/geometry/window.cu",
-    "filters/geometry/weights.cu",
-    "filters/geometry/resize.cu",
-    "filters/effects/vignette.cu",
-    "filters/effects/noise.cu",
-    "filters/tone/histogram_scan.cu",
-    "filters/tone/tables.cu",
-    "filters/effects/pixelate.cu",
-    "filters/tone/clahe.cu",
-    "filters/sharpen/correlate.cu",
-    "filters/sharpen/correlate_small_float.cu",
-    "filters/edges/edges_wide.cu",
-    "filters/blur/motion_blur.cu",
-    "filters/smoothing/bilateral.cu",
-    "filters/edges/edges.cu",
-    "filters/tone/contrast.cu",
-    "filters/smoothing/median.cu",
-    "filters/smoothing/rank_bitsliced.cu",
-    "filters/blur/gaussian.cu",
-    "filters/blur/gaussian_columns.cu",
-    "kernels/mma.cuh",
-    "filters/smoothing/rank_band_counts.cu",
-    "filters/smoothing/rank_bitwise_search_mma.cu",
-    "filters/arithmetic/separable.cu",
-    "filters/arithmetic/separable_store.cuh",
-    "kernels/pixel_pairs.cuh",
-    "filters/sharpen/correlate_3x3_int.cu",
-    "filters/sharpen/sharpen.cu",
-    "filters/arithmetic/separable_kernels.cu",
-    "filters/blur/gaussian_two_pass_mma.cu",
-    "filters/blur/box_blur_alpha.cu",
-    "filters/arithmetic/column_running_sums.cu",
-    "filters/blur/box_blur_opaque.cu",
-    "filters/morphological/morphology.cu",
-    "filters/morphological/morphology_small.cu",
-    "filters/threshold/adaptive_threshold.cu",
-    "filters/edges/dog.cu",
-    "kernels/union_find.cuh",
-    "filters/edges/canny.cu",
-    "filters/smoothing/guided.cu",
-    "filters/smoothing/patch_distances.cu",
-    "kernels/source.cuh",
-    "kernels/crop.cu",
-)
-"""The text, in the order in which it is read, by paths in `workers`: each file may use what is
-in those before it.
-"""
+FOLDER = Path(__file__).parents[1]
+"""The folder that paths of includes begin in: `workers`."""
 
 OPTIONS = ("-std=c++17", "--fmad=false")
-"""For NVRTC, besides the architecture: products are rounded before they are added."""
+"""Options for NVRTC besides the architecture: products are rounded before they are added."""
 
+_INCLUDE = re.compile(r'#include "([^"]+)"\s*')
 _KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(')
+
+
+def root(folder: Path = FOLDER) -> str:
+    """Return the text that includes every `.cu` file below `folder`, ordered by path."""
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.cu"))
+    return "".join(f'#include "{name}"\n' for name in names)
+
+
+def expanded(text: str, folder: Path = FOLDER) -> str:
+    """Return `text` with every `#include` replaced by its file, each file at its first mention.
+
+    `#line` lets a compiler's message name the file and the line. FileNotFoundError names a file
+    that is included but is not below `folder`.
+    """
+    return "".join(_lines(text, "kernels.cu", folder, set()))
 
 
 @functools.cache
 def source() -> str:
-    """All text; `#line` lets a compiler's message name the file."""
-    folder = Path(__file__).parents[1]
-    return "".join(f'#line 1 "{name}"\n{(folder / name).read_text("utf-8")}' for name in FILES)
+    """Return the whole text of the module."""
+    return expanded(root())
+
+
+def _lines(text: str, name: str, folder: Path, seen: set[str]) -> Iterator[str]:
+    yield f'#line 1 "{name}"\n'
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        found = _INCLUDE.fullmatch(line)
+        if found is None:
+            yield "\n" if line == "#pragma once\n" else line
+            continue
+        if found[1] not in seen:
+            seen.add(found[1])
+            yield from _lines((folder / found[1]).read_text("utf-8"), found[1], folder, seen)
+            yield f'#line {number + 1} "{name}"\n'
+        else:
+            yield "\n"
 
 
 KERNELS: tuple[str, ...] = tuple(_KERNEL.findall(source()))

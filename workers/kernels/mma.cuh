@@ -1,6 +1,9 @@
 // Tensor cores: 16 × 32 bytes times 32 × 8 bytes, added to 16 × 8 sums. A warp calls it as one; lane
 // l = 4 · g + t holds of the left matrix rows g and g + 8, columns 4t … 4t + 3 and 16 more, of the
 // right one the same rows of column g, of the sums rows g and g + 8, columns 2t and 2t + 1.
+#pragma once
+#include "kernels/common.cuh"
+
 #ifndef EMULATED
 __device__ __forceinline__ void multiply_add(const uint4& left, const u32* right, u32* sums)
 {

@@ -1,5 +1,8 @@
 // Samples as they lie in memory, two a word, and the neighbours of each: what is added or multiplied
-// is so twice at once. Tiles and their surroundings as in median.cu, C words of four rows a thread.
+// is so twice at once. Tiles and their surroundings as in staging.cuh, C words of four rows a thread.
+#pragma once
+#include "kernels/common.cuh"
+#include "kernels/staging.cuh"
 
 constexpr int PAIRS_ROWS = 4;
 

@@ -1,4 +1,6 @@
 // Four pixels of a row at once, interleaved or as planes.
+#pragma once
+#include "kernels/common.cuh"
 
 // Words of one sample of four pixels for each channel, interleaved; `deinterleave` is the way back.
 template <int C> __device__ __forceinline__ void interleave(const u32* plane, u32* out)

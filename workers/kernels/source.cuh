@@ -4,6 +4,8 @@
 // libjpeg-turbo's "fancy" upsampling does (jdsample.c: triangle filter in integers) and converts
 // it (jdcolor.c: 16-bit fixed point). An image of samples lies interleaved; alpha is composited
 // over white as Pillow's alpha_composite does.
+#pragma once
+#include "kernels/common.cuh"
 
 enum Kind { GREY = 1, RGB = 3, RGBA = 4, S444 = 5, S422 = 6, S420 = 7 };  // grey: also a JPEG's
 

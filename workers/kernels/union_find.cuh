@@ -1,5 +1,7 @@
 // Edges by union and find: what is joined does not depend on order. A link says what a pixel is linked
 // to: 0 a strong edge, NO_EDGE none, n pixel n - 1, maybe itself. Links lie in shared memory or global.
+#pragma once
+#include "kernels/common.cuh"
 
 constexpr u32 NO_EDGE = ~0u;
 

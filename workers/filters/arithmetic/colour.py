@@ -161,7 +161,7 @@ THROUGH_TABLES = Pass("through_tables", LINE, flat=True)
 
 
 def counted(*parameters: int) -> bytes:
-    """Return `struct Counted` of histogram_scan.cu: four uint32 parameters and room for counts and
+    """Return `struct Counted` of histogram.cuh: four uint32 parameters and room for counts and
     tables.
     """
     return struct.pack("<4I", *parameters, *[0] * (4 - len(parameters))) + bytes(3 * 256 * 5)

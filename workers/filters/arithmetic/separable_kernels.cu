@@ -1,18 +1,9 @@
-// The rules and kernels of separable.cu, near for windows that reach 8 samples, far for those of 24.
-
-// The Gaussian: rows weighed in Q24, of which the upper half stays, columns in Q16.
-struct Blurred {
-    static constexpr int ACROSS = 3, DOWN = 2;
-    static constexpr u32 HALF = 1 << 15, KEPT = 0x7362;
-
-    __device__ __forceinline__ u32 half() const { return 1 << 23; }
-
-    __device__ __forceinline__ u32 operator()(const u32* sums, u32) const
-    {
-        u32 low = __byte_perm(sums[0], sums[1], 0x0073), high = __byte_perm(sums[2], sums[3], 0x0073);
-        return __byte_perm(low, high, 0x5410);
-    }
-};
+// The rules and kernels of separable.cuh, near for windows that reach 8 samples, far for those of 24.
+#include "kernels/common.cuh"
+#include "filters/arithmetic/gaussian_columns.cuh"
+#include "filters/arithmetic/gaussian_rule.cuh"
+#include "filters/arithmetic/separable.cuh"
+#include "filters/arithmetic/separable_store.cuh"
 
 struct Unsharp {
     static constexpr int ACROSS = 3, DOWN = 2;

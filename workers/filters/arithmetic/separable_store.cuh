@@ -1,4 +1,8 @@
-// Results of separable.cu to the image: a warp's eight rows of 16 pixels, by way of shared memory.
+// Results of separable.cuh to the image: a warp's eight rows of 16 pixels, by way of shared memory.
+#pragma once
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
+#include "filters/arithmetic/separable.cuh"
 
 // Rows that do not begin at multiples of 16 bytes, or do not end in the image; apart as `store_end` is.
 template <int C>

@@ -1,22 +1,12 @@
 // Box blur of any radius in one pass: a block goes down its tile with a running sum for every
 // column; prefix sums along each row make sums of squares. The radius costs only its border. Here
 // with alpha; box_blur_opaque.cu has the others.
-
-struct Box {
-    int radius, area;  // area: the square of 2 · radius + 1
-    u64 inverse;       // floor(2**64 / (2 · area)) + 1
-};
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
+#include "kernels/scan.cuh"
+#include "filters/arithmetic/box.cuh"
 
 constexpr int BOX_WIDTH = 512, BOX_HEIGHT = 128, BOX_COLUMNS = BOX_WIDTH + 1008;
-
-__device__ __forceinline__ const Box& box_of(const Item& item) { return *global<const Box>(item.data); }
-
-// (2 · sum + area) / (2 · area) by a multiplication: exact, for numerator times divisor < 2**64.
-__device__ __forceinline__ u32 mean_of(const Box& box, u32 sum)
-{
-    u32 n = 2 * sum + box.area;
-    return (u32)(((u64)n * (u32)(box.inverse >> 32) + __umulhi(n, (u32)box.inverse)) >> 32);
-}
 
 // Four pixels of a row, premultiplied, added to the sums of their columns or taken away.
 template <bool ADD>

@@ -1,6 +1,11 @@
 // Box blur without alpha: running sums as in box_blur_alpha.cu, four columns a thread. A warp adds up a row of its
 // own columns; the rest of a square is in the totals of the warps between its sides. So a row needs
 // one barrier.
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
+#include "kernels/scan.cuh"
+#include "filters/arithmetic/box.cuh"
+#include "filters/arithmetic/column_running_sums.cuh"
 
 constexpr int MOST_WARPS = 16, SUMS_LINE = THREADS + 64;  // quads before which squares may end, and some more
 

@@ -1,6 +1,13 @@
 // The Gaussian of middling windows, of 25 to 104 samples to either side, in two passes by tensor
-// cores: rows to 8.8 fixed point in scratch, as gaussian.cu lays it out, then columns. As in
-// separable.cu, with as many steps of 32 samples as a window needs. Without alpha.
+// cores: rows to 8.8 fixed point in scratch, as gaussian_rows.cuh lays it out, then columns. As in
+// separable.cuh, with as many steps of 32 samples as a window needs. Without alpha.
+#include "kernels/bit_planes.cuh"
+#include "kernels/common.cuh"
+#include "kernels/mma.cuh"
+#include "kernels/pixels.cuh"
+#include "filters/arithmetic/gaussian_rows.cuh"
+#include "filters/arithmetic/gaussian_rule.cuh"
+#include "filters/arithmetic/separable.cuh"
 
 constexpr int WIDE_WIDTH = 64, WIDE_ROWS = 32, WIDE_HEIGHT = 64, WIDE_STEPS = 7;
 constexpr int WIDE_PITCH = 8 * WIDE_STEPS + 12;  // words of 64 samples and of a reach at both ends

@@ -1,5 +1,7 @@
 // Blur along a line: the weights that are not 0, in Q15, four pixels of a row a thread. With alpha
 // the sums are of premultiplied colours, and fit 32 bits.
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
 
 struct Tap {
     short x, y;  // from the pixel

@@ -1,4 +1,6 @@
 // Filters of one pixel that mix its channels: other colours, two tones, and what lies behind.
+#include "kernels/common.cuh"
+#include "kernels/lines.cuh"
 
 // Red, green and blue of the result as sums of those of the image and of an offset, in Q16.
 struct Matrix {

@@ -1,5 +1,16 @@
 // Canny's edges as OpenCV finds them: integer gradients, maxima across the edge, and of those the
 // connected ones that hold a strong one: those of a tile are joined in shared memory, then across tiles.
+#include "kernels/common.cuh"
+#include "kernels/lines.cuh"
+#include "kernels/pixels.cuh"
+#include "kernels/union_find.cuh"
+#include "filters/arithmetic/gaussian_columns.cuh"
+#include "filters/arithmetic/gaussian_rows.cuh"
+#include "filters/arithmetic/gaussian_rule.cuh"
+#include "filters/arithmetic/grey_plane.cuh"
+#include "filters/arithmetic/separable.cuh"
+#include "filters/arithmetic/separable_store.cuh"
+#include "filters/edges/spread.cuh"
 
 struct Canny {
     int low, high;  // gradients above them belong to an edge, and begin one

@@ -1,5 +1,9 @@
 // Difference of two Gaussians of the luma. Scratch: the lumas of an image that is not grey, and the
 // rows of either blur.
+#include "kernels/common.cuh"
+#include "filters/arithmetic/gaussian_columns.cuh"
+#include "filters/arithmetic/gaussian_rows.cuh"
+#include "filters/arithmetic/grey_plane.cuh"
 
 struct Dog {
     u32 scale;   // Q16

@@ -1,4 +1,7 @@
 // Gradients of the luma by operators of 3 × 3 weights, through a table of tones.
+#include "kernels/common.cuh"
+#include "kernels/luma.cuh"
+#include "filters/edges/spread.cuh"
 
 // What follows it are `last` + 1 tones, of every length up to that from which on all have the same.
 struct Edges {
@@ -11,39 +14,6 @@ enum Operator { SOBEL, SCHARR, PREWITT, LAPLACIAN };
 
 constexpr int EDGES_WIDTH = 128, EDGES_HEIGHT = 64, EDGES_WORDS = EDGES_WIDTH / 4 + 2, EDGES_ROWS = 8;
 constexpr int MOST_TONES = 5771;
-constexpr u32 HALVES = 0x00FF00FF;
-
-// The lumas of four pixels as they lie in memory. Weights are bytes, upper and lower ones apart.
-template <int C> __device__ __forceinline__ u32 lumas4(const u32* words)
-{
-    if constexpr (C == 1) {
-        return words[0];
-    } else {
-        u32 pixel[4] = {words[0], words[1], words[C - 2], words[C - 1]}, sum[4];
-        if constexpr (C == 3) {
-            pixel[1] = __funnelshift_r(words[0], words[1], 24);
-            pixel[2] = __funnelshift_r(words[1], words[2], 16);
-            pixel[3] = words[2] >> 8;
-        }
-        for (int k = 0; k < 4; ++k)
-            sum[k] = 256 * __dp4a(pixel[k], 0x001D964Cu, 0u) + __dp4a(pixel[k], 0x002F468Bu, 32768u);
-        return __byte_perm(__byte_perm(sum[0], sum[1], 0x0062), __byte_perm(sum[2], sum[3], 0x0062), 0x5410);
-    }
-}
-
-// The lumas of pixels x … x+3 of a row; pixels beyond its ends replicate.
-template <int C> __device__ __forceinline__ u32 row_lumas4(const u8* row, int width, int x)
-{
-    u32 words[C];
-    if (x >= 0 && x + 4 <= width) {
-        inner_pixels4<C>(row, x, words);
-    } else {
-        u32 plane[C];
-        for (int c = 0; c < C; ++c) plane[c] = replicated_plane4(row + c, width, C, x);
-        interleave<C>(plane, words);
-    }
-    return lumas4<C>(words);
-}
 
 // The lumas of a tile, a pixel more on top and bottom, four more on either side.
 template <int C>
@@ -161,23 +131,6 @@ struct Laplacian {
         return packed(tone[0], tone[1], tone[2], tone[3]);
     }
 };
-
-// Four tones as four pixels.
-template <int C>
-__device__ __forceinline__ void spread4(const Item& item, int x, int y, u32 tones, u32* out)
-{
-    if constexpr (C == 1) {
-        out[0] = tones;
-    } else if constexpr (C == 3) {
-        out[0] = __byte_perm(tones, 0, 0x1000);
-        out[1] = __byte_perm(tones, 0, 0x2211);
-        out[2] = __byte_perm(tones, 0, 0x3332);
-    } else {
-        u32 plane[C];
-        pixels4<C>(source_row(item, y), item.width, x, plane);
-        for (int k = 0; k < 4; ++k) out[k] = __byte_perm(tones, plane[3], 0x4000 + 0x1111 * k);
-    }
-}
 
 template <int C>
 __device__ __forceinline__ void stage_edges(const Item& item, const Tile& tile, u32* grey)

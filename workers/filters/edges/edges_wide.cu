@@ -1,4 +1,6 @@
 // Edges by one operator of up to 7 × 7 weights on the luma, as grey.
+#include "kernels/borders.cuh"
+#include "kernels/common.cuh"
 
 constexpr int WIDE_EDGES_WIDTH = 64, WIDE_EDGES_HEIGHT = 16, MOST_SIDE = 7;
 constexpr int WIDE_EDGES_PITCH = WIDE_EDGES_WIDTH + MOST_SIDE - 1;

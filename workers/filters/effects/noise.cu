@@ -1,5 +1,7 @@
 // Normally distributed grain: Philox4x32-10 (Salmon et al., 2011) gives a 16-bit number for every
 // colour sample, and the number the quantile that is added. Two samples a word.
+#include "kernels/common.cuh"
+#include "kernels/lines.cuh"
 
 constexpr int QUANTILE_GROUP = 64, QUANTILE_GROUPS = 65536 / QUANTILE_GROUP, MOST_TAIL = 64;
 constexpr u32 NOISE_LINE = 4 * LINE;  // samples a block

@@ -1,4 +1,6 @@
 // Squares of one colour: a block sums, and then paints, all squares that begin in its tile.
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
 
 constexpr int PIXELATE_SIDE = 64, MOST_SQUARES = 32 * 32;
 constexpr int PIECE = 64;  // pixels of one row and one square that a thread sums

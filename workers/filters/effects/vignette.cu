@@ -1,4 +1,6 @@
 // Light that falls off towards the corners: a table of it by the squared distance, then all pixels.
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
 
 struct Vignette {
     double amount, radius;

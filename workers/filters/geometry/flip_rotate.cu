@@ -1,5 +1,6 @@
 // Pixels that only change places: mirrored by sixteens, turned by squares in shared memory. A tile
 // is one of the result.
+#include "kernels/common.cuh"
 
 constexpr int FLIP_WIDTH = 128, FLIP_HEIGHT = 32, TURN_SIDE = 64;
 

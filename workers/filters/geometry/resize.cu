@@ -1,6 +1,8 @@
 // Pillow's resampling (Resample.c): 22-bit fixed point, one axis after the other, bytes in between,
 // RGBA premultiplied. A block makes a tile of the result from what it needs of the first axis'
 // result, a few rows or columns of that at a time.
+#include "kernels/common.cuh"
+#include "filters/geometry/resize.cuh"
 
 constexpr int RESIZE_WIDTH = 64, RESIZE_HEIGHT = 16;
 constexpr int RESIZE_ROWS = 32, RESIZE_COLUMNS = 128;  // as large as each other

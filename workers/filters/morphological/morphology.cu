@@ -1,53 +1,13 @@
 // Erosion and dilation. Rectangles: rows by doubled windows, then columns. Other shapes: a run of
 // each row of the shape, by doubled windows too. A dilation is an erosion of the complement; what
 // lies outside an image is ignored, which for these shapes is what replicated borders do.
-
-enum Place { SOURCE, RESULT, SCRATCH, SPARE };
-
-struct Step {
-    int from, to;  // of `Place`; of a difference what is taken from what, to RESULT
-    int dilates, before, length;  // of rows and columns: the window of a sample
-    int strip;                    // of small rectangles: windows of a row at once
-};
-
-// A row of a shape: the least of two windows of 2**level samples, from these places on.
-struct Run {
-    short level, first, second, reserved;
-};
-
-struct Morphology {
-    u32 room[4];  // the spare place of an image that is too small for two in its scratch
-    int size, above, left, right, levels, reserved[3];  // of the shape, around its anchor
-    Step steps[34];
-    Run runs[1];
-};
+#include "kernels/common.cuh"
+#include "kernels/lines.cuh"
+#include "filters/morphological/morphology.cuh"
 
 constexpr int LINES_WIDTH = 256, LINES_HEIGHT = 32, LINES_WORDS = (LINES_WIDTH + 256) + 8;
 constexpr int STRIP_WIDTH = 128, STRIP_HEIGHT = 64, STRIP_ROWS = 32;
 constexpr int RUNS_WIDTH = 128, RUNS_HEIGHT = 32, RUNS_WORDS = 10240;
-
-__device__ __forceinline__ u64 place_of(const Item& item, int place)
-{
-    if (place == SOURCE) return item.src;
-    if (place == RESULT) return item.dst;
-    u32 samples = samples_of(item);
-    if (place == SCRATCH) return item.scratch;
-    return samples < 8 ? item.data : item.scratch + ((samples + 15) & ~15u);
-}
-
-__device__ __forceinline__ const Morphology& morphology_of(const Item& item)
-{
-    return *global<const Morphology>(item.data);
-}
-
-// The step of this launch, and its image.
-__device__ __forceinline__ Step step_of(const Item& item, Item& moved)
-{
-    Step step = morphology_of(item).steps[item.step];
-    moved = item;
-    moved.src = place_of(item, step.from), moved.dst = place_of(item, step.to);
-    return step;
-}
 
 __device__ __forceinline__ u32 bytes_at(const u32* line, int at)
 {

@@ -1,5 +1,8 @@
 // Erosion and dilation by small rectangles in one pass: columns from the image, then rows in shared
 // memory, where words hold a sample of four rows, so that neighbours are words.
+#include "kernels/bit_planes.cuh"
+#include "kernels/common.cuh"
+#include "filters/morphological/morphology.cuh"
 
 constexpr int SQUARE_WIDTH = 64;
 constexpr int SQUARE_WORDS = 6640, SQUARE_RESULTS = 4752;  // of four channels: windows of 25, and of 16

@@ -1,7 +1,10 @@
 // Sums of neighbours by a kernel of at most 31 × 31 weights: a tile with its surroundings in shared
 // memory, colours alone, four pixels of a row a thread.
+#include "kernels/borders.cuh"
+#include "kernels/common.cuh"
+#include "filters/arithmetic/recolour.cuh"
 
-constexpr int CORRELATE_WIDTH = 64, CORRELATE_HEIGHT = 16, MOST_WEIGHTS = 31;
+constexpr int CORRELATE_HEIGHT = 16, MOST_WEIGHTS = 31;
 constexpr int CORRELATE_PITCH = CORRELATE_WIDTH + MOST_WEIGHTS;
 constexpr int CORRELATE_ROWS = CORRELATE_HEIGHT + MOST_WEIGHTS - 1;
 
@@ -47,24 +50,6 @@ __device__ __forceinline__ void convolve4(
         i64 level = (sums[i / C][i % C] + of.shift) >> of.bits;
         made[i] = (u32)min(max(level, 0ll), 255ll);
     }
-}
-
-// Four pixels of the image with other colours, in shared memory, `made` as they lie there.
-template <int C>
-__device__ __forceinline__ void recoloured4(
-    const Item& item, const Tile& tile, int x, int y, const u32* made, u32* out)
-{
-    constexpr int COLOURS = C == 1 ? 1 : 3;
-    const u8* row = source_row(item, tile.y + y);
-    u32 bytes[4 * C];
-#pragma unroll
-    for (int i = 0; i < 4 * C; ++i) {
-        if (C == 4 && i % 4 == 3) bytes[i] = row[clamped(tile.x + x + i / 4, item.width) * 4 + 3];
-        else bytes[i] = made[i / C * COLOURS + i % C];
-    }
-    for (int i = 0; i < C; ++i)
-        out[(y * CORRELATE_WIDTH + x) / 4 * C + i] =
-            packed(bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]);
 }
 
 template <int C>

@@ -1,4 +1,7 @@
 // Sums of neighbours by 3 × 3 small whole weights, over a divisor. Borders replicate.
+#include "kernels/common.cuh"
+#include "kernels/pixel_pairs.cuh"
+#include "kernels/staging.cuh"
 
 struct Whole {
     u32 added;       // 2**15 more than what is added to a sum, in both halves

@@ -1,5 +1,8 @@
 // Sums of neighbours by at most 5 × 5 weights, in single precision: a tile's colours as planes in
 // shared memory, 4 × 4 samples of one of them a thread and turn.
+#include "kernels/borders.cuh"
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
 
 struct Around {
     float offset;  // and a half

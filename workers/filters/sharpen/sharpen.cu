@@ -1,5 +1,8 @@
 // ImageEnhance.Sharpness: a blend with SMOOTH, which is (sum of 3 × 3 + 4 · centre) / 13, half-up.
 // No such quotient is near a half, so integers give what Pillow's floats do.
+#include "kernels/common.cuh"
+#include "kernels/pixel_pairs.cuh"
+#include "kernels/staging.cuh"
 
 // A sample, sharpened but not clipped, in the lower half; that of `sums` is 13 times what is smooth. It
 // is divided with a half more: 1290555 is 2**24 / 13, and no quotient is nearer to a half than 1 / 26.

@@ -1,6 +1,10 @@
 // The bilateral filter (Tomasi, Manduchi 1998) with OpenCV's weights, window and order of sums: a
 // tile with its surroundings in shared memory, four pixels of a row a thread. OpenCV sums the last
 // columns of a row in another order, so a level may differ by one now and then.
+#include "kernels/borders.cuh"
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
+#include "filters/arithmetic/recolour.cuh"
 
 constexpr int MOST_REACH = 16, SPACE_PITCH = 2 * MOST_REACH + 1;  // of the window, across it
 

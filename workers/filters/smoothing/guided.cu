@@ -1,6 +1,11 @@
 // The guided filter (He, Sun, Tang, 2013) in integers, as its specification has it, a colour at a
 // time: a pass fits slopes and offsets, the next one takes their means. As in box_blur_alpha.cu a block goes
 // down its tile with a running sum for every column, and prefix sums make sums of squares.
+#include "kernels/common.cuh"
+#include "kernels/luma.cuh"
+#include "kernels/pixels.cuh"
+#include "kernels/scan.cuh"
+#include "filters/arithmetic/box.cuh"
 
 struct Guided {
     Box box;

@@ -1,7 +1,7 @@
 // Medians of squares of 3, plane by plane, by exchanges of pairs of samples. rank_bitsliced.cu has squares up to 9,
 // rank_bitwise_search_mma.cu those above.
-
-constexpr int EXCHANGE_WIDTH = 128, EXCHANGE_HEIGHT = 32, EXCHANGE_ROWS = 4;
+#include "kernels/common.cuh"
+#include "kernels/staging.cuh"
 
 // Low, middle and high of a sample and both its neighbours; two samples a word, in the high byte
 // of each half: what is in the low bytes cannot change their order.
@@ -36,38 +36,6 @@ __device__ __forceinline__ void sort_row(const u32* w, int shift, Sorted* row)
     u32 left = __funnelshift_r(w[-1], w[0], 32 - shift), right = __funnelshift_rc(w[0], w[1], shift);
     row[0] = sorted(left, w[0], right);
     row[1] = sorted(left << 8, w[0] << 8, right << 8);
-}
-
-// The samples of a tile with a row more on top and bottom and 16 bytes more on either side. Of an
-// inner tile with aligned rows all loads are on their way before the first is waited for.
-template <int C>
-__device__ __forceinline__ void stage_around(const Item& item, const Tile& tile, u32* words)
-{
-    constexpr int PITCH = EXCHANGE_WIDTH / 4 * C + 8, VECTORS = PITCH / 4;
-    constexpr int EACH = ((EXCHANGE_HEIGHT + 2) * VECTORS + THREADS - 1) / THREADS;
-    int across = (tile.width * C + 3) / 4, end = (tile.height + 2) * VECTORS;
-    int first = tile.x * C - 16, bytes = item.width * C;
-    if (bytes % 16 == 0 && first >= 0 && first + 4 * PITCH <= bytes) {
-        u32 four[EACH][4];
-#pragma unroll
-        for (int k = 0; k < EACH; ++k) {
-            int i = threadIdx.x + k * THREADS;
-            if (i < end) load16(source_row(item, tile.y + i / VECTORS - 1) + first + i % VECTORS * 16, four[k]);
-        }
-#pragma unroll
-        for (int k = 0; k < EACH; ++k) {
-            int i = threadIdx.x + k * THREADS;
-            if (i < end) store16((u8*)(words + 4 * i), four[k]);
-        }
-        return;
-    }
-    for (int i = threadIdx.x; i < end; i += THREADS) {
-        int row = i / VECTORS, at = i % VECTORS * 4;
-        if (at > across + 4) continue;
-        u32 four[4];
-        samples16(source_row(item, tile.y + row - 1), bytes, C, first + 4 * at, four);
-        store16((u8*)(words + row * PITCH + at), four);
-    }
 }
 
 // Words of results go straight to the image where its rows are whole words, else by way of a tile.

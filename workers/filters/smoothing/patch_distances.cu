@@ -1,6 +1,8 @@
 // Non-local means (Buades, Coll, Morel, 2005) in integers, as the specification has it: a tile with its
 // surroundings in shared memory; for each place of a neighbour the squared differences of all pixels
 // are summed along rows, then down columns, by running sums, so that a patch costs as little as a pixel.
+#include "kernels/borders.cuh"
+#include "kernels/common.cuh"
 
 // Behind it are the weights in units of 2**-14 by shifted sums, two a word; the last weight is 0.
 struct Likeness {

@@ -1,57 +1,9 @@
 // Samples of any rank in squares of 3 to 9, plane by plane, by counting bits of 32 results at once.
+#include "kernels/bit_planes.cuh"
+#include "kernels/common.cuh"
+#include "filters/smoothing/rank.cuh"
 
 constexpr int BITS_WIDTH = 128, BITS_HEIGHT = 63, BITS_WORDS = 8 * (BITS_WIDTH / 32 * 4 + 2);
-
-// The data of medians and ranks: the side of the square, and how many of its samples go before the one sought.
-struct Square {
-    int size, rank;
-};
-
-__device__ __forceinline__ Square square_of(const Item& item) { return *global<const Square>(item.data); }
-
-// Exchange the bits outside `mask` of a with those `shift` places on of b.
-__device__ __forceinline__ void swap_bits(u32& a, u32& b, int shift, u32 mask)
-{
-    u32 low = (a & mask) | ((b & mask) << shift);
-    b = (a >> shift & mask) | (b & ~mask);
-    a = low;
-}
-
-// Of eight words, bit k of word j with bit j of word k, in each of their four bytes.
-__device__ __forceinline__ void transpose_bits(u32* w)
-{
-    for (int j = 0; j < 4; ++j) swap_bits(w[j], w[j + 4], 4, 0x0F0F0F0F);
-    for (int j = 0; j < 8; ++j)
-        if (!(j & 2)) swap_bits(w[j], w[j + 2], 2, 0x33333333);
-    for (int j = 0; j < 8; j += 2) swap_bits(w[j], w[j + 1], 1, 0x55555555);
-}
-
-// A 4 × 4 matrix of bytes, transposed.
-__device__ __forceinline__ void transpose_bytes(u32& a, u32& b, u32& c, u32& d)
-{
-    u32 words[4] = {a, b, c, d}, made[4];
-    deinterleave<4>(words, made);
-    a = made[0], b = made[1], c = made[2], d = made[3];
-}
-
-// 32 bytes in order to 8 planes of 32 bits in order; `to_bytes` is the way back.
-__device__ __forceinline__ void to_planes(u32* w)
-{
-    transpose_bytes(w[0], w[2], w[4], w[6]);
-    transpose_bytes(w[1], w[3], w[5], w[7]);
-    u32 x[8] = {w[0], w[2], w[4], w[6], w[1], w[3], w[5], w[7]};
-    transpose_bits(x);
-    for (int j = 0; j < 8; ++j) w[j] = x[j];
-}
-
-__device__ __forceinline__ void to_bytes(u32* w)
-{
-    transpose_bits(w);
-    transpose_bytes(w[0], w[1], w[2], w[3]);
-    transpose_bytes(w[4], w[5], w[6], w[7]);
-    u32 x[8] = {w[0], w[4], w[1], w[5], w[2], w[6], w[3], w[7]};
-    for (int j = 0; j < 8; ++j) w[j] = x[j];
-}
 
 // Whether N bits and `pad` make 2**LEVELS or more, for 32 samples; they never make twice as much.
 template <int LEVELS, int N> __device__ __forceinline__ u32 reaches(const u32* bits, u32 pad)

@@ -1,5 +1,9 @@
 // Samples of any rank in large squares, plane by plane: of the results of a warp the bits from the
 // highest, one level after the other wherever any of them may lie.
+#include "kernels/bit_planes.cuh"
+#include "kernels/common.cuh"
+#include "filters/smoothing/rank.cuh"
+#include "filters/smoothing/rank_band_counts.cuh"
 
 // The bits of 64 results a lane, those of `sought`: a word of 32 for each of eight planes. They are
 // below 128, or with a `bit` of 7 to begin with at most 128.

@@ -1,37 +1,11 @@
-// One plane of lumas, and the threshold that judges each of them by the mean around it. Of a grey
-// image the plane is the image; of others it lies in scratch, which has room for three times as much.
-
-__device__ __forceinline__ u32 pixels_of(const Item& item) { return (u32)item.width * item.height; }
-
-// The lumas as an image of one channel, with scratch of its own.
-__device__ __forceinline__ Item grey_of(const Item& item)
-{
-    Item grey = item;
-    grey.channels = 1;
-    if (item.channels > 1) grey.src = item.scratch, grey.scratch = item.scratch + 8ull * pixels_of(item);
-    return grey;
-}
-
-template <int C> __device__ __forceinline__ void grey_line(const Item& item, int block)
-{
-    u32 total = pixels_of(item), end = min(total, (block + 1) * (LINE / C));
-    const u8* src = global<const u8>(item.src);
-    u8* grey = global<u8>(item.scratch);
-    for (u32 at = block * (LINE / C) + 4 * threadIdx.x; at < end; at += 4 * THREADS) {
-        u32 words[C];
-        for (int i = 0; i < C; ++i) words[i] = *(const u32*)(src + (u64)at * C + 4 * i);
-        *(u32*)(grey + at) = lumas4<C>(words);  // beyond the last pixel there is room
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(256)
-grey_plane(const Item* items, const u32* starts, int n)
-{
-    int block;
-    Item item = owner(items, starts, n, block);
-    if (item.channels == 3) grey_line<3>(item, block);
-    else if (item.channels == 4) grey_line<4>(item, block);
-}
+// The threshold that judges each luma by the mean around it.
+#include "kernels/common.cuh"
+#include "filters/arithmetic/box.cuh"
+#include "filters/arithmetic/gaussian_columns.cuh"
+#include "filters/arithmetic/gaussian_rows.cuh"
+#include "filters/arithmetic/grey_plane.cuh"
+#include "filters/arithmetic/separable.cuh"
+#include "filters/arithmetic/separable_store.cuh"
 
 struct Adaptive {
     Box box;       // of the plain mean
@@ -40,13 +14,6 @@ struct Adaptive {
     int reserved[2];
     Gaussian weights;
 };
-
-// An item whose data are the weights.
-__device__ __forceinline__ Item weighed(Item item)
-{
-    item.data += 32;
-    return item;
-}
 
 extern "C" __global__ void __launch_bounds__(256)
 adaptive_rows(const Item* items, const u32* starts, int n)

@@ -1,5 +1,8 @@
 // Contrast-limited equalisation as OpenCV computes it: a table for every tile of the image, mirrored
 // to a whole number of tiles, and every luminance between those of the four tiles around it.
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
+#include "filters/tone/histogram.cuh"
 
 struct Clahe {
     int tiles, width, height, clip;  // tiles along a side; their size in pixels; samples a level

@@ -1,4 +1,7 @@
 // Contrast around the mean luma: one pass sums, integers in any order, the other makes a table.
+#include "kernels/common.cuh"
+#include "kernels/lines.cuh"
+#include "kernels/luma.cuh"
 
 struct Contrast {
     u64 sum;  // of all lumas; uploaded as 0

@@ -1,16 +1,8 @@
 // What counts of levels decide: Otsu's value, and the tables of autocontrast and equalize. One
 // block an image, one thread a level; arithmetic and order are the specification's.
-
-// The counts up to each level, its own included, in every thread.
-__device__ __forceinline__ u32 counted_upto(u32 own, u32* totals)
-{
-    u32 upto = scan_warp(own);
-    if (threadIdx.x % 32 == 31) totals[threadIdx.x / 32] = upto;
-    __syncthreads();
-    upto = before_thread(own, upto, totals) + own;
-    __syncthreads();
-    return upto;
-}
+#include "kernels/common.cuh"
+#include "kernels/lines.cuh"
+#include "filters/tone/histogram.cuh"
 
 // ImageOps.autocontrast: as many samples as `cut` may be lost at either end.
 extern "C" __global__ void __launch_bounds__(256)

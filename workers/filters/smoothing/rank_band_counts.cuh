@@ -1,5 +1,8 @@
 // Which of 32 × 64 squares have enough samples that reach a level: the work of a warp. Sums of columns,
 // then of rows, are products of bands of ones and of bits on the tensor cores.
+#pragma once
+#include "kernels/common.cuh"
+#include "kernels/mma.cuh"
 
 constexpr int DESCENT_WIDTH = 128, DESCENT_ACROSS = 4;  // pixels; groups of 16 columns of a warp
 

@@ -2,6 +2,11 @@
 // to either side. A warp goes down 16 columns of a tile: it sums up 16 samples of 16 rows at a time and
 // keeps these sums in registers, two bytes each, as the sums down columns need them. Weights come byte
 // by byte.
+#pragma once
+#include "kernels/common.cuh"
+#include "kernels/luma.cuh"
+#include "kernels/mma.cuh"
+#include "kernels/pixels.cuh"
 
 struct Separable {
     u32 parameters[4];  // the rule's

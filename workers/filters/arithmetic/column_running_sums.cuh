@@ -1,6 +1,9 @@
 // Column sums of a window that goes down an image without alpha, four columns a thread. A sample
 // leaves as its complement, so that adding is all there is: every column's sum is 255 too much for each
 // row it went.
+#pragma once
+#include "kernels/common.cuh"
+#include "kernels/pixels.cuh"
 
 // An image of less than four columns, made four wide in its scratch. Every block of it does the same.
 static __device__ __noinline__ void widen(const Item& item)

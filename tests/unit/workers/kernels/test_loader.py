@@ -1,0 +1,92 @@
+"""The text of the kernels as a C++ project: includes, headers that stand alone, one key for all."""
+
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.emulation.emulator import FLAGS
+from workers.kernels import loader
+
+HEADERS = sorted(loader.FOLDER.rglob("*.cuh"))
+FILES = sorted(loader.FOLDER.rglob("*.cu"))
+
+
+def compiler() -> str:
+    found = shutil.which("g++")
+    if found is None:
+        pytest.skip("g++ is not installed; it reads the kernels as C++")
+    return found
+
+
+def preprocessed(text: str) -> list[str]:
+    """The tokens' lines as g++ sees them, without marks of files and lines."""
+    command = [compiler(), f"-I{loader.FOLDER}", "-E", "-P", "-x", "c++", "-"]
+    done = subprocess.run(command, input=text.encode(), capture_output=True, check=True)
+    return [line for line in done.stdout.decode().splitlines() if line.strip()]
+
+
+def test_includes_are_resolved_as_a_compiler_resolves_them() -> None:
+    found = preprocessed(loader.source())
+    assert len(found) > 3000
+    assert found == preprocessed(loader.root())
+
+
+def test_a_file_is_expanded_once_and_lines_keep_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.cuh").write_text("#pragma once\nint a;\n")
+    (tmp_path / "b.cuh").write_text('#pragma once\n#include "a.cuh"\nint b;\n')
+    text = loader.expanded('#include "a.cuh"\n#include "b.cuh"\nint c;\n', tmp_path)
+    assert text.count("int a;") == 1
+    assert '#line 1 "a.cuh"\n\nint a;\n#line 2 "kernels.cu"\n' in text
+    assert '#line 1 "b.cuh"\n\n\nint b;\n#line 3 "kernels.cu"\nint c;\n' in text
+
+
+def test_a_changed_header_changes_the_text_that_compiled_kernels_are_kept_by(
+    tmp_path: Path,
+) -> None:
+    header = tmp_path / "tile.cuh"
+    (tmp_path / "one.cu").write_text('#include "tile.cuh"\nint side = SIDE;\n')
+    texts = set()
+    for side in (16, 32):
+        header.write_text(f"constexpr int SIDE = {side};\n")
+        texts.add(loader.expanded(loader.root(tmp_path), tmp_path))
+    assert len(texts) == 2
+
+
+def test_a_header_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "one.cu").write_text('#include "missing.cuh"\n')
+    with pytest.raises(FileNotFoundError, match=r"missing\.cuh"):
+        loader.expanded(loader.root(tmp_path), tmp_path)
+
+
+def test_every_file_reads_alone_by_its_own_includes() -> None:
+    def errors(file: Path) -> str:
+        command = [compiler(), *FLAGS, "-fsyntax-only", "-x", "c++", "-"]
+        text = f'#include "{file}"\n'
+        return subprocess.run(command, input=text.encode(), capture_output=True).stderr.decode()
+
+    with ThreadPoolExecutor() as compilers:
+        assert "".join(compilers.map(errors, [*HEADERS, *FILES])) == ""
+
+
+def test_kernels_stand_in_cu_files_and_what_several_files_use_in_headers() -> None:
+    for header in HEADERS:
+        text = header.read_text("utf-8")
+        assert "__global__" not in text, header
+        assert text.count("\n#pragma once\n") == 1, header
+    for file in [*HEADERS, *FILES]:
+        text = file.read_text("utf-8")
+        included = re.findall(r'#include "([^"]*)"', text)
+        assert all(name.endswith(".cuh") for name in included), file
+        assert "extern" in text or file.suffix == ".cuh", file
+
+
+def test_a_file_includes_only_its_own_folder_and_the_shared_ones() -> None:
+    for file in [*HEADERS, *FILES]:
+        folder = file.relative_to(loader.FOLDER).parent.as_posix()
+        allowed = {"kernels", *(("filters/arithmetic", folder) if folder != "kernels" else ())}
+        for name in re.findall(r'#include "([^"]*)"', file.read_text("utf-8")):
+            assert name.rpartition("/")[0] in allowed, f"{file} includes {name}"

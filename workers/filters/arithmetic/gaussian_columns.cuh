@@ -1,0 +1,71 @@
+// Sums down the columns of what gaussian_rows.cuh left in scratch.
+#pragma once
+#include "kernels/common.cuh"
+#include "filters/arithmetic/gaussian_rows.cuh"
+
+constexpr int COLUMNS_WIDTH = 64, COLUMNS_HEIGHT = 32;
+
+// Neighbours in a column of scratch; INSIDE says that all of them are in the image.
+template <bool INSIDE, class Middle> struct Down {
+    const Middle* column;
+    int y, height, step;
+
+    template <int N> __device__ __forceinline__ void many(int place, u32* samples) const
+    {
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+            int row = INSIDE ? y + place + j : clamped(y + place + j, height);
+            samples[j] = __ldg(column + row * step);
+        }
+    }
+};
+
+// Sums down one column of a plane for R rows from y on.
+template <int R, bool INSIDE, class Sum, class Middle>
+__device__ __forceinline__ void blur_column(
+    const Item& item, int planes, int plane, int x, int y, const u32* weights, Sum* sums)
+{
+    int pitch = pitch_of<Middle>(item.width);
+    const Middle* column = global<const Middle>(item.scratch) + plane * pitch + x;
+    const Gaussian& of = gaussian_of(item);
+    weighted<R>(of.column_centre, weights, of.down, sums,
+                Down<INSIDE, Middle>{column, y, item.height, planes * pitch});
+}
+
+// What one sample becomes: `sum` in units of 2**-24, amount in those of 2**-16.
+__device__ __forceinline__ u32 unsharp(u32 amount, u32 threshold, u32 level, u32 sum)
+{
+    bool darker = sum > level << 24;
+    u32 distance = darker ? sum - (level << 24) : (level << 24) - sum;
+    int change = (int)(((u64)distance * amount + (1ull << 39) - darker) >> 40);
+    int made = min(max((int)level + (darker ? -change : change), 0), 255);
+    return distance < threshold << 24 ? level : (u32)made;
+}
+
+template <bool INSIDE, bool UNSHARP>
+__device__ __forceinline__ void blur_columns(
+    const Item& item, const Tile& tile, const u32* weights, u8* out)
+{
+    constexpr int R = COLUMNS_WIDTH * COLUMNS_HEIGHT / THREADS;  // rows a thread
+    const Gaussian& of = gaussian_of(item);
+    int channels = item.channels, planes = min(channels, 3);
+    int x = threadIdx.x % COLUMNS_WIDTH, row = threadIdx.x / COLUMNS_WIDTH * R;
+#pragma unroll 1
+    for (int c = 0; c < channels && x < tile.width && row < tile.height; ++c) {
+        u32 sums[R];
+        if (c < planes)
+            blur_column<R, INSIDE, u32, u16>(item, planes, c, tile.x + x, tile.y + row, weights, sums);
+#pragma unroll
+        for (int o = 0; o < R; ++o) {
+            u8* to = out + ((row + o) * COLUMNS_WIDTH + x) * channels + c;
+            if (!UNSHARP) {
+                *to = (u8)((sums[o] + (1 << 23)) >> 24);
+            } else if (row + o < tile.height) {
+                u32 level = source_row(item, tile.y + row + o)[(tile.x + x) * channels + c];
+                *to = (u8)(c < planes ? unsharp(of.amount, of.threshold, level, sums[o]) : level);
+            }
+        }
+    }
+    __syncthreads();
+    store_tile_of<COLUMNS_WIDTH>(item, tile, out);
+}

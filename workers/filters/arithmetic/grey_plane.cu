@@ -1,0 +1,26 @@
+// The plane of lumas that filters of several passes work on.
+#include "kernels/common.cuh"
+#include "kernels/lines.cuh"
+#include "kernels/luma.cuh"
+#include "filters/arithmetic/grey_plane.cuh"
+
+template <int C> __device__ __forceinline__ void grey_line(const Item& item, int block)
+{
+    u32 total = pixels_of(item), end = min(total, (block + 1) * (LINE / C));
+    const u8* src = global<const u8>(item.src);
+    u8* grey = global<u8>(item.scratch);
+    for (u32 at = block * (LINE / C) + 4 * threadIdx.x; at < end; at += 4 * THREADS) {
+        u32 words[C];
+        for (int i = 0; i < C; ++i) words[i] = *(const u32*)(src + (u64)at * C + 4 * i);
+        *(u32*)(grey + at) = lumas4<C>(words);  // beyond the last pixel there is room
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+grey_plane(const Item* items, const u32* starts, int n)
+{
+    int block;
+    Item item = owner(items, starts, n, block);
+    if (item.channels == 3) grey_line<3>(item, block);
+    else if (item.channels == 4) grey_line<4>(item, block);
+}

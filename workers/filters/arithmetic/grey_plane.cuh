@@ -1,0 +1,22 @@
+// One plane of lumas. Of a grey image the plane is the image; of others it lies in scratch, which has
+// room for three times as much.
+#pragma once
+#include "kernels/common.cuh"
+
+__device__ __forceinline__ u32 pixels_of(const Item& item) { return (u32)item.width * item.height; }
+
+// The lumas as an image of one channel, with scratch of its own.
+__device__ __forceinline__ Item grey_of(const Item& item)
+{
+    Item grey = item;
+    grey.channels = 1;
+    if (item.channels > 1) grey.src = item.scratch, grey.scratch = item.scratch + 8ull * pixels_of(item);
+    return grey;
+}
+
+// An item whose data are the weights.
+__device__ __forceinline__ Item weighed(Item item)
+{
+    item.data += 32;
+    return item;
+}

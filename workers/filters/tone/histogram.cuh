@@ -1,0 +1,45 @@
+// How often every level occurs: where the counts lie, and sums of them.
+#pragma once
+#include "kernels/common.cuh"
+#include "kernels/scan.cuh"
+
+// The head of the data of filters that count; `parameters` are the filter's own.
+struct Counted {
+    u32 parameters[4];
+    u32 counts[3][256];  // uploaded as 0
+    u8 tables[3][256];   // what they become; not all filters have them
+};
+
+// Counters lie eight times in shared memory, side by side, for each lane of eight: of a plain image
+// four lanes meet at a counter, not 32.
+struct Counters {
+    u32* bins;
+
+    __device__ __forceinline__ void operator()(int plane, u32 level) const
+    {
+        atomicAdd(&bins[(plane * 256 + level) * 8 + threadIdx.x % 8], 1u);
+    }
+
+    __device__ __forceinline__ void clear(int levels) const
+    {
+        for (int i = threadIdx.x; i < 2 * levels; i += THREADS) ((uint4*)bins)[i] = make_uint4(0, 0, 0, 0);
+    }
+
+    // Of a level of all planes.
+    __device__ __forceinline__ u32 total(int level) const
+    {
+        uint4 a = ((uint4*)bins)[2 * level], b = ((uint4*)bins)[2 * level + 1];
+        return a.x + a.y + a.z + a.w + b.x + b.y + b.z + b.w;
+    }
+};
+
+// The counts up to each level, its own included, in every thread.
+__device__ __forceinline__ u32 counted_upto(u32 own, u32* totals)
+{
+    u32 upto = scan_warp(own);
+    if (threadIdx.x % 32 == 31) totals[threadIdx.x / 32] = upto;
+    __syncthreads();
+    upto = before_thread(own, upto, totals) + own;
+    __syncthreads();
+    return upto;
+}

@@ -1,0 +1,37 @@
+// A tile of samples as they lie in memory, with its surroundings, in shared memory.
+#pragma once
+#include "kernels/common.cuh"
+
+constexpr int EXCHANGE_WIDTH = 128, EXCHANGE_HEIGHT = 32, EXCHANGE_ROWS = 4;
+
+// The samples of a tile with a row more on top and bottom and 16 bytes more on either side. Of an
+// inner tile with aligned rows all loads are on their way before the first is waited for.
+template <int C>
+__device__ __forceinline__ void stage_around(const Item& item, const Tile& tile, u32* words)
+{
+    constexpr int PITCH = EXCHANGE_WIDTH / 4 * C + 8, VECTORS = PITCH / 4;
+    constexpr int EACH = ((EXCHANGE_HEIGHT + 2) * VECTORS + THREADS - 1) / THREADS;
+    int across = (tile.width * C + 3) / 4, end = (tile.height + 2) * VECTORS;
+    int first = tile.x * C - 16, bytes = item.width * C;
+    if (bytes % 16 == 0 && first >= 0 && first + 4 * PITCH <= bytes) {
+        u32 four[EACH][4];
+#pragma unroll
+        for (int k = 0; k < EACH; ++k) {
+            int i = threadIdx.x + k * THREADS;
+            if (i < end) load16(source_row(item, tile.y + i / VECTORS - 1) + first + i % VECTORS * 16, four[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < EACH; ++k) {
+            int i = threadIdx.x + k * THREADS;
+            if (i < end) store16((u8*)(words + 4 * i), four[k]);
+        }
+        return;
+    }
+    for (int i = threadIdx.x; i < end; i += THREADS) {
+        int row = i / VECTORS, at = i % VECTORS * 4;
+        if (at > across + 4) continue;
+        u32 four[4];
+        samples16(source_row(item, tile.y + row - 1), bytes, C, first + 4 * at, four);
+        store16((u8*)(words + row * PITCH + at), four);
+    }
+}
