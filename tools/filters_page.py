@@ -1,6 +1,6 @@
-"""Makes docs/filters.md and its pictures from the registry: `make docs`.
+"""Write docs/filters.md and its pictures from the registry: `make docs`.
 
-A test compares the page with what this makes of the filters, so it never lies for long.
+A test compares the page with the output of this program, so the page is always up to date.
 """
 
 import json
@@ -18,11 +18,11 @@ from workers.filters.registry import FILTERS, describe
 PAGE = Path(__file__).parents[1] / "docs/filters.md"
 PICTURES = PAGE.with_suffix("")
 BEFORE = "before"
-"""The picture that all filters were given."""
+"""Name of the picture that all filters are applied to."""
 
 ALPHA = {
     "point": "kept; colours are filtered without regard to it",
-    "premul": "filtered too; colours weigh as much as they are opaque",
+    "premul": "filtered too; colours are weighted by their opacity",
     "plane": "filtered as one more plane",
     "keep": "kept as it is",
     "drop": "dropped",
@@ -31,19 +31,19 @@ RESULT = {
     "same": "the size and channels of the image",
     "colour": "RGB, for grey images too",
     "no alpha": "no alpha",
-    "turned": "its sides may have changed places",
+    "turned": "width and height may be swapped",
 }
 
 HEAD = """# Filters
 
-Made by `make docs` from the filters themselves; do not edit. A running server says the same as
-JSON at `GET /filters`, and shows each filter at `GET /filters/{name}/thumbnail`.
+`make docs` generates this page from the filters; do not edit it. A running server returns the same
+as JSON at `GET /filters`, and a picture of each filter at `GET /filters/{name}/thumbnail`.
 
 A request names one filter, `POST /filter?name=gaussian_blur&sigma=2`, or a chain of them as `ops`.
-Parameters that are left out have their defaults; a wrong one is answered with what is allowed.
-Images have 8 bits a channel and are grey, RGB, or RGB with alpha. The tolerance is how far the
-pixels may be from those of the reference a filter is tested against. All filters have GPU kernels:
-a chain runs on the GPU where there is one.
+A parameter that is left out has its default; the error for a wrong one states what is allowed.
+Images have 8 bits a channel and are grey, RGB, or RGB with alpha. The tolerance is the largest
+distance of pixels from those of the reference in the tests. All filters have GPU kernels: a chain
+runs on the GPU if there is one.
 """
 
 
@@ -51,34 +51,34 @@ CURL = "$ curl localhost:8000/filter -F files=@photo.png -o filtered.png"
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page as Markdown."""
     names = ", ".join(f"[{name}](#{name})" for name in FILTERS)
     return "\n".join([HEAD, names, "", *(section(name) for name in FILTERS)])
 
 
 def section(name: str) -> str:
-    """One filter: what it does, before and after, its parameters and rules, a request."""
-    filter_, said = FILTERS[name], describe(FILTERS[name])
+    """Return the section of one filter: description, pictures, parameters, rules, a request."""
+    filter_, described = FILTERS[name], describe(FILTERS[name])
     rules = {
-        "Alpha": ALPHA.get(said["alpha"], said["alpha"]),
-        "Border": said["border"],
-        "Result": RESULT.get(said["result_shape"], said["result_shape"]),
-        "Tolerance": said["tolerance"],
+        "Alpha": ALPHA.get(described["alpha"], described["alpha"]),
+        "Border": described["border"],
+        "Result": RESULT.get(described["result_shape"], described["result_shape"]),
+        "Tolerance": described["tolerance"],
         "GPU kernels": "yes" if filter_.passes else "no",
     }
     return "\n".join(
         [
             f"## {name}",
             "",
-            said["description"],
+            described["description"],
             "",
             f"![{BEFORE}](filters/{BEFORE}.webp) ![{name}](filters/{name}.webp)",
             "",
-            *_parameters(said["parameters"]),
+            *_parameters(described["parameters"]),
             " · ".join(f"{rule}: {text}" for rule, text in rules.items() if text),
             "",
             "```console",
-            f"{CURL} -F 'ops={json.dumps([said['example']])}'",
+            f"{CURL} -F 'ops={json.dumps([described['example']])}'",
             "```",
             "",
         ]
@@ -86,7 +86,7 @@ def section(name: str) -> str:
 
 
 def write() -> None:
-    """The page and its pictures; those of filters that are no more are removed."""
+    """Write the page and its pictures; remove the pictures of filters that no longer exist."""
     PAGE.write_text(page())
     PICTURES.mkdir(exist_ok=True)
     pictures = {BEFORE: scene()} | {name: example(name) for name in FILTERS}
@@ -100,7 +100,7 @@ def write() -> None:
 
 
 def _holds(path: Path, picture: Image) -> bool:
-    """Whether the file has these pixels already: its bytes may differ with the version of WebP."""
+    """Return whether the file has these pixels; its bytes may differ with the version of WebP."""
     shown = as_pillow(picture)
     mode = "RGBA" if shown.mode == "RGBA" else "RGB"
     if not path.exists():

@@ -36,7 +36,7 @@ _WITH_ALPHA = (replace(ROWS, channels=(4,)), replace(COLUMNS, channels=(4,)))
 
 
 class GaussianBlur(Filter):
-    """Blur with a Gaussian, in fixed point: the same bytes on every device."""
+    """Blur with a Gaussian in fixed point, which gives the same bytes on every device."""
 
     name: Literal["gaussian_blur"] = "gaussian_blur"
     sigma: float = Field(
@@ -46,7 +46,7 @@ class GaussianBlur(Filter):
         None,
         ge=0.1,
         le=100,
-        description="vertical standard deviation, if another",
+        description="vertical standard deviation, if it differs",
         json_schema_extra={"unit": "px"},
     )
 

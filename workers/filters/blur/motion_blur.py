@@ -23,13 +23,13 @@ class MotionBlur(Filter):
 
     name: Literal["motion_blur"] = "motion_blur"
     length: int = Field(
-        15, ge=3, le=255, description="of the line", json_schema_extra={"unit": "px"}
+        15, ge=3, le=255, description="length of the line", json_schema_extra={"unit": "px"}
     )
     angle: float = Field(
         0,
         ge=-180,
         le=180,
-        description="of the line, counterclockwise; 0 lies, 90 stands",
+        description="angle of the line, counterclockwise; 0 is horizontal, 90 vertical",
         json_schema_extra={"unit": "degree"},
     )
 

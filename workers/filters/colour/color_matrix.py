@@ -28,15 +28,15 @@ def _entries(given: object) -> object:
 
 
 class ColorMatrix(Filter):
-    """Mix red, green and blue anew; a grey image becomes a colour one."""
+    """Mix red, green and blue by a matrix; a grey image becomes RGB."""
 
     name: Literal["color_matrix"] = "color_matrix"
     matrix: Annotated[
         tuple[Entry, ...], BeforeValidator(_entries), Field(min_length=12, max_length=12)
     ] = Field(
         (1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0),
-        description="rows of new red, green, blue: shares of red, green, blue, and an offset, "
-        "of which 1 is the whole range",
+        description="rows for new red, green, blue: weights of red, green, blue, and an offset, "
+        "in which 1 is the whole range",
         json_schema_extra={"takes": "a list of 12 numbers from -8 to 8"},
     )
 

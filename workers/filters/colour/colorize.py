@@ -16,13 +16,15 @@ from workers.kernels.items import LINE, Pass, Shape
 
 
 class Colorize(Filter):
-    """Tones in two or three colours, a duotone; a grey image becomes a colour one."""
+    """Map tones to two or three colours (a duotone); a grey image becomes RGB."""
 
     name: Literal["colorize"] = "colorize"
-    black: HexColour = Field("000000", description="for shadows", json_schema_extra=COLOUR)
-    white: HexColour = Field("ffffff", description="for lights", json_schema_extra=COLOUR)
+    black: HexColour = Field("000000", description="colour of shadows", json_schema_extra=COLOUR)
+    white: HexColour = Field("ffffff", description="colour of highlights", json_schema_extra=COLOUR)
     mid: HexColour | None = Field(
-        None, description="for the middle, else between both", json_schema_extra=COLOUR
+        None,
+        description="colour of the middle tones; between both if left out",
+        json_schema_extra=COLOUR,
     )
     intensity: float = Field(
         1,

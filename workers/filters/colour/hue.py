@@ -32,7 +32,7 @@ class Hue(Filter):
         0,
         ge=-180,
         le=180,
-        description="from red towards green",
+        description="angle, from red towards green",
         json_schema_extra={"unit": "degree"},
     )
 

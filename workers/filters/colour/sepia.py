@@ -22,7 +22,7 @@ BITS = 16
 
 
 class Sepia(Filter):
-    """Brown tones as of an old photograph; a grey image becomes a colour one."""
+    """Give the image the brown tones of an old photograph; a grey image becomes RGB."""
 
     name: Literal["sepia"] = "sepia"
     amount: float = Field(

@@ -33,28 +33,28 @@ _EDGES = (
 
 
 class Canny(Filter):
-    """Thin white lines where there are edges."""
+    """Draw thin white lines along edges."""
 
     name: Literal["canny"] = "canny"
     low: float = Field(
         100,
         ge=0,
         le=2040,
-        description="gradient from which an edge goes on",
+        description="gradient from which an edge continues",
         json_schema_extra={"unit": "level"},
     )
     high: float = Field(
         200,
         ge=0,
         le=2040,
-        description="gradient from which an edge begins",
+        description="gradient from which an edge starts",
         json_schema_extra={"unit": "level"},
     )
     sigma: float = Field(
         0,
         ge=0,
         le=100,
-        description="of the gaussian_blur before, below 0.1 none",
+        description="standard deviation of the gaussian_blur before; no blur below 0.1",
         json_schema_extra={"unit": "px"},
     )
 

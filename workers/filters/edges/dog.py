@@ -18,21 +18,21 @@ SCALE_BITS = 16
 
 
 class Dog(Filter):
-    """Difference of Gaussians: show edges and spots of a size between two blurs, as grey."""
+    """Show edges and spots of a size between two blurs, as grey: the difference of Gaussians."""
 
     name: Literal["dog"] = "dog"
     sigma1: float = Field(
         1,
         ge=0.1,
         le=100,
-        description="standard deviation of one blur",
+        description="standard deviation of the first blur",
         json_schema_extra={"unit": "px"},
     )
     sigma2: float = Field(
         1.6,
         ge=0.1,
         le=100,
-        description="standard deviation of the other",
+        description="standard deviation of the second blur",
         json_schema_extra={"unit": "px"},
     )
     scale: float = Field(

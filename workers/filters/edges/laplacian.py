@@ -26,14 +26,14 @@ from workers.kernels.items import Pass, Shape
 
 
 class Laplacian(Filter):
-    """Show edges and spots: how far the luma differs from its surroundings, as grey."""
+    """Show edges and spots: the difference of the luma from its surroundings, as grey."""
 
     name: Literal["laplacian"] = "laplacian"
     ksize: Odd = Field(
         3,
         ge=1,
         le=7,
-        description="side of the operator, odd; that of 1 has four neighbours",
+        description="side of the operator, odd; 1 stands for four neighbours",
         json_schema_extra={"unit": "px", "not": {"multipleOf": 2}},
     )
     scale: float = Field(

@@ -23,21 +23,21 @@ QUANTILE_GROUP = 64
 
 
 class Noise(Filter):
-    """Add grain: normally distributed, the same for the same seed on every device."""
+    """Add normally distributed grain; a seed gives the same grain on every device."""
 
     name: Literal["noise"] = "noise"
     amount: float = Field(
         10,
         ge=0,
         le=128,
-        description="standard deviation of what is added",
+        description="standard deviation of the noise",
         json_schema_extra={"unit": "level"},
     )
     seed: int = Field(
         0,
         ge=0,
         le=2**53 - 1,
-        description="another seed gives other grain",
+        description="seed of the random numbers; each seed gives other grain",
         json_schema_extra={"unit": "count"},
     )
 

@@ -14,7 +14,7 @@ from workers.kernels.items import Pass, Shape
 
 
 class Pixelate(Filter):
-    """Squares of one colour, the mean of what they cover: to make faces and plates unreadable."""
+    """Replace squares by their mean colour, for instance to make faces and plates unreadable."""
 
     name: Literal["pixelate"] = "pixelate"
     size: int = Field(

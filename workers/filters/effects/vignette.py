@@ -30,14 +30,14 @@ class Vignette(Filter):
         0.5,
         ge=0,
         le=1,
-        description="how much light the corners lose",
+        description="share of light that the corners lose",
         json_schema_extra={"unit": "ratio"},
     )
     radius: float = Field(
         0.4,
         ge=0,
         le=0.99,
-        description="where it begins, from the centre 0 to the corners 1",
+        description="distance where darkening begins: 0 is the centre, 1 a corner",
         json_schema_extra={"unit": "ratio"},
     )
 

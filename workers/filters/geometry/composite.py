@@ -13,11 +13,11 @@ from workers.kernels.items import LINE, Pass, Shape
 
 
 class Composite(Filter):
-    """Lay the image over a colour, which shows where it is transparent; the result is opaque."""
+    """Lay the image over a colour that shows where it is transparent; the result is opaque."""
 
     name: Literal["composite"] = "composite"
     background: HexColour = Field(
-        "ffffff", description="what lies behind", json_schema_extra=COLOUR
+        "ffffff", description="colour behind the image", json_schema_extra=COLOUR
     )
 
     example: ClassVar = {"name": "composite", "background": "ff8800"}

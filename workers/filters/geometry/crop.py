@@ -17,23 +17,31 @@ class Crop(Filter):
 
     name: Literal["crop"] = "crop"
     left: int = Field(
-        0, ge=0, le=1_000_000, description="columns cut off", json_schema_extra={"unit": "px"}
+        0,
+        ge=0,
+        le=1_000_000,
+        description="columns cut off at the left",
+        json_schema_extra={"unit": "px"},
     )
     top: int = Field(
-        0, ge=0, le=1_000_000, description="rows cut off", json_schema_extra={"unit": "px"}
+        0,
+        ge=0,
+        le=1_000_000,
+        description="rows cut off at the top",
+        json_schema_extra={"unit": "px"},
     )
     width: int | None = Field(
         None,
         ge=1,
         le=1_000_000,
-        description="columns kept, else all there are",
+        description="columns kept; all of them if left out",
         json_schema_extra={"unit": "px"},
     )
     height: int | None = Field(
         None,
         ge=1,
         le=1_000_000,
-        description="rows kept, else all there are",
+        description="rows kept; all of them if left out",
         json_schema_extra={"unit": "px"},
     )
 

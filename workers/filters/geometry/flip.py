@@ -17,7 +17,7 @@ class Flip(Filter):
 
     name: Literal["flip"] = "flip"
     direction: Literal["horizontal", "vertical"] = Field(
-        "horizontal", description="left and right, or top and bottom change places"
+        "horizontal", description="horizontal swaps left and right, vertical swaps top and bottom"
     )
 
     example: ClassVar = {"name": "flip"}

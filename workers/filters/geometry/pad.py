@@ -19,16 +19,23 @@ class Pad(Filter):
     """Add rows and columns around the image."""
 
     name: Literal["pad"] = "pad"
-    left: int = Field(0, ge=0, le=10_000, description="columns", json_schema_extra={"unit": "px"})
-    top: int = Field(0, ge=0, le=10_000, description="rows", json_schema_extra={"unit": "px"})
-    right: int = Field(0, ge=0, le=10_000, description="columns", json_schema_extra={"unit": "px"})
-    bottom: int = Field(0, ge=0, le=10_000, description="rows", json_schema_extra={"unit": "px"})
+    left: int = Field(
+        0, ge=0, le=10_000, description="columns added", json_schema_extra={"unit": "px"}
+    )
+    top: int = Field(0, ge=0, le=10_000, description="rows added", json_schema_extra={"unit": "px"})
+    right: int = Field(
+        0, ge=0, le=10_000, description="columns added", json_schema_extra={"unit": "px"}
+    )
+    bottom: int = Field(
+        0, ge=0, le=10_000, description="rows added", json_schema_extra={"unit": "px"}
+    )
     border_mode: Border = Field(
-        "constant", description="what they show: constant is the background, others the image"
+        "constant",
+        description="content of the border: constant is the background, others continue the image",
     )
     background: HexColourAlpha = Field(
         "00000000",
-        description="of a constant border; its opacity counts where the image has alpha",
+        description="colour of a constant border; its opacity counts if the image has alpha",
         json_schema_extra=COLOUR_ALPHA,
     )
 

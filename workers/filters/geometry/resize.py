@@ -22,22 +22,22 @@ _METHODS = {
 
 
 class Resize(Filter):
-    """Another size; of width and height, one that is left out follows from the other."""
+    """Change the size; if width or height is left out, it follows from the other."""
 
     name: Literal["resize"] = "resize"
     width: int | None = Field(
-        None, ge=1, le=65_500, description="of the result", json_schema_extra={"unit": "px"}
+        None, ge=1, le=65_500, description="width of the result", json_schema_extra={"unit": "px"}
     )
     height: int | None = Field(
-        None, ge=1, le=65_500, description="of the result", json_schema_extra={"unit": "px"}
+        None, ge=1, le=65_500, description="height of the result", json_schema_extra={"unit": "px"}
     )
     fit: Literal["contain", "cover", "fill"] = Field(
         "contain",
         description="contain: the whole image, no larger than width and height; cover: exactly "
-        "these, what sticks out is cut off evenly; fill: exactly these, stretched",
+        "this size, the excess is cut off evenly; fill: exactly this size, stretched",
     )
     method: Literal["nearest", "bilinear", "bicubic", "lanczos"] = Field(
-        "bilinear", description="how new pixels are made of old ones; all but nearest antialias"
+        "bilinear", description="resampling method; all but nearest antialias"
     )
 
     example: ClassVar = {"name": "resize", "width": 90, "height": 90, "fit": "cover"}

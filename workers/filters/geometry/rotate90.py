@@ -23,7 +23,11 @@ class Rotate90(Filter):
 
     name: Literal["rotate90"] = "rotate90"
     turns: int = Field(
-        1, ge=0, le=3, description="clockwise", json_schema_extra={"unit": "quarter turn"}
+        1,
+        ge=0,
+        le=3,
+        description="quarter turns, clockwise",
+        json_schema_extra={"unit": "quarter turn"},
     )
 
     example: ClassVar = {"name": "rotate90", "turns": 1}

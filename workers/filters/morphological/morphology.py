@@ -82,18 +82,20 @@ class Stroke(NamedTuple):
 
 
 class Morphology(Filter):
-    """Shrink or grow light things, drop small ones, or show what that changed."""
+    """Shrink or grow light areas, remove small ones, or show the difference that this makes."""
 
     name: Literal["morphology"] = "morphology"
     op: Literal["erode", "dilate", "open", "close", "gradient", "tophat", "blackhat"] = Field(
-        "erode", description="the last three show a difference, and leave alpha as it is"
+        "erode", description="operation; the last three show a difference and leave alpha unchanged"
     )
-    shape: Literal["rect", "cross", "ellipse"] = Field("rect", description="of the neighbourhood")
+    shape: Literal["rect", "cross", "ellipse"] = Field(
+        "rect", description="shape of the neighbourhood"
+    )
     size: int = Field(
         3, ge=3, le=201, description="side of the neighbourhood", json_schema_extra={"unit": "px"}
     )
     iterations: int = Field(
-        1, ge=1, le=16, description="how often", json_schema_extra={"unit": "time"}
+        1, ge=1, le=16, description="number of repetitions", json_schema_extra={"unit": "time"}
     )
 
     example: ClassVar = {"name": "morphology", "op": "open", "size": 5}

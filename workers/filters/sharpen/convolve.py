@@ -70,12 +70,12 @@ _ANY = (Pass("convolve", 64, 16),)
 
 
 class Convolve(Filter):
-    """Sums of neighbours with weights of your own; the kernel is not turned around."""
+    """Sum neighbours with weights of your own; the kernel is not turned around."""
 
     name: Literal["convolve"] = "convolve"
     kernel: Kernel = Field(
         ((1,),),
-        description="the weights, row by row; a pixel's own is the middle one, or right below it",
+        description="weights, row by row; that of the pixel itself is at (rows // 2, columns // 2)",
         json_schema_extra={
             "takes": "a list of 1 to 31 equally long rows of 1 to 31 numbers from -1000 to 1000"
         },
@@ -84,13 +84,19 @@ class Convolve(Filter):
         1,
         ge=0.01,
         le=1_000_000,
-        description="the sums are divided by it",
+        description="divisor of the sums",
         json_schema_extra={"unit": "ratio"},
     )
     bias: float = Field(
-        0, ge=-255, le=255, description="added at the end", json_schema_extra={"unit": "level"}
+        0,
+        ge=-255,
+        le=255,
+        description="offset, added at the end",
+        json_schema_extra={"unit": "level"},
     )
-    border_mode: Border = Field("replicate", description="what lies outside the image")
+    border_mode: Border = Field(
+        "replicate", description="definition of the pixels outside the image"
+    )
 
     example: ClassVar = {"name": "convolve", "kernel": [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]}
     alpha_rule: ClassVar = "keep"

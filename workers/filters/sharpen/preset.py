@@ -46,7 +46,7 @@ With the divisors 1, 2 and 16 all float32 sums are exact; with 13 none comes nea
 
 
 class Preset(Filter):
-    """The small kernels that Pillow knows by name: emboss, contour, detail and others."""
+    """Apply one of Pillow's predefined small kernels: emboss, contour, detail and others."""
 
     name: Literal["preset"] = "preset"
     kernel: Literal[
@@ -60,7 +60,7 @@ class Preset(Filter):
         "sharpen",
         "smooth",
         "smooth_more",
-    ] = Field("emboss", description="Pillow's name of it")
+    ] = Field("emboss", description="name of the kernel in Pillow")
 
     example: ClassVar = {"name": "preset", "kernel": "emboss"}
     alpha_rule: ClassVar = "keep"

@@ -13,7 +13,7 @@ from workers.kernels.items import Pass, Shape
 
 
 class Sharpen(Filter):
-    """Blend with a smoothed version, towards it or away from it."""
+    """Blend the image with a smoothed version, towards it or away from it."""
 
     name: Literal["sharpen"] = "sharpen"
     factor: float = Field(

@@ -17,7 +17,7 @@ _COLUMNS = Pass("unsharp_columns", 64, 32)
 
 
 class UnsharpMask(Filter):
-    """Sharpen by adding what a Gaussian blur takes away."""
+    """Sharpen by adding the details that a Gaussian blur removes."""
 
     name: Literal["unsharp_mask"] = "unsharp_mask"
     sigma: float = Field(
@@ -31,14 +31,14 @@ class UnsharpMask(Filter):
         1.5,
         ge=0,
         le=10,
-        description="how much of the difference to add",
+        description="share of the difference that is added",
         json_schema_extra={"unit": "ratio"},
     )
     threshold: int = Field(
         0,
         ge=0,
         le=255,
-        description="differences smaller than this are left alone",
+        description="smallest difference that is changed",
         json_schema_extra={"unit": "levels"},
     )
 

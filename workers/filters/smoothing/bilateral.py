@@ -35,24 +35,28 @@ MOST_REACH = 16
 
 
 class Bilateral(Filter):
-    """Smooth surfaces and keep edges: neighbours count by nearness and by likeness."""
+    """Smooth surfaces and keep edges: weight neighbours by distance and similarity."""
 
     name: Literal["bilateral"] = "bilateral"
     diameter: int = Field(
-        9, ge=1, le=33, description="of the neighbourhood", json_schema_extra={"unit": "px"}
+        9,
+        ge=1,
+        le=33,
+        description="diameter of the neighbourhood",
+        json_schema_extra={"unit": "px"},
     )
     sigma_color: float = Field(
         50,
         ge=1,
         le=255,
-        description="how unlike a neighbour may be",
+        description="standard deviation of the weights by difference in colour",
         json_schema_extra={"unit": "level"},
     )
     sigma_space: float = Field(
         50,
         ge=0.1,
         le=100,
-        description="how far away it may be",
+        description="standard deviation of the weights by distance",
         json_schema_extra={"unit": "px"},
     )
 

@@ -65,7 +65,7 @@ class Guided(Filter):
         0.01,
         ge=1e-6,
         le=1,
-        description="variance that counts as smooth; 1 is that of the whole range, squared",
+        description="variance of a smooth surface; 1 is the square of the whole range",
         json_schema_extra={"unit": "ratio"},
     )
 

@@ -12,14 +12,14 @@ from workers.kernels.items import Pass, Shape
 
 
 class NlMeans(Filter):
-    """Remove noise and keep detail: pixels count by how alike their surroundings are. Slow."""
+    """Remove noise and keep detail: weight pixels by the similarity of their surroundings. Slow."""
 
     name: Literal["nl_means"] = "nl_means"
     h: float = Field(
         10,
         ge=1,
         le=100,
-        description="how unlike a neighbour may be; about the noise's standard deviation",
+        description="strength: about the standard deviation of the noise",
         json_schema_extra={"unit": "level"},
     )
     patch: Odd = Field(
@@ -52,15 +52,15 @@ class NlMeans(Filter):
         table indexed by the sum of squares (`arithmetic/patch_distances.py`).
         """
         colour, alpha = split_alpha(pixels)
-        return join_alpha(self._likeness(colour.shape[2]).denoised(colour), alpha)
+        return join_alpha(self._distances(colour.shape[2]).denoised(colour), alpha)
 
     def device_data(self, shape: Shape) -> bytes:
         """Return the reaches, the shift and the table of weights (`PatchDistances.device_data`)."""
-        return self._likeness(min(shape[2], 3)).device_data()
+        return self._distances(min(shape[2], 3)).device_data()
 
     def device_scratch(self, shape: Shape) -> int:
         """Return 0 bytes: the kernel keeps its tiles in shared memory."""
         return 0
 
-    def _likeness(self, channels: int) -> PatchDistances:
+    def _distances(self, channels: int) -> PatchDistances:
         return PatchDistances(self.h, self.patch, self.search, channels)

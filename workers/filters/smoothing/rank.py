@@ -15,7 +15,7 @@ from workers.kernels.items import Pass, Shape
 
 
 class Rank(Filter):
-    """Replace every sample by one of the square around it, picked by size: 0 is the smallest."""
+    """Replace every sample by the one of a given rank in the square around it."""
 
     name: Literal["rank"] = "rank"
     size: Odd = Field(
@@ -29,7 +29,7 @@ class Rank(Filter):
         50,
         ge=0,
         le=100,
-        description="share of the square that is smaller: 0 is the minimum, 50 the median, 100 the "
+        description="share of samples that are smaller: 0 is the minimum, 50 the median, 100 the "
         "maximum",
         json_schema_extra={"unit": "%"},
     )

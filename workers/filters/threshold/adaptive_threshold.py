@@ -32,7 +32,7 @@ _IN_TILES = {NEAR: Pass("adaptive_near", 128, 64), FAR: Pass("adaptive_far", 128
 
 
 class AdaptiveThreshold(Filter):
-    """Black and white, each pixel judged by its own neighbourhood: for text in uneven light."""
+    """Make each pixel black or white by its own neighbourhood, for text in uneven light."""
 
     name: Literal["adaptive_threshold"] = "adaptive_threshold"
     block: Odd = Field(
@@ -46,10 +46,10 @@ class AdaptiveThreshold(Filter):
         2,
         ge=-255,
         le=255,
-        description="how much darker than its neighbourhood a black pixel is",
+        description="levels by which a black pixel is darker than its neighbourhood",
         json_schema_extra={"unit": "level"},
     )
-    method: Literal["mean", "gaussian"] = Field("mean", description="of the neighbourhood")
+    method: Literal["mean", "gaussian"] = Field("mean", description="weights of the neighbourhood")
 
     example: ClassVar = {"name": "adaptive_threshold", "block": 31, "c": 5}
     alpha_rule: ClassVar = "drop"

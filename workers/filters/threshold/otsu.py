@@ -13,7 +13,7 @@ from workers.kernels.items import LINE, Pass, Shape
 
 
 class Otsu(Filter):
-    """Black and white, parted where the lumas of the image fall into two groups by themselves."""
+    """Make the image black and white at the luma that separates it best into two groups."""
 
     name: Literal["otsu"] = "otsu"
 

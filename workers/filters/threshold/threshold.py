@@ -13,18 +13,22 @@ from workers.kernels.items import LINE, Pass, Shape
 
 
 class Threshold(Filter):
-    """Two tones: what is lighter than a value, and the rest, which becomes black."""
+    """Reduce the image to two tones: lumas above a value become light, the others black."""
 
     name: Literal["threshold"] = "threshold"
     value: int = Field(
         128,
         ge=0,
         le=255,
-        description="lumas above it are light",
+        description="lumas above this become light",
         json_schema_extra={"unit": "level"},
     )
     max: int = Field(
-        255, ge=0, le=255, description="the light tone", json_schema_extra={"unit": "level"}
+        255,
+        ge=0,
+        le=255,
+        description="level of the light tone",
+        json_schema_extra={"unit": "level"},
     )
 
     example: ClassVar = {"name": "threshold", "value": 100}

@@ -13,7 +13,7 @@ from workers.kernels.items import Shape
 
 
 class Brightness(Filter):
-    """Scale all colours."""
+    """Multiply all colours by a factor."""
 
     name: Literal["brightness"] = "brightness"
     factor: float = Field(

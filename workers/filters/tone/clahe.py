@@ -40,7 +40,7 @@ class Clahe(Filter):
         2,
         ge=0.1,
         le=40,
-        description="how much contrast a tile may gain",
+        description="limit of the contrast that a tile may gain",
         json_schema_extra={"unit": "ratio"},
     )
     tiles: int = Field(

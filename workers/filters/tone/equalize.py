@@ -11,7 +11,7 @@ from workers.kernels.items import Pass, Shape
 
 
 class Equalize(Filter):
-    """Spread the tones of each colour so that every one is about as frequent."""
+    """Spread the tones of each colour so that all of them are about equally frequent."""
 
     name: Literal["equalize"] = "equalize"
 

@@ -13,11 +13,11 @@ from workers.kernels.items import Shape
 
 
 class Gamma(Filter):
-    """Bend all tones: above 1 the middle gets darker, below 1 lighter."""
+    """Raise all tones to a power: above 1 the middle tones get darker, below 1 lighter."""
 
     name: Literal["gamma"] = "gamma"
     gamma: float = Field(
-        1, ge=0.05, le=20, description="the exponent", json_schema_extra={"unit": "ratio"}
+        1, ge=0.05, le=20, description="exponent", json_schema_extra={"unit": "ratio"}
     )
     gain: float = Field(
         1, ge=0, le=8, description="factor on the result", json_schema_extra={"unit": "ratio"}

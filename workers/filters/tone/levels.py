@@ -17,27 +17,39 @@ class Levels(Filter):
 
     name: Literal["levels"] = "levels"
     in_black: int = Field(
-        0, ge=0, le=254, description="what becomes out_black", json_schema_extra={"unit": "level"}
+        0,
+        ge=0,
+        le=254,
+        description="level that becomes out_black",
+        json_schema_extra={"unit": "level"},
     )
     in_white: int = Field(
         255,
         ge=1,
         le=255,
-        description="what becomes out_white",
+        description="level that becomes out_white",
         json_schema_extra={"unit": "level", "above": "in_black"},
     )
     gamma: float = Field(
         1,
         ge=0.05,
         le=20,
-        description="above 1 the middle gets lighter",
+        description="exponent; above 1 the middle tones get lighter",
         json_schema_extra={"unit": "ratio"},
     )
     out_black: int = Field(
-        0, ge=0, le=255, description="what in_black becomes", json_schema_extra={"unit": "level"}
+        0,
+        ge=0,
+        le=255,
+        description="level that in_black becomes",
+        json_schema_extra={"unit": "level"},
     )
     out_white: int = Field(
-        255, ge=0, le=255, description="what in_white becomes", json_schema_extra={"unit": "level"}
+        255,
+        ge=0,
+        le=255,
+        description="level that in_white becomes",
+        json_schema_extra={"unit": "level"},
     )
 
     example: ClassVar = {"name": "levels", "in_black": 20, "in_white": 235}

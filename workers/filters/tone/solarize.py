@@ -20,7 +20,7 @@ class Solarize(Filter):
         128,
         ge=0,
         le=256,
-        description="the darkest level that is inverted; 256 inverts none",
+        description="darkest level that is inverted; 256 inverts none",
         json_schema_extra={"unit": "level"},
     )
 
