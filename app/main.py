@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
 from app.admission import Admission
 from app.admission.counters import Counters
@@ -20,7 +21,7 @@ from app.fetch.fetcher import Fetcher, FetchLimits
 from app.http import problems
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
-from app.routes import access_log, catalogue, classify, docs, filter, health, process
+from app.routes import access_log, catalogue, classify, direct, docs, filter, health, process
 from app.routes.openapi import PROBLEMS
 from app.service import Service
 from app.telemetry.canary import Canary, canary_image, canary_operation
@@ -31,6 +32,9 @@ from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import GPU_BATCH, cores
 
 log = logging.getLogger("darkroom.main")
+
+_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
+"""FastAPI looks for OpenTelemetry at each request, in 3 µs; Darkroom has metrics of its own."""
 
 
 async def start_service(
@@ -154,15 +158,23 @@ def create_app(
         version=VERSION,
         lifespan=lifespan,
         responses=PROBLEMS,
+        telemetry=_NO_TELEMETRY,
         openapi_url=None,  # `docs` answers it, made once
         docs_url=None,  # loads its scripts from elsewhere, as the other does; `docs` asks nobody
         redoc_url=None,
     )
-    for part in (classify, filter, process, catalogue, health, docs):
-        app.include_router(part.router)
+    _install_routes(app, settings, metrics)
+    return app
+
+
+def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
+    """Add the routes and what stands around them: errors as problems, the access log."""
+    images = (classify.router, filter.router, process.router)
+    for router in (*images, catalogue.router, health.router, docs.router):
+        app.include_router(router)
     problems.install(app)
     access_log.install(app, settings, metrics)
-    return app
+    direct.install(app, images, settings, metrics)
 
 
 def _at_once(settings: Settings) -> int:

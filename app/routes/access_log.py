@@ -46,6 +46,17 @@ class AccessLog:
         self._body_timeout = body_timeout
         self._min_body_rate = min_body_rate
 
+    @classmethod
+    def of(cls, app: ASGIApp, settings: Settings, metrics: Metrics) -> "AccessLog":
+        """Return the middleware around `app` as the settings ask for it."""
+        return cls(
+            app,
+            metrics,
+            settings.body_timeout,
+            settings.min_body_rate,
+            cross_origin(settings.cors_origins),
+        )
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         if scope["type"] != "http":
@@ -113,13 +124,7 @@ class AccessLog:
 
 def install(app: Starlette, settings: Settings, metrics: Metrics) -> None:
     """Put the middleware around an application."""
-    app.add_middleware(
-        AccessLog,
-        metrics=metrics,
-        body_timeout=settings.body_timeout,
-        min_body_rate=settings.min_body_rate,
-        cross_origin=cross_origin(settings.cors_origins),
-    )
+    app.add_middleware(AccessLog.of, settings=settings, metrics=metrics)
 
 
 def _request_id(scope: Scope) -> str:
