@@ -23,8 +23,6 @@ MAX_VERSIONS = 64
 MAX_ID = 256
 """Characters of a version's id."""
 
-_PREFERRED = (ImageFormat.AVIF, ImageFormat.WEBP, ImageFormat.PNG, ImageFormat.JPEG)
-
 _OF_ANY_FORMAT = ("quality", "metadata")
 """Options of encoding that a version with a format of its own still takes from the request."""
 
@@ -104,7 +102,7 @@ def format_for(asked: str | None, header: str | None, source: ImageFormat) -> Im
     if asked is not None:
         return _named(asked)
     fallback = source if source in ENCODABLE else ImageFormat.PNG
-    named = [f for f in _PREFERRED if f in ENCODABLE and negotiation.names(header, f.media_type)]
+    named = [f for f in reversed(ENCODABLE) if negotiation.names(header, f.media_type)]
     if not named:
         return fallback
     offers = [f.media_type for f in dict.fromkeys((*named, fallback))]

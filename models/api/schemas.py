@@ -1,10 +1,11 @@
 """The HTTP bodies, the same in a reply, a stream, a ZIP and on the command line."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from models.api.numbers import checked
+from models.codec.formats import OUTPUT_FORMATS
 
 
 class Prediction(BaseModel):
@@ -125,6 +126,12 @@ class JsonImages(BaseModel):
     urls: list[str] = []
 
 
+if TYPE_CHECKING:
+    FormatName = str
+else:  # the checker cannot read a Literal that is computed
+    FormatName = Literal["jpeg", "jpg", *(f.value for f in OUTPUT_FORMATS if f.value != "jpeg")]
+"""The name of an output format; `jpg` is another name of `jpeg`."""
+
 Whole = Annotated[int, BeforeValidator(checked)]
 """A whole number, as text in plain digits: no `1_0`, no ` 1`, no `true`."""
 
@@ -148,7 +155,7 @@ class EncodingOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    format: Literal["jpeg", "jpg", "png", "webp", "avif"] | None = Field(
+    format: FormatName | None = Field(
         None, description="format of the answer; else the Accept header, else the source's"
     )
     quality: Whole | None = Field(

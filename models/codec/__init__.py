@@ -5,13 +5,14 @@ from models.codec.encode_cost import check_encode_cost
 from models.codec.encode_options import Chroma, Encoding
 from models.codec.encoder import encode, finished
 from models.codec.flatten import flatten
-from models.codec.formats import ENCODABLE, ImageFormat, identify
+from models.codec.formats import ENCODABLE, OUTPUT_FORMATS, ImageFormat, identify
 from models.codec.jpeg_passthrough import encoded
 from models.codec.probe import ImageInfo, probe
 from models.codec.warmth import PICTURE, warm_up
 
 __all__ = [
     "ENCODABLE",
+    "OUTPUT_FORMATS",
     "PICTURE",
     "Chroma",
     "Decoded",

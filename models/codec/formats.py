@@ -31,13 +31,16 @@ class ImageFormat(StrEnum):
         return ".jpg" if self is ImageFormat.JPEG else f".{self.value}"
 
 
-ENCODABLE: tuple[ImageFormat, ...] = (
-    ImageFormat.JPEG,
-    ImageFormat.PNG,
-    ImageFormat.WEBP,
-    *((ImageFormat.AVIF,) if features.check("avif") else ()),
+OUTPUT_FORMATS = (ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.AVIF)
+"""All formats that Darkroom writes, the one list of them; the last is the most preferred.
+
+The `format` option, the command line, negotiation and the OpenAPI document derive from it.
+"""
+
+ENCODABLE = tuple(
+    each for each in OUTPUT_FORMATS if each is not ImageFormat.AVIF or features.check("avif")
 )
-"""The formats we also write; AVIF as far as Pillow was built with it."""
+"""The output formats that this machine can write: AVIF needs a Pillow that was built with it."""
 
 # AVIF is an ISO base media file that lists "avif" or "avis" among its brands; HEIC starts the same.
 _MAGIC = re.compile(

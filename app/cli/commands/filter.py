@@ -18,7 +18,7 @@ from app.pipeline.outcomes import Answer, EncodedImage
 from app.responses.records import line, record
 from app.service import Service
 from models.api.schemas import EncodingOptions
-from models.codec import Encoding
+from models.codec import OUTPUT_FORMATS, Encoding
 from models.domain.errors import InvalidParameter, ServiceError
 from models.settings import Settings
 from workers.filters.registry import parse_chain
@@ -41,7 +41,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace existing files; without it none is touched"
     )
-    parser.add_argument("--format", choices=["jpeg", "png", "webp", "avif"], help="of the output")
+    names = [each.value for each in OUTPUT_FORMATS]
+    parser.add_argument("--format", choices=names, help="format of the output")
     for field in fields(Encoding):
         text = str(EncodingOptions.model_fields[field.name].description)
         switch: dict[str, Any] = {"action": "store_true"} if field.default is False else {}

@@ -1,0 +1,47 @@
+"""One list of output formats, `OUTPUT_FORMATS`: everything that names them is compared with it."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from app.cli.commands import filter as command
+from models.api.schemas import FormatName
+from models.codec import ENCODABLE, OUTPUT_FORMATS, Encoding, ImageFormat, encode, identify
+from models.codec.encode_cost import encode_cost
+from models.domain.image import Image
+
+README = Path(__file__).parents[2] / "README.md"
+
+NAMES = {each.value for each in OUTPUT_FORMATS}
+
+
+def test_the_format_option_takes_every_output_format_and_jpg() -> None:
+    assert set(get_args(FormatName)) == NAMES | {"jpg"}
+
+
+def test_the_command_line_offers_every_output_format() -> None:
+    parser = argparse.ArgumentParser()
+    command.declare(parser)
+    choices = next(a.choices for a in parser._actions if "--format" in a.option_strings)
+    assert choices is not None
+    assert set(choices) == NAMES
+
+
+def test_the_readme_names_every_output_format() -> None:
+    row = next(r for r in README.read_text().splitlines() if r.startswith("| `format` |"))
+    assert set(re.findall(r"`([a-z]+)`", row)) == NAMES | {"format"}
+
+
+@pytest.mark.parametrize("format_", ENCODABLE)
+def test_every_output_format_is_written_and_recognised(format_: ImageFormat) -> None:
+    image = Image(np.full((8, 8, 3), 127, np.uint8))
+    assert identify(encode(image, format_)) is format_
+
+
+@pytest.mark.parametrize("format_", OUTPUT_FORMATS)
+def test_every_output_format_has_a_cost(format_: ImageFormat) -> None:
+    assert encode_cost(1_000_000, format_, Encoding()) > 0
