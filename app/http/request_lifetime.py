@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 
+from models.domain.alarms import Timeout
 from models.domain.deadline import Deadline
 from models.domain.errors import Cancelled, DeadlineExceeded, FieldError, InvalidParameter
 from models.settings import Settings
@@ -64,7 +65,7 @@ async def disconnected(request: Request) -> None:
 async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:
     """Run `work`, or raise DeadlineExceeded at the deadline."""
     try:
-        async with asyncio.timeout_at(deadline.alarm):
+        async with Timeout(deadline):
             return await work
     except TimeoutError:
         raise DeadlineExceeded("the request's deadline passed") from None

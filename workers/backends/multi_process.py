@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
+from models.domain.alarms import alarms
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
@@ -139,9 +141,8 @@ class ProcessBackend:
         loop = asyncio.get_running_loop()
         self.submitted += 1
         pending = Pending(self.submitted, job, slot, loop.create_future())
-        alarm = job.deadline.alarm
         late = Failed(DeadlineExceeded("the request's deadline passed"))
-        timer = None if alarm is None else loop.call_at(alarm, _resolve, pending, late)
+        alarm = alarms().set(job.deadline, partial(_resolve, pending, late))
         try:
             await self._slots.copied(pending, self._slots.write, pending)
             self._send(pending)
@@ -155,8 +156,7 @@ class ProcessBackend:
                 await self._quarantine.clear(job.image)
             return await self._slots.copied(pending, outcome_of, self._slots, pending, done)
         finally:
-            if timer is not None:
-                timer.cancel()
+            alarm.cancel()
             self._abandon(pending)
 
     def _send(self, pending: Pending) -> None:

@@ -1,0 +1,138 @@
+"""Alarms at deadlines: all of one event loop behind a single timer.
+
+Every image has an alarm for its deadline, and hardly one ever rings. To start and to cancel a timer
+of the event loop takes 3 µs, and `asyncio.timeout_at` takes 5 µs. Here moments are rounded up to
+ticks, and all alarms of a tick are the keys of one dictionary, so that setting and cancelling take
+0.7 µs together, and a `Timeout` 2 µs (a timing wheel: Varghese and Lauck, 1987,
+https://doi.org/10.1145/37499.37504).
+"""
+
+import asyncio
+import heapq
+import math
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from models.domain.deadline import Deadline
+
+TICKS_PER_SECOND = 200
+"""An alarm rings up to 5 ms late, and never early."""
+
+
+class Alarm:
+    """A callback that is due at a deadline. `tick` holds all alarms of the same moment."""
+
+    __slots__ = ("_ring", "_tick")
+
+    def __init__(self, ring: Callable[[], None], tick: "dict[Alarm, bool]") -> None:
+        self._ring = ring
+        self._tick = tick
+        tick[self] = True
+
+    def cancel(self) -> bool:
+        """Forget the callback; return whether it was still due."""
+        return self._tick.pop(self, False)
+
+    def ring(self) -> None:
+        """Call back, unless that has been done or cancelled."""
+        if self.cancel():
+            self._ring()
+
+
+class Alarms:
+    """The alarms of one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ticks: dict[int, dict[Alarm, bool]] = {}
+        self._order: list[int] = []
+        """A heap of the keys of `_ticks`."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, deadline: Deadline, ring: Callable[[], None]) -> Alarm:
+        """Call `ring` at the deadline, unless that is infinite."""
+        if math.isinf(deadline.at):
+            return Alarm(ring, {})
+        tick = math.ceil(deadline.at * TICKS_PER_SECOND)
+        alarms = self._ticks.get(tick)
+        if alarms is None:
+            alarms = self._ticks[tick] = {}
+            heapq.heappush(self._order, tick)
+            if self._order[0] == tick:
+                self._start_timer()
+        return Alarm(ring, alarms)
+
+    def _start_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_at(self._order[0] / TICKS_PER_SECOND, self._ring)
+
+    def _ring(self) -> None:
+        """Ring what is due, and start the timer for the next tick that has alarms."""
+        self._timer = None
+        now = self.loop.time() * TICKS_PER_SECOND
+        due: list[Alarm] = []
+        while self._order and (self._order[0] <= now or not self._ticks[self._order[0]]):
+            due.extend(self._ticks.pop(heapq.heappop(self._order)))
+        if self._order:
+            self._start_timer()
+        for alarm in due:
+            alarm.ring()
+
+
+class Timeout:
+    """`asyncio.timeout_at` for a deadline, with its alarm among all others.
+
+    An asynchronous context manager: at the deadline the task inside is cancelled, and the block
+    ends with TimeoutError.
+    """
+
+    __slots__ = ("_alarm", "_cancelling", "_deadline", "_rang", "_task")
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._alarm: Alarm | None = None
+        self._rang = False
+
+    async def __aenter__(self) -> "Timeout":
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._alarm = alarms().set(self._deadline, self._ring)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if self._rang:
+            ours = self._task.uncancel() <= self._cancelling
+            if ours and kind is asyncio.CancelledError:
+                raise TimeoutError from error
+
+    def stop(self) -> None:
+        """Take the deadline away: from now on the block may take any time."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None  # it refers to this object, which would wait for the collector
+
+    def _ring(self) -> None:
+        self._rang = True
+        self._task.cancel()
+
+
+_of_thread = threading.local()
+
+
+def alarms() -> Alarms:
+    """Return the alarms of the running event loop."""
+    loop = asyncio.get_running_loop()
+    found: Alarms | None = getattr(_of_thread, "alarms", None)
+    if found is None or found.loop is not loop:
+        found = _of_thread.alarms = Alarms(loop)
+    return found

@@ -1,0 +1,158 @@
+"""Alarms ring once, in order, and all of them need one timer of the event loop."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from models.domain.alarms import Alarm, Alarms, Timeout
+from models.domain.deadline import NEVER, Deadline
+from tests.fakes import FakeClock
+
+
+class FakeLoop:
+    """A clock and the timers that were started, as an event loop has them."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(100.0)
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.started = 0
+
+    def time(self) -> float:
+        return self.clock.now
+
+    def call_at(self, at: float, call: Callable[[], None]) -> Any:
+        timer = (at, call)
+        self.timers.append(timer)
+        self.started += 1
+        loop = self
+
+        class Handle:
+            def cancel(self) -> None:
+                loop.timers.remove(timer)
+
+        return Handle()
+
+    def turn(self, seconds: float) -> None:
+        """Let time pass, and run the timers that are due."""
+        self.clock.advance(seconds)
+        for timer in [each for each in self.timers if each[0] <= self.clock.now]:
+            self.timers.remove(timer)
+            timer[1]()
+
+
+@pytest.fixture
+def loop() -> FakeLoop:
+    return FakeLoop()
+
+
+@pytest.fixture
+def alarms(loop: FakeLoop) -> Alarms:
+    return Alarms(cast(asyncio.AbstractEventLoop, loop))
+
+
+def test_an_alarm_rings_once_at_its_deadline_and_not_before(loop: FakeLoop, alarms: Alarms) -> None:
+    rang: list[float] = []
+    alarms.set(Deadline(101.0), lambda: rang.append(loop.clock.now))
+    loop.turn(0.9)
+    assert not rang
+    loop.turn(0.1)
+    loop.turn(10.0)
+    assert rang == [101.0]
+
+
+def test_an_earlier_alarm_rings_first_although_it_is_set_later(
+    loop: FakeLoop, alarms: Alarms
+) -> None:
+    rang: list[str] = []
+    alarms.set(Deadline(130.0), lambda: rang.append("late"))
+    alarms.set(Deadline(101.0), lambda: rang.append("early"))
+    loop.turn(2.0)
+    assert rang == ["early"]
+    loop.turn(30.0)
+    assert rang == ["early", "late"]
+
+
+def test_a_cancelled_alarm_does_not_ring_nor_does_one_that_another_cancels(
+    loop: FakeLoop, alarms: Alarms
+) -> None:
+    rang: list[str] = []
+    others: list[Alarm] = []
+
+    def first() -> None:
+        rang.append("first")
+        assert others[0].cancel()
+
+    alarms.set(Deadline(101.0), first)
+    others.append(alarms.set(Deadline(101.0), lambda: rang.append("second")))
+    third = alarms.set(Deadline(101.0), lambda: rang.append("third"))
+    assert third.cancel()
+    assert not third.cancel()
+    loop.turn(2.0)
+    assert rang == ["first"]
+
+
+def test_an_alarm_that_never_comes_starts_no_timer(loop: FakeLoop, alarms: Alarms) -> None:
+    alarm = alarms.set(NEVER, lambda: None)
+    assert not loop.timers
+    assert alarm.cancel()
+
+
+def test_a_thousand_images_that_end_in_time_start_few_timers(
+    loop: FakeLoop, alarms: Alarms
+) -> None:
+    for _ in range(1000):
+        alarm = alarms.set(Deadline(loop.clock.now + 30.0), lambda: None)
+        loop.turn(0.1)
+        alarm.cancel()
+    assert loop.started < 10
+    assert len(loop.timers) <= 1
+
+
+def test_a_block_that_takes_too_long_ends_with_a_timeout() -> None:
+    async def test() -> None:
+        with pytest.raises(TimeoutError):
+            async with Timeout(Deadline(0.0)):
+                await asyncio.Event().wait()
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    asyncio.run(test())
+
+
+def test_of_two_blocks_the_one_whose_deadline_has_passed_ends() -> None:
+    async def test() -> None:
+        async with Timeout(NEVER):
+            with pytest.raises(TimeoutError):
+                async with Timeout(Deadline(0.0)):
+                    await asyncio.Event().wait()
+
+    asyncio.run(test())
+
+
+def test_a_cancellation_from_elsewhere_stays_one() -> None:
+    async def test() -> None:
+        async def work() -> None:
+            async with Timeout(NEVER):
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(test())
+
+
+def test_a_block_whose_deadline_was_taken_away_may_take_any_time() -> None:
+    async def test() -> None:
+        async with Timeout(Deadline(0.0)) as timeout:
+            timeout.stop()
+            with pytest.raises(TimeoutError):
+                async with Timeout(Deadline(0.0)):
+                    await asyncio.Event().wait()
+
+    asyncio.run(test())
