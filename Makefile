@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
+CUDA = $(wildcard workers/kernels/*.cu* workers/filters/*/*.cu* tests/emulation/*.hpp)
 
 .PHONY: install serve test lint format bench test-gpu docs lock
 
@@ -23,11 +24,13 @@ test: install
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CUDA)
 	$(BIN)/mypy
 	$(BIN)/python -m tools.audit
 
 format: install
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CUDA)
 	$(BIN)/ruff check --fix .
 
 bench: install

@@ -1,12 +1,11 @@
-// Enough of CUDA for g++ to compile the kernels and run them, block after block, on one CPU core.
-// A thread is a fiber; it runs until a barrier, and the order of the fibers turns around from one
-// barrier to the next, so that a missing barrier shows. Shared memory is poisoned before each block.
-//
-// Not emulated: textures, dynamic shared memory, streams, warps that run in lockstep without being
-// told so, and arguments of kernels that are floats.
+// Enough of CUDA for g++ to compile the kernels and run them, block after block, on one CPU core. A
+// thread is a fiber; it runs until a barrier, and the order of the fibers turns around from one
+// barrier to the next, so that a missing barrier shows. Shared memory is poisoned before each
+// block.  Not emulated: textures, dynamic shared memory, streams, warps that run in lockstep
+// without being told so, and arguments of kernels that are floats.
 #pragma once
-#include <csetjmp>
 #include <cmath>
+#include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -43,7 +42,10 @@ struct float4 {
     float x, y, z, w;
 } __attribute__((aligned(16)));
 static inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
+{
+    return {x, y, z, w};
+}
 static inline float2 make_float2(float x, float y) { return {x, y}; }
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
@@ -172,7 +174,10 @@ static inline void __syncwarp(unsigned = ~0u) { emulation::wait(emulation::AT_WA
 static inline void __threadfence() {}
 
 // Shuffles of whole warps.
-template <class T> T __shfl_sync(unsigned, T value, int from) { return emulation::exchange(value, from & 31); }
+template <class T> T __shfl_sync(unsigned, T value, int from)
+{
+    return emulation::exchange(value, from & 31);
+}
 template <class T> T __shfl_xor_sync(unsigned, T value, int mask)
 {
     return emulation::exchange(value, (threadIdx.x & 31) ^ mask);
@@ -232,8 +237,14 @@ template <class T> T emulated_atomic(T* at, T made)
     return before;
 }
 template <class T> T atomicAdd(T* at, T value) { return emulated_atomic(at, (T)(*at + value)); }
-template <class T> T atomicMin(T* at, T value) { return emulated_atomic(at, value < *at ? value : *at); }
-template <class T> T atomicMax(T* at, T value) { return emulated_atomic(at, value > *at ? value : *at); }
+template <class T> T atomicMin(T* at, T value)
+{
+    return emulated_atomic(at, value < *at ? value : *at);
+}
+template <class T> T atomicMax(T* at, T value)
+{
+    return emulated_atomic(at, value > *at ? value : *at);
+}
 template <class T> T atomicOr(T* at, T value) { return emulated_atomic(at, (T)(*at | value)); }
 
 template <class T> T __ldg(const T* at) { return *at; }
@@ -244,7 +255,10 @@ static inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
 static inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
 static inline long long min(long long a, long long b) { return a < b ? a : b; }
 static inline long long max(long long a, long long b) { return a > b ? a : b; }
-static inline unsigned long long min(unsigned long long a, unsigned long long b) { return a < b ? a : b; }
+static inline unsigned long long min(unsigned long long a, unsigned long long b)
+{
+    return a < b ? a : b;
+}
 static inline double min(double a, double b) { return a < b ? a : b; }
 static inline double max(double a, double b) { return a > b ? a : b; }
 
@@ -252,7 +266,8 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 {
     unsigned long long both = (unsigned long long)b << 32 | a;
     unsigned made = 0;
-    for (int i = 0; i < 4; ++i) made |= (unsigned)(both >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
+    for (int i = 0; i < 4; ++i)
+        made |= (unsigned)(both >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
     return made;
 }
 static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift)
@@ -276,7 +291,10 @@ static inline unsigned __dp2a_lo(unsigned a, unsigned b, unsigned sum)
 {
     return sum + (a & 0xFFFF) * (b & 255) + (a >> 16) * (b >> 8 & 255);
 }
-static inline unsigned __dp2a_hi(unsigned a, unsigned b, unsigned sum) { return __dp2a_lo(a, b >> 16, sum); }
+static inline unsigned __dp2a_hi(unsigned a, unsigned b, unsigned sum)
+{
+    return __dp2a_lo(a, b >> 16, sum);
+}
 static inline unsigned __vminu2(unsigned a, unsigned b)
 {
     return min(a & 0xFFFF, b & 0xFFFF) | min(a & 0xFFFF0000, b & 0xFFFF0000);
@@ -294,7 +312,8 @@ static inline unsigned __vminu4(unsigned a, unsigned b)
 static inline unsigned __vabsdiffu4(unsigned a, unsigned b)
 {
     unsigned made = 0;
-    for (int i = 0; i < 32; i += 8) made |= (unsigned)abs((int)(a >> i & 255) - (int)(b >> i & 255)) << i;
+    for (int i = 0; i < 32; i += 8)
+        made |= (unsigned)abs((int)(a >> i & 255) - (int)(b >> i & 255)) << i;
     return made;
 }
 static inline unsigned __vsubus4(unsigned a, unsigned b)
@@ -306,7 +325,8 @@ static inline unsigned __vsubus4(unsigned a, unsigned b)
 static inline unsigned __vimin_s16x2_relu(unsigned a, unsigned b)
 {
     unsigned made = 0;
-    for (int i = 0; i < 32; i += 16) made |= max(min((int)(short)(a >> i), (int)(short)(b >> i)), 0) << i;
+    for (int i = 0; i < 32; i += 16)
+        made |= max(min((int)(short)(a >> i), (int)(short)(b >> i)), 0) << i;
     return made;
 }
 static inline unsigned __vsadu4(unsigned a, unsigned b)
@@ -354,7 +374,8 @@ static inline int __float2int_rd(float a) { return (int)floorf(a); }
 static inline int __float2int_rz(float a) { return (int)a; }
 static inline unsigned __float2uint_rz(float a) { return (unsigned)a; }
 static inline float rsqrtf(float a) { return 1 / sqrtf(a); }
-// Towards zero: sums and products of floats as far apart as those of the kernels are exact as doubles.
+// Towards zero: sums and products of floats as far apart as those of the kernels are exact as
+// doubles.
 static inline float emulated_rz(double exact)
 {
     float near = (float)exact;
@@ -364,8 +385,8 @@ static inline float __fadd_rz(float a, float b) { return emulated_rz((double)a +
 static inline float __fmaf_rz(float a, float b, float c) { return emulated_rz((double)a * b + c); }
 
 // Run a kernel whose arguments are pointers and integers: those of any prototype are passed alike.
-extern "C" void emulate(
-    void* kernel, unsigned blocks, unsigned threads, const unsigned long long* arguments, unsigned n)
+extern "C" void emulate(void* kernel, unsigned blocks, unsigned threads,
+    const unsigned long long* arguments, unsigned n)
 {
     typedef unsigned long long A;
     static void (*call)(A, A, A, A, A, A, A, A, A, A, A, A);
@@ -373,7 +394,9 @@ extern "C" void emulate(
     if (n > 12 || threads > emulation::MOST) abort();
     for (unsigned i = 0; i < 12; ++i) a[i] = i < n ? arguments[i] : 0;
     call = (decltype(call))kernel;
-    emulation::body = [] { call(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]); };
+    emulation::body = [] {
+        call(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
+    };
     emulation::threads = threads;
     blockDim = {threads, 1, 1};
     gridDim = {blocks, 1, 1};

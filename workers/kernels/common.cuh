@@ -1,6 +1,6 @@
 // What all kernels share: the work list, replicated borders, pixels by the word, and the rules of
-// colour. No header of the system: NVRTC has none. A kernel runs in blocks of 256 threads and may read, never
-// write, the rest of the aligned word in which an image ends.
+// colour. No header of the system: NVRTC has none. A kernel runs in blocks of 256 threads and may
+// read, never write, the rest of the aligned word in which an image ends.
 #pragma once
 
 typedef unsigned char u8;
@@ -23,8 +23,8 @@ struct Tile {
     int x, y, width, height;
 };
 
-// Whose block this is, and which of its blocks. Every thread of the block has to call it. Every other
-// pass begins at the end, with what the one before it has left in the cache.
+// Whose block this is, and which of its blocks. Every thread of the block has to call it. Every
+// other pass begins at the end, with what the one before it has left in the cache.
 __device__ __forceinline__ Item owner(const Item* items, const u32* starts, int n, int& block)
 {
     u32 index = items->step % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
@@ -66,7 +66,8 @@ __device__ __forceinline__ int mirrored(int at, int size)
 // Row y of the source; those beyond its ends replicate. No image has 2**32 samples.
 __device__ __forceinline__ const u8* source_row(const Item& item, int y)
 {
-    return global<const u8>(item.src) + (u32)clamped(y, item.height) * (u32)(item.width * item.channels);
+    return global<const u8>(item.src) +
+        (u32)clamped(y, item.height) * (u32)(item.width * item.channels);
 }
 
 __device__ __forceinline__ u32 byte_of(u32 word, int k) { return word >> (8 * k) & 255; }
@@ -117,7 +118,8 @@ __device__ __forceinline__ u32 samples4(const u8* row, int bytes, int channels, 
 }
 
 // The same for sixteen samples, at once where the row is aligned there.
-__device__ __forceinline__ void samples16(const u8* row, int bytes, int channels, int at, u32* words)
+__device__ __forceinline__ void samples16(
+    const u8* row, int bytes, int channels, int at, u32* words)
 {
     if (at < 0 || at + 16 > bytes) {
 #pragma unroll
@@ -172,7 +174,8 @@ __device__ __forceinline__ void store_tile(const Item& item, const Tile& tile, c
     if (stride % 16 == 0) {
         for (int i = threadIdx.x; i < tile.height * VECTORS; i += THREADS)
             if (i % VECTORS * 16 < tile.width * item.channels)
-                *(uint4*)(first + (i / VECTORS * stride + i % VECTORS * 16)) = *(const uint4*)(from + i * 16);
+                *(uint4*)(first + (i / VECTORS * stride + i % VECTORS * 16)) =
+                    *(const uint4*)(from + i * 16);
         return;
     }
     for (int i = threadIdx.x; i < tile.height * WORDS; i += THREADS) {

@@ -18,12 +18,14 @@ struct Crop {
 const int PRECISION_BITS = 22, HALF = 1 << (PRECISION_BITS - 1);
 const int ROWS = 72, SIDE = 224;  // the most that fits 48 KiB of shared memory
 
-__device__ inline int* line_of(const Crop& crop, int side, int axis) {
+__device__ inline int* line_of(const Crop& crop, int side, int axis)
+{
     return (int*)crop.weights + axis * (2 + crop.taps) * side;
 }
 
 // One block an image and axis. Doubles in Pillow's own order of operations.
-extern "C" __global__ void crop_weights(const Crop* crops, int side) {
+extern "C" __global__ void crop_weights(const Crop* crops, int side)
+{
     const Crop crop = crops[blockIdx.x >> 1];
     int axis = blockIdx.x & 1;
     bool turned = crop.source.orientation >= 5;
@@ -57,7 +59,8 @@ extern "C" __global__ void crop_weights(const Crop* crops, int side) {
 // Output `i` of a line of weights; of the source, across row `at`, or down column `at`.
 template <bool DOWN>
 __device__ inline void resample(
-    const Source& source, const int* line, int side, int i, int at, u8* made) {
+    const Source& source, const int* line, int side, int i, int at, u8* made)
+{
     int low = line[i], count = line[side + i];
     int r = HALF, g = HALF, b = HALF;
     for (int tap = 0; tap < count; tap++) {
@@ -77,7 +80,8 @@ __device__ inline void resample(
 // what each level of each channel becomes; (n, side, side, 3) of T.
 template <bool COLUMNS_FIRST, typename T>
 __device__ __forceinline__ void crop_rows(
-    const Crop& crop, int image, int tile, int side, const T* table, T* out, u8* between) {
+    const Crop& crop, int image, int tile, int side, const T* table, T* out, u8* between)
+{
     const int* across = line_of(crop, side, 0);
     const int* down = line_of(crop, side, 1);
     int first = tile * crop.tile;
@@ -91,8 +95,7 @@ __device__ __forceinline__ void crop_rows(
         int y = i / width, x = i - y * width;
         if (COLUMNS_FIRST)
             resample<true>(crop.source, down, side, first + y, start + x, between + 3 * i);
-        else
-            resample<false>(crop.source, across, side, x, start + y, between + 3 * i);
+        else resample<false>(crop.source, across, side, x, start + y, between + 3 * i);
     }
     __syncthreads();
     const int step = COLUMNS_FIRST ? 3 : 3 * side;
@@ -111,7 +114,8 @@ __device__ __forceinline__ void crop_rows(
 
 template <typename T>
 __device__ void crop_normalise(
-    const Crop* crops, const u32* starts, int n, int side, const T* table, T* out) {
+    const Crop* crops, const u32* starts, int n, int side, const T* table, T* out)
+{
     __shared__ u8 between[ROWS * SIDE * 3];
     int image = item_of(starts, n), tile = blockIdx.x - starts[image];
     const Crop& crop = crops[image];
@@ -121,12 +125,14 @@ __device__ void crop_normalise(
 
 // The table and the result in 16 bits a sample, whatever those mean.
 extern "C" __global__ void crop_normalise_16(
-    const Crop* crops, const u32* starts, int n, int side, const u16* table, u16* out) {
+    const Crop* crops, const u32* starts, int n, int side, const u16* table, u16* out)
+{
     crop_normalise<u16>(crops, starts, n, side, table, out);
 }
 
 extern "C" __global__ void crop_normalise_32(
-    const Crop* crops, const u32* starts, int n, int side, const u32* table, u32* out) {
+    const Crop* crops, const u32* starts, int n, int side, const u32* table, u32* out)
+{
     crop_normalise<u32>(crops, starts, n, side, table, out);
 }
 
@@ -137,7 +143,8 @@ struct Unpack {
 
 // The pixels of decoded JPEGs, upright and interleaved: what the filters work on. A block for
 // every 1024 pixels.
-extern "C" __global__ void unpack(const Unpack* items, const u32* starts, int n) {
+extern "C" __global__ void unpack(const Unpack* items, const u32* starts, int n)
+{
     int image = item_of(starts, n);
     const Unpack item = items[image];
     bool turned = item.source.orientation >= 5;

@@ -1,5 +1,5 @@
-// An image as one line of samples, LINE of them a block, 48 bytes a thread, which are whole pixels of
-// 1, 3 and 4 channels.
+// An image as one line of samples, LINE of them a block, 48 bytes a thread, which are whole pixels
+// of 1, 3 and 4 channels.
 #pragma once
 #include "kernels/common.cuh"
 
@@ -31,7 +31,7 @@ __device__ __forceinline__ void map_samples(const Item& item, int block, const u
         u32 at = first + 4096 * i;
         if (at + 16 <= total) {
             u32 made[4] = {mapped(v[i].x, table, kept), mapped(v[i].y, table, kept),
-                           mapped(v[i].z, table, kept), mapped(v[i].w, table, kept)};
+                mapped(v[i].z, table, kept), mapped(v[i].w, table, kept)};
             store16(dst + at, made);
         } else {
             for (u32 s = at; s < total; ++s) dst[s] = kept && s % 4 == 3 ? src[s] : table[src[s]];
@@ -40,7 +40,8 @@ __device__ __forceinline__ void map_samples(const Item& item, int block, const u
 }
 
 // Four pixels, C words: `map` makes a colour of a colour, alpha stays.
-template <int C, class Map> __device__ __forceinline__ void map4(const u32* in, u32* out, const Map& map)
+template <int C, class Map>
+__device__ __forceinline__ void map4(const u32* in, u32* out, const Map& map)
 {
     u32 bytes[4 * C];
 #pragma unroll
@@ -83,6 +84,7 @@ __device__ __forceinline__ void copy_line(const Item& item, int block)
     u32 total = samples_of(item), first = block * LINE + 16 * threadIdx.x;
     for (u32 at = first; at < min(total, first + LINE); at += 4096) {
         if (at + 16 <= total) *(uint4*)(dst + at) = *(const uint4*)(src + at);
-        else for (u32 s = at; s < total; ++s) dst[s] = src[s];
+        else
+            for (u32 s = at; s < total; ++s) dst[s] = src[s];
     }
 }

@@ -16,8 +16,10 @@ template <int C> __device__ __forceinline__ u32 lumas4(const u32* words)
             pixel[3] = words[2] >> 8;
         }
         for (int k = 0; k < 4; ++k)
-            sum[k] = 256 * __dp4a(pixel[k], 0x001D964Cu, 0u) + __dp4a(pixel[k], 0x002F468Bu, 32768u);
-        return __byte_perm(__byte_perm(sum[0], sum[1], 0x0062), __byte_perm(sum[2], sum[3], 0x0062), 0x5410);
+            sum[k] =
+                256 * __dp4a(pixel[k], 0x001D964Cu, 0u) + __dp4a(pixel[k], 0x002F468Bu, 32768u);
+        return __byte_perm(
+            __byte_perm(sum[0], sum[1], 0x0062), __byte_perm(sum[2], sum[3], 0x0062), 0x5410);
     }
 }
 

@@ -1,6 +1,6 @@
-// Tensor cores: 16 × 32 bytes times 32 × 8 bytes, added to 16 × 8 sums. A warp calls it as one; lane
-// l = 4 · g + t holds of the left matrix rows g and g + 8, columns 4t … 4t + 3 and 16 more, of the
-// right one the same rows of column g, of the sums rows g and g + 8, columns 2t and 2t + 1.
+// Tensor cores: 16 × 32 bytes times 32 × 8 bytes, added to 16 × 8 sums. A warp calls it as one;
+// lane l = 4 · g + t holds of the left matrix rows g and g + 8, columns 4t … 4t + 3 and 16 more, of
+// the right one the same rows of column g, of the sums rows g and g + 8, columns 2t and 2t + 1.
 #pragma once
 #include "kernels/common.cuh"
 
@@ -25,7 +25,8 @@ __device__ __forceinline__ void multiply_add(const uint4& left, const u32* right
 __device__ __forceinline__ void multiply_add_half(u32 left, u32 under, u32 right, u32* sums)
 {
 #if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.u8.u8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, "
+        "%1, %2, %3};"
         : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
         : "r"(left), "r"(under), "r"(right));
 #else
@@ -38,14 +39,15 @@ __device__ __forceinline__ void multiply_add_half(u32 left, u32 under, u32 right
 }
 
 // As `multiply_add`, but from `start`.
-__device__ __forceinline__ void multiply_from(const uint4& left, const u32* right, const u32* start, u32* sums)
+__device__ __forceinline__ void multiply_from(
+    const uint4& left, const u32* right, const u32* start, u32* sums)
 {
 #if __CUDA_ARCH__ >= 800
     asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
         : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
         : "r"(left.x), "r"(left.y), "r"(left.z), "r"(left.w), "r"(right[0]), "r"(right[1]),
-          "r"(start[0]), "r"(start[1]), "r"(start[2]), "r"(start[3]));
+        "r"(start[0]), "r"(start[1]), "r"(start[2]), "r"(start[3]));
 #else
     for (int i = 0; i < 4; ++i) sums[i] = start[i];
     multiply_add(left, right, sums);
@@ -57,7 +59,8 @@ __device__ __forceinline__ void multiply_add_half(u32 left, u32 under, u32 right
     u32 rights[2] = {right, 0};
     multiply_add({left, under, 0, 0}, rights, sums);
 }
-__device__ __forceinline__ void multiply_from(const uint4& left, const u32* right, const u32* start, u32* sums)
+__device__ __forceinline__ void multiply_from(
+    const uint4& left, const u32* right, const u32* start, u32* sums)
 {
     for (int i = 0; i < 4; ++i) sums[i] = start[i];
     multiply_add(left, right, sums);

@@ -1,5 +1,6 @@
-// Samples as they lie in memory, two a word, and the neighbours of each: what is added or multiplied
-// is so twice at once. Tiles and their surroundings as in staging.cuh, C words of four rows a thread.
+// Samples as they lie in memory, two a word, and the neighbours of each: what is added or
+// multiplied is so twice at once. Tiles and their surroundings as in staging.cuh, C words of four
+// rows a thread.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/staging.cuh"
@@ -52,6 +53,9 @@ template <int C> struct Share {
     int row = threadIdx.x / ACROSS * PAIRS_ROWS, word = threadIdx.x % ACROSS * C;
 
     // The same word of the staged row above the first.
-    __device__ __forceinline__ const u32* staged(const u32* words) const { return words + row * PITCH + word + 4; }
+    __device__ __forceinline__ const u32* staged(const u32* words) const
+    {
+        return words + row * PITCH + word + 4;
+    }
 };
 static_assert(THREADS / (EXCHANGE_WIDTH / 4) * PAIRS_ROWS == EXCHANGE_HEIGHT);

@@ -6,7 +6,8 @@
 template <int C> __device__ __forceinline__ void interleave(const u32* plane, u32* out)
 {
     if constexpr (C == 3) {
-        u32 low = __byte_perm(plane[0], plane[1], 0x5140), high = __byte_perm(plane[0], plane[1], 0x7362);
+        u32 low = __byte_perm(plane[0], plane[1], 0x5140),
+            high = __byte_perm(plane[0], plane[1], 0x7362);
         out[0] = __byte_perm(low, plane[2], 0x2410);
         out[1] = __byte_perm(__byte_perm(low, plane[2], 0x0053), high, 0x5410);
         out[2] = __byte_perm(high, plane[2], 0x7326);
@@ -32,7 +33,8 @@ template <int C> __device__ __forceinline__ void inner_pixels4(const u8* row, in
     for (int c = 0; c < C; ++c) words[c] = from[c];
     if (!over) return;
     u32 last = from[C];
-    for (int c = 0; c < C; ++c) words[c] = __funnelshift_r(words[c], c + 1 < C ? words[c + 1] : last, 8 * over);
+    for (int c = 0; c < C; ++c)
+        words[c] = __funnelshift_r(words[c], c + 1 < C ? words[c + 1] : last, 8 * over);
 }
 
 // The same anywhere; those beyond the row's end replicate.
@@ -44,7 +46,8 @@ template <int C> __device__ __forceinline__ void words4(const u8* row, int width
 }
 
 // Pixels x … x+3 of a row as a word for each channel; pixels beyond the row's ends replicate.
-template <int C> __device__ __forceinline__ void pixels4(const u8* row, int width, int x, u32* plane)
+template <int C>
+__device__ __forceinline__ void pixels4(const u8* row, int width, int x, u32* plane)
 {
     if (x >= 0 && x + 4 <= width) {
         u32 words[C];

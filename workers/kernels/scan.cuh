@@ -6,10 +6,10 @@
 #ifndef EMULATED
 __device__ __forceinline__ void add_lower(u32& value, int step)
 {
-    asm volatile(
-        "{ .reg .pred within; .reg .u32 lower; "
-        "shfl.sync.up.b32 lower|within, %0, %1, 0, -1; @within add.u32 %0, lower, %0; }"
-        : "+r"(value) : "r"(step));
+    asm volatile("{ .reg .pred within; .reg .u32 lower; "
+                 "shfl.sync.up.b32 lower|within, %0, %1, 0, -1; @within add.u32 %0, lower, %0; }"
+        : "+r"(value)
+        : "r"(step));
 }
 #endif
 

@@ -14,7 +14,7 @@ struct Source {
     int pitch[3];       // bytes from row to row
     int width, height;  // as stored
     int kind;
-    int orientation;    // EXIF's, 1 to 8
+    int orientation;  // EXIF's, 1 to 8
     int reserved;
 };
 
@@ -22,12 +22,14 @@ struct Colour {
     int r, g, b;
 };
 
-__device__ inline int clamped(int value, int low, int high) {
+__device__ inline int clamped(int value, int low, int high)
+{
     return value < low ? low : value > high ? high : value;
 }
 
 // Whose block this is; for blocks of any size.
-__device__ inline int item_of(const u32* starts, int n) {
+__device__ inline int item_of(const u32* starts, int n)
+{
     int low = 0, high = n;
     while (high - low > 1) {
         int middle = (low + high) / 2;
@@ -37,7 +39,8 @@ __device__ inline int item_of(const u32* starts, int n) {
     return low;
 }
 
-__device__ inline int half_wide(const u8* row, int columns, int x) {
+__device__ inline int half_wide(const u8* row, int columns, int x)
+{
     int near = x >> 1;
     if (columns <= 2) return row[near];
     int far = clamped(x & 1 ? near + 1 : near - 1, 0, columns - 1);
@@ -45,7 +48,8 @@ __device__ inline int half_wide(const u8* row, int columns, int x) {
 }
 
 __device__ inline int half_wide_and_high(
-    const u8* plane, int pitch, int columns, int rows, int x, int y) {
+    const u8* plane, int pitch, int columns, int rows, int x, int y)
+{
     int near = x >> 1, row = y >> 1;
     const u8* here = plane + (i64)row * pitch;
     if (columns <= 2) return here[near];
@@ -55,7 +59,8 @@ __device__ inline int half_wide_and_high(
     return (sum + 8 - (x & 1)) >> 4;
 }
 
-__device__ inline int chroma(const Source& s, int index, int x, int y) {
+__device__ inline int chroma(const Source& s, int index, int x, int y)
+{
     const u8* plane = (const u8*)s.plane[index];
     int pitch = s.pitch[index], columns = (s.width + 1) >> 1;
     if (s.kind == S444) return plane[(i64)y * pitch + x];
@@ -63,7 +68,8 @@ __device__ inline int chroma(const Source& s, int index, int x, int y) {
     return half_wide_and_high(plane, pitch, columns, (s.height + 1) >> 1, x, y);
 }
 
-__device__ inline Colour from_ycc(int y, int cb, int cr) {
+__device__ inline Colour from_ycc(int y, int cb, int cr)
+{
     cb -= 128;
     cr -= 128;
     Colour c;
@@ -74,7 +80,8 @@ __device__ inline Colour from_ycc(int y, int cb, int cr) {
 }
 
 // Pillow's AlphaComposite.c with an opaque white behind.
-__device__ inline int over_white(int sample, int alpha) {
+__device__ inline int over_white(int sample, int alpha)
+{
     int blend = (255 - alpha) * 255;
     int out_alpha = alpha * 255 + blend;
     int coef1 = alpha * 255 * 255 * (1 << 7) / out_alpha;
@@ -83,7 +90,8 @@ __device__ inline int over_white(int sample, int alpha) {
     return ((mixed >> 8) + mixed) >> 8 >> 7;
 }
 
-__device__ inline Colour stored_rgb(const Source& s, int x, int y) {
+__device__ inline Colour stored_rgb(const Source& s, int x, int y)
+{
     const u8* row = (const u8*)s.plane[0] + (i64)y * s.pitch[0];
     Colour c;
     if (s.kind >= S444) return from_ycc(row[x], chroma(s, 1, x, y), chroma(s, 2, x, y));
@@ -104,7 +112,8 @@ __device__ inline Colour stored_rgb(const Source& s, int x, int y) {
     return c;
 }
 
-__device__ inline Colour upright_rgb(const Source& s, int x, int y) {
+__device__ inline Colour upright_rgb(const Source& s, int x, int y)
+{
     if (s.orientation >= 5) {
         int swapped = x;
         x = y;

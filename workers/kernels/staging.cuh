@@ -18,7 +18,9 @@ __device__ __forceinline__ void stage_around(const Item& item, const Tile& tile,
 #pragma unroll
         for (int k = 0; k < EACH; ++k) {
             int i = threadIdx.x + k * THREADS;
-            if (i < end) load16(source_row(item, tile.y + i / VECTORS - 1) + first + i % VECTORS * 16, four[k]);
+            if (i < end)
+                load16(
+                    source_row(item, tile.y + i / VECTORS - 1) + first + i % VECTORS * 16, four[k]);
         }
 #pragma unroll
         for (int k = 0; k < EACH; ++k) {

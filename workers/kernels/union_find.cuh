@@ -1,5 +1,6 @@
-// Edges by union and find: what is joined does not depend on order. A link says what a pixel is linked
-// to: 0 a strong edge, NO_EDGE none, n pixel n - 1, maybe itself. Links lie in shared memory or global.
+// Edges by union and find: what is joined does not depend on order. A link says what a pixel is
+// linked to: 0 a strong edge, NO_EDGE none, n pixel n - 1, maybe itself. Links lie in shared memory
+// or global.
 #pragma once
 #include "kernels/common.cuh"
 
@@ -24,16 +25,19 @@ __device__ __forceinline__ void join_edges(u32* links, u32 a, u32 b)
     for (;;) {
         a = first_of(links, a), b = first_of(links, b);
         if (a == b) return;
-        u32 larger = max(a, b), smaller = min(a, b), before = atomicMin(&links[larger - 1], smaller);
+        u32 larger = max(a, b), smaller = min(a, b),
+            before = atomicMin(&links[larger - 1], smaller);
         if (before == larger) return;
         a = before, b = smaller;
     }
 }
 
 // Join a pixel of an edge to the edges left of it and above: below and to the right they come here
-// themselves. `is(x, y)` says whether that neighbour is of an edge. Neighbours of each other are joined
-// already, so one above speaks for all three there and for the one on the left, that one for its upper.
-template <class Is, class Join> __device__ __forceinline__ void join_neighbours(const Is& is, const Join& join)
+// themselves. `is(x, y)` says whether that neighbour is of an edge. Neighbours of each other are
+// joined already, so one above speaks for all three there and for the one on the left, that one for
+// its upper.
+template <class Is, class Join>
+__device__ __forceinline__ void join_neighbours(const Is& is, const Join& join)
 {
     if (is(0, -1)) return join(0, -1);
     if (is(-1, 0)) join(-1, 0);

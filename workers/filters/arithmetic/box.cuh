@@ -7,7 +7,10 @@ struct Box {
     u64 inverse;       // floor(2**64 / (2 · area)) + 1
 };
 
-__device__ __forceinline__ const Box& box_of(const Item& item) { return *global<const Box>(item.data); }
+__device__ __forceinline__ const Box& box_of(const Item& item)
+{
+    return *global<const Box>(item.data);
+}
 
 // (2 · sum + area) / (2 · area) by a multiplication: exact, for numerator times divisor < 2**64.
 __device__ __forceinline__ u32 mean_of(const Box& box, u32 sum)

@@ -1,11 +1,12 @@
 // Column sums of a window that goes down an image without alpha, four columns a thread. A sample
-// leaves as its complement, so that adding is all there is: every column's sum is 255 too much for each
-// row it went.
+// leaves as its complement, so that adding is all there is: every column's sum is 255 too much for
+// each row it went.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
-// An image of less than four columns, made four wide in its scratch. Every block of it does the same.
+// An image of less than four columns, made four wide in its scratch. Every block of it does the
+// same.
 static __device__ __noinline__ void widen(const Item& item)
 {
     int c = item.channels;
@@ -15,8 +16,8 @@ static __device__ __noinline__ void widen(const Item& item)
     __syncthreads();
 }
 
-// Where four pixels of every row of at least four are: the byte where those that are loaded begin, and
-// which of them are the pixels asked for.
+// Where four pixels of every row of at least four are: the byte where those that are loaded begin,
+// and which of them are the pixels asked for.
 template <int C> struct Quad {
     int first;
     u32 order;
@@ -46,7 +47,10 @@ template <int C> struct Walk {
     u32 shift, words[C + 1];
 
     __device__ __forceinline__ Walk(const Item& item, const Quad<C>& quad, int y)
-        : at(source_row(item, y) + quad.first), y(y) {}
+        : at(source_row(item, y) + quad.first),
+          y(y)
+    {
+    }
 
     __device__ __forceinline__ void load()
     {

@@ -1,7 +1,7 @@
 // Sums down the columns of what gaussian_rows.cuh left in scratch.
 #pragma once
-#include "kernels/common.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
+#include "kernels/common.cuh"
 
 constexpr int COLUMNS_WIDTH = 64, COLUMNS_HEIGHT = 32;
 
@@ -29,7 +29,7 @@ __device__ __forceinline__ void blur_column(
     const Middle* column = global<const Middle>(item.scratch) + plane * pitch + x;
     const Gaussian& of = gaussian_of(item);
     weighted<R>(of.column_centre, weights, of.down, sums,
-                Down<INSIDE, Middle>{column, y, item.height, planes * pitch});
+        Down<INSIDE, Middle>{column, y, item.height, planes * pitch});
 }
 
 // What one sample becomes: `sum` in units of 2**-24, amount in those of 2**-16.
@@ -54,7 +54,8 @@ __device__ __forceinline__ void blur_columns(
     for (int c = 0; c < channels && x < tile.width && row < tile.height; ++c) {
         u32 sums[R];
         if (c < planes)
-            blur_column<R, INSIDE, u32, u16>(item, planes, c, tile.x + x, tile.y + row, weights, sums);
+            blur_column<R, INSIDE, u32, u16>(
+                item, planes, c, tile.x + x, tile.y + row, weights, sums);
 #pragma unroll
         for (int o = 0; o < R; ++o) {
             u8* to = out + ((row + o) * COLUMNS_WIDTH + x) * channels + c;

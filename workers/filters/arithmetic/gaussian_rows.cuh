@@ -1,5 +1,6 @@
-// The Gaussian of workers/filters/arithmetic/gaussian.py in integers: rows with Q22 weights to 8.8 fixed point
-// in scratch; gaussian_columns.cuh goes on with Q16 weights. With alpha, of premultiplied colours.
+// The Gaussian of workers/filters/arithmetic/gaussian.py in integers: rows with Q22 weights to 8.8
+// fixed point in scratch; gaussian_columns.cuh goes on with Q16 weights. With alpha, of
+// premultiplied colours.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
@@ -74,7 +75,8 @@ template <int C, int PLANES, class Sample>
 __device__ __forceinline__ void stage_rows(
     const Item& item, const Tile& tile, int top, int rows, int halo, Sample* planes)
 {
-    int pitch = ROWS_WIDTH + 2 * halo, groups = (min((tile.width + 7) & ~7, ROWS_WIDTH) + 2 * halo) / 4;
+    int pitch = ROWS_WIDTH + 2 * halo,
+        groups = (min((tile.width + 7) & ~7, ROWS_WIDTH) + 2 * halo) / 4;
     int row = 0;
     for (int group = threadIdx.x;; group += THREADS) {
         for (; group >= groups; group -= groups) ++row;  // no division for each of them
@@ -131,8 +133,7 @@ template <class Sample> struct Along {
         for (int j = 0; j < N; ++j) {
             if constexpr (sizeof(Sample) == 1)
                 samples[j] = byte_of(((const u32*)(at + place))[j / 4], j % 4);
-            else
-                samples[j] = at[place + j];
+            else samples[j] = at[place + j];
         }
     }
 };
@@ -154,7 +155,7 @@ __device__ __forceinline__ void blur_rows(
             if (x >= tile.width) continue;
             Sum sums[R];
             weighted<R>(gaussian_of(item).row_centre, weights, halo, sums,
-                        Along<Sample>{planes + line * pitch + halo + x});
+                Along<Sample>{planes + line * pitch + halo + x});
             store_middles<R, Middle, SHIFT>(item, tile, (tile.y + first) * PLANES + line, x, sums);
         }
     }

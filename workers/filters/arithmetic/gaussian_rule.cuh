@@ -11,7 +11,8 @@ struct Blurred {
 
     __device__ __forceinline__ u32 operator()(const u32* sums, u32) const
     {
-        u32 low = __byte_perm(sums[0], sums[1], 0x0073), high = __byte_perm(sums[2], sums[3], 0x0073);
+        u32 low = __byte_perm(sums[0], sums[1], 0x0073),
+            high = __byte_perm(sums[2], sums[3], 0x0073);
         return __byte_perm(low, high, 0x5410);
     }
 };

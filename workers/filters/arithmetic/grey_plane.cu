@@ -1,8 +1,8 @@
 // The plane of lumas that filters of several passes work on.
+#include "filters/arithmetic/grey_plane.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 #include "kernels/luma.cuh"
-#include "filters/arithmetic/grey_plane.cuh"
 
 template <int C> __device__ __forceinline__ void grey_line(const Item& item, int block)
 {
@@ -17,7 +17,7 @@ template <int C> __device__ __forceinline__ void grey_line(const Item& item, int
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-grey_plane(const Item* items, const u32* starts, int n)
+    grey_plane(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);

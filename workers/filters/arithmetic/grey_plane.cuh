@@ -1,5 +1,5 @@
-// One plane of lumas. Of a grey image the plane is the image; of others it lies in scratch, which has
-// room for three times as much.
+// One plane of lumas. Of a grey image the plane is the image; of others it lies in scratch, which
+// has room for three times as much.
 #pragma once
 #include "kernels/common.cuh"
 
@@ -10,7 +10,8 @@ __device__ __forceinline__ Item grey_of(const Item& item)
 {
     Item grey = item;
     grey.channels = 1;
-    if (item.channels > 1) grey.src = item.scratch, grey.scratch = item.scratch + 8ull * pixels_of(item);
+    if (item.channels > 1)
+        grey.src = item.scratch, grey.scratch = item.scratch + 8ull * pixels_of(item);
     return grey;
 }
 

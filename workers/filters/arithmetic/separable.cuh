@@ -1,7 +1,7 @@
-// A linear filter as two passes at once, by tensor cores, where a window reaches at most REACH samples
-// to either side. A warp goes down 16 columns of a tile: it sums up 16 samples of 16 rows at a time and
-// keeps these sums in registers, two bytes each, as the sums down columns need them. Weights come byte
-// by byte.
+// A linear filter as two passes at once, by tensor cores, where a window reaches at most REACH
+// samples to either side. A warp goes down 16 columns of a tile: it sums up 16 samples of 16 rows
+// at a time and keeps these sums in registers, two bytes each, as the sums down columns need them.
+// Weights come byte by byte.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/luma.cuh"
@@ -15,7 +15,8 @@ struct Separable {
 
 template <int REACH> struct Field {
     static constexpr int WIDTH = 128, HEIGHT = REACH == 8 ? 64 : 32;
-    static constexpr int STEPS = (REACH + 8) / 16, SPAN = 2 * STEPS;  // 32 samples, or 16 rows, a window
+    static constexpr int STEPS = (REACH + 8) / 16,
+                         SPAN = 2 * STEPS;  // 32 samples, or 16 rows, a window
     static constexpr int PITCH = WIDTH / 4 + REACH / 2, DOWN = HEIGHT + 2 * REACH;  // words, rows
     static constexpr int PLANE = PITCH * DOWN;                                      // words
 };
@@ -45,7 +46,8 @@ static __device__ __noinline__ void stage_ends(const Item& item, const Tile& til
         u32 plane[C];
         if constexpr (PLANES == 1) plane[0] = row_lumas4<C>(line, item.width, x);
         else pixels4<C>(line, item.width, x, plane);
-        for (int c = 0; c < PLANES; ++c) planes[c * F::PLANE + row_place(row) * F::PITCH + word] = plane[c];
+        for (int c = 0; c < PLANES; ++c)
+            planes[c * F::PLANE + row_place(row) * F::PITCH + word] = plane[c];
     }
 }
 
@@ -117,7 +119,8 @@ template <int N> __device__ __forceinline__ void begin_parts(u32 first, u32 (*pa
         for (int i = 0; i < 4; ++i) parts[b][i] = b ? 0 : first;
 }
 
-// Of 16 × 16 sums along rows a lane has those of columns g and g + 8, each of four rows: both bytes.
+// Of 16 × 16 sums along rows a lane has those of columns g and g + 8, each of four rows: both
+// bytes.
 struct RowSums {
     u32 low[2], high[2];
 };
@@ -152,7 +155,8 @@ __device__ __forceinline__ RowSums sum_rows(const u32* plane, const uint4* weigh
 
 // 16 × 16 sums down columns: of a lane four pixels of row g and four of row g + 8, half by half.
 template <int REACH, class Rule>
-__device__ __forceinline__ void sum_columns(u32 first, const RowSums* rows, const uint4* weights, u32 (*sums)[4])
+__device__ __forceinline__ void sum_columns(
+    u32 first, const RowSums* rows, const uint4* weights, u32 (*sums)[4])
 {
     using F = Field<REACH>;
 #pragma unroll
@@ -162,7 +166,8 @@ __device__ __forceinline__ void sum_columns(u32 first, const RowSums* rows, cons
 #pragma unroll
         for (int step = 0; step < F::STEPS; ++step) {
             const RowSums* at = rows + 2 * step;
-            u32 low[2] = {at[0].low[half], at[1].low[half]}, high[2] = {at[0].high[half], at[1].high[half]};
+            u32 low[2] = {at[0].low[half], at[1].low[half]},
+                high[2] = {at[0].high[half], at[1].high[half]};
 #pragma unroll
             for (int b = 0; b < Rule::DOWN; ++b) {
                 multiply_add(weights[step * Rule::DOWN + b], low, parts[b]);
@@ -173,8 +178,8 @@ __device__ __forceinline__ void sum_columns(u32 first, const RowSums* rows, cons
     }
 }
 
-// Filters the staged planes; `store` gets the lane's four pixels, x and y within the tile, as a word of
-// each plane. All lanes of a warp call it as one.
+// Filters the staged planes; `store` gets the lane's four pixels, x and y within the tile, as a
+// word of each plane. All lanes of a warp call it as one.
 template <int REACH, int PLANES, class Rule, class Store>
 __device__ __forceinline__ void filter_field(
     const Item& item, const Tile& tile, const Rule& rule, const u32* planes, const Store& store)
@@ -205,8 +210,11 @@ __device__ __forceinline__ void filter_field(
             sum_columns<REACH, Rule>(rule.half(), rows[c], down, sums);
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                u32 four[4] = {sums[0][2 * i], sums[0][2 * i + 1], sums[1][2 * i], sums[1][2 * i + 1]};
-                made[i][c] = rule(four, planes[c * F::PLANE + (y + row_place(8 * i + g + REACH)) * F::PITCH + REACH / 4]);
+                u32 four[4] = {
+                    sums[0][2 * i], sums[0][2 * i + 1], sums[1][2 * i], sums[1][2 * i + 1]};
+                made[i][c] = rule(four,
+                    planes[c * F::PLANE + (y + row_place(8 * i + g + REACH)) * F::PITCH +
+                        REACH / 4]);
             }
         }
         for (int i = 0; i < 2; ++i) store(16 * strip + 4 * t, y + 8 * i + g, made[i]);

@@ -1,9 +1,10 @@
-// The rules and kernels of separable.cuh, near for windows that reach 8 samples, far for those of 24.
-#include "kernels/common.cuh"
+// The rules and kernels of separable.cuh, near for windows that reach 8 samples, far for those of
+// 24.
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rule.cuh"
 #include "filters/arithmetic/separable.cuh"
 #include "filters/arithmetic/separable_store.cuh"
+#include "kernels/common.cuh"
 
 struct Unsharp {
     static constexpr int ACROSS = 3, DOWN = 2;
@@ -16,14 +17,16 @@ struct Unsharp {
     {
         u32 made[4];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) made[k] = unsharp(amount, threshold, byte_of(levels, k), sums[k]);
+        for (int k = 0; k < 4; ++k)
+            made[k] = unsharp(amount, threshold, byte_of(levels, k), sums[k]);
         return packed(made[0], made[1], made[2], made[3]);
     }
 };
 
 // A tile of an image of one or three channels, or with MOST of 4 of any.
 template <int REACH, int MOST, class Rule>
-__device__ __forceinline__ void separable_tile(const Item& item, int block, const Rule& rule, u32* planes, u32* room)
+__device__ __forceinline__ void separable_tile(
+    const Item& item, int block, const Rule& rule, u32* planes, u32* room)
 {
     Tile tile = field_of<REACH>(item, block);
     if (item.channels == 1) filter_colours<REACH, 1>(item, tile, rule, planes, room);
@@ -32,7 +35,7 @@ __device__ __forceinline__ void separable_tile(const Item& item, int block, cons
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-gaussian_near(const Item* items, const u32* starts, int n)
+    gaussian_near(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * Field<8>::PLANE];
     __shared__ uint4 room[EIGHTS / 4];
@@ -42,7 +45,7 @@ gaussian_near(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-gaussian_far(const Item* items, const u32* starts, int n)
+    gaussian_far(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * Field<24>::PLANE];
     __shared__ uint4 room[EIGHTS / 4];
@@ -52,7 +55,7 @@ gaussian_far(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-unsharp_near(const Item* items, const u32* starts, int n)
+    unsharp_near(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * Field<8>::PLANE];
     __shared__ uint4 room[EIGHTS / 4];
@@ -63,7 +66,7 @@ unsharp_near(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-unsharp_far(const Item* items, const u32* starts, int n)
+    unsharp_far(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * Field<24>::PLANE];
     __shared__ uint4 room[EIGHTS / 4];

@@ -1,21 +1,25 @@
 // Results of separable.cuh to the image: a warp's eight rows of 16 pixels, by way of shared memory.
 #pragma once
+#include "filters/arithmetic/separable.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
-#include "filters/arithmetic/separable.cuh"
 
-// Rows that do not begin at multiples of 16 bytes, or do not end in the image; apart as `store_end` is.
+// Rows that do not begin at multiples of 16 bytes, or do not end in the image; apart as `store_end`
+// is.
 template <int C>
-static __device__ __noinline__ void store_eight_ends(u8* first, u32 stride, int rows, int bytes, const u32* from)
+static __device__ __noinline__ void store_eight_ends(
+    u8* first, u32 stride, int rows, int bytes, const u32* from)
 {
     for (int i = threadIdx.x % 32; i < rows * (4 * C + 1); i += 32) {
         int row = i / (4 * C + 1);
         u8* line = first + row * stride;
-        store4(line, (const u8*)(from + row * 4 * C), i % (4 * C + 1) * 4 - (int)((u64)line & 3), bytes);
+        store4(line, (const u8*)(from + row * 4 * C), i % (4 * C + 1) * 4 - (int)((u64)line & 3),
+            bytes);
     }
 }
 
-// A lane's four pixels of C channels at x, y in the tile, those of a warp in eight rows of 16 pixels.
+// A lane's four pixels of C channels at x, y in the tile, those of a warp in eight rows of 16
+// pixels.
 template <int C>
 __device__ __forceinline__ void store_eight(
     const Item& item, const Tile& tile, int x, int y, const u32* plane, u32* room)
@@ -25,7 +29,8 @@ __device__ __forceinline__ void store_eight(
     interleave<C>(plane, words);
     for (int c = 0; c < C; ++c) mine[lane * C + c] = words[c];
     __syncwarp();
-    int left = x & ~15, top = y & ~7, rows = min(8, tile.height - top), bytes = min(16, tile.width - left) * C;
+    int left = x & ~15, top = y & ~7, rows = min(8, tile.height - top),
+        bytes = min(16, tile.width - left) * C;
     u8* first = global<u8>(item.dst) + ((tile.y + top) * stride + (tile.x + left) * C);
     if (stride % 16 || bytes < 16 * C) store_eight_ends<C>(first, stride, rows, bytes, mine);
     else if (lane / C < rows && lane < 8 * C)
@@ -35,13 +40,15 @@ __device__ __forceinline__ void store_eight(
 
 // Every plane but alpha filtered, of an image of C channels.
 template <int REACH, int C, class Rule>
-__device__ __forceinline__ void filter_colours(const Item& item, const Tile& tile, const Rule& rule, u32* planes, u32* room)
+__device__ __forceinline__ void filter_colours(
+    const Item& item, const Tile& tile, const Rule& rule, u32* planes, u32* room)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3;
     stage_field<REACH, C, COLOURS>(item, tile, planes);
     filter_field<REACH, COLOURS>(item, tile, rule, planes, [&](int x, int y, const u32* made) {
         u32 plane[C];
-        if constexpr (C == 4) pixels4<C>(source_row(item, tile.y + y), item.width, tile.x + x, plane);
+        if constexpr (C == 4)
+            pixels4<C>(source_row(item, tile.y + y), item.width, tile.x + x, plane);
         for (int c = 0; c < COLOURS; ++c) plane[c] = made[c];
         store_eight<C>(item, tile, x, y, plane, room);
     });
@@ -49,7 +56,8 @@ __device__ __forceinline__ void filter_colours(const Item& item, const Tile& til
 
 // What a rule makes of lumas, as an image of C channels.
 template <int REACH, int C, class Rule>
-__device__ __forceinline__ void filter_grey(const Item& item, const Tile& tile, const Rule& rule, u32* plane, u32* room)
+__device__ __forceinline__ void filter_grey(
+    const Item& item, const Tile& tile, const Rule& rule, u32* plane, u32* room)
 {
     filter_field<REACH, 1>(item, tile, rule, plane, [&](int x, int y, const u32* made) {
         u32 planes[C];

@@ -1,10 +1,10 @@
 // Box blur of any radius in one pass: a block goes down its tile with a running sum for every
 // column; prefix sums along each row make sums of squares. The radius costs only its border. Here
 // with alpha; box_blur_opaque.cu has the others.
+#include "filters/arithmetic/box.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 #include "kernels/scan.cuh"
-#include "filters/arithmetic/box.cuh"
 
 constexpr int BOX_WIDTH = 512, BOX_HEIGHT = 128, BOX_COLUMNS = BOX_WIDTH + 1008;
 
@@ -73,7 +73,8 @@ template <int G> struct Columns {
     }
 };
 
-__device__ __forceinline__ void store_row(const Item& item, const Tile& tile, int row, const u8* from)
+__device__ __forceinline__ void store_row(
+    const Item& item, const Tile& tile, int row, const u8* from)
 {
     i64 pixel = (i64)(tile.y + row) * item.width + tile.x;
     u8* line = global<u8>(item.dst) + pixel * item.channels;
@@ -117,7 +118,7 @@ __device__ __forceinline__ void box_alpha(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-box_alpha_sums(const Item* items, const u32* starts, int n)
+    box_alpha_sums(const Item* items, const u32* starts, int n)
 {
     __shared__ u64 prefix[BOX_COLUMNS], totals[8];
     __shared__ u32 line[BOX_WIDTH + 1];

@@ -1,15 +1,17 @@
-// Box blur without alpha: running sums as in box_blur_alpha.cu, four columns a thread. A warp adds up a row of its
-// own columns; the rest of a square is in the totals of the warps between its sides. So a row needs
-// one barrier.
+// Box blur without alpha: running sums as in box_blur_alpha.cu, four columns a thread. A warp adds
+// up a row of its own columns; the rest of a square is in the totals of the warps between its
+// sides. So a row needs one barrier.
+#include "filters/arithmetic/box.cuh"
+#include "filters/arithmetic/column_running_sums.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 #include "kernels/scan.cuh"
-#include "filters/arithmetic/box.cuh"
-#include "filters/arithmetic/column_running_sums.cuh"
 
-constexpr int MOST_WARPS = 16, SUMS_LINE = THREADS + 64;  // quads before which squares may end, and some more
+constexpr int MOST_WARPS = 16,
+              SUMS_LINE = THREADS + 64;  // quads before which squares may end, and some more
 
-// As box_blur.py has it: a block has a quad of columns a thread, or two where squares are too large.
+// As box_blur.py has it: a block has a quad of columns a thread, or two where squares are too
+// large.
 __device__ __forceinline__ Tile sums_tile(const Item& item, int block, int radius)
 {
     if (radius < 32) return tile_of(item, block, 960, 180);
@@ -18,8 +20,8 @@ __device__ __forceinline__ Tile sums_tile(const Item& item, int block, int radiu
     return tile_of(item, block, 960, 270);
 }
 
-// (sum + area / 2) / area by a 32-bit multiplication: the quotient is one of the upper word's bytes. An
-// area of 1 has no inverse, but with 1 more to divide 2**32 - 1 is one.
+// (sum + area / 2) / area by a 32-bit multiplication: the quotient is one of the upper word's
+// bytes. An area of 1 has no inverse, but with 1 more to divide 2**32 - 1 is one.
 struct Division {
     u32 inverse, half, places;  // the latter of the quotients in two words
 
@@ -35,7 +37,8 @@ struct Division {
         u32 means[4];
 #pragma unroll
         for (int k = 0; k < 4; ++k) means[k] = __umulhi(sums[k], inverse);
-        u32 two = __byte_perm(means[0], means[1], places), four = __byte_perm(means[2], means[3], places);
+        u32 two = __byte_perm(means[0], means[1], places),
+            four = __byte_perm(means[2], means[3], places);
         return __byte_perm(two, four, 0x5410);
     }
 };
@@ -78,10 +81,13 @@ template <int C> struct SumsRow {
 // How a square lies between the columns of warps.
 struct Side {
     int length, quads, warps;
-    u32 near, far;  // all bits, where the quad of its other side, or the one behind that, is a warp further
+    // All bits where the quad of its other side, or the one behind that, is a warp further; else 0.
+    u32 near, far;
 
     __device__ __forceinline__ explicit Side(int radius)
-        : length(2 * radius + 1), quads(length >> 2), warps(quads / 32)
+        : length(2 * radius + 1),
+          quads(length >> 2),
+          warps(quads / 32)
     {
         int lane = threadIdx.x % 32 + quads % 32;
         near = lane >= 32 ? ~0u : 0, far = lane >= 31 ? ~0u : 0;
@@ -90,9 +96,8 @@ struct Side {
 
 // Means of four pixels; `half` rounds. OVER is what a side has beyond whole quads.
 template <int OVER, int C>
-__device__ __forceinline__ void means4(
-    const SumsRow<C>& row, const Quads<C>& columns, const u32* first, const Side& side,
-    const Division& divided, u32 half, u32* pixels)
+__device__ __forceinline__ void means4(const SumsRow<C>& row, const Quads<C>& columns,
+    const u32* first, const Side& side, const Division& divided, u32 half, u32* pixels)
 {
     const u32 *totals = row.totals + threadIdx.x / 32 * 4, *before = row.before + 32 + threadIdx.x;
     u32 between[C], further[4], plane[C];
@@ -122,12 +127,14 @@ __device__ __forceinline__ void means4(
 static __device__ __noinline__ void store_words(u8* line, const u8* from, int bytes)
 {
     int over = (u64)line & 3;
-    for (int i = threadIdx.x % 32; 4 * i < bytes + 4; i += 32) store4(line, from, 4 * i - over, bytes);
+    for (int i = threadIdx.x % 32; 4 * i < bytes + 4; i += 32)
+        store4(line, from, 4 * i - over, bytes);
 }
 
 // G quads of columns a thread, of which the first are those of its results.
 template <int C, int G>
-__device__ __forceinline__ void box_plain(const Item& item, const Tile& tile, void* rooms, uint4 (*parts)[25])
+__device__ __forceinline__ void box_plain(
+    const Item& item, const Tile& tile, void* rooms, uint4 (*parts)[25])
 {
     Item source = item;
     if (item.width < 4) {
@@ -138,10 +145,11 @@ __device__ __forceinline__ void box_plain(const Item& item, const Tile& tile, vo
     Division divided(box);
     Side side(box.radius);
     int radius = box.radius, x = tile.x - radius + 4 * threadIdx.x;
-    int mine = (tile.width + 2 * radius) / 4 + 1 - threadIdx.x;  // quads that are used
+    int mine = (tile.width + 2 * radius) / 4 + 1 - threadIdx.x;               // quads that are used
     Quad<C> quads[2] = {{x, source.width}, {x + 4 * THREADS, source.width}};  // G are used
     Walk<C> fresh[2] = {{source, quads[0], tile.y + radius}, {source, quads[1], tile.y + radius}};
-    Walk<C> old[2] = {{source, quads[0], tile.y - radius - 1}, {source, quads[1], tile.y - radius - 1}};
+    Walk<C> old[2] = {
+        {source, quads[0], tile.y - radius - 1}, {source, quads[1], tile.y - radius - 1}};
     Quads<C> columns[G];
 #pragma unroll
     for (int g = 0; g < G; ++g) {
@@ -159,7 +167,8 @@ __device__ __forceinline__ void box_plain(const Item& item, const Tile& tile, vo
         fresh[g].load(), old[g].load();
     }
     u32* part = (u32*)parts[threadIdx.x / 32];
-    int own = threadIdx.x / 32 * 128 * C, bytes = min(tile.width * C - own, 128 * C), lane = threadIdx.x % 32;
+    int own = threadIdx.x / 32 * 128 * C, bytes = min(tile.width * C - own, 128 * C),
+        lane = threadIdx.x % 32;
     u32 stride = item.width * C;
     u8* first_line = global<u8>(item.dst) + (u64)tile.y * stride + tile.x * C + own;
     u32 half = divided.half;
@@ -181,7 +190,8 @@ __device__ __forceinline__ void box_plain(const Item& item, const Tile& tile, vo
         __syncthreads();
         half -= 255 * side.length;  // what a row leaves in its column sums
         if (bytes > 0) {
-            if (side.length & 2) means4<3>(row, columns[0], first[0], side, divided, half, part + lane * C);
+            if (side.length & 2)
+                means4<3>(row, columns[0], first[0], side, divided, half, part + lane * C);
             else means4<1>(row, columns[0], first[0], side, divided, half, part + lane * C);
             __syncwarp();
             u8* line = first_line + (u64)y * stride;
@@ -191,7 +201,8 @@ __device__ __forceinline__ void box_plain(const Item& item, const Tile& tile, vo
     }
 }
 
-template <int G> __device__ __forceinline__ void box_plain_of(const Item* items, const u32* starts, int n)
+template <int G>
+__device__ __forceinline__ void box_plain_of(const Item* items, const u32* starts, int n)
 {
     __shared__ __align__(16) SumsRow<3> rooms[2];
     __shared__ uint4 parts[8][25];
@@ -203,13 +214,13 @@ template <int G> __device__ __forceinline__ void box_plain_of(const Item* items,
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-box_sums(const Item* items, const u32* starts, int n)
+    box_sums(const Item* items, const u32* starts, int n)
 {
     box_plain_of<1>(items, starts, n);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-box_far_sums(const Item* items, const u32* starts, int n)
+    box_far_sums(const Item* items, const u32* starts, int n)
 {
     box_plain_of<2>(items, starts, n);
 }

@@ -1,9 +1,9 @@
 // The first pass of the Gaussian: rows, to scratch.
-#include "kernels/common.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
+#include "kernels/common.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
-gaussian_rows(const Item* items, const u32* starts, int n)
+    gaussian_rows(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[ROWS_SHARED / 16];
     __shared__ u32 weights[400];

@@ -1,8 +1,8 @@
 // The second pass of the Gaussian, down columns of scratch, and what is made of its sums: a blur,
 // colours divided by their alpha, or the unsharp mask.
-#include "kernels/common.cuh"
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
+#include "kernels/common.cuh"
 
 // With alpha: colours divided by the alpha they were weighed with.
 template <bool INSIDE>
@@ -42,8 +42,7 @@ __device__ __forceinline__ void column_tile(
 }
 
 template <bool UNSHARP>
-__device__ __forceinline__ void column_block(
-    const Item& item, int block, u32* weights, u8* out)
+__device__ __forceinline__ void column_block(const Item& item, int block, u32* weights, u8* out)
 {
     Tile tile = tile_of(item, block, COLUMNS_WIDTH, COLUMNS_HEIGHT);
     const Gaussian& of = gaussian_of(item);
@@ -55,7 +54,7 @@ __device__ __forceinline__ void column_block(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-gaussian_columns(const Item* items, const u32* starts, int n)
+    gaussian_columns(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 weights[400];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 4 + 1];
@@ -65,7 +64,7 @@ gaussian_columns(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-unsharp_columns(const Item* items, const u32* starts, int n)
+    unsharp_columns(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 weights[400];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 4 + 1];

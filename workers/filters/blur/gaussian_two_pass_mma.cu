@@ -1,13 +1,13 @@
 // The Gaussian of middling windows, of 25 to 104 samples to either side, in two passes by tensor
 // cores: rows to 8.8 fixed point in scratch, as gaussian_rows.cuh lays it out, then columns. As in
 // separable.cuh, with as many steps of 32 samples as a window needs. Without alpha.
+#include "filters/arithmetic/gaussian_rows.cuh"
+#include "filters/arithmetic/gaussian_rule.cuh"
+#include "filters/arithmetic/separable.cuh"
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
 #include "kernels/mma.cuh"
 #include "kernels/pixels.cuh"
-#include "filters/arithmetic/gaussian_rows.cuh"
-#include "filters/arithmetic/gaussian_rule.cuh"
-#include "filters/arithmetic/separable.cuh"
 
 constexpr int WIDE_WIDTH = 64, WIDE_ROWS = 32, WIDE_HEIGHT = 64, WIDE_STEPS = 7;
 constexpr int WIDE_PITCH = 8 * WIDE_STEPS + 12;  // words of 64 samples and of a reach at both ends
@@ -17,11 +17,16 @@ struct Span {
     int steps, reach, pitch;
 
     __device__ __forceinline__ explicit Span(const Item& item)
-        : steps(separable_of(item).parameters[2]), reach(16 * steps - 8), pitch(8 * steps + 12) {}
+        : steps(separable_of(item).parameters[2]),
+          reach(16 * steps - 8),
+          pitch(8 * steps + 12)
+    {
+    }
 };
 
 // 16 × 16 sums of rows of a plane: those of row g, then of row g + 8, four samples a lane.
-__device__ __forceinline__ void wide_rows(const Span& span, const u32* plane, const uint4* weights, u32 (*sums)[4])
+__device__ __forceinline__ void wide_rows(
+    const Span& span, const u32* plane, const uint4* weights, u32 (*sums)[4])
 {
     u32 parts[2][3][4] = {};
     for (int step = 0; step < span.steps; ++step, plane += 8) {
@@ -43,7 +48,8 @@ __device__ __forceinline__ void wide_rows(const Span& span, const u32* plane, co
 // Planes of the tile with a reach at both ends of its rows; INSIDE says that it is within them and
 // that words of pixels are words of memory.
 template <int C, bool INSIDE>
-__device__ __forceinline__ void stage_wide(const Item& item, const Tile& tile, const Span& span, u32* planes)
+__device__ __forceinline__ void stage_wide(
+    const Item& item, const Tile& tile, const Span& span, u32* planes)
 {
 #pragma unroll(INSIDE ? 4 : 1)
     for (int i = threadIdx.x; i < tile.height * span.pitch; i += THREADS) {
@@ -60,7 +66,8 @@ __device__ __forceinline__ void stage_wide(const Item& item, const Tile& tile, c
     }
 }
 
-template <int C> __device__ __forceinline__ void wide_row_tile(const Item& item, const Tile& tile, u32* planes)
+template <int C>
+__device__ __forceinline__ void wide_row_tile(const Item& item, const Tile& tile, u32* planes)
 {
     Span span(item);
     bool within = tile.x >= span.reach && tile.x + WIDE_WIDTH + span.reach <= item.width;
@@ -82,7 +89,7 @@ template <int C> __device__ __forceinline__ void wide_row_tile(const Item& item,
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-gaussian_wide_rows(const Item* items, const u32* starts, int n)
+    gaussian_wide_rows(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * WIDE_ROWS * WIDE_PITCH];
     int block;
@@ -102,7 +109,8 @@ __device__ __forceinline__ void middles4(const Item& item, int y, int plane, int
         uint2 four = *(const uint2*)from;
         two[0] = four.x, two[1] = four.y;
     } else {
-        for (int k = 0; k < 2; ++k) two[k] = from[min(2 * k, pitch - 1)] | (u32)from[min(2 * k + 1, pitch - 1)] << 16;
+        for (int k = 0; k < 2; ++k)
+            two[k] = from[min(2 * k, pitch - 1)] | (u32)from[min(2 * k + 1, pitch - 1)] << 16;
     }
 }
 
@@ -118,7 +126,8 @@ __device__ __forceinline__ void stage_middles(
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             middles4(item, tile.y + y + k - span.reach, plane, tile.x + x, two);
-            low[k] = __byte_perm(two[0], two[1], 0x6420), high[k] = __byte_perm(two[0], two[1], 0x7531);
+            low[k] = __byte_perm(two[0], two[1], 0x6420),
+            high[k] = __byte_perm(two[0], two[1], 0x7531);
         }
         transpose_bytes(low[0], low[1], low[2], low[3]);
         transpose_bytes(high[0], high[1], high[2], high[3]);
@@ -131,7 +140,8 @@ __device__ __forceinline__ void stage_middles(
 }
 
 // 16 × 16 sums of columns: as of rows.
-__device__ __forceinline__ void wide_columns(const Span& span, const u32* middle, const uint4* weights, u32 (*sums)[4])
+__device__ __forceinline__ void wide_columns(
+    const Span& span, const u32* middle, const uint4* weights, u32 (*sums)[4])
 {
     u32 parts[2][3][4] = {};
     for (int step = 0; step < span.steps; ++step, middle += 8)
@@ -142,7 +152,8 @@ __device__ __forceinline__ void wide_columns(const Span& span, const u32* middle
             for (int half = 0; half < 2; ++half)
 #pragma unroll
                 for (int byte = 0; byte < 2; ++byte) {
-                    const u32* from = middle + byte * WIDE_WIDTH * WIDE_PITCH + 8 * half * span.pitch;
+                    const u32* from =
+                        middle + byte * WIDE_WIDTH * WIDE_PITCH + 8 * half * span.pitch;
                     u32 right[2] = {from[0], from[4]};
                     multiply_add(left, right, parts[half][b + byte]);
                 }
@@ -154,7 +165,8 @@ __device__ __forceinline__ void wide_columns(const Span& span, const u32* middle
 }
 
 template <int C>
-__device__ __forceinline__ void wide_column_tile(const Item& item, const Tile& tile, u32* middle, u32* made)
+__device__ __forceinline__ void wide_column_tile(
+    const Item& item, const Tile& tile, u32* middle, u32* made)
 {
     Span span(item);
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -183,7 +195,7 @@ __device__ __forceinline__ void wide_column_tile(const Item& item, const Tile& t
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-gaussian_wide_columns(const Item* items, const u32* starts, int n)
+    gaussian_wide_columns(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 middle[2 * WIDE_WIDTH * WIDE_PITCH / 4];
     __shared__ u32 made[3 * WIDE_HEIGHT * 16];

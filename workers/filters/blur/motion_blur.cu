@@ -16,7 +16,8 @@ struct Motion {
 constexpr int MOTION_WIDTH = 128, MOTION_HEIGHT = 16, MOTION_BITS = 15;
 
 template <int C>
-__device__ __forceinline__ void motion_sums(const Item& item, const Motion& of, int x, int y, u32 sums[C][4])
+__device__ __forceinline__ void motion_sums(
+    const Item& item, const Motion& of, int x, int y, u32 sums[C][4])
 {
     for (int c = 0; c < C; ++c)
         for (int k = 0; k < 4; ++k) sums[c][k] = 0;
@@ -33,7 +34,10 @@ __device__ __forceinline__ void motion_sums(const Item& item, const Motion& of, 
     }
 }
 
-__device__ __forceinline__ u32 motion_level(u32 sum) { return (sum + (1 << (MOTION_BITS - 1))) >> MOTION_BITS; }
+__device__ __forceinline__ u32 motion_level(u32 sum)
+{
+    return (sum + (1 << (MOTION_BITS - 1))) >> MOTION_BITS;
+}
 
 template <int C>
 __device__ __forceinline__ void motion_tile(const Item& item, const Tile& tile, u32* out)
@@ -41,7 +45,7 @@ __device__ __forceinline__ void motion_tile(const Item& item, const Tile& tile, 
     const Motion& of = *global<const Motion>(item.data);
     int x = threadIdx.x % (MOTION_WIDTH / 4) * 4;
     for (int row = threadIdx.x / (MOTION_WIDTH / 4); row < tile.height && x < tile.width;
-         row += THREADS / (MOTION_WIDTH / 4)) {
+        row += THREADS / (MOTION_WIDTH / 4)) {
         u32 sums[C][4], bytes[4 * C];
         motion_sums<C>(item, of, tile.x + x, tile.y + row, sums);
 #pragma unroll
@@ -49,7 +53,9 @@ __device__ __forceinline__ void motion_tile(const Item& item, const Tile& tile, 
             u32 sum = sums[i % C][i / C], whole = sums[C - 1][i / C];
             bytes[i] = motion_level(sum);
             if (C == 4 && i % C < 3)  // the weight of a colour is 255 times its alpha's
-                bytes[i] = motion_level(whole) ? quotient(510ull * sum + 255ull * whole, 510ull * whole) : 0;
+                bytes[i] = motion_level(whole)
+                    ? quotient(510ull * sum + 255ull * whole, 510ull * whole)
+                    : 0;
         }
 #pragma unroll
         for (int i = 0; i < C; ++i)
@@ -61,7 +67,7 @@ __device__ __forceinline__ void motion_tile(const Item& item, const Tile& tile, 
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-motion_blur(const Item* items, const u32* starts, int n)
+    motion_blur(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 out[MOTION_WIDTH * MOTION_HEIGHT / 4 + 1];
     int block;

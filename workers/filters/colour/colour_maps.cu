@@ -17,7 +17,8 @@ struct Matrix {
 };
 
 // Grey becomes RGB: four pixels a thread and turn.
-template <class Map> __device__ __forceinline__ void map_grey(const Item& item, int block, const Map& map)
+template <class Map>
+__device__ __forceinline__ void map_grey(const Item& item, int block, const Map& map)
 {
     u32 total = samples_of(item), end = min(total, (block + 1) * LINE);
     const u8* src = global<const u8>(item.src);
@@ -40,7 +41,8 @@ template <class Map> __device__ __forceinline__ void map_grey(const Item& item, 
     }
 }
 
-template <class Map> __device__ __forceinline__ void map_to_colour(const Item& item, int block, const Map& map)
+template <class Map>
+__device__ __forceinline__ void map_to_colour(const Item& item, int block, const Map& map)
 {
     if (item.channels == 1) map_grey(item, block, map);
     else if (item.channels == 3) map_pixels<3>(item, block, map);
@@ -48,7 +50,7 @@ template <class Map> __device__ __forceinline__ void map_to_colour(const Item& i
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-color_matrix(const Item* items, const u32* starts, int n)
+    color_matrix(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);
@@ -69,7 +71,7 @@ struct Toned {
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-colorize(const Item* items, const u32* starts, int n)
+    colorize(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 colours[256];
     int block;
@@ -106,8 +108,7 @@ struct Turned {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(256)
-hue(const Item* items, const u32* starts, int n)
+extern "C" __global__ void __launch_bounds__(256) hue(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);
@@ -129,7 +130,7 @@ __device__ __forceinline__ void over(u32 pixel, u32 behind, u32* made)
 
 // RGBA becomes RGB: four pixels a thread and turn.
 extern "C" __global__ void __launch_bounds__(256)
-composite(const Item* items, const u32* starts, int n)
+    composite(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);
@@ -174,7 +175,7 @@ template <int C> struct Parted {
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-two_tones(const Item* items, const u32* starts, int n)
+    two_tones(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);

@@ -1,9 +1,6 @@
 // Canny's edges as OpenCV finds them: integer gradients, maxima across the edge, and of those the
-// connected ones that hold a strong one: those of a tile are joined in shared memory, then across tiles.
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
-#include "kernels/pixels.cuh"
-#include "kernels/union_find.cuh"
+// connected ones that hold a strong one: those of a tile are joined in shared memory, then across
+// tiles.
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
 #include "filters/arithmetic/gaussian_rule.cuh"
@@ -11,6 +8,10 @@
 #include "filters/arithmetic/separable.cuh"
 #include "filters/arithmetic/separable_store.cuh"
 #include "filters/edges/spread.cuh"
+#include "kernels/common.cuh"
+#include "kernels/lines.cuh"
+#include "kernels/pixels.cuh"
+#include "kernels/union_find.cuh"
 
 struct Canny {
     int low, high;  // gradients above them belong to an edge, and begin one
@@ -21,7 +22,10 @@ struct Canny {
 
 constexpr int CANNY_WIDTH = 64, CANNY_HEIGHT = 16, CANNY_PITCH = CANNY_WIDTH + 8;
 
-__device__ __forceinline__ const Canny& canny_of(const Item& item) { return *global<const Canny>(item.data); }
+__device__ __forceinline__ const Canny& canny_of(const Item& item)
+{
+    return *global<const Canny>(item.data);
+}
 
 __device__ __forceinline__ u64 blurred_of(const Item& item)
 {
@@ -34,7 +38,7 @@ __device__ __forceinline__ u32* links_of(const Item& item)
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-canny_rows(const Item* items, const u32* starts, int n)
+    canny_rows(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[ROWS_SHARED / 16];
     __shared__ u32 weights[400];
@@ -47,7 +51,7 @@ canny_rows(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-canny_columns(const Item* items, const u32* starts, int n)
+    canny_columns(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 weights[400];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 16 + 1];
@@ -63,7 +67,8 @@ canny_columns(const Item* items, const u32* starts, int n)
 
 // The blur of small windows in one pass, from the image.
 template <int REACH>
-__device__ __forceinline__ void blur_grey(const Item* items, const u32* starts, int n, u32* plane, u32* room)
+__device__ __forceinline__ void blur_grey(
+    const Item* items, const u32* starts, int n, u32* plane, u32* room)
 {
     int block;
     Item item = owner(items, starts, n, block), grey = weighed(item);
@@ -74,7 +79,7 @@ __device__ __forceinline__ void blur_grey(const Item* items, const u32* starts, 
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-canny_near(const Item* items, const u32* starts, int n)
+    canny_near(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 plane[Field<8>::PLANE];
     __shared__ uint4 room[EIGHTS / 4];
@@ -82,7 +87,7 @@ canny_near(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-canny_far(const Item* items, const u32* starts, int n)
+    canny_far(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 plane[Field<24>::PLANE];
     __shared__ uint4 room[EIGHTS / 4];
@@ -100,7 +105,7 @@ __device__ __forceinline__ Gradient gradient_at(const u8* grey)
 {
     const u8 *up = grey - CANNY_PITCH, *down = grey + CANNY_PITCH;
     return {up[1] + 2 * grey[1] + down[1] - up[-1] - 2 * grey[-1] - down[-1],
-            down[-1] + 2 * down[0] + down[1] - up[-1] - 2 * up[0] - up[1]};
+        down[-1] + 2 * down[0] + down[1] - up[-1] - 2 * up[0] - up[1]};
 }
 
 // Whether a gradient is the largest across its edge; `lengths` are those around it.
@@ -120,16 +125,16 @@ __device__ __forceinline__ void link_tile(u32* links)
         if (links[i] == NO_EDGE) continue;
         int x = i % CANNY_WIDTH, y = i / CANNY_WIDTH;
         auto is = [&](int dx, int dy) {
-            return (u32)(x + dx) < CANNY_WIDTH && y + dy >= 0 && links[i + dy * CANNY_WIDTH + dx] != NO_EDGE;
+            return (u32)(x + dx) < CANNY_WIDTH && y + dy >= 0 &&
+                links[i + dy * CANNY_WIDTH + dx] != NO_EDGE;
         };
-        join_neighbours(is, [&](int dx, int dy) {
-            join_edges(links, links[i], links[i + dy * CANNY_WIDTH + dx]);
-        });
+        join_neighbours(is,
+            [&](int dx, int dy) { join_edges(links, links[i], links[i + dy * CANNY_WIDTH + dx]); });
     }
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-canny_edges(const Item* items, const u32* starts, int n)
+    canny_edges(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 words[(CANNY_HEIGHT + 4) * CANNY_PITCH / 4];
     __shared__ u16 lengths[(CANNY_HEIGHT + 4) * CANNY_PITCH];
@@ -182,17 +187,19 @@ __device__ __forceinline__ void link_across(const Item& item, int x, int y)
     u32 *links = links_of(item), *here = links + (u32)y * item.width + x;
     if (*here == NO_EDGE) return;
     auto is = [&](int dx, int dy) {
-        return (u32)(x + dx) < (u32)item.width && y + dy >= 0 && here[dy * item.width + dx] != NO_EDGE;
+        return (u32)(x + dx) < (u32)item.width && y + dy >= 0 &&
+            here[dy * item.width + dx] != NO_EDGE;
     };
     join_neighbours(is, [&](int dx, int dy) {
-        bool across = (x + dx) / CANNY_WIDTH != x / CANNY_WIDTH || (y + dy) / CANNY_HEIGHT != y / CANNY_HEIGHT;
+        bool across = (x + dx) / CANNY_WIDTH != x / CANNY_WIDTH ||
+            (y + dy) / CANNY_HEIGHT != y / CANNY_HEIGHT;
         if (across) join_edges(links, *here, here[dy * item.width + dx]);
     });
 }
 
 // Four tiles a block: their first row, and the first and last columns of what is below it.
 extern "C" __global__ void __launch_bounds__(256)
-canny_link(const Item* items, const u32* starts, int n)
+    canny_link(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);
@@ -203,7 +210,8 @@ canny_link(const Item* items, const u32* starts, int n)
     link_across(item, tile.x + (column + 1) / 2 * CANNY_WIDTH - column % 2, tile.y + row);
 }
 
-template <int C> __device__ __forceinline__ void paint_edges(const Item& item, int block, u32 pixels)
+template <int C>
+__device__ __forceinline__ void paint_edges(const Item& item, int block, u32 pixels)
 {
     u32 total = pixels_of(item), end = min(total, (block + 1) * pixels);
     u32* links = links_of(item);
@@ -211,19 +219,21 @@ template <int C> __device__ __forceinline__ void paint_edges(const Item& item, i
     for (u32 at = block * pixels + 4 * threadIdx.x; at < end; at += 4 * THREADS) {
         u32 tones = 0, words[C];
         for (u32 k = 0; k < min(4u, total - at); ++k)
-            if (links[at + k] != NO_EDGE && first_of(links, links[at + k]) == 0) tones |= 255u << 8 * k;
+            if (links[at + k] != NO_EDGE && first_of(links, links[at + k]) == 0)
+                tones |= 255u << 8 * k;
         spread4<C>(item, 0, 0, tones, words);
         for (int i = 0; i < C; ++i) {
             u8* to = dst + (u64)at * C + 4 * i;
             if (at + 4 <= total) *(u32*)to = words[i];
             else
-                for (u32 k = 0; k < 4 && 4 * i + k < (total - at) * C; ++k) to[k] = (u8)byte_of(words[i], k);
+                for (u32 k = 0; k < 4 && 4 * i + k < (total - at) * C; ++k)
+                    to[k] = (u8)byte_of(words[i], k);
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-canny_paint(const Item* items, const u32* starts, int n)
+    canny_paint(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);

@@ -1,9 +1,9 @@
 // Difference of two Gaussians of the luma. Scratch: the lumas of an image that is not grey, and the
 // rows of either blur.
-#include "kernels/common.cuh"
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
 #include "filters/arithmetic/grey_plane.cuh"
+#include "kernels/common.cuh"
 
 struct Dog {
     u32 scale;   // Q16
@@ -27,7 +27,7 @@ __device__ __forceinline__ Item dog_blur(const Item& item, int which)
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-dog_rows(const Item* items, const u32* starts, int n)
+    dog_rows(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[ROWS_SHARED / 16];
     __shared__ u32 weights[400];
@@ -39,7 +39,8 @@ dog_rows(const Item* items, const u32* starts, int n)
     blur_rows<1, 1, u8, u32, u16>(blur, tile, (u8*)planes, weights);
 }
 
-__device__ __forceinline__ void dog_tile(const Item& item, const Tile& tile, const u32* weights, u8* out)
+__device__ __forceinline__ void dog_tile(
+    const Item& item, const Tile& tile, const u32* weights, u8* out)
 {
     constexpr int R = 4;
     u64 scale = global<const Dog>(item.data)->scale;
@@ -49,20 +50,22 @@ __device__ __forceinline__ void dog_tile(const Item& item, const Tile& tile, con
         if (x >= tile.width || row >= tile.height) continue;
         u32 one[R], other[R];
         blur_column<R, false, u32, u16>(first, 1, 0, tile.x + x, tile.y + row, weights, one);
-        blur_column<R, false, u32, u16>(second, 1, 0, tile.x + x, tile.y + row, weights + 400, other);
+        blur_column<R, false, u32, u16>(
+            second, 1, 0, tile.x + x, tile.y + row, weights + 400, other);
 #pragma unroll
         for (int o = 0; o < R; ++o) {
             u32 apart = one[o] > other[o] ? one[o] - other[o] : other[o] - one[o];
             u8 tone = (u8)min((apart * scale + (1ull << 39)) >> 40, 255ull);
             u8* to = out + ((row + o) * COLUMNS_WIDTH + x) * item.channels;
             for (int c = 0; c < min(item.channels, 3); ++c) to[c] = tone;
-            if (item.channels == 4) to[3] = source_row(item, tile.y + row + o)[(tile.x + x) * 4 + 3];
+            if (item.channels == 4)
+                to[3] = source_row(item, tile.y + row + o)[(tile.x + x) * 4 + 3];
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-dog_columns(const Item* items, const u32* starts, int n)
+    dog_columns(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 weights[800];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 4 + 1];

@@ -1,7 +1,7 @@
 // Gradients of the luma by operators of 3 × 3 weights, through a table of tones.
+#include "filters/edges/spread.cuh"
 #include "kernels/common.cuh"
 #include "kernels/luma.cuh"
-#include "filters/edges/spread.cuh"
 
 // What follows it are `last` + 1 tones, of every length up to that from which on all have the same.
 struct Edges {
@@ -12,7 +12,8 @@ struct Edges {
 
 enum Operator { SOBEL, SCHARR, PREWITT, LAPLACIAN };
 
-constexpr int EDGES_WIDTH = 128, EDGES_HEIGHT = 64, EDGES_WORDS = EDGES_WIDTH / 4 + 2, EDGES_ROWS = 8;
+constexpr int EDGES_WIDTH = 128, EDGES_HEIGHT = 64, EDGES_WORDS = EDGES_WIDTH / 4 + 2,
+              EDGES_ROWS = 8;
 constexpr int MOST_TONES = 5771;
 
 // The lumas of a tile, a pixel more on top and bottom, four more on either side.
@@ -30,7 +31,8 @@ template <int C, int FIRST, int ACROSS>
 __device__ __forceinline__ void stage_lumas(const Item& item, const Tile& tile, u32* grey)
 {
     constexpr int STEP = THREADS / ACROSS, ROWS = EDGES_HEIGHT + 2;
-    int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS, offset = (tile.x + 4 * word - 4) * C;
+    int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS,
+        offset = (tile.x + 4 * word - 4) * C;
     grey += first * EDGES_WORDS + word;
 #pragma unroll
     for (int row = 0; row < ROWS; row += STEP) {
@@ -61,9 +63,16 @@ template <int SIDE, int MIDDLE> struct Slope {
     float x, y, last;  // the former are 1 for what counts, else 0
 
     __device__ __forceinline__ Slope(const Edges& of)
-        : x(of.part == 1 ? 0.0f : 1.0f), y(of.part == 0 ? 0.0f : 1.0f), last(as_float(of.last)) {}
+        : x(of.part == 1 ? 0.0f : 1.0f),
+          y(of.part == 0 ? 0.0f : 1.0f),
+          last(as_float(of.last))
+    {
+    }
 
-    __device__ __forceinline__ static u32 smooth(u32 a, u32 b, u32 c) { return SIDE * (a + c) + MIDDLE * b; }
+    __device__ __forceinline__ static u32 smooth(u32 a, u32 b, u32 c)
+    {
+        return SIDE * (a + c) + MIDDLE * b;
+    }
 
     // One of two halves of a word that are MORE too much, exact.
     __device__ __forceinline__ static float half(u32 word, u32 which, float factor)
@@ -74,8 +83,8 @@ template <int SIDE, int MIDDLE> struct Slope {
 
     // rint of the root of a sum of two squares, at most `last`. The root is never half-way, for no
     // square of an integer and a half is that near. Up to 4096 it is within 0.51 units of its last
-    // place: one of Newton's steps after 22 bits. Beyond, what is rounded is one off at most, and by
-    // how much its square is: exact, for no sum on the way needs more than 24 bits.
+    // place: one of Newton's steps after 22 bits. Beyond, what is rounded is one off at most, and
+    // by how much its square is: exact, for no sum on the way needs more than 24 bits.
     __device__ __forceinline__ u32 length(u32 dx, u32 dy, u32 which) const
     {
         float across = half(dx, which, x), down = half(dy, which, y);
@@ -97,9 +106,9 @@ template <int SIDE, int MIDDLE> struct Slope {
         constexpr u32 BOTH = MORE * 0x10001, LOW = 0x7610, HIGH = 0x7632;
         const Lumas &a = rows[0], &b = rows[1], &c = rows[2];
         u32 x[2] = {BOTH + smooth(a.odd, b.odd, c.odd) - smooth(a.left, b.left, c.left),
-                    BOTH + smooth(a.right, b.right, c.right) - smooth(a.even, b.even, c.even)};
+            BOTH + smooth(a.right, b.right, c.right) - smooth(a.even, b.even, c.even)};
         u32 y[2] = {BOTH + smooth(c.left, c.even, c.odd) - smooth(a.left, a.even, a.odd),
-                    BOTH + smooth(c.even, c.odd, c.right) - smooth(a.even, a.odd, a.right)};
+            BOTH + smooth(c.even, c.odd, c.right) - smooth(a.even, a.odd, a.right)};
         u32 tone[4];
         for (int k = 0; k < 4; ++k) tone[k] = tones[length(x[k % 2], y[k % 2], k < 2 ? LOW : HIGH)];
         return packed(tone[0], tone[1], tone[2], tone[3]);
@@ -112,7 +121,11 @@ struct Laplacian {
     int last;
 
     __device__ __forceinline__ Laplacian(const Edges& of)
-        : corner(of.part), side(of.part ? 0 : 1), last(of.last) {}
+        : corner(of.part),
+          side(of.part ? 0 : 1),
+          last(of.last)
+    {
+    }
 
     // 2048 more than the difference, in both halves.
     __device__ __forceinline__ u32 difference(u32 corners, u32 sides, u32 middle) const
@@ -123,9 +136,12 @@ struct Laplacian {
     __device__ __forceinline__ u32 operator()(const Lumas* rows, const u8* tones) const
     {
         const Lumas &a = rows[0], &b = rows[1], &c = rows[2];
-        u32 even = difference(a.left + a.odd + c.left + c.odd, b.left + b.odd + a.even + c.even, b.even);
-        u32 odd = difference(a.even + a.right + c.even + c.right, b.even + b.right + a.odd + c.odd, b.odd);
-        int found[4] = {(int)(even & 0xFFFF), (int)(odd & 0xFFFF), (int)(even >> 16), (int)(odd >> 16)};
+        u32 even =
+            difference(a.left + a.odd + c.left + c.odd, b.left + b.odd + a.even + c.even, b.even);
+        u32 odd = difference(
+            a.even + a.right + c.even + c.right, b.even + b.right + a.odd + c.odd, b.odd);
+        int found[4] = {
+            (int)(even & 0xFFFF), (int)(odd & 0xFFFF), (int)(even >> 16), (int)(odd >> 16)};
         u32 tone[4];
         for (int k = 0; k < 4; ++k) tone[k] = tones[min(abs(found[k] - 2048), last)];
         return packed(tone[0], tone[1], tone[2], tone[3]);
@@ -144,9 +160,11 @@ __device__ __forceinline__ void stage_edges(const Item& item, const Tile& tile, 
     stage_lumas<C, 32, 2>(item, tile, grey);
 }
 
-// The tones of EDGES_ROWS rows of four pixels; `words` holds the four before those of the row above.
+// The tones of EDGES_ROWS rows of four pixels; `words` holds the four before those of the row
+// above.
 template <class Rule>
-__device__ __forceinline__ void edges_down(const Rule& rule, const u32* words, const u8* tones, u32* made)
+__device__ __forceinline__ void edges_down(
+    const Rule& rule, const u32* words, const u8* tones, u32* made)
 {
     Lumas rows[3] = {Lumas(words), Lumas(words + EDGES_WORDS), Lumas(words)};
 #pragma unroll
@@ -171,7 +189,7 @@ __device__ __forceinline__ void spread_edges(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-edges(const Item* items, const u32* starts, int n)
+    edges(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 grey[(EDGES_HEIGHT + 2) * EDGES_WORDS];
     __shared__ uint4 out[EDGES_WIDTH * EDGES_HEIGHT / 4 + 1];
@@ -186,7 +204,8 @@ edges(const Item* items, const u32* starts, int n)
     else if (item.channels == 3) stage_edges<3>(item, tile, grey);
     else stage_edges<4>(item, tile, grey);
     __syncthreads();
-    int group = threadIdx.x % (EDGES_WIDTH / 4), first = threadIdx.x / (EDGES_WIDTH / 4) * EDGES_ROWS;
+    int group = threadIdx.x % (EDGES_WIDTH / 4),
+        first = threadIdx.x / (EDGES_WIDTH / 4) * EDGES_ROWS;
     const u32* words = grey + first * EDGES_WORDS + group;
     const u8* tones = (const u8*)table;
     u32 made[EDGES_ROWS];

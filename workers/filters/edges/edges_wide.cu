@@ -15,7 +15,8 @@ template <int C>
 __device__ __forceinline__ void wide_edges_tile(
     const Item& item, const Tile& tile, const WideEdges& of, const int* weights, u8* lumas, u8* out)
 {
-    int across = WIDE_EDGES_WIDTH + of.side - 1, down = WIDE_EDGES_HEIGHT + of.side - 1, half = of.side / 2;
+    int across = WIDE_EDGES_WIDTH + of.side - 1, down = WIDE_EDGES_HEIGHT + of.side - 1,
+        half = of.side / 2;
     for (int i = threadIdx.x; i < across * down; i += THREADS) {
         int x = tile.x + i % across - half, y = tile.y + i / across - half;
         u32 pixel = bordered_colour<C>(item, x, y, REPLICATE);
@@ -27,7 +28,8 @@ __device__ __forceinline__ void wide_edges_tile(
         int x = i % WIDE_EDGES_WIDTH, y = i / WIDE_EDGES_WIDTH, sum = 0;
         for (int row = 0; row < of.side; ++row)
             for (int column = 0; column < of.side; ++column)
-                sum += weights[row * of.side + column] * lumas[(y + row) * WIDE_EDGES_PITCH + x + column];
+                sum += weights[row * of.side + column] *
+                    lumas[(y + row) * WIDE_EDGES_PITCH + x + column];
         u8 tone = (u8)min(abs(sum) * of.scale + 0.5, 255.0);  // in doubles, as specified
         for (int c = 0; c < min(C, 3); ++c) out[i * C + c] = tone;
         if (C == 4 && x < tile.width)
@@ -38,7 +40,7 @@ __device__ __forceinline__ void wide_edges_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-edges_wide(const Item* items, const u32* starts, int n)
+    edges_wide(const Item* items, const u32* starts, int n)
 {
     __shared__ u8 lumas[(WIDE_EDGES_HEIGHT + MOST_SIDE - 1) * WIDE_EDGES_PITCH];
     __shared__ uint4 out[WIDE_EDGES_WIDTH * WIDE_EDGES_HEIGHT / 4 + 1];

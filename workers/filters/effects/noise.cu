@@ -7,10 +7,10 @@ constexpr int QUANTILE_GROUP = 64, QUANTILE_GROUPS = 65536 / QUANTILE_GROUP, MOS
 constexpr u32 NOISE_LINE = 4 * LINE;  // samples a block
 constexpr int MOST_QUANTILES = QUANTILE_GROUPS + 2 * MOST_TAIL * (QUANTILE_GROUP - 1);
 
-// Quantiles are whole and rise. At both ends, for `tail` groups of 64 numbers each, every number has
-// one of its own; between them they rise at most once in a group, and a group has one. Ten bits of a
-// quantile are what is added and 256; how many of the group's numbers have one more are the lowest
-// six, so that adding a number carries there.
+// Quantiles are whole and rise. At both ends, for `tail` groups of 64 numbers each, every number
+// has one of its own; between them they rise at most once in a group, and a group has one. Ten bits
+// of a quantile are what is added and 256; how many of the group's numbers have one more are the
+// lowest six, so that adding a number carries there.
 struct Noise {
     u32 key[2];
     u32 tail, reserved;
@@ -55,7 +55,8 @@ __device__ __forceinline__ void philox(u32 counter, const u32* key, u32* words)
 }
 
 // The noisy level of one colour sample: apart, for it is rarely needed alone.
-static __device__ __noinline__ u8 noisy_one(u32 level, u32 sample, const u32* key, const Grain& grain)
+static __device__ __noinline__ u8 noisy_one(
+    u32 level, u32 sample, const u32* key, const Grain& grain)
 {
     u32 words[4];
     philox(sample / 8, key, words);
@@ -65,9 +66,11 @@ static __device__ __noinline__ u8 noisy_one(u32 level, u32 sample, const u32* ke
 }
 
 // Four samples by their numbers; of alpha, which is the fourth, the number is any.
-template <int C> __device__ __forceinline__ u32 noisy4(u32 word, u32 low, u32 high, const Grain& grain)
+template <int C>
+__device__ __forceinline__ u32 noisy4(u32 word, u32 low, u32 high, const Grain& grain)
 {
-    u32 first = grain(__byte_perm(word, 0, 0x4140), low), second = grain(__byte_perm(word, 0, 0x4342), high);
+    u32 first = grain(__byte_perm(word, 0, 0x4140), low),
+        second = grain(__byte_perm(word, 0, 0x4342), high);
     u32 made = __byte_perm(first << 2, second << 2, 0x7531);
     return C == 4 ? __byte_perm(made, word, 0x7210) : made;
 }
@@ -85,7 +88,8 @@ __device__ __forceinline__ void noisy_line(
         if (at + 16 > total) {
             for (u32 s = at; s < total; ++s) {
                 u32 colour_sample = C == 4 ? s / 4 * 3 + s % 4 : s;
-                dst[s] = C == 4 && s % 4 == 3 ? src[s] : noisy_one(src[s], colour_sample, key, grain);
+                dst[s] =
+                    C == 4 && s % 4 == 3 ? src[s] : noisy_one(src[s], colour_sample, key, grain);
             }
             continue;
         }
@@ -101,17 +105,18 @@ __device__ __forceinline__ void noisy_line(
             if constexpr (C < 4) {
                 words[i] = noisy4<C>(words[i], numbers[2 * i], numbers[2 * i + 1], grain);
             } else {
-                u32 low = numbers[i / 2 * 3], middle = numbers[i / 2 * 3 + 1], high = numbers[i / 2 * 3 + 2];
-                words[i] = i % 2 ? noisy4<C>(words[i], __funnelshift_r(middle, high, 16), high >> 16, grain)
-                                 : noisy4<C>(words[i], low, middle, grain);
+                u32 low = numbers[i / 2 * 3], middle = numbers[i / 2 * 3 + 1],
+                    high = numbers[i / 2 * 3 + 2];
+                words[i] = i % 2
+                    ? noisy4<C>(words[i], __funnelshift_r(middle, high, 16), high >> 16, grain)
+                    : noisy4<C>(words[i], low, middle, grain);
             }
         }
         store16(dst + at, words);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-noise(const Item* items, const u32* starts, int n)
+extern "C" __global__ void __launch_bounds__(256) noise(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 quantiles[MOST_QUANTILES / 8];
     int block;
@@ -119,7 +124,8 @@ noise(const Item* items, const u32* starts, int n)
     const Noise& of = *global<const Noise>(item.data);
     u32 key[2] = {of.key[0], of.key[1]}, tail = of.tail;
     int used = (QUANTILE_GROUPS + 2 * (QUANTILE_GROUP - 1) * (int)tail + 7) / 8;
-    for (int i = threadIdx.x; i < used; i += THREADS) quantiles[i] = ((const uint4*)of.quantiles)[i];
+    for (int i = threadIdx.x; i < used; i += THREADS)
+        quantiles[i] = ((const uint4*)of.quantiles)[i];
     __syncthreads();
     Grain grain(quantiles, tail);
     if (item.channels == 1) noisy_line<1>(item, block, key, grain);

@@ -52,7 +52,8 @@ __device__ __forceinline__ void sum_squares(const Item& item, const Squares& squ
 }
 
 template <int C, class Sum>
-__device__ __forceinline__ void mean_square(const Squares& squares, int index, const Sum* sums, u8* mean)
+__device__ __forceinline__ void mean_square(
+    const Squares& squares, int index, const Sum* sums, u8* mean)
 {
     int x = index % squares.across * squares.size, y = index / squares.across * squares.size;
     u32 n = min(squares.size, squares.part.width - x) * min(squares.size, squares.part.height - y);
@@ -61,14 +62,16 @@ __device__ __forceinline__ void mean_square(const Squares& squares, int index, c
         for (int c = 0; c < C - 1; ++c) mean[c] = (u8)((2 * (u32)sums[c] + n) / (2 * n));
     } else {
         u64 weight = sums[3];
-        for (int c = 0; c < 3; ++c) mean[c] = whole ? (u8)quotient(2 * sums[c] + weight, 2 * weight) : 0;
+        for (int c = 0; c < 3; ++c)
+            mean[c] = whole ? (u8)quotient(2 * sums[c] + weight, 2 * weight) : 0;
     }
     mean[C - 1] = (u8)whole;
 }
 
 // A line for each row of squares, and every row of the image from its own.
 template <int C>
-__device__ __forceinline__ void paint(const Item& item, const Squares& squares, const u8* means, u8* lines)
+__device__ __forceinline__ void paint(
+    const Item& item, const Squares& squares, const u8* means, u8* lines)
 {
     const Tile& part = squares.part;
     int bytes = part.width * C, pitch = bytes + 4;
@@ -102,7 +105,7 @@ __device__ __forceinline__ void pixelate_part(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-pixelate(const Item* items, const u32* starts, int n)
+    pixelate(const Item* items, const u32* starts, int n)
 {
     __shared__ u64 sums[MOST_SQUARES * 4];
     __shared__ u8 means[MOST_SQUARES * 4];

@@ -11,7 +11,7 @@ constexpr int VIGNETTE_ROWS = VIGNETTE_HEIGHT / 2;
 constexpr int DISTANCES = 65536;  // and one more; of light one less, for that takes no level away
 
 extern "C" __global__ void __launch_bounds__(256)
-vignette_light(const Item* items, const u32* starts, int n)
+    vignette_light(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);
@@ -37,8 +37,10 @@ template <int C> __device__ __forceinline__ void lit4(const u32* words, const u3
 #pragma unroll
     for (int i = 0; i < C; ++i) {
         u32 made[4];
-        for (int k = 0; k < 4; ++k) made[k] = byte_of(words[i], k) * light[(4 * i + k) / C] + (1 << 15);
-        u32 low = __byte_perm(made[0], made[1], 0x0062), high = __byte_perm(made[2], made[3], 0x0062);
+        for (int k = 0; k < 4; ++k)
+            made[k] = byte_of(words[i], k) * light[(4 * i + k) / C] + (1 << 15);
+        u32 low = __byte_perm(made[0], made[1], 0x0062),
+            high = __byte_perm(made[2], made[3], 0x0062);
         out[i] = __byte_perm(low, high, 0x5410);
         if (C == 4) out[i] = __byte_perm(out[i], words[i], 0x7210);
     }
@@ -46,21 +48,24 @@ template <int C> __device__ __forceinline__ void lit4(const u32* words, const u3
 
 // Rows that lie as far above the centre as others below have the same light.
 template <int C>
-__device__ __forceinline__ void vignette_tile(
-    const Item& item, const Tile& upper, const Tile& lower, const u32* across, const u32* down, u32* out)
+__device__ __forceinline__ void vignette_tile(const Item& item, const Tile& upper,
+    const Tile& lower, const u32* across, const u32* down, u32* out)
 {
     constexpr int AT_ONCE = THREADS / (VIGNETTE_WIDTH / 4), TURNS = VIGNETTE_ROWS / AT_ONCE;
     const u16* table = global<const u16>(item.scratch);
     int group = threadIdx.x % (VIGNETTE_WIDTH / 4) * 4, first = threadIdx.x / (VIGNETTE_WIDTH / 4);
     u32 words[TURNS][2][C], *below = out + VIGNETTE_ROWS * VIGNETTE_WIDTH / 4 * C;
-    bool whole = upper.width == VIGNETTE_WIDTH && item.width % 4 == 0 && upper.height == VIGNETTE_ROWS;
+    bool whole =
+        upper.width == VIGNETTE_WIDTH && item.width % 4 == 0 && upper.height == VIGNETTE_ROWS;
 #pragma unroll
     for (int i = 0; i < TURNS; ++i) {
         int row = first + i * AT_ONCE, other = upper.height - 1 - row;
         const u8 *one = source_row(item, upper.y + row), *two = source_row(item, lower.y + other);
         if (whole) {
-            for (int c = 0; c < C; ++c) words[i][0][c] = ((const u32*)(one + (upper.x + group) * C))[c];
-            for (int c = 0; c < C; ++c) words[i][1][c] = ((const u32*)(two + (upper.x + group) * C))[c];
+            for (int c = 0; c < C; ++c)
+                words[i][0][c] = ((const u32*)(one + (upper.x + group) * C))[c];
+            for (int c = 0; c < C; ++c)
+                words[i][1][c] = ((const u32*)(two + (upper.x + group) * C))[c];
         } else if (row < upper.height && group < upper.width) {
             words4<C>(one, item.width, upper.x + group, words[i][0]);
             words4<C>(two, item.width, upper.x + group, words[i][1]);
@@ -81,7 +86,7 @@ __device__ __forceinline__ void vignette_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-vignette(const Item* items, const u32* starts, int n)
+    vignette(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 out[VIGNETTE_WIDTH * VIGNETTE_HEIGHT / 4];
     __shared__ u32 across[VIGNETTE_WIDTH], down[VIGNETTE_ROWS];
@@ -90,7 +95,8 @@ vignette(const Item* items, const u32* starts, int n)
     Tile upper = tile_of(item, block, VIGNETTE_WIDTH, VIGNETTE_HEIGHT), lower;
     upper.y /= 2, upper.height = min(VIGNETTE_ROWS, (item.height + 1) / 2 - upper.y);
     lower = upper, lower.y = item.height - upper.y - upper.height;
-    if (i < VIGNETTE_WIDTH) across[i] = squared_offset(clamped(upper.x + i, item.width), item.width);
+    if (i < VIGNETTE_WIDTH)
+        across[i] = squared_offset(clamped(upper.x + i, item.width), item.width);
     else if (i < VIGNETTE_WIDTH + VIGNETTE_ROWS)
         down[i - VIGNETTE_WIDTH] =
             squared_offset(clamped(upper.y + i - VIGNETTE_WIDTH, item.height), item.height);

@@ -23,7 +23,8 @@ template <int C> __device__ __forceinline__ void reverse4(const u32* in, u32* ou
     }
 }
 
-template <int C> __device__ __forceinline__ void flip_tile(const Item& item, const Tile& tile, u8* out)
+template <int C>
+__device__ __forceinline__ void flip_tile(const Item& item, const Tile& tile, u8* out)
 {
     Flip flip = *global<const Flip>(item.data);
     int row = threadIdx.x / 8, x = threadIdx.x % 8 * 16;
@@ -39,14 +40,14 @@ template <int C> __device__ __forceinline__ void flip_tile(const Item& item, con
 #pragma unroll
         for (int i = 0; i < 4 * C; ++i) made[i] = flip.across ? made[i] : in[i];
 #pragma unroll
-        for (int i = 0; i < C; ++i) store16(out + (row * FLIP_WIDTH + x) * C + 16 * i, made + 4 * i);
+        for (int i = 0; i < C; ++i)
+            store16(out + (row * FLIP_WIDTH + x) * C + 16 * i, made + 4 * i);
     }
     __syncthreads();
     store_tile<FLIP_WIDTH * C>(item, tile, out);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-flip(const Item* items, const u32* starts, int n)
+extern "C" __global__ void __launch_bounds__(256) flip(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 out[FLIP_WIDTH * FLIP_HEIGHT / 4 + 1];
     int block;
@@ -100,15 +101,15 @@ __device__ __forceinline__ void turn_tile(
         int row = i / (TURN_SIDE / 4), column = i % (TURN_SIDE / 4) * 4;
         u32 pixels[4];
         for (int j = 0; j < 4; ++j)
-            pixels[j] = pixel_at<C>(rows + (column + j) * PITCH, clockwise ? row : TURN_SIDE - 1 - row);
+            pixels[j] =
+                pixel_at<C>(rows + (column + j) * PITCH, clockwise ? row : TURN_SIDE - 1 - row);
         join4<C>(pixels, out + i * C);
     }
     __syncthreads();
     store_tile<TURN_SIDE * C>(turned, tile, (const u8*)out);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-turn(const Item* items, const u32* starts, int n)
+extern "C" __global__ void __launch_bounds__(256) turn(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 rows[TURN_SIDE * (TURN_SIDE + 1)];
     __shared__ uint4 out[TURN_SIDE * TURN_SIDE / 4 + 1];

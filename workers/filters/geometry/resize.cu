@@ -1,14 +1,15 @@
 // Pillow's resampling (Resample.c): 22-bit fixed point, one axis after the other, bytes in between,
 // RGBA premultiplied. A block makes a tile of the result from what it needs of the first axis'
 // result, a few rows or columns of that at a time.
-#include "kernels/common.cuh"
 #include "filters/geometry/resize.cuh"
+#include "kernels/common.cuh"
 
 constexpr int RESIZE_WIDTH = 64, RESIZE_HEIGHT = 16;
 constexpr int RESIZE_ROWS = 32, RESIZE_COLUMNS = 128;  // as large as each other
 
 // A pixel's samples, times its alpha if they are to be.
-template <int C> __device__ __forceinline__ void resize_pixel(const u8* at, bool straight, int* samples)
+template <int C>
+__device__ __forceinline__ void resize_pixel(const u8* at, bool straight, int* samples)
 {
     u32 over = (u64)at & 3;
     const u32* words = (const u32*)(at - over);
@@ -21,10 +22,7 @@ template <int C> __device__ __forceinline__ void resize_pixel(const u8* at, bool
     }
 }
 
-__device__ __forceinline__ u32 resize_byte(int sum)
-{
-    return min(max(sum >> RESIZE_BITS, 0), 255);
-}
+__device__ __forceinline__ u32 resize_byte(int sum) { return min(max(sum >> RESIZE_BITS, 0), 255); }
 
 // Rows first … first + n - 1 of the source, as wide as the tile, to shared memory; four at a time,
 // so that a weight is read once for all of them.
@@ -63,8 +61,8 @@ __device__ __forceinline__ void resize_across(
 
 // Adds what rows first … first + n - 1 give to a row of the tile; words of four samples.
 template <int C>
-__device__ __forceinline__ void resize_down(
-    const Item& item, const Resize& of, const Tile& tile, int first, int n, const u32* rows, int sums[C][4])
+__device__ __forceinline__ void resize_down(const Item& item, const Resize& of, const Tile& tile,
+    int first, int n, const u32* rows, int sums[C][4])
 {
     constexpr int PITCH = RESIZE_WIDTH / 4 * C;
     const int* line = resize_line(item, of, 1);
@@ -106,8 +104,8 @@ __device__ __forceinline__ void resize_columns(
 }
 
 template <int C>
-__device__ __forceinline__ void resize_rows(
-    const Item& item, const Resize& of, const Tile& tile, int first, int n, const u8* columns, int sums[C][4])
+__device__ __forceinline__ void resize_rows(const Item& item, const Resize& of, const Tile& tile,
+    int first, int n, const u8* columns, int sums[C][4])
 {
     const int* line = resize_line(item, of, 0);
     int size = of.size[0];
@@ -119,7 +117,8 @@ __device__ __forceinline__ void resize_rows(
         int low = line[tile.x + x], end = min(low + line[size + tile.x + x], first + n);
         const u8* row = columns + y * RESIZE_COLUMNS * C + sample % C;
         for (int at = max(low, first); at < end; ++at)
-            sums[i / 4][i % 4] += line[(2 + at - low) * size + tile.x + x] * (int)row[(at - first) * C];
+            sums[i / 4][i % 4] +=
+                line[(2 + at - low) * size + tile.x + x] * (int)row[(at - first) * C];
     }
 }
 
@@ -182,9 +181,10 @@ __device__ __forceinline__ void resize_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-resize(const Item* items, const u32* starts, int n)
+    resize(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 rows[RESIZE_WIDTH * RESIZE_ROWS / 4], out[RESIZE_WIDTH * RESIZE_HEIGHT / 4 + 1];
+    __shared__ uint4 rows[RESIZE_WIDTH * RESIZE_ROWS / 4],
+        out[RESIZE_WIDTH * RESIZE_HEIGHT / 4 + 1];
     int block;
     Item item = owner(items, starts, n, block), made = item;
     const Resize& of = *global<const Resize>(item.data);

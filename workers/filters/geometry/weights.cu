@@ -1,7 +1,7 @@
 // The weights of Pillow's resampling (Resample.c), made in doubles in its own order of operations;
 // the sine is the device's, whose last bits vanish in weights of 22 bits.
-#include "kernels/common.cuh"
 #include "filters/geometry/resize.cuh"
+#include "kernels/common.cuh"
 
 __device__ __forceinline__ double sinc(double x)
 {
@@ -19,7 +19,8 @@ static __device__ __noinline__ double resize_filter(int method, double x)
 }
 
 // It adds up the places of the nearest pixels.
-__device__ __forceinline__ void nearest_line(int* line, double start, double scale, int size, int last)
+__device__ __forceinline__ void nearest_line(
+    int* line, double start, double scale, int size, int last)
 {
     double place = start + scale * 0.5;
     for (int i = 0; i < size; ++i, place += scale) {
@@ -29,11 +30,13 @@ __device__ __forceinline__ void nearest_line(int* line, double start, double sca
     }
 }
 
-__device__ __forceinline__ void resize_output(int* line, const Resize& of, int axis, int length, int i)
+__device__ __forceinline__ void resize_output(
+    int* line, const Resize& of, int axis, int length, int i)
 {
     double scale = of.scale[axis], widened = max(scale, 1.0), inverse = __ddiv_rn(1.0, widened);
     double support = of.method * widened, centre = of.start[axis] + (i + 0.5) * scale;
-    int low = max((int)(centre - support + 0.5), 0), high = min((int)(centre + support + 0.5), length);
+    int low = max((int)(centre - support + 0.5), 0),
+        high = min((int)(centre + support + 0.5), length);
     int size = of.size[axis];
     double total = 0.0;
     for (int x = 0; x < high - low; ++x)
@@ -48,7 +51,7 @@ __device__ __forceinline__ void resize_output(int* line, const Resize& of, int a
 
 // Half of the blocks for either axis.
 extern "C" __global__ void __launch_bounds__(256)
-resize_weights(const Item* items, const u32* starts, int n)
+    resize_weights(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);

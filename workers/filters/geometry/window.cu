@@ -11,7 +11,8 @@ struct Window {
 };
 
 // Samples at … end - 1 of the result, one by one: what begins or ends beyond a row of the image.
-static __device__ __noinline__ void look_slowly(const Item& item, const Window& window, u32 at, u32 end)
+static __device__ __noinline__ void look_slowly(
+    const Item& item, const Window& window, u32 at, u32 end)
 {
     int channels = item.channels, stride = window.width * channels;
     int y = at / stride, x = at % stride / channels, channel = at % channels;
@@ -28,8 +29,7 @@ static __device__ __noinline__ void look_slowly(const Item& item, const Window& 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-look(const Item* items, const u32* starts, int n)
+extern "C" __global__ void __launch_bounds__(256) look(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);

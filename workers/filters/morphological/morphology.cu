@@ -1,9 +1,9 @@
 // Erosion and dilation. Rectangles: rows by doubled windows, then columns. Other shapes: a run of
 // each row of the shape, by doubled windows too. A dilation is an erosion of the complement; what
 // lies outside an image is ignored, which for these shapes is what replicated borders do.
+#include "filters/morphological/morphology.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
-#include "filters/morphological/morphology.cuh"
 
 constexpr int LINES_WIDTH = 256, LINES_HEIGHT = 32, LINES_WORDS = (LINES_WIDTH + 256) + 8;
 constexpr int STRIP_WIDTH = 128, STRIP_HEIGHT = 64, STRIP_ROWS = 32;
@@ -11,11 +11,13 @@ constexpr int RUNS_WIDTH = 128, RUNS_HEIGHT = 32, RUNS_WORDS = 10240;
 
 __device__ __forceinline__ u32 bytes_at(const u32* line, int at)
 {
-    return at & 3 ? __funnelshift_r(line[at >> 2], line[(at >> 2) + 1], 8 * (at & 3)) : line[at >> 2];
+    return at & 3 ? __funnelshift_r(line[at >> 2], line[(at >> 2) + 1], 8 * (at & 3))
+                  : line[at >> 2];
 }
 
 // A warp brings `words` words of a row, from sample `at`, a multiple of 16, on.
-__device__ __forceinline__ void bring_line(const Item& item, int y, int at, int words, u32 flip, u32* to)
+__device__ __forceinline__ void bring_line(
+    const Item& item, int y, int at, int words, u32 flip, u32* to)
 {
     const u8* row = source_row(item, y);
     for (int i = threadIdx.x % 32 * 4; i < words; i += 128) {
@@ -35,7 +37,7 @@ __device__ __forceinline__ void double_windows(const u32* line, int words, int s
 
 // A warp a row, up to 257 samples a window.
 extern "C" __global__ void __launch_bounds__(256)
-morphology_rows(const Item* items, const u32* starts, int n)
+    morphology_rows(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 lines[8][2][LINES_WORDS / 4];
     int block;
@@ -83,7 +85,8 @@ __device__ __forceinline__ void least_rows(
     const Item& item, const Step& step, int at, int y, int rows, u32 flip, u32* upper)
 {
     int bytes = item.width * item.channels, top = y - step.before;
-    int low = clamped(top + rows - 1, item.height), high = clamped(top + step.length - 1, item.height);
+    int low = clamped(top + rows - 1, item.height),
+        high = clamped(top + step.length - 1, item.height);
     u32 least = ~0u;
 #pragma unroll 4
     for (int row = low; row <= high; ++row)
@@ -91,7 +94,8 @@ __device__ __forceinline__ void least_rows(
     upper[(rows - 1) * THREADS] = least;
 #pragma unroll 4
     for (int j = rows - 2; j >= 0; --j) {
-        least = __vminu4(least, flip ^ samples4(source_row(item, top + j), bytes, item.channels, at));
+        least =
+            __vminu4(least, flip ^ samples4(source_row(item, top + j), bytes, item.channels, at));
         upper[j * THREADS] = least;
     }
     u8* to = global<u8>(item.dst) + (i64)y * bytes;
@@ -106,7 +110,7 @@ __device__ __forceinline__ void least_rows(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-morphology_columns(const Item* items, const u32* starts, int n)
+    morphology_columns(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 upper[STRIP_ROWS * THREADS];
     int block;
@@ -117,8 +121,8 @@ morphology_columns(const Item* items, const u32* starts, int n)
     for (int i = threadIdx.x;; i += THREADS) {
         int at = tile.x * item.channels + i % across * 4, y = i / across * most;
         if (y >= tile.height) return;
-        least_rows(moved, step, at, tile.y + y, min(most, tile.height - y),
-                   step.dilates ? ~0u : 0, upper + threadIdx.x);
+        least_rows(moved, step, at, tile.y + y, min(most, tile.height - y), step.dilates ? ~0u : 0,
+            upper + threadIdx.x);
     }
 }
 
@@ -173,7 +177,7 @@ __device__ __forceinline__ void runs_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-morphology_runs(const Item* items, const u32* starts, int n)
+    morphology_runs(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 lines[RUNS_WORDS / 4 + 8];
     __shared__ Run runs[201];
@@ -191,7 +195,7 @@ morphology_runs(const Item* items, const u32* starts, int n)
 
 // What is left of one image when another is taken away; alpha is the source's.
 extern "C" __global__ void __launch_bounds__(256)
-morphology_difference(const Item* items, const u32* starts, int n)
+    morphology_difference(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);
@@ -201,7 +205,8 @@ morphology_difference(const Item* items, const u32* starts, int n)
     const u8* src = global<const u8>(item.src);
     u8* dst = global<u8>(item.dst);
     u32 total = samples_of(item), kept = item.channels == 4 ? 0xFF000000u : 0;
-    for (u32 at = block * LINE + 4 * threadIdx.x, i = 0; i < 12 && at < total; ++i, at += 4 * THREADS) {
+    for (u32 at = block * LINE + 4 * threadIdx.x, i = 0; i < 12 && at < total;
+        ++i, at += 4 * THREADS) {
         u32 made = __vsubus4(*(const u32*)(from + at), *(const u32*)(less + at));
         made = (made & ~kept) | (*(const u32*)(src + at) & kept);
         store_word(dst, made, at, total);

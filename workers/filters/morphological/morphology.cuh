@@ -6,7 +6,7 @@
 enum Place { SOURCE, RESULT, SCRATCH, SPARE };
 
 struct Step {
-    int from, to;  // of `Place`; of a difference what is taken from what, to RESULT
+    int from, to;                 // of `Place`; of a difference what is taken from what, to RESULT
     int dilates, before, length;  // of rows and columns: the window of a sample
     int strip;                    // of small rectangles: windows of a row at once
 };

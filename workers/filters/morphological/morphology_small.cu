@@ -1,16 +1,18 @@
 // Erosion and dilation by small rectangles in one pass: columns from the image, then rows in shared
 // memory, where words hold a sample of four rows, so that neighbours are words.
+#include "filters/morphological/morphology.cuh"
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
-#include "filters/morphological/morphology.cuh"
 
 constexpr int SQUARE_WIDTH = 64;
-constexpr int SQUARE_WORDS = 6640, SQUARE_RESULTS = 4752;  // of four channels: windows of 25, and of 16
+constexpr int SQUARE_WORDS = 6640,
+              SQUARE_RESULTS = 4752;  // of four channels: windows of 25, and of 16
 
 // Of a tile: strips of windows of 15 fill it, and five blocks fit a multiprocessor.
 __device__ __forceinline__ int square_height(int length) { return length <= 16 ? 60 : 48; }
 
-// The least of words, byte by byte; two samples a word in the high bytes of its halves, as in median.cu.
+// The least of words, byte by byte; two samples a word in the high bytes of its halves, as in
+// median.cu.
 struct Least {
     u32 odd = ~0u, even = ~0u;
 
@@ -25,7 +27,8 @@ struct Least {
 // The least of `length` words from each of n places on, n <= length: all of these windows share a
 // core; what is before it and what follows are running minima (van Herk, Gil, Werman).
 template <class Load>
-__device__ __forceinline__ void least_windows(int n, int length, const Load& load, u32* to, int step)
+__device__ __forceinline__ void least_windows(
+    int n, int length, const Load& load, u32* to, int step)
 {
     Least least;
 #pragma unroll Load::AHEAD
@@ -59,12 +62,15 @@ struct Cell {
     int column, row, rows;
 
     __device__ __forceinline__ Cell(int bits)
-        : column(threadIdx.x & (1 << bits) - 1), row(threadIdx.x >> bits), rows(THREADS >> bits)
+        : column(threadIdx.x & (1 << bits) - 1),
+          row(threadIdx.x >> bits),
+          rows(THREADS >> bits)
     {
     }
 };
 
-// Rows from y on, `vectors` times 16 samples of each, 32 at most, from sample `first` on, a multiple of 16.
+// Rows from y on, `vectors` times 16 samples of each, 32 at most, from sample `first` on, a
+// multiple of 16.
 __device__ __forceinline__ void bring_rows(
     const Item& item, int y, int rows, int first, int vectors, u32 flip, u32* to)
 {
@@ -85,7 +91,8 @@ __device__ __forceinline__ void bring_rows(
     for (int row = at.row; row < rows; row += at.rows) {
         u32 four[4];
         samples16(source_row(item, y + row), bytes, item.channels, first, four);
-        place[row * vectors] = make_uint4(flip ^ four[0], flip ^ four[1], flip ^ four[2], flip ^ four[3]);
+        place[row * vectors] =
+            make_uint4(flip ^ four[0], flip ^ four[1], flip ^ four[2], flip ^ four[3]);
     }
 }
 
@@ -103,12 +110,14 @@ __device__ __forceinline__ void least_columns(
     if (at.column >= across) return;
     for (int y = at.row * length; y < rows; y += at.rows * length) {
         SharedLine column = {from + y * pitch + at.column, pitch};
-        least_windows(min(length, rows - y), length, column, lines + y * across + at.column, across);
+        least_windows(
+            min(length, rows - y), length, column, lines + y * across + at.column, across);
     }
 }
 
 // Words of one row of four, to words of four rows; a line of `pitch` for each four.
-__device__ __forceinline__ void stand_up(const u32* lines, int across, int groups, int pitch, u32* standing)
+__device__ __forceinline__ void stand_up(
+    const u32* lines, int across, int groups, int pitch, u32* standing)
 {
     Cell at(bits_of(across));
     if (at.column >= across) return;
@@ -120,14 +129,15 @@ __device__ __forceinline__ void stand_up(const u32* lines, int across, int group
     }
 }
 
-// Along the rows of standing words, to lines of `made` words; lanes lie in different groups of rows.
-__device__ __forceinline__ void least_across(
-    const u32* standing, int pitch, int width, int c, int groups, int length, int strip, u32* to, int made)
+// Along the rows of standing words, to lines of `made` words; lanes lie in different groups of
+// rows.
+__device__ __forceinline__ void least_across(const u32* standing, int pitch, int width, int c,
+    int groups, int length, int strip, u32* to, int made)
 {
     Cell at(4);
     int part = c == 1 ? 256 : c == 3 ? 86 : 64;  // 256 / c, rounded up
     if (at.column >= groups) return;
-    for (int unit = at.row; ; unit += at.rows) {
+    for (int unit = at.row;; unit += at.rows) {
         int x = (unit * part >> 8) * strip, sample = x * c + unit - (unit * part >> 8) * c;
         if (x >= width) return;
         SharedLine row = {standing + at.column * pitch + sample, c};
@@ -150,7 +160,7 @@ __device__ __forceinline__ void lie_down(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 5)
-morphology_squares(const Item* items, const u32* starts, int n)
+    morphology_squares(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 one[SQUARE_WORDS / 4], other[SQUARE_RESULTS / 4];
     int block;
@@ -158,9 +168,11 @@ morphology_squares(const Item* items, const u32* starts, int n)
     Step step = step_of(item, moved);
     Tile tile = tile_of(item, block, SQUARE_WIDTH, square_height(step.length));
     u32 *standing = (u32*)one, *lines = (u32*)other, flip = step.dilates ? ~0u : 0;
-    int c = item.channels, left = (tile.x - step.before) * c, first = left & ~15, extra = left - first;
+    int c = item.channels, left = (tile.x - step.before) * c, first = left & ~15,
+        extra = left - first;
     int bytes = (tile.width + step.length - 1) * c, vectors = (extra + bytes + 15) / 16;
-    bring_rows(moved, tile.y - step.before, tile.height + step.length - 1, first, vectors, flip, standing);
+    bring_rows(
+        moved, tile.y - step.before, tile.height + step.length - 1, first, vectors, flip, standing);
     __syncthreads();
     int across = (extra % 4 + bytes + 3) / 4, pitch = 4 * (across | 1), made = SQUARE_WIDTH * c + 4;
     int groups = (tile.height + 3) / 4;
@@ -168,7 +180,8 @@ morphology_squares(const Item* items, const u32* starts, int n)
     __syncthreads();
     stand_up(lines, across, groups, pitch, standing);
     __syncthreads();
-    least_across(standing + extra % 4, pitch, tile.width, c, groups, step.length, step.strip, lines, made);
+    least_across(
+        standing + extra % 4, pitch, tile.width, c, groups, step.length, step.strip, lines, made);
     __syncthreads();
     lie_down(lines, SQUARE_WIDTH / 4 * c, groups, made, flip, standing);
     __syncthreads();

@@ -1,8 +1,8 @@
 // Sums of neighbours by a kernel of at most 31 × 31 weights: a tile with its surroundings in shared
 // memory, colours alone, four pixels of a row a thread.
+#include "filters/arithmetic/recolour.cuh"
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"
-#include "filters/arithmetic/recolour.cuh"
 
 constexpr int CORRELATE_HEIGHT = 16, MOST_WEIGHTS = 31;
 constexpr int CORRELATE_PITCH = CORRELATE_WIDTH + MOST_WEIGHTS;
@@ -53,8 +53,8 @@ __device__ __forceinline__ void convolve4(
 }
 
 template <int C>
-__device__ __forceinline__ void convolve_tile(
-    const Item& item, const Tile& tile, const Convolve& of, const int* weights, u32* pixels, u32* out)
+__device__ __forceinline__ void convolve_tile(const Item& item, const Tile& tile,
+    const Convolve& of, const int* weights, u32* pixels, u32* out)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3;
     correlate_stage<C>(item, tile, of.rows, of.columns, of.border, pixels);
@@ -68,7 +68,7 @@ __device__ __forceinline__ void convolve_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-convolve(const Item* items, const u32* starts, int n)
+    convolve(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 pixels[CORRELATE_ROWS * CORRELATE_PITCH];
     __shared__ uint4 out[CORRELATE_WIDTH * CORRELATE_HEIGHT / 4 + 1];

@@ -34,10 +34,10 @@ __device__ __forceinline__ void whole_rows(const Whole& of, const u32* words, u3
             const u32* weights = of.weights + 3 * (row - y);
 #pragma unroll
             for (int k = 0; k < C; ++k) {
-                even[y][k] += weights[0] * pairs.even_before(k) + weights[1] * pairs.even[k + 1]
-                    + weights[2] * pairs.even_after(k);
-                odd[y][k] += weights[0] * pairs.odd_before(k) + weights[1] * pairs.odd[k + 1]
-                    + weights[2] * pairs.odd_after(k);
+                even[y][k] += weights[0] * pairs.even_before(k) + weights[1] * pairs.even[k + 1] +
+                    weights[2] * pairs.even_after(k);
+                odd[y][k] += weights[0] * pairs.odd_before(k) + weights[1] * pairs.odd[k + 1] +
+                    weights[2] * pairs.odd_after(k);
             }
         }
     }
@@ -46,7 +46,8 @@ __device__ __forceinline__ void whole_rows(const Whole& of, const u32* words, u3
         u32 evens[2], odds[2];
         divided(of, even[i / C][i % C], evens);
         divided(of, odd[i / C][i % C], odds);
-        u32 low = __byte_perm(evens[0], odds[0], 0x0062), high = __byte_perm(evens[1], odds[1], 0x0062);
+        u32 low = __byte_perm(evens[0], odds[0], 0x0062),
+            high = __byte_perm(evens[1], odds[1], 0x0062);
         made[i / C][i % C] = __byte_perm(low, high, 0x5410);
     }
 }
@@ -65,7 +66,9 @@ __device__ __forceinline__ void whole_tile(const Item& item, const Tile& tile, u
     for (int y = 0; y < PAIRS_ROWS; ++y)
 #pragma unroll
         for (int k = 0; k < C; ++k) {
-            if (C == 4) made[y][k] = (made[y][k] & 0xFFFFFF) | (from[(y + 1) * Share<C>::PITCH + k] & 0xFF000000);
+            if (C == 4)
+                made[y][k] =
+                    (made[y][k] & 0xFFFFFF) | (from[(y + 1) * Share<C>::PITCH + k] & 0xFF000000);
             out[(share.row + y) * Share<C>::ACROSS * C + share.word + k] = made[y][k];
         }
     __syncthreads();
@@ -73,7 +76,7 @@ __device__ __forceinline__ void whole_tile(const Item& item, const Tile& tile, u
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-around_whole(const Item* items, const u32* starts, int n)
+    around_whole(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
     __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];

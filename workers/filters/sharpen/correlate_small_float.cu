@@ -7,7 +7,7 @@
 struct Around {
     float offset;  // and a half
     int border;    // one of Border
-    int ordered;   // whether products are rounded and rows are summed for themselves, as Pillow does
+    int ordered;  // whether products are rounded and rows are summed for themselves, as Pillow does
     int reserved;
     float weights[25];  // the lowest row first
 };
@@ -16,10 +16,14 @@ constexpr int AROUND_WIDTH = 128, AROUND_HEIGHT = 32, AROUND_ROWS = 4;
 constexpr int AROUND_PITCH = AROUND_WIDTH / 4 + 2, AROUND_GROUPS = AROUND_WIDTH / 4 * AROUND_HEIGHT;
 
 // The words of a plane with `reach` rows more on top and bottom and four samples on either side.
-__device__ constexpr int around_words(int reach) { return (AROUND_HEIGHT + 2 * reach) * AROUND_PITCH; }
+__device__ constexpr int around_words(int reach)
+{
+    return (AROUND_HEIGHT + 2 * reach) * AROUND_PITCH;
+}
 
 // A channel of the pixels x … x+3 beyond the image's ends; apart as `replicated4` is.
-static __device__ __noinline__ u32 bordered_plane4(const Item& item, int x, int y, int channel, int border)
+static __device__ __noinline__ u32 bordered_plane4(
+    const Item& item, int x, int y, int channel, int border)
 {
     u32 word = 0;
     int row = bordered(y, item.height, border);
@@ -33,7 +37,8 @@ static __device__ __noinline__ u32 bordered_plane4(const Item& item, int x, int 
 
 // The planes of a tile that is at an end of the image, or whose words are not aligned.
 template <int C, int REACH>
-static __device__ __noinline__ void stage_around_ends(const Item& item, const Tile& tile, int border, u32* staged)
+static __device__ __noinline__ void stage_around_ends(
+    const Item& item, const Tile& tile, int border, u32* staged)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3, WORDS = around_words(REACH);
     for (int i = threadIdx.x; i < (tile.height + 2 * REACH) * AROUND_PITCH; i += THREADS) {
@@ -55,8 +60,10 @@ static __device__ __noinline__ void stage_around_ends(const Item& item, const Ti
 template <int C, int REACH, int FIRST, int ACROSS>
 __device__ __forceinline__ void stage_around_inside(const Item& item, const Tile& tile, u32* staged)
 {
-    constexpr int COLOURS = C == 1 ? 1 : 3, STEP = THREADS / ACROSS, ROWS = AROUND_HEIGHT + 2 * REACH;
-    int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS, offset = (tile.x + 4 * word - 4) * C;
+    constexpr int COLOURS = C == 1 ? 1 : 3, STEP = THREADS / ACROSS,
+                  ROWS = AROUND_HEIGHT + 2 * REACH;
+    int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS,
+        offset = (tile.x + 4 * word - 4) * C;
     staged += first * AROUND_PITCH + word;
 #pragma unroll
     for (int row = 0; row < ROWS; row += STEP) {
@@ -65,7 +72,8 @@ __device__ __forceinline__ void stage_around_inside(const Item& item, const Tile
         u32 plane[C], words[C];
         for (int c = 0; c < C; ++c) words[c] = from[c];
         deinterleave<C>(words, plane);
-        for (int c = 0; c < COLOURS; ++c) staged[c * around_words(REACH) + row * AROUND_PITCH] = plane[c];
+        for (int c = 0; c < COLOURS; ++c)
+            staged[c * around_words(REACH) + row * AROUND_PITCH] = plane[c];
     }
 }
 
@@ -73,8 +81,8 @@ template <int C, int REACH>
 __device__ __forceinline__ void stage_around_planes(
     const Item& item, const Tile& tile, int border, u32* staged)
 {
-    bool within = tile.x >= 4 && tile.x + AROUND_WIDTH + 4 <= item.width && tile.y >= REACH
-        && tile.y + AROUND_HEIGHT + REACH <= item.height && item.width * C % 4 == 0;
+    bool within = tile.x >= 4 && tile.x + AROUND_WIDTH + 4 <= item.width && tile.y >= REACH &&
+        tile.y + AROUND_HEIGHT + REACH <= item.height && item.width * C % 4 == 0;
     if (!within) {
         stage_around_ends<C, REACH>(item, tile, border, staged);
         return;
@@ -86,7 +94,8 @@ __device__ __forceinline__ void stage_around_planes(
 // AROUND_ROWS rows of four samples; `words` holds the four before those of the first row needed.
 // From the lowest row up, so that sums meet rows in Pillow's order.
 template <int REACH, bool ORDERED>
-__device__ __forceinline__ void sums_around(const float* weights, float offset, const u32* words, u32* made)
+__device__ __forceinline__ void sums_around(
+    const float* weights, float offset, const u32* words, u32* made)
 {
     constexpr int SIZE = 2 * REACH + 1;
     float sums[AROUND_ROWS][4];
@@ -98,7 +107,8 @@ __device__ __forceinline__ void sums_around(const float* weights, float offset, 
 #pragma unroll
         for (int i = 0; i < 3 + SIZE; ++i) {
             int at = 4 - REACH + i;
-            levels[i] = __uint_as_float(__byte_perm(line[at / 4], 0x4B000000, 0x7440 + at % 4)) - 8388608.0f;
+            levels[i] = __uint_as_float(__byte_perm(line[at / 4], 0x4B000000, 0x7440 + at % 4)) -
+                8388608.0f;
         }
 #pragma unroll
         for (int row = 0; row < SIZE; ++row) {
@@ -106,7 +116,8 @@ __device__ __forceinline__ void sums_around(const float* weights, float offset, 
             if (y < 0 || y >= AROUND_ROWS) continue;
             const float* of = weights + row * SIZE;
             for (int k = 0; k < 4; ++k) {
-                float along = ORDERED ? __fmul_rn(levels[k], of[0]) : __fmaf_rn(levels[k], of[0], sums[y][k]);
+                float along =
+                    ORDERED ? __fmul_rn(levels[k], of[0]) : __fmaf_rn(levels[k], of[0], sums[y][k]);
                 for (int x = 1; x < SIZE; ++x) {
                     if (ORDERED) along = __fadd_rn(along, __fmul_rn(levels[k + x], of[x]));
                     else along = __fmaf_rn(levels[k + x], of[x], along);
@@ -118,14 +129,16 @@ __device__ __forceinline__ void sums_around(const float* weights, float offset, 
     for (int y = 0; y < AROUND_ROWS; ++y) {
         u32 level[4];
         for (int k = 0; k < 4; ++k)
-            level[k] = __float_as_uint(__fadd_rz(fminf(fmaxf(sums[y][k], 0.0f), 255.0f), 8388608.0f));
+            level[k] =
+                __float_as_uint(__fadd_rz(fminf(fmaxf(sums[y][k], 0.0f), 255.0f), 8388608.0f));
         made[y] = packed(level[0], level[1], level[2], level[3]);
     }
 }
 
 // The planes of results, from those of `colours` staged ones.
 template <int REACH, bool ORDERED>
-__device__ __forceinline__ void sum_planes(const Around& of, int colours, const u32* staged, u32* planes)
+__device__ __forceinline__ void sum_planes(
+    const Around& of, int colours, const u32* staged, u32* planes)
 {
     constexpr int SIZE = 2 * REACH + 1, ACROSS = AROUND_WIDTH / 4;
     int group = threadIdx.x % ACROSS, first = threadIdx.x / ACROSS * AROUND_ROWS;
@@ -143,13 +156,15 @@ __device__ __forceinline__ void sum_planes(const Around& of, int colours, const 
 
 // Planes as pixels, with the image's own alpha.
 template <int C>
-__device__ __forceinline__ void join_planes(const Item& item, const Tile& tile, const u32* planes, u32* out)
+__device__ __forceinline__ void join_planes(
+    const Item& item, const Tile& tile, const u32* planes, u32* out)
 {
     for (int i = threadIdx.x; i < AROUND_GROUPS; i += THREADS) {
         int x = i % (AROUND_WIDTH / 4) * 4, y = i / (AROUND_WIDTH / 4);
         if (x >= tile.width || y >= tile.height) continue;
         u32 plane[C];
-        if constexpr (C == 4) pixels4<C>(source_row(item, tile.y + y), item.width, tile.x + x, plane);
+        if constexpr (C == 4)
+            pixels4<C>(source_row(item, tile.y + y), item.width, tile.x + x, plane);
         for (int c = 0; c < min(C, 3); ++c) plane[c] = planes[c * AROUND_GROUPS + i];
         interleave<C>(plane, out + i * C);
     }
@@ -179,14 +194,14 @@ __device__ __forceinline__ void around_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-around_3(const Item* items, const u32* starts, int n)
+    around_3(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 staged[AROUND_GROUPS + 1], planes[3 * AROUND_GROUPS / 4];
     around_tile<1>(items, starts, n, (u32*)staged, (u32*)planes);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-around_5(const Item* items, const u32* starts, int n)
+    around_5(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 staged[AROUND_GROUPS + 1], planes[3 * AROUND_GROUPS / 4];
     around_tile<2>(items, starts, n, (u32*)staged, (u32*)planes);

@@ -4,20 +4,23 @@
 #include "kernels/pixel_pairs.cuh"
 #include "kernels/staging.cuh"
 
-// A sample, sharpened but not clipped, in the lower half; that of `sums` is 13 times what is smooth. It
-// is divided with a half more: 1290555 is 2**24 / 13, and no quotient is nearer to a half than 1 / 26.
+// A sample, sharpened but not clipped, in the lower half; that of `sums` is 13 times what is
+// smooth. It is divided with a half more: 1290555 is 2**24 / 13, and no quotient is nearer to a
+// half than 1 / 26.
 __device__ __forceinline__ u32 sharpened(u32 levels, u32 sums, u32 half, float factor)
 {
     float sum = __uint_as_float(__byte_perm(sums, 0x4B000000, half));
     float smooth = __fmaf_rz(sum, 1290555.0f / 16777216, 8388608.0f - 645277.0f);
     float level = __uint_as_float(__byte_perm(levels, 0x4B000000, half));
-    float mixed = __fadd_rn(__fmul_rn(__fsub_rn(level, smooth), factor), __fsub_rn(smooth, 8388608.0f));
+    float mixed =
+        __fadd_rn(__fmul_rn(__fsub_rn(level, smooth), factor), __fsub_rn(smooth, 8388608.0f));
     return __float_as_uint(__fadd_rz(mixed, 12582912.0f));
 }
 
 __device__ __forceinline__ u32 sharpened2(u32 levels, u32 sums, float factor)
 {
-    u32 low = sharpened(levels, sums, 0x7610, factor), high = sharpened(levels, sums, 0x7632, factor);
+    u32 low = sharpened(levels, sums, 0x7610, factor),
+        high = sharpened(levels, sums, 0x7632, factor);
     return __vimin_s16x2_relu(__byte_perm(low, high, 0x5410), HALVES);
 }
 
@@ -43,11 +46,13 @@ __device__ __forceinline__ void sharpen_row(const Pairs<C>* rows, float factor, 
         u32 even = rows[1].even[k + 1], odd = rows[1].odd[k + 1];
         u32 evens = sums.even_before(k) + sums.even[k + 1] + sums.even_after(k) + 4 * even;
         u32 odds = sums.odd_before(k) + sums.odd[k + 1] + sums.odd_after(k) + 4 * odd;
-        made[k] = __byte_perm(sharpened2(even, evens, factor), sharpened2(odd, odds, factor), 0x6240);
+        made[k] =
+            __byte_perm(sharpened2(even, evens, factor), sharpened2(odd, odds, factor), 0x6240);
     }
 }
 
-// Which bits of a word of samples of row y stay as they are: alpha, and the image's outermost pixels.
+// Which bits of a word of samples of row y stay as they are: alpha, and the image's outermost
+// pixels.
 template <int C> __device__ __forceinline__ u32 kept_bits(const Item& item, int sample, int y)
 {
     if (y == 0 || y == item.height - 1) return ~0u;
@@ -59,12 +64,13 @@ template <int C> __device__ __forceinline__ u32 kept_bits(const Item& item, int 
 }
 
 template <int C>
-__device__ __forceinline__ void sharpen_tile(const Item& item, const Tile& tile, u32* words, u32* out)
+__device__ __forceinline__ void sharpen_tile(
+    const Item& item, const Tile& tile, u32* words, u32* out)
 {
     constexpr int PITCH = Share<C>::PITCH;
     float factor = *global<const float>(item.data);
-    bool inside = C != 4 && tile.x > 0 && tile.x + tile.width < item.width && tile.y > 0
-        && tile.y + tile.height < item.height;
+    bool inside = C != 4 && tile.x > 0 && tile.x + tile.width < item.width && tile.y > 0 &&
+        tile.y + tile.height < item.height;
     stage_around<C>(item, tile, words);
     __syncthreads();
     Share<C> share;
@@ -79,17 +85,19 @@ __device__ __forceinline__ void sharpen_tile(const Item& item, const Tile& tile,
         sharpen_row(rows, factor, made);
         if (!inside)
             for (int k = 0; k < C; ++k) {
-                u32 kept = kept_bits<C>(item, tile.x * C + 4 * (share.word + k), tile.y + share.row + i);
+                u32 kept =
+                    kept_bits<C>(item, tile.x * C + 4 * (share.word + k), tile.y + share.row + i);
                 made[k] = (from[(i + 1) * PITCH + k] & kept) | (made[k] & ~kept);
             }
-        for (int k = 0; k < C; ++k) out[(share.row + i) * Share<C>::ACROSS * C + share.word + k] = made[k];
+        for (int k = 0; k < C; ++k)
+            out[(share.row + i) * Share<C>::ACROSS * C + share.word + k] = made[k];
     }
     __syncthreads();
     store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 5)
-sharpen(const Item* items, const u32* starts, int n)
+    sharpen(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
     __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];

@@ -1,18 +1,19 @@
 // The bilateral filter (Tomasi, Manduchi 1998) with OpenCV's weights, window and order of sums: a
 // tile with its surroundings in shared memory, four pixels of a row a thread. OpenCV sums the last
 // columns of a row in another order, so a level may differ by one now and then.
+#include "filters/arithmetic/recolour.cuh"
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
-#include "filters/arithmetic/recolour.cuh"
 
 constexpr int MOST_REACH = 16, SPACE_PITCH = 2 * MOST_REACH + 1;  // of the window, across it
 
 struct Bilateral {
     int radius;
-    int reach[MOST_REACH + 1];                    // of the window's row that many rows away
-    float space[(MOST_REACH + 1) * SPACE_PITCH];  // weights of its pixels, from the left to the right
-    float colour[766];                            // by the sum of the colours' distances
+    int reach[MOST_REACH + 1];  // of the window's row that many rows away
+    float
+        space[(MOST_REACH + 1) * SPACE_PITCH];  // weights of its pixels, from the left to the right
+    float colour[766];                          // by the sum of the colours' distances
 };
 
 constexpr int BILATERAL_WIDTH = CORRELATE_WIDTH, BILATERAL_HEIGHT = 16;
@@ -49,7 +50,8 @@ __device__ __forceinline__ void mirrored_colours4(const Item& item, int x, int y
 }
 
 template <int C>
-__device__ __forceinline__ void stage_mirrored(const Item& item, const Tile& tile, int radius, u32* pixels)
+__device__ __forceinline__ void stage_mirrored(
+    const Item& item, const Tile& tile, int radius, u32* pixels)
 {
     u32 quads = (BILATERAL_WIDTH + 2 * radius + 3) / 4, n = quads * (BILATERAL_HEIGHT + 2 * radius);
     u32 inverse = 65536 / quads + 1;  // exact for so few
@@ -114,8 +116,8 @@ __device__ __forceinline__ void slide(float* space, float next)
 // A row of the window but the first and the last, which are a pixel wide: from its first pixel and
 // weight on. Its columns at both ends are not in the windows of all four.
 template <int C>
-__device__ __forceinline__ void smooth_row(
-    const u32* pixel, const float* weight, int reach, const ColourWeights& colours, Smoothed<C>& smoothed)
+__device__ __forceinline__ void smooth_row(const u32* pixel, const float* weight, int reach,
+    const ColourWeights& colours, Smoothed<C>& smoothed)
 {
     float space[4] = {};
     slide(space, weight[0]), smoothed.template add<0, 0>(pixel[0], space, colours);
@@ -189,7 +191,7 @@ __device__ __forceinline__ void bilateral_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-bilateral(const Item* items, const u32* starts, int n)
+    bilateral(const Item* items, const u32* starts, int n)
 {
     __shared__ __align__(16) BilateralShared shared;
     int block;

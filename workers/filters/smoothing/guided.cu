@@ -1,11 +1,12 @@
 // The guided filter (He, Sun, Tang, 2013) in integers, as its specification has it, a colour at a
-// time: a pass fits slopes and offsets, the next one takes their means. As in box_blur_alpha.cu a block goes
-// down its tile with a running sum for every column, and prefix sums make sums of squares.
+// time: a pass fits slopes and offsets, the next one takes their means. As in box_blur_alpha.cu a
+// block goes down its tile with a running sum for every column, and prefix sums make sums of
+// squares.
+#include "filters/arithmetic/box.cuh"
 #include "kernels/common.cuh"
 #include "kernels/luma.cuh"
 #include "kernels/pixels.cuh"
 #include "kernels/scan.cuh"
-#include "filters/arithmetic/box.cuh"
 
 struct Guided {
     Box box;
@@ -13,8 +14,8 @@ struct Guided {
     i64 reserved;
 };
 
-// Offsets are kept for lumas from -128 to 127, so that they fit 32 bits. Levels are whole, so a slope
-// is below 255 · v / (v + eps) and 127.5 · sqrt(v) / (v + eps), v the variance: below 205.
+// Offsets are kept for lumas from -128 to 127, so that they fit 32 bits. Levels are whole, so a
+// slope is below 255 · v / (v + eps) and 127.5 · sqrt(v) / (v + eps), v the variance: below 205.
 struct Fit {
     int slope, offset;  // in units of 2**-16
 };
@@ -24,7 +25,8 @@ constexpr int GUIDED_BITS = 16, GUIDED_MIDDLE = 128;
 
 __device__ __forceinline__ Fit* fits_of(const Item& item) { return global<Fit>(item.scratch); }
 
-template <int C> __device__ __forceinline__ uint2 light_and_colour4(const u8* row, int x, int colour)
+template <int C>
+__device__ __forceinline__ uint2 light_and_colour4(const u8* row, int x, int colour)
 {
     u32 words[C], plane[C];
     inner_pixels4<C>(row, x, words);
@@ -39,8 +41,10 @@ __device__ __forceinline__ u32 light_at(const u8* pixel, int channels)
     return channels == 1 ? pixel[0] : luma(pixel[0], pixel[1], pixel[2]);
 }
 
-// Lumas and one colour of four pixels of a row, mirrored beyond its ends; apart as `replicated4` is.
-static __device__ __noinline__ uint2 guided4(const u8* row, int width, int channels, int x, int colour)
+// Lumas and one colour of four pixels of a row, mirrored beyond its ends; apart as `replicated4`
+// is.
+static __device__ __noinline__ uint2 guided4(
+    const u8* row, int width, int channels, int x, int colour)
 {
     if (x >= 0 && x + 4 <= width) {
         if (channels == 1) return light_and_colour4<1>(row, x, colour);
@@ -120,11 +124,11 @@ __device__ __forceinline__ void sums_before(const T (*sums)[4], T* totals, Four<
     __syncthreads();
 }
 
-// Every row of a tile by `made(x, y, i)`, once the sums of its squares are those before i + side less
-// those before i. The next row's are not written before every thread is at the next barrier.
+// Every row of a tile by `made(x, y, i)`, once the sums of its squares are those before i + side
+// less those before i. The next row's are not written before every thread is at the next barrier.
 template <class T, int N, class Columns, class Made>
-__device__ __forceinline__ void guided_rows(
-    const Item& item, const Tile& tile, Columns& columns, T* totals, Four<T>* before, const Made& made)
+__device__ __forceinline__ void guided_rows(const Item& item, const Tile& tile, Columns& columns,
+    T* totals, Four<T>* before, const Made& made)
 {
     int radius = box_of(item).radius, x = tile.x - radius + 4 * threadIdx.x;
     bool mine = 4 * (int)threadIdx.x < tile.width + 2 * radius;
@@ -140,8 +144,8 @@ __device__ __forceinline__ void guided_rows(
 // floor(x + 0.5), in doubles.
 __device__ __forceinline__ i64 nearest(double x) { return (i64)floor(x + 0.5); }
 
-// From the sums of a square. Their products are below 2**53. An offset is never nearer to a half than
-// 1 / (2 · area), so that a product with the inverse is as good as the quotient.
+// From the sums of a square. Their products are below 2**53. An offset is never nearer to a half
+// than 1 / (2 · area), so that a product with the inverse is as good as the quotient.
 __device__ __forceinline__ Fit fitted(const Guided& of, const u32* sums)
 {
     i64 area = of.box.area, light = sums[0], colour = sums[1];
@@ -154,7 +158,7 @@ __device__ __forceinline__ Fit fitted(const Guided& of, const u32* sums)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-guided_fit(const Item* items, const u32* starts, int n)
+    guided_fit(const Item* items, const u32* starts, int n)
 {
     __shared__ Four<u32> before[4 * THREADS];
     __shared__ u32 totals[4 * THREADS / 32];
@@ -176,10 +180,10 @@ guided_fit(const Item* items, const u32* starts, int n)
     });
 }
 
-// round(mean / 2**16) by the nearest whole of the sum: (sum + 2**15) >> 16 plus half the area, rounded
-// down, is (sum + 2**15 · area) >> 16, for areas are odd.
+// round(mean / 2**16) by the nearest whole of the sum: (sum + 2**15) >> 16 plus half the area,
+// rounded down, is (sum + 2**15 · area) >> 16, for areas are odd.
 extern "C" __global__ void __launch_bounds__(256, 4)
-guided_mean(const Item* items, const u32* starts, int n)
+    guided_mean(const Item* items, const u32* starts, int n)
 {
     __shared__ Four<i64> before[2 * THREADS];
     __shared__ i64 totals[2 * THREADS / 32];

@@ -1,5 +1,5 @@
-// Medians of squares of 3, plane by plane, by exchanges of pairs of samples. rank_bitsliced.cu has squares up to 9,
-// rank_bitwise_search_mma.cu those above.
+// Medians of squares of 3, plane by plane, by exchanges of pairs of samples. rank_bitsliced.cu has
+// squares up to 9, rank_bitwise_search_mma.cu those above.
 #include "kernels/common.cuh"
 #include "kernels/staging.cuh"
 
@@ -21,19 +21,21 @@ __device__ __forceinline__ Sorted sorted(u32 a, u32 b, u32 c)
 }
 
 // The medians around two rows, b and c, above each other.
-__device__ __forceinline__ void medians9(const Sorted& a, const Sorted& b, const Sorted& c, const Sorted& d, u32* made)
+__device__ __forceinline__ void medians9(
+    const Sorted& a, const Sorted& b, const Sorted& c, const Sorted& d, u32* made)
 {
     u32 low = __vminu2(b.middle, c.middle), high = __vmaxu2(b.middle, c.middle);
-    made[0] = middle_of(__vmaxu2(b.low, __vmaxu2(a.low, c.low)), __vminu2(__vmaxu2(a.middle, low), high),
-                        __vminu2(b.high, __vminu2(a.high, c.high)));
-    made[1] = middle_of(__vmaxu2(b.low, __vmaxu2(d.low, c.low)), __vminu2(__vmaxu2(d.middle, low), high),
-                        __vminu2(b.high, __vminu2(d.high, c.high)));
+    made[0] = middle_of(__vmaxu2(b.low, __vmaxu2(a.low, c.low)),
+        __vminu2(__vmaxu2(a.middle, low), high), __vminu2(b.high, __vminu2(a.high, c.high)));
+    made[1] = middle_of(__vmaxu2(b.low, __vmaxu2(d.low, c.low)),
+        __vminu2(__vmaxu2(d.middle, low), high), __vminu2(b.high, __vminu2(d.high, c.high)));
 }
 
 // The row of `words` at w, sorted by threes: odd samples, then even ones.
 __device__ __forceinline__ void sort_row(const u32* w, int shift, Sorted* row)
 {
-    u32 left = __funnelshift_r(w[-1], w[0], 32 - shift), right = __funnelshift_rc(w[0], w[1], shift);
+    u32 left = __funnelshift_r(w[-1], w[0], 32 - shift),
+        right = __funnelshift_rc(w[0], w[1], shift);
     row[0] = sorted(left, w[0], right);
     row[1] = sorted(left << 8, w[0] << 8, right << 8);
 }
@@ -46,8 +48,12 @@ template <int C> struct Results {
     bool straight;
 
     __device__ __forceinline__ Results(const Item& item, const Tile& at, u32* out)
-        : image(global<u8>(item.dst) + (i64)at.y * item.width * C + at.x * C), tile(out),
-          stride(item.width * C), straight(stride % 4 == 0) {}
+        : image(global<u8>(item.dst) + (i64)at.y * item.width * C + at.x * C),
+          tile(out),
+          stride(item.width * C),
+          straight(stride % 4 == 0)
+    {
+    }
 
     __device__ __forceinline__ void store(int row, int word, u32 made) const
     {
@@ -64,8 +70,7 @@ template <int C> struct Results {
 };
 
 // Two words of a row and one more on either side.
-template <int C>
-__device__ __forceinline__ void load_row(const u8* row, int at, int bytes, u32* w)
+template <int C> __device__ __forceinline__ void load_row(const u8* row, int at, int bytes, u32* w)
 {
     uint2 two = *(const uint2*)(row + at);
     w[1] = two.x, w[2] = two.y;
@@ -75,7 +80,8 @@ __device__ __forceinline__ void load_row(const u8* row, int at, int bytes, u32* 
 
 // A tile of an image whose rows are whole vectors: a lane makes two words of each of some rows from
 // registers alone.
-template <int C> __device__ __forceinline__ void exchange_vectors(const Item& item, const Tile& tile)
+template <int C>
+__device__ __forceinline__ void exchange_vectors(const Item& item, const Tile& tile)
 {
     constexpr int VECTORS = EXCHANGE_WIDTH / 8 * C;
     int bytes = item.width * C;
@@ -102,12 +108,14 @@ template <int C> __device__ __forceinline__ void exchange_vectors(const Item& it
 #pragma unroll
         for (int k = 0; k < EXCHANGE_ROWS; ++k)
             if (first + k < tile.height)
-                *(uint2*)(global<u8>(item.dst) + (i64)(tile.y + first + k) * bytes + at) = make_uint2(made[k][0], made[k][1]);
+                *(uint2*)(global<u8>(item.dst) + (i64)(tile.y + first + k) * bytes + at) =
+                    make_uint2(made[k][0], made[k][1]);
     }
 }
 
 template <int C>
-__device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile, u32* words, u32* out)
+__device__ __forceinline__ void exchange_tile(
+    const Item& item, const Tile& tile, u32* words, u32* out)
 {
     if (item.width * C % 16 == 0) return exchange_vectors<C>(item, tile);
     constexpr int ACROSS = EXCHANGE_WIDTH / 4 * C, PITCH = ACROSS + 8;
@@ -128,14 +136,15 @@ __device__ __forceinline__ void exchange_tile(const Item& item, const Tile& tile
             medians9(row[k][0], row[k + 1][0], row[k + 2][0], row[k + 3][0], odd);
             medians9(row[k][1], row[k + 1][1], row[k + 2][1], row[k + 3][1], even);
             for (int i = 0; i < 2; ++i)
-                if (first + k + i < tile.height) results.store(first + k + i, at, __byte_perm(even[i], odd[i], 0x7351));
+                if (first + k + i < tile.height)
+                    results.store(first + k + i, at, __byte_perm(even[i], odd[i], 0x7351));
         }
     }
     results.finish(item, tile);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-median_exchange(const Item* items, const u32* starts, int n)
+    median_exchange(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
     __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];

@@ -1,6 +1,7 @@
-// Non-local means (Buades, Coll, Morel, 2005) in integers, as the specification has it: a tile with its
-// surroundings in shared memory; for each place of a neighbour the squared differences of all pixels
-// are summed along rows, then down columns, by running sums, so that a patch costs as little as a pixel.
+// Non-local means (Buades, Coll, Morel, 2005) in integers, as the specification has it: a tile with
+// its surroundings in shared memory; for each place of a neighbour the squared differences of all
+// pixels are summed along rows, then down columns, by running sums, so that a patch costs as little
+// as a pixel.
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"
 
@@ -11,8 +12,10 @@ struct Likeness {
 };
 
 constexpr int LIKENESS_WIDTH = 64, LIKENESS_HEIGHT = 32, MOST_NEAR = 7, MOST_FAR = 10;
-constexpr int LIKENESS_EACH = LIKENESS_WIDTH * LIKENESS_HEIGHT / THREADS;  // pixels of a column a thread
-constexpr int LIKENESS_PITCH = LIKENESS_WIDTH + 2 * (MOST_NEAR + MOST_FAR) + 1;  // odd, for lanes in a column
+constexpr int LIKENESS_EACH =
+    LIKENESS_WIDTH * LIKENESS_HEIGHT / THREADS;  // pixels of a column a thread
+constexpr int LIKENESS_PITCH =
+    LIKENESS_WIDTH + 2 * (MOST_NEAR + MOST_FAR) + 1;  // odd, for lanes in a column
 constexpr int LIKENESS_ROWS = LIKENESS_HEIGHT + 2 * (MOST_NEAR + MOST_FAR);
 constexpr int ALONG_PITCH = LIKENESS_WIDTH + 1, ALONG_ROWS = LIKENESS_HEIGHT + 2 * MOST_NEAR;
 
@@ -69,7 +72,8 @@ template <int C> struct Weighed {
 #pragma unroll
         for (int k = 0; k < LIKENESS_EACH; ++k) {
             sum += along[(k + 2 * of.near) * ALONG_PITCH];
-            u32 weight = weights[min(sum >> of.shift, (u32)of.last)], pixel = neighbours[k * LIKENESS_PITCH];
+            u32 weight = weights[min(sum >> of.shift, (u32)of.last)],
+                pixel = neighbours[k * LIKENESS_PITCH];
             sum -= along[k * ALONG_PITCH];
             totals[k] += weight;
             sums[k][0] = __dp2a_lo(weight, pixel, sums[k][0]);
@@ -90,7 +94,8 @@ template <int C>
 __device__ __forceinline__ void likeness_stage(
     const Item& item, const Tile& tile, const Likeness& of, LikenessShared& shared)
 {
-    int margin = of.near + of.far, across = tile.width + 2 * margin, down = tile.height + 2 * margin;
+    int margin = of.near + of.far, across = tile.width + 2 * margin,
+        down = tile.height + 2 * margin;
     for (int i = threadIdx.x; i < across * down; i += THREADS) {
         int x = i % across, y = i / across;
         shared.pixels[y * LIKENESS_PITCH + x] =
@@ -101,7 +106,8 @@ __device__ __forceinline__ void likeness_stage(
 }
 
 template <int C>
-__device__ __forceinline__ void likeness_tile(const Item& item, const Tile& tile, LikenessShared& shared)
+__device__ __forceinline__ void likeness_tile(
+    const Item& item, const Tile& tile, LikenessShared& shared)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3;
     const Likeness of = *global<const Likeness>(item.data);
@@ -134,7 +140,7 @@ __device__ __forceinline__ void likeness_tile(const Item& item, const Tile& tile
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-nl_means(const Item* items, const u32* starts, int n)
+    nl_means(const Item* items, const u32* starts, int n)
 {
     __shared__ __align__(16) LikenessShared shared;
     int block;

@@ -2,9 +2,13 @@
 #pragma once
 #include "kernels/common.cuh"
 
-// The data of medians and ranks: the side of the square, and how many of its samples go before the one sought.
+// The data of medians and ranks: the side of the square, and how many of its samples go before the
+// one sought.
 struct Square {
     int size, rank;
 };
 
-__device__ __forceinline__ Square square_of(const Item& item) { return *global<const Square>(item.data); }
+__device__ __forceinline__ Square square_of(const Item& item)
+{
+    return *global<const Square>(item.data);
+}

@@ -1,5 +1,5 @@
-// Which of 32 × 64 squares have enough samples that reach a level: the work of a warp. Sums of columns,
-// then of rows, are products of bands of ones and of bits on the tensor cores.
+// Which of 32 × 64 squares have enough samples that reach a level: the work of a warp. Sums of
+// columns, then of rows, are products of bands of ones and of bits on the tensor cores.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/mma.cuh"
@@ -9,12 +9,14 @@ constexpr int DESCENT_WIDTH = 128, DESCENT_ACROSS = 4;  // pixels; groups of 16 
 // Squares of which 16 in a row see at most 16 · GROUPS columns; a tile of HEIGHT rows.
 template <int GROUPS_, int HEIGHT_> struct Descent {
     static constexpr int GROUPS = GROUPS_, HEIGHT = HEIGHT_, STEPS = (GROUPS + 1) / 2;
-    static constexpr int COLUMNS = DESCENT_WIDTH + 16 * (GROUPS - 1), FOURS = HEIGHT / 4 + 4 * (GROUPS - 1);
-    static constexpr int PITCH = COLUMNS + 8, WORDS = PITCH * FOURS;  // the lanes' words lie in banks of their own
+    static constexpr int COLUMNS = DESCENT_WIDTH + 16 * (GROUPS - 1),
+                         FOURS = HEIGHT / 4 + 4 * (GROUPS - 1);
+    static constexpr int PITCH = COLUMNS + 8,
+                         WORDS = PITCH * FOURS;  // the lanes' words lie in banks of their own
 };
 
-// What a warp multiplies by: for each step of 32 samples which of them a square has. Down a column they
-// count twice, so that bits of 128 add up to multiples of 256.
+// What a warp multiplies by: for each step of 32 samples which of them a square has. Down a column
+// they count twice, so that bits of 128 add up to multiples of 256.
 template <class D> struct Bands {
     uint4 down[D::STEPS];
     u32 across[D::STEPS][2][2];
@@ -31,14 +33,15 @@ template <class D> struct Bands {
 
     __device__ __forceinline__ Bands(int size, int enough)
     {
-        // In four registers side by side, where every product finds them: as one value it was copied each time.
+        // In four registers side by side, where every product finds them: as one value it was
+        // copied each time.
         for (int k = 0; k < 4; ++k) start[k] = __shfl_xor_sync(~0u, 0u - enough, k + 1);
         int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
         for (int j = 0; j < D::STEPS; ++j) {
             int y = 32 * j + 4 * t - g, x = 32 * j + 2 * t - g;
             down[j] = {band(y, 2, size, 2), band(y - 8, 2, size, 2), band(y + 16, 2, size, 2),
-                       band(y + 8, 2, size, 2)};
+                band(y + 8, 2, size, 2)};
             for (int n = 0; n < 2; ++n)
                 for (int half = 0; half < 2; ++half)
                     across[j][n][half] = band(x - 8 * n + 16 * half, 8, size, 1);
@@ -68,11 +71,16 @@ struct Wanted {
     u32 groups[2];
 
     __device__ __forceinline__ explicit Wanted(const u32* results)
-        : groups{of_any_lane(results[0]), of_any_lane(results[1])} {}
+        : groups{of_any_lane(results[0]), of_any_lane(results[1])}
+    {
+    }
 
     __device__ __forceinline__ bool any() const { return groups[0] | groups[1]; }
 
-    __device__ __forceinline__ bool has(int group) const { return groups[group / 2] & 0xFFFF0000 >> group % 2 * 16; }
+    __device__ __forceinline__ bool has(int group) const
+    {
+        return groups[group / 2] & 0xFFFF0000 >> group % 2 * 16;
+    }
 
     // Whether those of any group see 16 columns, of so many at most.
     __device__ __forceinline__ bool see(int columns, int most) const
@@ -85,22 +93,25 @@ struct Wanted {
     }
 };
 
-// Sums of 16 columns for two times 16 rows, from words of four samples below each other: those of row g
-// and of row g + 8, columns 2t, 2t + 1, 2t + 8 and 2t + 9.
+// Sums of 16 columns for two times 16 rows, from words of four samples below each other: those of
+// row g and of row g + 8, columns 2t, 2t + 1, 2t + 8 and 2t + 9.
 template <class D>
-__device__ __forceinline__ void reaching_columns(const u32* at, u32 level, const Bands<D>& bands, uint2* made)
+__device__ __forceinline__ void reaching_columns(
+    const u32* at, u32 level, const Bands<D>& bands, uint2* made)
 {
     u32 sums[2][2][4] = {};
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
         u32 ones[D::GROUPS + 1];
 #pragma unroll
-        for (int k = 0; k < D::GROUPS + 1; ++k) ones[k] = reached(at[4 * k * D::PITCH + 8 * n], level);
+        for (int k = 0; k < D::GROUPS + 1; ++k)
+            ones[k] = reached(at[4 * k * D::PITCH + 8 * n], level);
 #pragma unroll
         for (int m = 0; m < 2; ++m)
             for (int j = 0; j < D::STEPS; ++j) {
                 const u32* right = ones + m + 2 * j;
-                if (2 * j + 1 == D::GROUPS) multiply_add_half(bands.down[j].x, bands.down[j].y, *right, sums[m][n]);
+                if (2 * j + 1 == D::GROUPS)
+                    multiply_add_half(bands.down[j].x, bands.down[j].y, *right, sums[m][n]);
                 else multiply_add(bands.down[j], right, sums[m][n]);
             }
     }
@@ -112,8 +123,8 @@ __device__ __forceinline__ void reaching_columns(const u32* at, u32 level, const
     }
 }
 
-// Of 16 results a lane, a bit each, the first in the highest: whether fewer samples of their squares
-// than enough reach a level, by `columns` of 16 · GROUPS.
+// Of 16 results a lane, a bit each, the first in the highest: whether fewer samples of their
+// squares than enough reach a level, by `columns` of 16 · GROUPS.
 template <class D>
 __device__ __forceinline__ u32 reaching_rows(const uint2 (*columns)[2], const Bands<D>& bands)
 {
@@ -126,7 +137,8 @@ __device__ __forceinline__ u32 reaching_rows(const uint2 (*columns)[2], const Ba
         for (int j = 0; j < D::STEPS; ++j) {
             const uint2 &a = columns[2 * j][m], &b = columns[2 * j + 1][m];
             if (2 * j + 1 == D::GROUPS) multiply_add_half(a.x, a.y, bands.across[j][n][0], sums);
-            else if (j == 0) multiply_from({a.x, a.y, b.x, b.y}, bands.across[j][n], bands.start, sums);
+            else if (j == 0)
+                multiply_from({a.x, a.y, b.x, b.y}, bands.across[j][n], bands.start, sums);
             else multiply_add({a.x, a.y, b.x, b.y}, bands.across[j][n], sums);
         }
         for (int k = 0; k < 4; ++k) made = __funnelshift_l(sums[k], made, 1);

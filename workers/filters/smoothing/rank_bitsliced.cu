@@ -1,7 +1,7 @@
 // Samples of any rank in squares of 3 to 9, plane by plane, by counting bits of 32 results at once.
+#include "filters/smoothing/rank.cuh"
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
-#include "filters/smoothing/rank.cuh"
 
 constexpr int BITS_WIDTH = 128, BITS_HEIGHT = 63, BITS_WORDS = 8 * (BITS_WIDTH / 32 * 4 + 2);
 
@@ -30,14 +30,18 @@ template <int LEVELS, int N> __device__ __forceinline__ u32 reaches(const u32* b
     }
 }
 
-// One bit of 32 results from planes [row][plane][word]. A sample that left the result's prefix stays
-// at the bit it left by: above or below for good. A result has a 1 if more than `rank` samples would
-// be left without those that have a 0.
+// One bit of 32 results from planes [row][plane][word]. A sample that left the result's prefix
+// stays at the bit it left by: above or below for good. A result has a 1 if more than `rank`
+// samples would be left without those that have a 0.
 template <int SIZE, bool FIRST, bool LAST>
 __device__ __forceinline__ u32 ranked_bit(
     const u32* at, int words, int channels, int rank, int plane, u32* gone, u32* bits)
 {
-    constexpr int R = SIZE / 2, N = SIZE * SIZE, LEVELS = SIZE == 3 ? 4 : SIZE == 5 ? 5 : SIZE == 7 ? 6 : 7;
+    constexpr int R = SIZE / 2, N = SIZE * SIZE,
+                  LEVELS = SIZE == 3 ? 4
+        : SIZE == 5                  ? 5
+        : SIZE == 7                  ? 6
+                                     : 7;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const u32* w = at + (i / SIZE * 8 + plane) * words;
@@ -56,7 +60,8 @@ __device__ __forceinline__ u32 ranked_bit(
 
 // 32 results, bit by bit from the highest.
 template <int SIZE>
-__device__ __forceinline__ void ranked_planes(const u32* at, int words, int channels, int rank, u32* made)
+__device__ __forceinline__ void ranked_planes(
+    const u32* at, int words, int channels, int rank, u32* made)
 {
     u32 gone[SIZE * SIZE], bits[SIZE * SIZE];
     u32 high = ranked_bit<SIZE, true, false>(at, words, channels, rank, 7, gone, bits);
@@ -72,7 +77,8 @@ __device__ __forceinline__ void ranked_planes(const u32* at, int words, int chan
 }
 
 // The rows of the tile as planes, with `radius` rows more above and below.
-__device__ __forceinline__ void stage_planes(const Item& item, const Tile& tile, int radius, u32* planes)
+__device__ __forceinline__ void stage_planes(
+    const Item& item, const Tile& tile, int radius, u32* planes)
 {
     int c = item.channels, bytes = item.width * c, words = BITS_WIDTH / 32 * c + 2;
     for (int i = threadIdx.x; i < (tile.height + 2 * radius) * words; i += THREADS) {
@@ -98,14 +104,16 @@ __device__ __forceinline__ void ranked_band(
     ranked_planes<SIZE>(planes + row * 8 * (words + 2) + word + 1, words + 2, c, rank, made);
     to_bytes(made);
     u8* to = (u8*)out + (row * words + word) * 32;
-    if (straight) to = global<u8>(item.dst) + ((i64)(tile.y + row) * item.width + tile.x) * c + 32 * word;
+    if (straight)
+        to = global<u8>(item.dst) + ((i64)(tile.y + row) * item.width + tile.x) * c + 32 * word;
     store16(to, made);
     if (!straight || 32 * word + 16 < tile.width * c) store16(to + 16, made + 4);
 }
 
 // As many rows at a time as there are threads for. A rank that is known to the compiler is faster.
 template <int SIZE>
-__device__ __forceinline__ void ranked_tile(const Item& item, int block, int rank, u32* planes, u32* out)
+__device__ __forceinline__ void ranked_tile(
+    const Item& item, int block, int rank, u32* planes, u32* out)
 {
     Tile tile = tile_of(item, block, BITS_WIDTH, BITS_HEIGHT);
     int c = item.channels, most = c == 1 ? 63 : c == 3 ? 21 : 16;
@@ -114,7 +122,8 @@ __device__ __forceinline__ void ranked_tile(const Item& item, int block, int ran
     __syncthreads();
     for (int first = 0; first < tile.height; first += most) {
         Tile band = {tile.x, tile.y + first, tile.width, min(most, tile.height - first)};
-        ranked_band<SIZE>(item, band, rank, straight, planes + first * 8 * (BITS_WIDTH / 32 * c + 2), out);
+        ranked_band<SIZE>(
+            item, band, rank, straight, planes + first * 8 * (BITS_WIDTH / 32 * c + 2), out);
         if (straight) continue;
         __syncthreads();
         store_tile_of<BITS_WIDTH>(item, band, (const u8*)out);
@@ -123,7 +132,7 @@ __device__ __forceinline__ void ranked_tile(const Item& item, int block, int ran
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-rank_3(const Item* items, const u32* starts, int n)
+    rank_3(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[(BITS_HEIGHT + 2) * BITS_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
@@ -133,7 +142,7 @@ rank_3(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-rank_5(const Item* items, const u32* starts, int n)
+    rank_5(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[(BITS_HEIGHT + 4) * BITS_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
@@ -143,7 +152,7 @@ rank_5(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-rank_7(const Item* items, const u32* starts, int n)
+    rank_7(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[(BITS_HEIGHT + 6) * BITS_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
@@ -153,7 +162,7 @@ rank_7(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
-rank_9(const Item* items, const u32* starts, int n)
+    rank_9(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[(BITS_HEIGHT + 8) * BITS_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
@@ -163,7 +172,7 @@ rank_9(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-median_5(const Item* items, const u32* starts, int n)
+    median_5(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[(BITS_HEIGHT + 4) * BITS_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
@@ -173,7 +182,7 @@ median_5(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-median_7(const Item* items, const u32* starts, int n)
+    median_7(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[(BITS_HEIGHT + 6) * BITS_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];

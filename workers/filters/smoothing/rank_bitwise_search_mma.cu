@@ -1,9 +1,9 @@
 // Samples of any rank in large squares, plane by plane: of the results of a warp the bits from the
 // highest, one level after the other wherever any of them may lie.
-#include "kernels/bit_planes.cuh"
-#include "kernels/common.cuh"
 #include "filters/smoothing/rank.cuh"
 #include "filters/smoothing/rank_band_counts.cuh"
+#include "kernels/bit_planes.cuh"
+#include "kernels/common.cuh"
 
 // The bits of 64 results a lane, those of `sought`: a word of 32 for each of eight planes. They are
 // below 128, or with a `bit` of 7 to begin with at most 128.
@@ -32,7 +32,10 @@ __device__ __forceinline__ void descend(
 }
 
 // How far a sample is above the base, at most 128.
-__device__ __forceinline__ u32 above(int sample, int base) { return min(max(sample - base, 0), 128); }
+__device__ __forceinline__ u32 above(int sample, int base)
+{
+    return min(max(sample - base, 0), 128);
+}
 
 // Channel `c` of the tile and what its squares see beyond, a word of four rows for each column.
 template <class D>
@@ -49,29 +52,35 @@ __device__ __forceinline__ void stage_fours(
 #pragma unroll
             for (int i = 0; i < EACH + (D::COLUMNS % 32 > 0); ++i)
                 if (lane + 32 * i < columns)
-                    samples[i][k] = line[clamped(tile.x - size / 2 + lane + 32 * i, item.width) * item.channels];
+                    samples[i][k] = line[clamped(tile.x - size / 2 + lane + 32 * i, item.width) *
+                        item.channels];
         }
 #pragma unroll
         for (int i = 0; i < EACH + (D::COLUMNS % 32 > 0); ++i) {
-            u32 *s = samples[i];
+            u32* s = samples[i];
             if (lane + 32 * i < columns)
-                fours[four * D::PITCH + lane + 32 * i] =
-                    packed(above(s[0], base), above(s[1], base), above(s[2], base), above(s[3], base));
+                fours[four * D::PITCH + lane + 32 * i] = packed(
+                    above(s[0], base), above(s[1], base), above(s[2], base), above(s[3], base));
         }
     }
 }
 
 // Where a lane's result `i` of 64 is in the 32 × 64 of its warp.
-__device__ __forceinline__ int descent_row(int i) { return i / 8 % 2 * 16 + i / 2 % 2 * 8 + threadIdx.x % 32 / 4; }
+__device__ __forceinline__ int descent_row(int i)
+{
+    return i / 8 % 2 * 16 + i / 2 % 2 * 8 + threadIdx.x % 32 / 4;
+}
 __device__ __forceinline__ int descent_column(int i)
 {
     return i / 16 * 16 + i / 4 % 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
 // The sample of that rank among 256 of a tile: a guess at those of its squares.
-__device__ __forceinline__ int guessed(const Item& item, const Tile& tile, int c, int size, int rank)
+__device__ __forceinline__ int guessed(
+    const Item& item, const Tile& tile, int c, int size, int rank)
 {
-    int x = tile.x + threadIdx.x % 16 * tile.width / 16, y = tile.y + threadIdx.x / 16 * tile.height / 16;
+    int x = tile.x + threadIdx.x % 16 * tile.width / 16,
+        y = tile.y + threadIdx.x / 16 * tile.height / 16;
     int own = source_row(item, y)[x * item.channels + c], made = 0;
     for (int bit = 128; bit > 0; bit /= 2)
         if (__syncthreads_count(own < made + bit) <= rank * THREADS / (size * size)) made += bit;
@@ -97,8 +106,8 @@ __device__ __forceinline__ void store_bits(
     }
 }
 
-// Channel `c` of a tile. Levels from 1 to 127 above a base are told apart: one near the guess, then 0
-// for results at that or below, then 127, where there is one more level, for those above.
+// Channel `c` of a tile. Levels from 1 to 127 above a base are told apart: one near the guess, then
+// 0 for results at that or below, then 127, where there is one more level, for those above.
 template <class D>
 __device__ __forceinline__ void descend_plane(
     const Item& item, const Tile& tile, int c, const Bands<D>& bands, const u32* there, u32* fours)
@@ -146,7 +155,7 @@ __device__ __forceinline__ void descend_tile(const Item& item, int block, u32* f
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-rank_17(const Item* items, const u32* starts, int n)
+    rank_17(const Item* items, const u32* starts, int n)
 {
     typedef Descent<2, 128> D;
     __shared__ u32 fours[D::WORDS];
@@ -156,7 +165,7 @@ rank_17(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-rank_33(const Item* items, const u32* starts, int n)
+    rank_33(const Item* items, const u32* starts, int n)
 {
     typedef Descent<3, 128> D;
     __shared__ u32 fours[D::WORDS];
@@ -166,7 +175,7 @@ rank_33(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-rank_65(const Item* items, const u32* starts, int n)
+    rank_65(const Item* items, const u32* starts, int n)
 {
     typedef Descent<5, 128> D;
     __shared__ u32 fours[D::WORDS];
@@ -176,7 +185,7 @@ rank_65(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-rank_101(const Item* items, const u32* starts, int n)
+    rank_101(const Item* items, const u32* starts, int n)
 {
     typedef Descent<8, 64> D;
     __shared__ u32 fours[D::WORDS];

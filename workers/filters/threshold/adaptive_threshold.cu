@@ -1,11 +1,11 @@
 // The threshold that judges each luma by the mean around it.
-#include "kernels/common.cuh"
 #include "filters/arithmetic/box.cuh"
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
 #include "filters/arithmetic/grey_plane.cuh"
 #include "filters/arithmetic/separable.cuh"
 #include "filters/arithmetic/separable_store.cuh"
+#include "kernels/common.cuh"
 
 struct Adaptive {
     Box box;       // of the plain mean
@@ -16,7 +16,7 @@ struct Adaptive {
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-adaptive_rows(const Item* items, const u32* starts, int n)
+    adaptive_rows(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[ROWS_SHARED / 16];
     __shared__ u32 weights[400];
@@ -51,13 +51,14 @@ __device__ __forceinline__ void adaptive_tile(
         for (int o = 0; o < R; ++o) {
             int level = source_row(grey, tile.y + row + o)[tile.x + x];
             u8 tone = level - (int)mean_around(of, sums[o]) + of.ceiling > 0 ? 255 : 0;
-            for (int c = 0; c < channels; ++c) out[((row + o) * COLUMNS_WIDTH + x) * channels + c] = tone;
+            for (int c = 0; c < channels; ++c)
+                out[((row + o) * COLUMNS_WIDTH + x) * channels + c] = tone;
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-adaptive_columns(const Item* items, const u32* starts, int n)
+    adaptive_columns(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 weights[400];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 4 + 1];
@@ -90,13 +91,15 @@ struct Judged {
         u32 tones = 0;
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-            if ((int)byte_of(levels, k) - (int)__umulhi(sums[k], inverse) + ceiling > 0) tones |= 255u << 8 * k;
+            if ((int)byte_of(levels, k) - (int)__umulhi(sums[k], inverse) + ceiling > 0)
+                tones |= 255u << 8 * k;
         return tones;
     }
 };
 
 template <int REACH>
-__device__ __forceinline__ void judge_tile(const Item* items, const u32* starts, int n, u32* plane, u32* room)
+__device__ __forceinline__ void judge_tile(
+    const Item* items, const u32* starts, int n, u32* plane, u32* room)
 {
     int block;
     Item item = owner(items, starts, n, block);
@@ -110,7 +113,7 @@ __device__ __forceinline__ void judge_tile(const Item* items, const u32* starts,
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-adaptive_near(const Item* items, const u32* starts, int n)
+    adaptive_near(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 plane[Field<8>::PLANE];
     __shared__ uint4 room[EIGHTS / 4];
@@ -118,7 +121,7 @@ adaptive_near(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-adaptive_far(const Item* items, const u32* starts, int n)
+    adaptive_far(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 plane[Field<24>::PLANE];
     __shared__ uint4 room[EIGHTS / 4];

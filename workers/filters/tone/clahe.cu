@@ -1,8 +1,9 @@
-// Contrast-limited equalisation as OpenCV computes it: a table for every tile of the image, mirrored
-// to a whole number of tiles, and every luminance between those of the four tiles around it.
+// Contrast-limited equalisation as OpenCV computes it: a table for every tile of the image,
+// mirrored to a whole number of tiles, and every luminance between those of the four tiles around
+// it.
+#include "filters/tone/histogram.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
-#include "filters/tone/histogram.cuh"
 
 struct Clahe {
     int tiles, width, height, clip;  // tiles along a side; their size in pixels; samples a level
@@ -17,7 +18,8 @@ __device__ __forceinline__ int luminance(u32 pixel)
     return (256 * __dp4a(pixel, 0x00072513u, 0u) + __dp4a(pixel, 0x004C9123u, 8192u)) >> 14;
 }
 
-// Words of four pixels as they lie in memory, as a word for each; a fourth byte may be a neighbour's.
+// Words of four pixels as they lie in memory, as a word for each; a fourth byte may be a
+// neighbour's.
 template <int C> __device__ __forceinline__ void separate(const u32* words, u32* pixel)
 {
     if constexpr (C == 1) {
@@ -44,7 +46,8 @@ static __device__ __noinline__ u32 mirrored4(const u8* row, int width, int chann
 static __device__ __noinline__ int mirrored_row(int y, int height) { return mirrored(y, height); }
 
 // Words of pixels x … x+3 of row y as they lie in memory, both mirrored.
-template <int C> __device__ __forceinline__ void mirrored_words(const Item& item, int x, int y, u32* words)
+template <int C>
+__device__ __forceinline__ void mirrored_words(const Item& item, int x, int y, u32* words)
 {
     if (y >= item.height) y = mirrored_row(y, item.height);
     const u8* row = global<const u8>(item.src) + (i64)y * item.width * C;
@@ -89,7 +92,7 @@ __device__ __forceinline__ void count_tile(
 
 // A block a tile, a thread a level.
 extern "C" __global__ void __launch_bounds__(256)
-clahe_tables(const Item* items, const u32* starts, int n)
+    clahe_tables(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 bins[256 * 2];
     __shared__ u32 totals[8], excess;
@@ -128,7 +131,8 @@ __device__ __forceinline__ Between between(int at, float inverse)
 }
 
 // What a level becomes in the four tiles around a place; apart as `replicated4` is.
-static __device__ __noinline__ u32 quad(const u8* tables, int tiles, int across, int down, int level)
+static __device__ __noinline__ u32 quad(
+    const u8* tables, int tiles, int across, int down, int level)
 {
     const u8* upper = tables + clamped(down, tiles) * tiles * 256 + level;
     const u8* lower = tables + clamped(down + 1, tiles) * tiles * 256 + level;
@@ -178,7 +182,7 @@ __device__ __forceinline__ void clahe_tile(
     Between x[4];
     for (int k = 0; k < 4; ++k) x[k] = between(min(tile.x + group + k, item.width - 1), of.across);
     for (int row = threadIdx.x / (CLAHE_WIDTH / 4); row < tile.height && group < tile.width;
-         row += THREADS / (CLAHE_WIDTH / 4)) {
+        row += THREADS / (CLAHE_WIDTH / 4)) {
         Between y = between(tile.y + row, of.down);
         const u32* line = quads + ((y.first - top) * places - left) * 256;
         u32 words[C], pixel[4], four[4], bytes[4 * C];
@@ -189,7 +193,8 @@ __device__ __forceinline__ void clahe_tile(
         if (places)
             for (int k = 0; k < 4; ++k) four[k] = line[x[k].first * 256 + level[k]];
         else
-            for (int k = 0; k < 4; ++k) four[k] = quad(tables, of.tiles, x[k].first, y.first, level[k]);
+            for (int k = 0; k < 4; ++k)
+                four[k] = quad(tables, of.tiles, x[k].first, y.first, level[k]);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             u32 made = equalised(four[k], x[k].share, y.share);
@@ -207,7 +212,7 @@ __device__ __forceinline__ void clahe_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-clahe(const Item* items, const u32* starts, int n)
+    clahe(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 out[CLAHE_WIDTH * CLAHE_HEIGHT / 4];
     __shared__ u32 quads[CLAHE_QUADS * 256];
@@ -220,8 +225,8 @@ clahe(const Item* items, const u32* starts, int n)
     int lines = between(tile.y + tile.height - 1, of.down).first - top + 1;
     if (places * lines > CLAHE_QUADS) places = 0;
     for (int i = 0; i < places * lines; ++i)
-        quads[i * 256 + threadIdx.x] =
-            quad(global<const u8>(item.scratch), of.tiles, left + i % places, top + i / places, threadIdx.x);
+        quads[i * 256 + threadIdx.x] = quad(global<const u8>(item.scratch), of.tiles,
+            left + i % places, top + i / places, threadIdx.x);
     __syncthreads();
     if (item.channels == 1) clahe_tile<1>(item, tile, of, quads, places, (u32*)out);
     else if (item.channels == 3) clahe_tile<3>(item, tile, of, quads, places, (u32*)out);

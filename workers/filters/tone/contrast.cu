@@ -25,14 +25,15 @@ template <int C> __device__ __forceinline__ u32 line_lumas(const Item& item, int
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-luma_sum(const Item* items, const u32* starts, int n)
+    luma_sum(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 total;
     int block;
     Item item = owner(items, starts, n, block);
     if (threadIdx.x == 0) total = 0;
     u32 sum = item.channels == 1 ? line_lumas<1>(item, block)
-            : item.channels == 3 ? line_lumas<3>(item, block) : line_lumas<4>(item, block);
+        : item.channels == 3     ? line_lumas<3>(item, block)
+                                 : line_lumas<4>(item, block);
     for (int step = 16; step; step /= 2) sum += __shfl_down_sync(~0u, sum, step);
     __syncthreads();
     if (threadIdx.x % 32 == 0) atomicAdd(&total, sum);
@@ -41,7 +42,7 @@ luma_sum(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-contrast(const Item* items, const u32* starts, int n)
+    contrast(const Item* items, const u32* starts, int n)
 {
     __shared__ u8 table[256];
     int block;

@@ -22,7 +22,8 @@ struct Counters {
 
     __device__ __forceinline__ void clear(int levels) const
     {
-        for (int i = threadIdx.x; i < 2 * levels; i += THREADS) ((uint4*)bins)[i] = make_uint4(0, 0, 0, 0);
+        for (int i = threadIdx.x; i < 2 * levels; i += THREADS)
+            ((uint4*)bins)[i] = make_uint4(0, 0, 0, 0);
     }
 
     // Of a level of all planes.

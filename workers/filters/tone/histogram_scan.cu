@@ -1,7 +1,7 @@
 // How often every level occurs, and sums over the threads before: integers, in any order the same.
+#include "filters/tone/histogram.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
-#include "filters/tone/histogram.cuh"
 
 constexpr u32 COUNTED_LINE = 8 * LINE;  // samples a block
 
@@ -59,7 +59,7 @@ __device__ __forceinline__ void count_block(const Item& item, int block, uint4* 
 
 // Of every colour for itself.
 extern "C" __global__ void __launch_bounds__(256)
-count_levels(const Item* items, const u32* starts, int n)
+    count_levels(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 bins[768 * 2];
     int block;
@@ -68,7 +68,7 @@ count_levels(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-count_lumas(const Item* items, const u32* starts, int n)
+    count_lumas(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 bins[256 * 2];
     int block;

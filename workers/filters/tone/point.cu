@@ -4,7 +4,7 @@
 #include "kernels/lines.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
-through_table(const Item* items, const u32* starts, int n)
+    through_table(const Item* items, const u32* starts, int n)
 {
     __shared__ u8 table[256];
     int block;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void fade_image(const Item& item, int block, bool fro
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-grayscale(const Item* items, const u32* starts, int n)
+    grayscale(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);
@@ -46,7 +46,7 @@ grayscale(const Item* items, const u32* starts, int n)
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-saturation(const Item* items, const u32* starts, int n)
+    saturation(const Item* items, const u32* starts, int n)
 {
     int block;
     Item item = owner(items, starts, n, block);

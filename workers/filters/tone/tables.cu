@@ -1,12 +1,12 @@
 // What counts of levels decide: Otsu's value, and the tables of autocontrast and equalize. One
 // block an image, one thread a level; arithmetic and order are the specification's.
+#include "filters/tone/histogram.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
-#include "filters/tone/histogram.cuh"
 
 // ImageOps.autocontrast: as many samples as `cut` may be lost at either end.
 extern "C" __global__ void __launch_bounds__(256)
-autocontrast_tables(const Item* items, const u32* starts, int n)
+    autocontrast_tables(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 totals[8];
     int block, level = threadIdx.x;
@@ -25,7 +25,7 @@ autocontrast_tables(const Item* items, const u32* starts, int n)
 
 // ImageOps.equalize.
 extern "C" __global__ void __launch_bounds__(256)
-equalize_tables(const Item* items, const u32* starts, int n)
+    equalize_tables(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 totals[8];
     int block, level = threadIdx.x;
@@ -51,7 +51,7 @@ struct Tables {
 
 // Every colour through its own table.
 extern "C" __global__ void __launch_bounds__(256)
-through_tables(const Item* items, const u32* starts, int n)
+    through_tables(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 tables[192];
     int block;
@@ -70,7 +70,7 @@ constexpr double EPSILON = 1.1920928955078125e-07;  // FLT_EPSILON
 // The level that parts the lumas best, cv2's THRESH_OTSU. One thread makes the running means, for
 // their roundings are those of this order; all weigh the groups.
 extern "C" __global__ void __launch_bounds__(256)
-otsu_value(const Item* items, const u32* starts, int n)
+    otsu_value(const Item* items, const u32* starts, int n)
 {
     __shared__ double share[256], first_share[256], first_mean[256];
     __shared__ u64 sum, best;

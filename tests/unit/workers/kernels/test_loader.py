@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulation.emulator import FLAGS
+from tests.emulation.emulator import FLAGS, HEADER
 from workers.kernels import loader
 
 HEADERS = sorted(loader.FOLDER.rglob("*.cuh"))
@@ -90,3 +90,9 @@ def test_a_file_includes_only_its_own_folder_and_the_shared_ones() -> None:
         allowed = {"kernels", *(("filters/arithmetic", folder) if folder != "kernels" else ())}
         for name in re.findall(r'#include "([^"]*)"', file.read_text("utf-8")):
             assert name.rpartition("/")[0] in allowed, f"{file} includes {name}"
+
+
+def test_lines_of_the_cuda_text_fit_100_columns() -> None:
+    for file in [*HEADERS, *FILES, HEADER]:
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+            assert len(line) <= 100, f"{file}:{number}"
