@@ -17,6 +17,7 @@ from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers.backends.absence import Absence
+from workers.backends.load import combined
 from workers.backends.quarantine import Quarantine
 from workers.backends.submission import bytes_for, frame_of, outcome_of
 from workers.ipc import conversion
@@ -61,7 +62,8 @@ class ProcessBackend:
         self._current: Welcome | None = None
         self._device = "none"
         self.submitted = 0
-        hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch)
+        self._load: Load | None = None
+        hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch, on_load=self._report)
         self._links = [WorkerConnection(address, self._arena, hooks) for address in addresses]
 
     async def welcome(self) -> Welcome:
@@ -94,28 +96,21 @@ class ProcessBackend:
         return outcome
 
     def load(self) -> Load:
-        """How busy the workers are, by their last reports."""
-        reports = [x.load for link in self._links for x in link.lines if not x.gone.is_set()]
-        up = [link.line for link in self._links if link.line is not None]
-        alive = bool(up) and not self._closing
+        """How busy the workers are, by their last reports; added up once for each report."""
         waiting = len(self._parked) + self._slots.waiting
-        rate = self._absence.rate(sum([line.load.service_rate for line in up]), alive)
-        return Load(
-            device=self._device,
-            queued_jobs=sum([r.queued_jobs for r in reports]) + waiting,
-            queued_pixels=sum([r.queued_pixels for r in reports]),
-            running_jobs=sum([r.running_jobs for r in reports]),
-            service_rate=rate,
-            alive=alive,
-            takes_jpegs=any([line.welcome and line.welcome.takes_jpegs for line in up]),
-            decoding=min([line.load.decoding for line in up], default=0.0),
-            back_in=None if self._closing else self._absence.back_in(alive),
-            progress=sum([r.progress for r in reports]),
-        )
+        known = self._load
+        if known is None or waiting or not known.alive or self._closing:
+            known = combined(self._links, self._device, waiting, self._absence, self._closing)
+            self._load = None if waiting else known
+        return known
+
+    def _report(self) -> None:
+        """Add the load up again: a worker reported another one, or is not there any more."""
+        self._load = None
 
     def absence(self) -> float:
         """Seconds until a worker is expected to be there again; 0 while one is."""
-        if self._closing:
+        if self._closing or (self._load is not None and self._load.alive):
             return 0.0
         return self._absence.back_in(any([link.line is not None for link in self._links]))
 
@@ -205,7 +200,7 @@ class ProcessBackend:
             self._slots.release(pending)
         elif done.error is not None and done.error[0] in (Draining.code, WorkerLost.code):
             assert pending.line is not None
-            pending.line.up = False
+            pending.line.up, self._load = False, None
             self._lose(pending, done.error[0] == WorkerLost.code)
         else:
             pending.waiter.set_result(done)

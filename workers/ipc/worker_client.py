@@ -60,7 +60,8 @@ class Hooks:
     """What is told of a worker.
 
     `on_done` gets every answer; `on_welcome` says whether the worker that is there now will do;
-    `on_lost` gets the jobs that a worker had not answered when its connection ended.
+    `on_lost` gets the jobs that a worker had not answered when its connection ended; `on_load` is
+    called whenever a worker reports another load, comes, leaves or is lost.
     """
 
     on_done: Callable[[Pending, Done], None]
@@ -68,6 +69,7 @@ class Hooks:
     on_lost: Callable[[list[Pending]], None]
     on_batch: Callable[[Batched], None]
     end_process: Callable[[], object] = lambda: os._exit(ExitCode.BROKEN)
+    on_load: Callable[[], None] = lambda: None
 
 
 class Line:
@@ -125,15 +127,18 @@ class Line:
                     self._hooks.on_done(pending, frame)
             case LoadReport():
                 self.load = frame
+                self._hooks.on_load()
             case Batched():
                 self._hooks.on_batch(frame)
             case Leaving():
                 self.up = False
+                self._hooks.on_load()
                 self.over.set()
             case Welcome():
                 self.welcome = frame
                 self.up = True
                 self.up = self._hooks.on_welcome(frame)
+                self._hooks.on_load()
 
     def _on_broken(self, error: Exception) -> None:
         """We cannot tell any more which slots the worker still uses: this process must end."""
@@ -144,6 +149,7 @@ class Line:
         self.up = False
         self.over.set()
         self.gone.set()
+        self._hooks.on_load()
         taken, self.pending = list(self.pending.values()), {}
         self._hooks.on_lost(taken)
 

@@ -1,0 +1,28 @@
+"""Add up the load of several worker processes as their last reports tell it."""
+
+from collections.abc import Sequence
+
+from models.domain.backend import Load
+from workers.backends.absence import Absence
+from workers.ipc.worker_client import WorkerConnection
+
+
+def combined(
+    links: Sequence[WorkerConnection], device: str, waiting: int, absence: Absence, closing: bool
+) -> Load:
+    """Return the load of all workers together; `waiting` jobs have not been sent to one yet."""
+    reports = [x.load for link in links for x in link.lines if not x.gone.is_set()]
+    up = [link.line for link in links if link.line is not None]
+    alive = bool(up) and not closing
+    return Load(
+        device=device,
+        queued_jobs=sum([r.queued_jobs for r in reports]) + waiting,
+        queued_pixels=sum([r.queued_pixels for r in reports]),
+        running_jobs=sum([r.running_jobs for r in reports]),
+        service_rate=absence.rate(sum([line.load.service_rate for line in up]), alive),
+        alive=alive,
+        takes_jpegs=any([line.welcome and line.welcome.takes_jpegs for line in up]),
+        decoding=min([line.load.decoding for line in up], default=0.0),
+        back_in=None if closing else absence.back_in(alive),
+        progress=sum([r.progress for r in reports]),
+    )
