@@ -52,6 +52,10 @@ class CostModel:
         nearest = min(known.sizes, key=lambda each: abs(each - size))
         return known.sizes[nearest] * 2.0 ** (size - nearest)
 
+    def least(self) -> float:
+        """Seconds for an image of the kind that costs least, of those finished lately; or 0."""
+        return min([kind.mean for kind in self._kinds.values()], default=0.0)
+
     def knows(self, kind: Hashable) -> bool:
         """Whether an image of this kind was finished lately."""
         return kind in self._kinds

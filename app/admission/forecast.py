@@ -1,7 +1,7 @@
 """When work that is admitted now will be done: what is before it, by measured cost and capacity."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
@@ -9,6 +9,11 @@ from app.admission.capacity import MICRO, Capacity
 from app.admission.cost import CostModel
 from app.admission.counters import Counters, Key
 from app.admission.fields import ByKey, Total
+from models.domain.errors import Overloaded
+
+MARGIN = 1.5
+"""Times the predicted wait that must fit before a deadline: other clients may come, and take turns
+with the work that is admitted already."""
 
 FRESH = 0.02
 """Seconds for which the work of all clients is not added up again."""
@@ -21,6 +26,9 @@ HORIZON_SHARED = 0.05
 one client has asked for delays the others less."""
 
 SHARED = 10.0
+
+NEVER = 1e9
+"""Seconds from which a deadline is none."""
 
 
 class Forecast:
@@ -77,6 +85,39 @@ class Forecast:
             past = int(min(total, HORIZON * self.capacity.per_second * MICRO))
             total = min(total, max(own, ahead) + past)
         return absence + self.capacity.wait(total + more)
+
+    def too_late(
+        self, key: Key, remaining: float, work: int = 0, latency: float = 0.0
+    ) -> Overloaded | None:
+        """Return the refusal of `work` more for a client if it would end after its deadline.
+
+        The deadline is `remaining` seconds away; `latency` is how long the work takes when nothing
+        is before it. On an idle server nothing is refused: whether such a deadline can be met shows
+        itself.
+        """
+        if self.longest(work) * MARGIN + latency <= remaining:
+            return None  # even behind the work of all others; the usual case, without more sums
+        if remaining > NEVER or not (self._counters.total(Total.WORK) or self.absence()):
+            return None
+        wait = self.wait(key, work)
+        if wait * MARGIN + latency <= remaining:
+            return None
+        return Overloaded(
+            f"the work before this request takes about {wait:.1f} seconds, and its deadline "
+            f"is in {remaining:.1f}; try again later or allow more time (X-Deadline-Ms)",
+            retry_after=wait,
+            reason="deadline",
+        )
+
+    def least_work(self, kinds: Sequence[Hashable]) -> tuple[int, float]:
+        """Return the work of one image, and the seconds it takes when nothing is before it.
+
+        Of unknown kinds: the work of the kind that costs least.
+        """
+        if not kinds:
+            return int(self.costs.least() * MICRO), 0.0
+        work = sum(map(self.costs.estimate, kinds))
+        return int(work * MICRO), max(map(self.costs.latency, kinds))
 
     def wait_here(self, work: float) -> float:
         """Seconds until `work` seconds of work in this front end's line are done.

@@ -11,15 +11,11 @@ from app.admission.counters import Key
 from app.admission.fields import ByKey, Total
 from app.admission.limits import Amount
 from models.domain.deadline import Deadline
-from models.domain.errors import Overloaded, TooLarge
+from models.domain.errors import TooLarge
 from models.domain.job import Lane, Trace
 
 if TYPE_CHECKING:
     from app.admission.permits import Admission
-
-MARGIN = 1.5
-"""Times the predicted wait that must fit before a deadline: other clients may come, and take turns
-with the work that is admitted already."""
 
 FIRST_CHARGE = 1 << 16
 """Bytes that a body is charged with its first byte; doubled whenever it is longer, so that a body
@@ -42,6 +38,8 @@ class Permit:
         self._size = self._charged = 0
         self._expected = 0
         self._left: Counter[Hashable] = Counter()
+        self.kinds: tuple[Hashable, ...] = ()
+        """The kinds of work that were asked for, also where they were refused."""
 
     def begin(self) -> None:
         """Count the request as under way."""
@@ -88,7 +86,7 @@ class Permit:
 
     def expect(self, n_images: int, *kinds: Hashable) -> None:
         """Charge for `n_images` images, each with work of these kinds; raises Overloaded."""
-        forecast = self._admission.forecast
+        forecast, self.kinds = self._admission.forecast, kinds
         each = [forecast.costs.estimate(kind) for kind in kinds]
         work = int(n_images * sum(each) * MICRO)
         self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
@@ -108,25 +106,12 @@ class Permit:
         self._expected = now
 
     def must_end_in_time(self, work: int = 0, latency: float = 0.0) -> None:
-        """Raise Overloaded if `work` more microseconds of work would end after the deadline.
-
-        On an idle server nothing is refused: whether such a deadline can be met shows itself.
-        """
+        """Raise Overloaded if `work` more microseconds of work would end after the deadline."""
         admission = self._admission
         remaining = self.deadline.remaining(admission.clock())
-        if admission.forecast.longest(work) * MARGIN + latency <= remaining:
-            return  # even behind the work of all others; the usual case, without more sums
-        waits = admission.counters.total(Total.WORK) or admission.forecast.absence()
-        if remaining > 1e9 or not waits:
-            return
-        wait = admission.forecast.wait(self._key, work)
-        if wait * MARGIN + latency > remaining:
-            raise Overloaded(
-                f"the work before this request takes about {wait:.1f} seconds, and its deadline "
-                f"is in {remaining:.1f}; try again later or allow more time (X-Deadline-Ms)",
-                retry_after=wait,
-                reason="deadline",
-            )
+        error = admission.forecast.too_late(self._key, remaining, work, latency)
+        if error is not None:
+            raise error
 
     def turn(self, *kinds: Hashable) -> AbstractAsyncContextManager[None]:
         """Wait for the turn of one image among those of all clients; hold it for the block."""

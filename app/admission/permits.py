@@ -15,6 +15,7 @@ from app.admission.limits import Amount, Limits, within_share
 from app.admission.line import FairLine
 from app.admission.permit import Permit
 from app.admission.rates import Rate
+from app.admission.targets import Target, TargetKinds
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.settings import Settings
@@ -52,6 +53,7 @@ class Admission:
         self.unsure: set[Permit] = set()
         """Permits for work of which some kind was unknown when they were given."""
         self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
+        self.targets = TargetKinds()
         self.draining = False
 
     @classmethod
@@ -79,15 +81,34 @@ class Admission:
         self.limits = Limits.from_settings(settings)
         self.rate = Rate.parse(settings.rate_limit)
 
-    def enter(self, client: str = LOCAL, deadline: Deadline = NEVER) -> Permit:
+    def refusal(
+        self, client: str, seconds: float, n_bytes: int, target: Target | None
+    ) -> Overloaded | None:
+        """Return why a request of at least one image is refused by its headers, None if it is not.
+
+        `seconds` are those before its deadline, `n_bytes` those of its body as far as it says, and
+        `target` its path and query if they say what is wanted. This counts nothing.
+        """
+        key, counters = self._key(client), self.counters
+        work, latency = self.forecast.least_work(self.targets.of(target) if target else ())
+        error = self.forecast.too_late(key, seconds, work, latency)
+        if error is not None:
+            return error
+        own = counters.of(key, ByKey.IMAGES) + 1
+        images, held = counters.total(Total.IMAGES) + 1, counters.total(Total.BYTES) + n_bytes
+        return self._over(Amount(1, n_bytes), own, images, held)
+
+    def enter(self, client: str = LOCAL, deadline: Deadline = NEVER, rated: bool = False) -> Permit:
         """A permit for a request whose body may still have to come; it holds no image yet.
 
-        Raises Draining, and Overloaded if the request could not end before its deadline.
+        `rated`: the request has been charged against the client's rate. Raises Draining, and
+        Overloaded if the request could not end before its deadline.
         """
         if self.draining:
             raise Draining("this server is stopping; ask another one")
         permit = Permit(self, client, self._key(client), deadline)
-        self.charge_rate(client, 1)
+        if not rated:
+            self.charge_rate(client, 1)
         permit.must_end_in_time()
         permit.begin()
         return permit
@@ -123,11 +144,19 @@ class Admission:
 
     def take(self, key: Key, amount: Amount) -> None:
         """Count `amount` more in flight for a client; raises Overloaded when it does not fit."""
-        limits, counters = self.limits, self.counters
+        counters = self.counters
         self._hold(key, amount.images, amount.bytes)
         images, n_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
         own = counters.of(key, ByKey.IMAGES)
         self.forecast.note_clients(own, images)
+        error = self._over(amount, own, images, n_bytes)
+        if error is not None:
+            self.give_back(key, amount)
+            raise error
+
+    def _over(self, amount: Amount, own: int, images: int, n_bytes: int) -> Overloaded | None:
+        """Return the refusal of `amount`, which is counted in the client's and all images."""
+        limits = self.limits
         if images > limits.images or n_bytes > limits.bytes:
             reason = "images_in_flight" if images > limits.images else "bytes_in_flight"
         elif amount.images and limits.client_images and own > limits.client_images:
@@ -135,10 +164,9 @@ class Admission:
         elif amount.images and not self._fair(own, images, limits.images):
             reason = "client_share"
         else:
-            return
-        self.give_back(key, amount)
+            return None
         self._contend(own - amount.images, limits.images)
-        raise self._overloaded(
+        return self._overloaded(
             f"{images - amount.images} images ({n_bytes - amount.bytes} bytes) are in flight, "
             f"{own - amount.images} of them yours; the limits are {limits.images} and "
             f"{limits.bytes}",

@@ -13,6 +13,8 @@ from typing import Any, cast
 from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from app.connections.early_answer import Decide
+
 SHORT_REST = 1 << 20
 """Bytes of a body that are read after the answer in order to keep the connection."""
 
@@ -43,6 +45,23 @@ class Cycle(RequestResponseCycle):
             body = cast(HTTPResponseBodyEvent, message)
             self.expected_content_length = len(body.get("body", b""))
         return super().send(message)
+
+    def answered_early(self, decide: Decide) -> bool:
+        """Whether `decide` had an answer to the headers, which then has been written whole."""
+        if self._http_10 or self.flow.write_paused or (early := decide(self.scope)) is None:
+            return False
+        lingers = self.more_body and self._too_much_to_read()
+        closes = lingers or not self.keep_alive
+        leaving = CLOSE in self.default_headers
+        more = [*self.default_headers, CLOSE] if closes and not leaving else self.default_headers
+        self.response_started = self.response_complete = True
+        self.transport.write(early.message(more))
+        if lingers:
+            self.lingers = self.keep_alive = True
+        elif closes or leaving:
+            self.transport.close()
+        self.on_response()
+        return True
 
     async def _send_start(self, message: HTTPResponseStartEvent) -> None:
         headers = list(message.get("headers", ()))

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from app.connections.early_answer import Decide, never
 from app.connections.limits import ConnectionLimits
 from app.connections.notices import Notices
 from app.connections.phases import PROGRESS_WINDOW, Phase, Phases
@@ -21,11 +22,15 @@ def _uncounted(reason: str) -> None:
 
 @dataclass(slots=True)
 class Guard:
-    """`ended` counts the connections that the server ended or refused, by the reason."""
+    """`ended` counts the connections that the server ended or refused, by the reason.
+
+    `decide` answers requests by their headers, before the application sees them.
+    """
 
     limits: ConnectionLimits
     ended: Callable[[str], None] = _uncounted
     notices: Notices = field(default_factory=lambda: Notices(log))
+    decide: Decide = never
     clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
     phases: Phases = field(init=False)
 

@@ -183,17 +183,17 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         self.running = cycle
-        super()._start_asgi_task(cycle, app)
+        if not cycle.answered_early(self._guard.decide):
+            super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         """The next request runs, or the connection waits for one, or ends."""
         self.server_state.total_requests += 1
-        running = self.running
         if self.transport.is_closing():
             self.place()
             return
         self.flow.resume_reading()
-        if running is not None and running.lingers:
+        if self.running is not None and self.running.lingers:
             self._ending.linger()
         elif self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())

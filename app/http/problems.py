@@ -121,7 +121,7 @@ def install(app: FastAPI) -> None:
 def allowed(request: Request) -> list[str]:
     """Return the methods of all routes at the request's path; the framework names one route's."""
     methods: set[str] = set()
-    for route in _routes(request.app.routes):
+    for route in routes(request.app.routes):
         match, _ = route.matches(request.scope)
         if match is not Match.NONE:
             methods |= getattr(route, "methods", None) or set()
@@ -130,14 +130,14 @@ def allowed(request: Request) -> list[str]:
     return sorted(methods)
 
 
-def _routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+def routes(given: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
     """All routes, those of included routers among them."""
-    for route in routes:
+    for route in given:
         included = getattr(route, "original_router", None)
         if included is None:
             yield route
         else:
-            yield from _routes(included.routes)
+            yield from routes(included.routes)
 
 
 def _detail(error: HTTPException, path: str, allow: str | None) -> str:

@@ -21,13 +21,20 @@ T = TypeVar("T")
 
 def deadline_of(request: Request, settings: Settings) -> Deadline:
     """`X-Deadline-Ms`, capped by the server, or the default; counted from now."""
-    seconds = settings.default_deadline
-    if (text := request.headers.get(HEADER)) is not None:
-        if not (text.isascii() and text.isdigit() and len(text) <= DIGITS and int(text) > 0):
-            wrong = FieldError(HEADER, "a positive whole number of milliseconds", text)
-            raise InvalidParameter(f"{HEADER} is not a positive whole number", [wrong])
-        seconds = min(int(text) / 1000, settings.max_deadline)
-    return Deadline.after(seconds, time.monotonic())
+    text = request.headers.get(HEADER)
+    given = None if text is None else text.encode("latin-1")
+    return Deadline.after(seconds_before(given, settings), time.monotonic())
+
+
+def seconds_before(given: bytes | None, settings: Settings) -> float:
+    """Return the seconds before the deadline; `given` is the header's value, or None."""
+    if given is None:
+        return settings.default_deadline
+    if not (given.isdigit() and len(given) <= DIGITS and int(given) > 0):
+        message = "a positive whole number of milliseconds"
+        wrong = FieldError(HEADER, message, given.decode("latin-1"))
+        raise InvalidParameter(f"{HEADER} is not a positive whole number", [wrong])
+    return min(int(given) / 1000, settings.max_deadline)
 
 
 async def until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:

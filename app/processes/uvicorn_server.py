@@ -29,6 +29,7 @@ from app.processes import reconfigure
 from app.processes.connection_balancer import Alone, ConnectionBalancer, SharedSocket
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
+from app.routes.early_refusal import EarlyRefusal
 from app.telemetry.metrics import Metrics
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -78,6 +79,7 @@ class Server(uvicorn.Server):
         limits = ConnectionLimits.of(settings, raise_limit())
         metrics.connection_limit.set(limits.connections)
         main = self._guarded(limits, metrics, service.counters, self.config.is_ssl)
+        main[0].decide = EarlyRefusal(self._app)
         few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
         listening = (
             [self._shared] if self._shared else [SharedSocket(s, Alone()) for s in sockets or ()]

@@ -62,7 +62,7 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = scope["request_id"] = _request_id(scope)
+        request_id = scope["request_id"] = request_id_of(scope)
         start, status, streamed = time.monotonic(), 0, False
 
         async def marked(message: Message) -> None:
@@ -127,7 +127,7 @@ def install(app: Starlette, settings: Settings, metrics: Metrics) -> None:
     app.add_middleware(AccessLog.of, settings=settings, metrics=metrics)
 
 
-def _request_id(scope: Scope) -> str:
+def request_id_of(scope: Scope) -> str:
     """The client's own id when it is printable and at most 128 characters, else a new one.
 
     It need not be secret: asking the kernel for random bytes gives up the GIL, and getting that

@@ -43,10 +43,14 @@ class ImageRoute(APIRoute):
         if n_bytes > most:
             raise too_large(n_bytes, most)
         deadline = deadline_of(request, service.settings)
-        with service.admission.enter(client, deadline) as permit:
+        admission = service.admission
+        with admission.enter(client, deadline, scope.get("rated", False)) as permit:
             scope["permit"] = permit
             receive = counted(receive, permit, n_bytes, most)
-            response = await self.endpoint(Request(scope, receive, send))
+            try:
+                response = await self.endpoint(Request(scope, receive, send))
+            finally:
+                admission.targets.note((scope["path"], scope["query_string"]), permit.kinds)
             await response(scope, receive, send)
 
 

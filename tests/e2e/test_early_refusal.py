@@ -1,0 +1,106 @@
+"""Requests that are refused by their headers get the answers that the application gives."""
+
+import json
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from app.admission.fields import Total
+from app.admission.rates import Rate
+from models.domain.errors import Overloaded
+from tests.e2e.conftest import Running, running
+from tests.pictures import jpeg
+
+JPEG = {"content-type": "image/jpeg", "x-request-id": 'from "me"'.replace(" ", "_")}
+TWICE = [*JPEG.items(), ("x-other", "1"), ("x-other", "2")]
+"""Headers with a name that comes twice, which leave the decision to the application."""
+
+
+@pytest.fixture
+def refusing(server: Running) -> Iterator[Running]:
+    """A server which nothing computes for, for longer than any deadline."""
+    forecast = server.app.state.service.admission.forecast
+    forecast.absence = lambda: 1000.0
+    try:
+        yield server
+    finally:
+        forecast.absence = lambda: 0.0
+
+
+def lines(reply: httpx.Response) -> list[tuple[str, str]]:
+    return [each for each in reply.headers.multi_items() if each[0] != "date"]
+
+
+def test_the_early_answer_is_the_applications_to_the_byte(
+    refusing: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early = refusing.client.post("/filter?name=invert", content=jpeg(), headers=JPEG)
+    late = refusing.client.post("/filter?name=invert", content=jpeg(), headers=TWICE)
+    assert early.status_code == late.status_code == 503
+    assert early.json()["detail"].startswith("the work before this request takes about 1000.0 s")
+    assert early.content == late.content
+    assert lines(early) == lines(late)
+
+
+def test_no_application_is_asked_and_the_refusal_is_counted(
+    refusing: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusing.app, "router", None)
+    before = counted(refusing)
+    for _ in range(3):
+        reply = refusing.client.post("/classify", content=jpeg(), headers=JPEG)
+        assert reply.status_code == 503
+    assert counted(refusing) == before + 3
+
+
+def counted(server: Running) -> float:
+    metrics = server.app.state.service.metrics
+    return metrics.rejections.labels("deadline")._value.get()
+
+
+def test_other_routes_are_answered(refusing: Running) -> None:
+    assert refusing.client.get("/livez").status_code == 200
+    assert refusing.client.get("/filter").status_code == 405
+
+
+def test_what_is_wrong_with_a_request_is_told_first(refusing: Running) -> None:
+    headers = {"x-deadline-ms": "never"}
+    assert refusing.client.post("/classify", content=jpeg(), headers=headers).status_code == 422
+    with socket.create_connection(("127.0.0.1", refusing.port)) as connection:
+        head = b"POST /classify HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        connection.sendall(head % (1 << 40))
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_rate_is_charged_once_and_refused_early(server: Running) -> None:
+    admission = server.app.state.service.admission
+    admission.rate = Rate(0.001, 2)
+    asked = []
+    try:
+        for _ in range(3):
+            reply = server.client.post("/filter?name=invert", content=jpeg(), headers=JPEG)
+            asked.append(reply.status_code)
+    finally:
+        admission.rate = None
+    assert asked == [200, 200, 429]
+    assert reply.json()["code"] == "rate_limited"
+    assert int(reply.headers["retry-after"]) > 0
+
+
+def test_the_client_behind_a_trusted_proxy_is_the_one_that_admission_knows() -> None:
+    seen = []
+    with running(trusted_proxies="127.0.0.0/8") as started:
+        admission = started.app.state.service.admission
+
+        def refusal(client: str, *more: object) -> Overloaded:
+            seen.append(client)
+            return Overloaded("no", 1.0)
+
+        admission.refusal = refusal
+        headers = JPEG | {"x-forwarded-for": "192.0.2.9"}
+        reply = started.client.post("/filter?name=invert", content=jpeg(), headers=headers)
+    assert seen == ["192.0.2.9"]
+    assert json.loads(reply.content)["detail"] == "no"
+    assert admission.counters.total(Total.IMAGES) == 0

@@ -1,0 +1,88 @@
+"""Refusals that are decided from a request's headers."""
+
+import asyncio
+
+from app.admission import Admission, Amount, Limits
+from app.admission.fields import Total
+from app.admission.targets import LONGEST, MOST_TARGETS, TargetKinds
+from models.domain.job import ReleaseReason, Trace
+from tests.unit.app.admission.simulation import PIXELS, Simulation, simulate
+
+SLOW, QUICK = ("/filter", b"name=slow"), ("/filter", b"name=quick")
+
+
+def trace(seconds: float) -> Trace:
+    return Trace(0, 0, 0, seconds, 0, 1, 8, ReleaseReason.IDLE)
+
+
+def busy(server: Simulation) -> Admission:
+    """One second of work is admitted, and one second of work is done in a second."""
+    admission = server.admission
+    admission.forecast.costs.learn("slow", PIXELS, trace(1.0))
+    admission.forecast.costs.learn("quick", PIXELS, trace(0.01))
+    admission.targets.note(SLOW, ("slow",))
+    admission.targets.note(QUICK, ("quick",))
+    admission.forecast.capacity.per_second = 1.0
+    admission.forecast.charge(server.counters.key("client other"), 1_000_000)
+    return admission
+
+
+def test_the_work_of_the_same_target_is_what_must_fit_before_the_deadline() -> None:
+    async def scenario() -> None:
+        admission = busy(Simulation())
+        assert admission.refusal("a", 1.8, 100, QUICK) is None
+        error = admission.refusal("a", 1.8, 100, SLOW)
+        assert error is not None
+        assert error.reason == "deadline"
+        assert admission.refusal("a", 30.0, 100, SLOW) is None
+
+    simulate(scenario())
+
+
+def test_work_that_the_headers_do_not_tell_counts_as_the_least_that_is_known() -> None:
+    async def scenario() -> None:
+        admission = busy(Simulation())
+        assert admission.refusal("a", 1.8, 100, None) is None
+        assert admission.refusal("a", 1.8, 100, ("/filter", b"unseen")) is None
+        assert admission.refusal("a", 0.3, 100, None) is not None
+
+    simulate(scenario())
+
+
+def test_images_and_bytes_over_the_limits_are_refused_as_admission_refuses_them() -> None:
+    async def scenario() -> None:
+        admission = Admission(Limits(images=2, bytes=100, arriving=100))
+        with admission.admit(1, 90, "b"):
+            error = admission.refusal("a", 30.0, 20, None)
+            assert error is not None
+            assert error.reason == "bytes_in_flight"
+            assert admission.refusal("a", 30.0, 10, None) is None
+            with admission.admit(1, 0, "c"):
+                error = admission.refusal("a", 30.0, 0, None)
+                assert error is not None
+                assert error.reason == "images_in_flight"
+        assert admission.held == Amount(0, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_decision_counts_nothing() -> None:
+    async def scenario() -> None:
+        server = Simulation()
+        admission = busy(server)
+        before = [server.counters.total(field) for field in Total]
+        admission.refusal("a", 1.8, 100, SLOW)
+        admission.refusal("a", 30.0, 100, QUICK)
+        assert [server.counters.total(field) for field in Total] == before
+
+    simulate(scenario())
+
+
+def test_targets_are_forgotten_oldest_first_and_long_ones_are_never_remembered() -> None:
+    targets = TargetKinds()
+    for number in range(MOST_TARGETS + 1):
+        targets.note(("/filter", b"%d" % number), (number,))
+    assert targets.of(("/filter", b"0")) == ()
+    assert targets.of(("/filter", b"1")) == (1,)
+    targets.note(("/filter", b"x" * LONGEST), ("x",))
+    assert targets.of(("/filter", b"x" * LONGEST)) == ()
