@@ -90,7 +90,7 @@ class Admission:
         `target` its path and query if they say what is wanted. This counts nothing.
         """
         key, counters = self._key(client), self.counters
-        work, latency = self.forecast.least_work(self.targets.of(target) if target else ())
+        work, latency = self.forecast.least_work(self.targets.of(target))
         error = self.forecast.too_late(key, seconds, work, latency)
         if error is not None:
             return error

@@ -13,8 +13,17 @@ MOST_TARGETS = 512
 LONGEST = 512
 """Bytes of a path and a query that are remembered."""
 
+IN_BODY = (b"multipart/form-data", b"application/json", b"application/x-www-form-urlencoded")
+"""Media types of bodies that may say what is wanted; for all others the path and query say it."""
+
 Target = tuple[str, bytes]
 """A path and a query."""
+
+
+def target_of(path: str, query: bytes, content_type: bytes) -> Target | None:
+    """Return a request's target; None where its body may say what is wanted."""
+    media_type = content_type.partition(b";")[0].strip().lower()
+    return None if media_type in IN_BODY else (path, query)
 
 
 class TargetKinds:
@@ -23,15 +32,15 @@ class TargetKinds:
     def __init__(self) -> None:
         self._kinds: OrderedDict[Target, Sequence[Hashable]] = OrderedDict()
 
-    def note(self, target: Target, kinds: Sequence[Hashable]) -> None:
+    def note(self, target: Target | None, kinds: Sequence[Hashable]) -> None:
         """Remember that a request for `target` asked for work of these kinds."""
-        if not kinds or len(target[0]) + len(target[1]) > LONGEST:
+        if target is None or not kinds or len(target[0]) + len(target[1]) > LONGEST:
             return
         self._kinds[target] = kinds
         self._kinds.move_to_end(target)
         if len(self._kinds) > MOST_TARGETS:
             self._kinds.popitem(last=False)
 
-    def of(self, target: Target) -> Sequence[Hashable]:
+    def of(self, target: Target | None) -> Sequence[Hashable]:
         """Return the kinds of the last request for `target`; none where it is unknown."""
-        return self._kinds.get(target, ())
+        return () if target is None else self._kinds.get(target, ())

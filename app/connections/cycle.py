@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, cast
 
+from starlette.types import Scope
 from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -48,7 +49,10 @@ class Cycle(RequestResponseCycle):
 
     def answered_early(self, decide: Decide) -> bool:
         """Whether `decide` had an answer to the headers, which then has been written whole."""
-        if self._http_10 or self.flow.write_paused or (early := decide(self.scope)) is None:
+        if self._http_10 or self.flow.write_paused:
+            return False
+        early = decide(cast(Scope, self.scope))
+        if early is None:
             return False
         lingers = self.more_body and self._too_much_to_read()
         closes = lingers or not self.keep_alive

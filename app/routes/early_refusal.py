@@ -20,6 +20,7 @@ from uvicorn._types import ASGI3Application
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.admission.clients import client_of
+from app.admission.targets import target_of
 from app.connections.early_answer import EarlyAnswer
 from app.http import problems
 from app.http.request_lifetime import seconds_before
@@ -35,9 +36,6 @@ from models.domain.errors import (
     ServiceError,
     Unauthorized,
 )
-
-_IN_BODY = (b"multipart/form-data", b"application/json", b"application/x-www-form-urlencoded")
-"""Media types of bodies that may say what is wanted; for all others the path and query say it."""
 
 
 class EarlyRefusal:
@@ -90,8 +88,8 @@ class EarlyRefusal:
             except RateLimited as error:
                 return error
             scope["rated"] = True
-        kind = given.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        target = None if kind in _IN_BODY else (scope["path"], scope["query_string"])
+        kind = given.get(b"content-type", b"")
+        target = target_of(scope["path"], scope["query_string"], kind)
         return admission.refusal(client, seconds, n_bytes, target)
 
     def _client(self, scope: Scope) -> str:

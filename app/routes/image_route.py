@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.admission import Permit
 from app.admission.clients import client_of
+from app.admission.targets import target_of
 from app.http.request_lifetime import deadline_of
 from app.intake.body import announced, counted, too_large
 from app.service import Service, service_of
@@ -50,7 +51,9 @@ class ImageRoute(APIRoute):
             try:
                 response = await self.endpoint(Request(scope, receive, send))
             finally:
-                admission.targets.note((scope["path"], scope["query_string"]), permit.kinds)
+                kind = request.headers.get("content-type", "").encode("latin-1")
+                target = target_of(scope["path"], scope["query_string"], kind)
+                admission.targets.note(target, permit.kinds)
             await response(scope, receive, send)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from app.admission.fields import Total
 from app.admission.rates import Rate
+from app.routes.image_route import ImageRoute
 from models.domain.errors import Overloaded
 from tests.e2e.conftest import Running, running
 from tests.pictures import jpeg
@@ -47,7 +48,7 @@ def test_the_early_answer_is_the_applications_to_the_byte(
 def test_no_application_is_asked_and_the_refusal_is_counted(
     refusing: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusing.app, "router", None)
+    monkeypatch.setattr(ImageRoute, "handle", None)
     before = counted(refusing)
     for _ in range(3):
         reply = refusing.client.post("/classify", content=jpeg(), headers=JPEG)

@@ -4,7 +4,7 @@ import asyncio
 
 from app.admission import Admission, Amount, Limits
 from app.admission.fields import Total
-from app.admission.targets import LONGEST, MOST_TARGETS, TargetKinds
+from app.admission.targets import LONGEST, MOST_TARGETS, TargetKinds, target_of
 from models.domain.job import ReleaseReason, Trace
 from tests.unit.app.admission.simulation import PIXELS, Simulation, simulate
 
@@ -76,6 +76,13 @@ def test_a_decision_counts_nothing() -> None:
         assert [server.counters.total(field) for field in Total] == before
 
     simulate(scenario())
+
+
+def test_bodies_that_may_hold_options_have_no_target() -> None:
+    assert target_of("/filter", b"name=sobel", b"image/jpeg") == ("/filter", b"name=sobel")
+    assert target_of("/filter", b"name=sobel", b"") == ("/filter", b"name=sobel")
+    assert target_of("/filter", b"", b"Multipart/Form-Data; boundary=b") is None
+    assert target_of("/filter", b"", b"application/json") is None
 
 
 def test_targets_are_forgotten_oldest_first_and_long_ones_are_never_remembered() -> None:
