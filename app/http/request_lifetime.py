@@ -1,6 +1,5 @@
 """How long a request lives: its absolute deadline, and an end when the client leaves."""
 
-import asyncio
 import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -9,7 +8,7 @@ from fastapi import Request
 
 from models.domain.alarms import Timeout
 from models.domain.deadline import Deadline
-from models.domain.errors import Cancelled, DeadlineExceeded, FieldError, InvalidParameter
+from models.domain.errors import DeadlineExceeded, FieldError, InvalidParameter
 from models.settings import Settings
 
 HEADER = "X-Deadline-Ms"
@@ -35,32 +34,6 @@ def seconds_before(given: bytes | None, settings: Settings) -> float:
         wrong = FieldError(HEADER, message, given.decode("latin-1"))
         raise InvalidParameter(f"{HEADER} is not a positive whole number", [wrong])
     return min(int(given) / 1000, settings.max_deadline)
-
-
-async def until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work`, cancelled as soon as the client leaves; the body must have been read.
-
-    A sibling task awaits the disconnect message; polling `is_disconnected` costs more and notices
-    later.
-    """
-    task, left = asyncio.current_task(), False
-    assert task is not None
-
-    async def watch() -> None:
-        nonlocal left
-        await disconnected(request)
-        left = True
-        task.cancel()
-
-    watching = asyncio.ensure_future(watch())
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if left and not task.uncancel():
-            raise Cancelled("the client left") from None
-        raise
-    finally:
-        watching.cancel()
 
 
 async def disconnected(request: Request) -> None:

@@ -3,15 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import partial
 from typing import Any
 
-from app.http import negotiation
 from app.http.options import read_with_encoding
+from app.intake.output_format import named_format, output_format
 from app.intake.wanted import Output, Version
 from app.parsing.structure import Bounds, cut
 from models.api.schemas import EncodingOptions, FilterOptions
-from models.codec import ENCODABLE, Encoding, ImageFormat
+from models.codec import Encoding, ImageFormat
 from models.domain.errors import FieldError, InvalidParameter, MalformedRequest, TooLarge
 from models.domain.image import Subsampling
 from workers.filters.registry import parse_chain, parse_one
@@ -81,7 +80,7 @@ def encoding_of(own: EncodingOptions, shared: EncodingOptions | None = None) -> 
     encoding = Encoding(**{name: value for name, value in given.items() if value is not None})
     asked = own.format or (shared.format if shared else None)
     if asked:
-        encoding.check(_named(asked))
+        encoding.check(named_format(asked))
     return encoding
 
 
@@ -95,19 +94,6 @@ def encoded_there(chain: FilterChain, encoding: Encoding, format_: str | None) -
         raise InvalidParameter(f"encoder: {reason}", [wrong])
     chroma = Subsampling(":".join(encoding.subsampling))
     return replace(chain, jpeg=DeviceJpeg(encoding.quality_for(ImageFormat.JPEG), chroma))
-
-
-def format_for(asked: str | None, header: str | None, source: ImageFormat) -> ImageFormat:
-    """`asked` wins; else what Accept names, by its q-values; else the source's format."""
-    if asked is not None:
-        return _named(asked)
-    fallback = source if source in ENCODABLE else ImageFormat.PNG
-    named = [f for f in reversed(ENCODABLE) if negotiation.names(header, f.media_type)]
-    if not named:
-        return fallback
-    offers = [f.media_type for f in dict.fromkeys((*named, fallback))]
-    chosen = negotiation.best(header, offers)
-    return next(f for f in ENCODABLE if f.media_type == chosen)
 
 
 def _version(given: object, shared: EncodingOptions, header: str | None) -> Version:
@@ -124,12 +110,7 @@ def _version(given: object, shared: EncodingOptions, header: str | None) -> Vers
     format_ = own.format or shared.format
     encoding = encoding_of(own, shared)
     chain = encoded_there(chain_of(options), encoding, format_)
-    choose = partial(format_for, format_, header)
-    return Version(chain, Output(choose, encoding), id_)
-
-
-def _named(format_: str) -> ImageFormat:
-    return ImageFormat("jpeg" if format_ == "jpg" else format_)
+    return Version(chain, Output(output_format(format_, header), encoding), id_)
 
 
 def _decoded(name: str, given: object) -> object:

@@ -1,8 +1,14 @@
-"""What a request wants of every image: labels, filtered versions, and how to encode them."""
+"""A typed request: its images, and what is wanted of each, independent of HTTP.
 
-from collections.abc import Callable, Hashable
+`/classify` wants labels (`Classify`), `/filter` one filtered version (`Version`), and `/process`
+several parts of both kinds (`Parts`).
+"""
+
+from collections.abc import Hashable
 from dataclasses import dataclass
 
+from app.intake.output_format import OutputFormat
+from app.intake.request_items import Item
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import ServiceError
 from workers.operations import Classify, FilterChain
@@ -10,21 +16,24 @@ from workers.operations import Classify, FilterChain
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a filtered image is to be encoded as; `choose` gets the source's format."""
+    """The file that a filtered image becomes: its format and the options of its encoder."""
 
-    choose: Callable[[ImageFormat], ImageFormat]
+    format: OutputFormat
     encoding: Encoding
 
     def format_for(self, source: ImageFormat) -> ImageFormat:
-        """The format of the answer; raises where that one cannot be what is asked for."""
-        chosen = self.choose(source)
+        """Return the format of the answer for an image of the format `source`.
+
+        Raises NotAcceptable, and InvalidParameter if the format has not the encoder options.
+        """
+        chosen = self.format.of(source)
         self.encoding.check(chosen)
         return chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One filtered version that is wanted of every image; `id` is the client's own."""
+    """One filtered version of an image; `id` is the client's own name of it."""
 
     operation: FilterChain
     output: Output
@@ -32,19 +41,55 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Parts that are wanted of every image; `labels` may be the error that stands in for them."""
+class Parts:
+    """Several parts of one image: labels and versions.
+
+    `labels` is None if they are not wanted; it is an error if they are wanted and cannot be had.
+    """
 
     labels: Classify | ServiceError | None
     versions: tuple[Version, ...]
 
     @property
     def n_parts(self) -> int:
-        """Labels are one part, each version is one."""
+        """Return the number of parts: 1 for labels, and 1 for each version."""
         return (self.labels is not None) + len(self.versions)
+
+
+Wanted = Classify | Version | Parts
+"""What is wanted of every image of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRequest:
+    """A whole request as the pipeline takes it."""
+
+    items: tuple[Item, ...]
+    wanted: Wanted
+
+    @property
+    def count(self) -> int:
+        """Return the number of images the request counts as: each part of an image is one."""
+        each = self.wanted.n_parts if isinstance(self.wanted, Parts) else 1
+        return len(self.items) * each
 
     @property
     def kinds(self) -> list[Hashable]:
-        """The kinds of work that the parts are."""
-        labels = [self.labels.batch_key] if isinstance(self.labels, Classify) else []
-        return [*labels, *(each.operation.batch_key for each in self.versions)]
+        """Return the batch keys of the work that every image needs."""
+        return kinds(self.wanted)
+
+    @property
+    def labels(self) -> bool:
+        """Return whether a model will be asked for labels."""
+        wanted = self.wanted.labels if isinstance(self.wanted, Parts) else self.wanted
+        return isinstance(wanted, Classify)
+
+
+def kinds(wanted: Wanted) -> list[Hashable]:
+    """Return the batch keys of the work that one image needs."""
+    if isinstance(wanted, Classify):
+        return [wanted.batch_key]
+    if isinstance(wanted, Version):
+        return [wanted.operation.batch_key]
+    labels = [wanted.labels.batch_key] if isinstance(wanted.labels, Classify) else []
+    return [*labels, *(each.operation.batch_key for each in wanted.versions)]

@@ -18,7 +18,7 @@ import numpy as np
 from app.admission import Permit
 from app.decoders import EXPENSIVE, DecoderPool, Encode, Seen
 from app.fetch.fetcher import Fetcher
-from app.intake.request_items import Item, Url
+from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.pipeline.decode_placement import DecodePlacement
 from app.pipeline.pixel_budget import PixelBudget
@@ -26,7 +26,6 @@ from app.pipeline.timings import Timings
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, identify
 from models.domain.backend import Load
-from models.domain.deadline import Deadline
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Source
 
@@ -69,23 +68,24 @@ class ImageDecoder:
         self._pool = ThreadPoolExecutor(threads, "codec")
         self._choice = DecodePlacement(threads)
 
-    @asynccontextmanager
-    async def opened(
-        self, item: Item, deadline: Deadline, permit: Permit, stages: Timings
-    ) -> AsyncIterator[Blob]:
-        """The item's bytes, fetched if need be; closed after the block at the latest."""
+    async def opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
+        """Return the bytes of an item, fetched if it is a URL; the caller closes them.
+
+        Raises the error that the item may be, and those of the fetch.
+        """
         content = item.content
+        if isinstance(content, Blob):
+            return content
         if isinstance(content, ServiceError):
             raise content
-        if isinstance(content, Url):
-            with stages.measure("fetch"):
-                content = await self._fetcher.fetch(content.url, deadline)
+        with stages.measure("fetch"):
+            fetched = await self._fetcher.fetch(content.url, permit.deadline)
         try:
-            if isinstance(item.content, Url):
-                permit.grow(0, content.size)
-            yield content
-        finally:
-            content.close()
+            permit.grow(0, fetched.size)
+        except BaseException:
+            fetched.close()
+            raise
+        return fetched
 
     async def encoded(self, content: Blob, load: Load, stages: Timings) -> Decoded | None:
         """A JPEG that the device had better decode; None for what is to be decoded here."""

@@ -1,6 +1,6 @@
 """What filters make of an image, in pixels: how much memory that takes, and whether it may be."""
 
-from app.intake.wanted import Wanted
+from app.intake.wanted import Parts
 from models.domain.errors import InvalidParameter, TooManyPixels
 from workers.operations import FilterChain
 
@@ -23,7 +23,7 @@ def peak_pixels(chain: FilterChain, max_pixels: int, height: int, width: int) ->
         return height * width
 
 
-def peak_pixels_of_parts(wanted: Wanted, max_pixels: int, height: int, width: int) -> list[int]:
+def peak_pixels_of_parts(wanted: Parts, max_pixels: int, height: int, width: int) -> list[int]:
     """Of every part that is wanted of an image."""
     labels = [] if wanted.labels is None else [height * width]
     return labels + [

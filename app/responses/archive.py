@@ -4,22 +4,18 @@ import asyncio
 import io
 import time
 import zipfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import Request
-from fastapi.responses import Response, StreamingResponse
-
-from app.http.media_types import ZIP
-from app.responses.as_completed import StartWork, as_completed
-from app.responses.pieces import pieces
-from app.responses.records import Present, archive_name, line
+from app.responses.body import Body
+from app.responses.records import archive_name, line
+from app.responses.rendering import Answers, Rendering
 
 PIECE = 1 << 20
 """Bytes that are summed up at a time, in 0.3 ms."""
 
 
-async def stored(members: AsyncIterator[tuple[str, bytes]]) -> AsyncIterator[bytes | memoryview]:
+async def stored(members: AsyncIterator[tuple[str, bytes]]) -> Body:
     """A ZIP of the members, by name, uncompressed and in the order they come."""
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
@@ -62,21 +58,11 @@ class _Sink(io.RawIOBase):
         return chunks
 
 
-def zipped(
-    request: Request, works: Sequence[StartWork], present: Present, headers: dict[str, str]
-) -> Response:
-    """A ZIP of the images as they finish, `results.jsonl` with every record last."""
-    name = {"Content-Disposition": 'attachment; filename="darkroom.zip"'}
-    archive = stored(_members(request, works, present))
-    return StreamingResponse(pieces(archive), headers=headers | name, media_type=ZIP)
-
-
-async def _members(
-    request: Request, works: Sequence[StartWork], present: Present
-) -> AsyncIterator[tuple[str, bytes]]:
+async def members(answers: Answers, rendering: Rendering) -> AsyncIterator[tuple[str, bytes]]:
+    """Yield the images as they finish, by name; last `results.jsonl` with every record."""
     lines: dict[int, bytes] = {}
-    async for each in as_completed(request, works):
-        lines[each.item.index] = line(present(each))
+    async for each in answers:
+        lines[each.item.index] = line(rendering.record(each, named=True))
         for version, file in each.images:
             yield archive_name(each.item.index, file, version), file.data
     yield "results.jsonl", b"".join(lines[n] for n in sorted(lines))

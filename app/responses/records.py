@@ -120,7 +120,3 @@ def _shown(
         name=archive_name(index, image, version) if named else None,
         data=None if inline is None else inline.add(image.data),
     )
-
-
-Present = Callable[..., Record]
-"""An answer as the record that is sent; takes `inline` for images inside, `named` for others."""

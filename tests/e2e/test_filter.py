@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from app.responses.pieces import PIECE
+from app.responses.body import PIECE
 from tests.pictures import drawing, encoded, jpeg, png
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from app.responses.pieces import PIECE
+from app.responses.body import PIECE
 from models import codec
 from models.domain.job import Completed, Job, Labels
 from tests.e2e.conftest import Running, Start
@@ -306,9 +306,9 @@ class FiltersHang:
 
 
 def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> None:
-    pipeline = server.app.state.service.pipeline
-    real = pipeline._backend
-    pipeline._backend = FiltersHang(real)
+    computation = server.app.state.service.pipeline._computation
+    real = computation._backend
+    computation._backend = FiltersHang(real)
     try:
         reply = server.client.post(
             "/process",
@@ -317,7 +317,7 @@ def test_labels_come_although_a_version_misses_the_deadline(server: Running) -> 
             headers={"Content-Type": "image/jpeg", "X-Deadline-Ms": "1500"},
         )
     finally:
-        pipeline._backend = real
+        computation._backend = real
     (record,) = reply.json()["results"]
     assert record["status"] == "partial"
     assert record["predictions"]

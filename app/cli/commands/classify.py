@@ -35,7 +35,7 @@ def run(settings: Settings, files: Sequence[str], top_k: int) -> int:
     sources.check(files)
 
     async def work(service: Service, item: Item, permit: Permit) -> Answer:
-        return await service.pipeline.classify(item, operation, permit)
+        return await service.pipeline.answer(item, operation, permit)
 
     def print_record(service: Service, answer: Answer) -> None:
         labels = service.model.labels if service.model else None

@@ -11,9 +11,10 @@ from app.cli.commands import local_service, sources, targets
 from app.cli.commands.command import FILES, LOCAL, add_settings
 from app.cli.commands.errors import WrongUsage
 from app.http.options import read
-from app.intake.filter_options import encoded_there, encoding_of, format_for, parsed_json
+from app.intake.filter_options import encoded_there, encoding_of, parsed_json
+from app.intake.output_format import output_format
 from app.intake.request_items import Item
-from app.intake.wanted import Output
+from app.intake.wanted import Output, Version
 from app.pipeline.outcomes import Answer, EncodedImage
 from app.responses.records import line, record
 from app.service import Service
@@ -67,12 +68,13 @@ def run(
     except InvalidParameter as error:
         first = error.errors[0]
         raise WrongUsage(f"--{first.path.replace('_', '-')}: {first.message}") from None
-    how = Output(lambda source: format_for(wanted, None, source), asked)
+    format_ = output_format(wanted)
+    version = Version(chain, Output(format_, asked))
     sources.check(files)
-    targets.check(target, files, lambda source: format_for(wanted, None, source))
+    targets.check(target, files, format_.of)
 
     async def work(service: Service, item: Item, permit: Permit) -> Answer:
-        return await service.pipeline.filter(item, chain, how, permit)
+        return await service.pipeline.answer(item, version, permit)
 
     def keep(service: Service, answer: Answer) -> None:
         if isinstance(answer.outcome, EncodedImage):

@@ -5,20 +5,15 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.http.request_lifetime import before, deadline_of, until_disconnect
+from app.http.request_lifetime import before, deadline_of, disconnected
 from models.domain.deadline import Deadline
-from models.domain.errors import Cancelled, DeadlineExceeded, InvalidParameter
+from models.domain.errors import DeadlineExceeded, InvalidParameter
 from models.settings import Settings
 
 
-def request(headers: dict[str, str] | None = None, gone: asyncio.Event | None = None) -> Request:
-    async def receive() -> Message:
-        assert gone is not None
-        await gone.wait()
-        return {"type": "http.disconnect"}
-
-    raw = [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()]
-    return Request({"type": "http", "headers": raw}, receive)
+def request(headers: dict[str, str]) -> Request:
+    raw = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
+    return Request({"type": "http", "headers": raw})
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "1.5", "soon", "", "١", "9" * 400, "9" * 5000])
@@ -34,38 +29,22 @@ def test_the_client_s_deadline_is_capped_by_the_server() -> None:
     assert deadline_of(request({"X-Deadline-Ms": "999999999"}), settings).remaining(now) < 11
 
 
-def test_work_is_cancelled_when_the_client_leaves() -> None:
-    async def scenario() -> None:
-        gone, ended = asyncio.Event(), asyncio.Event()
-
-        async def work() -> None:
-            gone.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-
-        with pytest.raises(Cancelled):
-            await until_disconnect(request(gone=gone), work())
-        assert ended.is_set()
-
-    asyncio.run(scenario())
-
-
-def test_an_error_of_the_work_reaches_its_caller() -> None:
-    async def scenario() -> None:
-        async def work() -> None:
-            raise KeyError
-
-        with pytest.raises(KeyError):
-            await until_disconnect(request(gone=asyncio.Event()), work())
-
-    asyncio.run(scenario())
-
-
 def test_work_past_its_deadline_is_a_deadline_error() -> None:
     async def scenario() -> None:
         with pytest.raises(DeadlineExceeded):
             await before(Deadline(0.0), asyncio.Event().wait())
+
+    asyncio.run(scenario())
+
+
+def test_a_client_has_left_when_the_server_says_so_and_not_when_more_of_a_body_comes() -> None:
+    async def scenario() -> None:
+        messages = iter(({"type": "http.request"}, {"type": "http.disconnect"}))
+
+        async def receive() -> Message:
+            return next(messages)
+
+        await disconnected(Request({"type": "http", "headers": []}, receive))
+        assert next(messages, None) is None
 
     asyncio.run(scenario())

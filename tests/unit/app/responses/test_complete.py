@@ -1,7 +1,7 @@
-"""How answers leave: in pieces that a slow client has time for."""
+"""How answers leave: in pieces that a slow client has time for, and ended with their client."""
 
 import asyncio
-from functools import partial
+from collections.abc import AsyncGenerator
 
 import pytest
 from fastapi import Request
@@ -11,18 +11,25 @@ from app.http import media_types
 from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.pipeline.outcomes import Answer, EncodedImage
+from app.pipeline.runner import run
 from app.pipeline.timings import Timings
-from app.responses import streams
-from app.responses.pieces import PIECE
-from app.responses.records import record
+from app.responses.body import PIECE, StreamedBody
+from app.responses.render import render
+from app.responses.rendering import Rendering
 from models.codec import ImageFormat
+from models.domain.errors import Cancelled
 
 FILE = bytes(2 * PIECE + 1)
 
 
-async def answer() -> Answer:
+def rendering() -> Rendering:
+    request = Request({"type": "http", "path": "/", "headers": []})
+    return Rendering(request, {}, Timings())
+
+
+async def answered(index: int) -> Answer:
     image = EncodedImage(FILE, ImageFormat.PNG, 1, 1)
-    return Answer(Item(0, Blob.of(b"")), image, Timings())
+    return Answer(Item(index, Blob.of(b"")), image, Timings())
 
 
 async def never() -> Message:
@@ -30,38 +37,74 @@ async def never() -> Message:
     raise AssertionError
 
 
-@pytest.mark.parametrize("kind", media_types.STREAMS)
-def test_a_large_image_leaves_a_stream_in_pieces(kind: str) -> None:
+@pytest.mark.parametrize("form", media_types.STREAMS)
+def test_a_large_image_leaves_a_stream_in_pieces(form: str) -> None:
     async def scenario() -> list[int]:
-        request = Request({"type": "http", "path": "/", "headers": []}, never)
-        reply = streams.streamed(request, [answer], kind, partial(record), {})
-        sizes = []
-        async for piece in reply.body_iterator:  # type: ignore[attr-defined]
-            sizes.append(len(piece))
-        return sizes
+        reply = await render(run(answered, [0], never), form, rendering())
+        assert isinstance(reply, StreamedBody)
+        return [len(piece) async for piece in reply.pieces()]
 
     sizes = asyncio.run(scenario())
     assert PIECE // 4 <= max(sizes) <= PIECE
     assert sum(sizes) > len(FILE)
 
 
-def test_the_work_ends_when_nobody_takes_the_pieces_any_more() -> None:
+def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None:
     async def scenario() -> None:
         ended = asyncio.Event()
 
-        async def forever() -> Answer:
+        async def work(index: int) -> Answer:
+            if not index:
+                return await answered(index)
             try:
                 return await asyncio.Event().wait()  # type: ignore[return-value]
             finally:
                 ended.set()
 
-        request = Request({"type": "http", "path": "/", "headers": []}, never)
-        works = [answer, forever]
-        reply = streams.streamed(request, works, media_types.MULTIPART, partial(record), {})
-        async for _ in reply.body_iterator:  # type: ignore[attr-defined]
-            break
-        del reply
-        async with asyncio.timeout(5):
-            await ended.wait()
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                raise ConnectionError
+
+        reply = await render(run(work, [0, 1], never), media_types.MULTIPART, rendering())
+        with pytest.raises(ConnectionError):
+            await reply({"type": "http"}, never, send)
+        assert ended.is_set()
 
     asyncio.run(scenario())
+
+
+def test_a_stream_whose_client_has_left_ends_without_an_error() -> None:
+    async def scenario() -> list[Message]:
+        async def content() -> AsyncGenerator[bytes, None]:
+            yield b"one"
+            raise Cancelled("the client left")
+
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await StreamedBody(content(), {}, "text/plain")({"type": "http"}, never, send)
+        return sent
+
+    bodies = [(each.get("body"), each.get("more_body")) for each in asyncio.run(scenario())]
+    assert bodies == [(None, None), (b"one", True), (b"", False)]
+
+
+def test_the_whole_json_lists_images_in_the_order_of_the_request() -> None:
+    async def scenario() -> bytes:
+        second_first = asyncio.Event()
+
+        async def work(index: int) -> Answer:
+            if index:
+                second_first.set()
+            else:
+                await second_first.wait()
+            image = EncodedImage(b"x", ImageFormat.PNG, 1, 1)
+            return Answer(Item(index, Blob.of(b"")), image, Timings())
+
+        reply = await render(run(work, [0, 1], never), media_types.JSON, rendering())
+        return bytes(reply.body)
+
+    body = asyncio.run(scenario())
+    assert body.index(b'"index":0') < body.index(b'"index":1')

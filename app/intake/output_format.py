@@ -1,0 +1,107 @@
+"""The format of a filtered image as a small value, decided before the work starts.
+
+The format of an answer may depend on the format of its source, which is known only once the image
+has been read. Everything else it depends on, the option `format` and the Accept header, is decided
+here once for a request; the pipeline gets one of three values and never sees the header.
+"""
+
+from dataclasses import dataclass
+
+from app.http import media_types, negotiation
+from models.codec import ENCODABLE, ImageFormat
+from models.domain.errors import NotAcceptable
+
+
+@dataclass(frozen=True, slots=True)
+class FixedFormat:
+    """The format that the option `format` names, whatever the source is."""
+
+    format: ImageFormat
+
+    def of(self, source: ImageFormat) -> ImageFormat:
+        """Return the format of the answer."""
+        return self.format
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFormat:
+    """The format of the source, or PNG where the source's format cannot be encoded.
+
+    `refused` are the formats that Accept rules out.
+    """
+
+    refused: frozenset[ImageFormat] = frozenset()
+
+    def of(self, source: ImageFormat) -> ImageFormat:
+        """Return the format of the answer; raises NotAcceptable if Accept rules it out."""
+        own = _encodable(source)
+        if own in self.refused:
+            raise NotAcceptable(
+                f"images are encoded as {', '.join(f.media_type for f in ENCODABLE)}"
+            )
+        return own
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredFormat:
+    """The format that Accept names with the highest quality.
+
+    `kept` are the formats that Accept covers by a wildcard of a higher quality: an image whose
+    source has one of them keeps it.
+    """
+
+    format: ImageFormat
+    kept: frozenset[ImageFormat] = frozenset()
+
+    def of(self, source: ImageFormat) -> ImageFormat:
+        """Return the format of the answer."""
+        own = _encodable(source)
+        return own if own in self.kept else self.format
+
+
+OutputFormat = FixedFormat | SourceFormat | PreferredFormat
+
+_AS_SOURCE = SourceFormat()
+
+
+def output_format(
+    asked: str | None, accept: str | None = None, *, strict: bool = False
+) -> OutputFormat:
+    """Decide by the option `format` first, else by the Accept header, else as the source.
+
+    With `strict` a format that Accept rules out is refused, unless Accept names the container of
+    the images (a ZIP, JSON Lines), because then it says nothing about the images in it.
+    """
+    if asked is not None:
+        return FixedFormat(named_format(asked))
+    if negotiation.takes_all(accept):
+        return _AS_SOURCE
+    named = [f for f in reversed(ENCODABLE) if negotiation.names(accept, f.media_type)]
+    if named:
+        return _preferred(named, accept)
+    if not strict or any(negotiation.names(accept, kind) for kind in media_types.STREAMS):
+        return _AS_SOURCE
+    return SourceFormat(
+        frozenset(f for f in ENCODABLE if negotiation.best(accept, [f.media_type]) is None)
+    )
+
+
+def named_format(name: str) -> ImageFormat:
+    """Return the format of a name that clients use; `jpg` is `jpeg`."""
+    return ImageFormat("jpeg" if name == "jpg" else name)
+
+
+def _preferred(named: list[ImageFormat], accept: str | None) -> PreferredFormat:
+    types = {f.media_type: f for f in named}
+    kept = frozenset(
+        f
+        for f in ENCODABLE
+        if f not in named and negotiation.best(accept, [*types, f.media_type]) == f.media_type
+    )
+    best = negotiation.best(accept, [*types])
+    assert best is not None  # each of them is named with a quality above 0
+    return PreferredFormat(types[best], kept)
+
+
+def _encodable(source: ImageFormat) -> ImageFormat:
+    return source if source in ENCODABLE else ImageFormat.PNG

@@ -1,0 +1,56 @@
+"""Send the pixels of one image to the backend, and encode what comes back."""
+
+from app.admission import Permit
+from app.intake.wanted import Version
+from app.pipeline.decoding import ImageDecoder
+from app.pipeline.outcomes import EncodedImage
+from app.pipeline.pixel_cost import check
+from app.pipeline.timings import Timings
+from models.codec import Decoded
+from models.domain.backend import Backend, Load
+from models.domain.image import Source
+from models.domain.job import Job, Labels, Operation, Result
+from workers.operations import Classify
+
+
+class Computation:
+    """Labels and filtered files of decoded images; `max_pixels` bounds what filters may make."""
+
+    def __init__(self, backend: Backend, decoder: ImageDecoder, max_pixels: int) -> None:
+        self._backend = backend
+        self._decoder = decoder
+        self._max_pixels = max_pixels
+
+    def load(self) -> Load:
+        """Return how busy the backend is, and what it takes."""
+        return self._backend.load()
+
+    async def labels(
+        self, decoded: Decoded, operation: Classify, permit: Permit, stages: Timings
+    ) -> Labels:
+        """Return the labels of an image."""
+        result = await self._run(operation, decoded.image, permit, stages)
+        assert isinstance(result, Labels)
+        return result
+
+    async def filtered(
+        self, decoded: Decoded, version: Version, permit: Permit, stages: Timings
+    ) -> EncodedImage:
+        """Put an image through the filters of a version and encode it."""
+        operation, output, image = version.operation, version.output, decoded.image
+        check(operation, self._max_pixels, image.height, image.width)
+        format_ = output.format_for(decoded.info.format)
+        result = await self._run(operation, image, permit, stages)
+        assert not isinstance(result, Labels)
+        with stages.measure("encode"):
+            data = await self._decoder.encode(result, decoded, format_, output.encoding)
+            return EncodedImage(data, format_, result.width, result.height)
+
+    async def _run(
+        self, operation: Operation, image: Source, permit: Permit, stages: Timings
+    ) -> Result:
+        with permit.work(operation.batch_key, image.n_pixels) as work:
+            completed = await self._backend.run(Job(operation, image, permit.deadline, permit.lane))
+            work.trace = completed.trace
+        stages.add(completed.trace)
+        return completed.result

@@ -1,0 +1,43 @@
+"""What accompanies one image through the pipeline, and how its errors become its outcome."""
+
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from app.admission import Permit
+from app.intake.request_items import Item
+from app.pipeline.timings import Timings
+from models.domain.alarms import Timeout
+from models.domain.errors import DeadlineExceeded, InternalError, ServiceError
+
+log = logging.getLogger("darkroom.pipeline")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageContext:
+    """One image under way: its item, the permit of its request, and its stopwatch.
+
+    `alarm` ends the work at the deadline of the request.
+    """
+
+    item: Item
+    permit: Permit
+    stages: Timings
+    alarm: Timeout
+
+
+async def caught(item: Item, alarm: Timeout, work: Coroutine[Any, Any, T]) -> T | ServiceError:
+    """Await `work` until `alarm` rings; return its result, or its error as a value."""
+    try:
+        async with alarm:
+            return await work
+    except ServiceError as error:
+        return error.with_traceback(None)  # its frames hold the pixels
+    except TimeoutError:
+        return DeadlineExceeded("the request's deadline passed")
+    except Exception:  # the other images of the request are protected from a fault of ours
+        log.exception("image failed", extra={"source": item.source})
+        return InternalError("an unexpected error; it has been logged")

@@ -1,0 +1,81 @@
+"""Send bodies in pieces of 1 MiB: this bounds buffering, and the write timeout applies to each."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from models.domain.errors import Cancelled
+
+PIECE = 1 << 20
+"""Bytes of an answer that are sent at a time."""
+
+Body = AsyncGenerator[bytes | memoryview, None]
+"""The content of an answer, in chunks of any size."""
+
+
+class StreamedBody(Response):
+    """A response whose content is generated while it is sent.
+
+    `source` is what the content is made of; it is closed with the content, whatever ends the
+    sending, so that no work goes on for a client that has left.
+    """
+
+    def __init__(
+        self,
+        content: Body,
+        headers: Mapping[str, str],
+        media_type: str,
+        source: AsyncGenerator[Any, None] | None = None,
+    ) -> None:
+        self.status_code = 200
+        self.media_type = media_type
+        self.background = None
+        self.init_headers(headers)
+        self.content = content
+        self._source = source
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the headers, then the content in pieces, as quickly as the client takes them."""
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
+            async with aclosing(self.pieces()) as pieces:
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except Cancelled:
+            pass  # the client has left; the server ends what has been begun
+        finally:
+            if self._source is not None:
+                await self._source.aclose()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def pieces(self) -> AsyncGenerator[memoryview, None]:
+        """Yield the content in pieces of at most PIECE bytes."""
+        async with aclosing(self.content) as chunks:
+            async for chunk in chunks:
+                for start in range(0, len(chunk), PIECE):
+                    yield memoryview(chunk)[start : start + PIECE]
+
+
+def whole_body(data: bytes, headers: dict[str, str], media_type: str) -> Response:
+    """Return a response of known length; large ones are sent in pieces."""
+    if len(data) <= PIECE:
+        return Response(data, headers=headers, media_type=media_type)
+    sized = headers | {"Content-Length": str(len(data))}
+    return StreamedBody(in_turns((data,)), sized, media_type)
+
+
+async def in_turns(pieces: Iterable[bytes]) -> Body:
+    """Yield pieces that are made one by one; the event loop turns between two of them."""
+    for piece in pieces:
+        yield piece
+        await asyncio.sleep(0)

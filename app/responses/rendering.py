@@ -1,0 +1,53 @@
+"""What every form of a response needs beside the answers, decided before the work starts."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from app.intake.wanted import Wanted
+from app.pipeline.outcomes import Answer
+from app.pipeline.timings import Timings
+from app.responses import records
+from app.responses.inline_images import InlineImages
+from models.api.schemas import ModelRecord, Record
+from models.labels import LabelSet
+from workers.filters.base import SPEC_VERSION
+from workers.operations import Classify
+
+Answers = AsyncGenerator[Answer, None]
+"""The answers of a request, each as it finishes; closing it ends the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How the answers of one request are shown.
+
+    `request` gives problems their path and id. `model` makes the labels, whose names are `labels`;
+    both are None where no labels are wanted. `intake` is the time that reading the request took.
+    """
+
+    request: Request
+    headers: dict[str, str]
+    intake: Timings
+    model: ModelRecord | None = None
+    labels: LabelSet | None = None
+
+    def record(
+        self, answer: Answer, *, named: bool = False, inline: InlineImages | None = None
+    ) -> Record:
+        """Return an answer as a record; its images are `named`, or added to `inline`."""
+        return records.record(answer, self.labels, self.request, named=named, inline=inline)
+
+
+def headers_of(wanted: Wanted, model: ModelRecord | None) -> dict[str, str]:
+    """Return the headers that every form of an answer has.
+
+    Filtered images depend on the definition of the filters and on Accept; labels, on the weights.
+    """
+    headers = {}
+    if not isinstance(wanted, Classify):
+        headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
+    if model is not None:
+        headers["X-Model"] = f"{model.name}; sha256={model.sha256}; labels={model.label_set}"
+    return headers

@@ -1,0 +1,123 @@
+"""The work of a request: side by side, each answer as it finishes, ended with its client."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from app.pipeline.runner import run, until
+from models.domain.errors import Cancelled
+
+
+class Works:
+    """Work on items that finishes when a test says so; `ended` lists what has ended, in order."""
+
+    def __init__(self, *names: str) -> None:
+        self.gates = {name: asyncio.Event() for name in names}
+        self.started: list[str] = []
+        self.all_started = asyncio.Event()
+        self.ended: list[str] = []
+
+    async def __call__(self, name: str) -> str:
+        self.started.append(name)
+        if len(self.started) == len(self.gates):
+            self.all_started.set()
+        try:
+            await self.gates[name].wait()
+            return name
+        finally:
+            self.ended.append(name)
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+def test_answers_come_in_the_order_in_which_they_finish() -> None:
+    async def scenario() -> list[str]:
+        works = Works("a", "b", "c")
+        found = []
+        works.gates["b"].set()
+        async with aclosing(run(works, ["a", "b", "c"], never)) as answers:
+            async for answer in answers:
+                found.append(answer)
+                works.gates["c" if answer == "b" else "a"].set()
+        return found
+
+    assert asyncio.run(scenario()) == ["b", "c", "a"]
+
+
+def test_nothing_starts_before_the_first_answer_is_asked_for() -> None:
+    async def scenario() -> None:
+        works = Works("a", "b")
+        answers = run(works, ["a", "b"], never)
+        await asyncio.sleep(0)
+        assert works.started == []
+        await answers.aclose()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b", "c"]])
+def test_all_work_has_ended_when_the_client_leaves(names: list[str]) -> None:
+    async def scenario() -> None:
+        works, gone = Works(*names), asyncio.Event()
+        answers = run(works, names, gone.wait)
+        waiting = asyncio.ensure_future(anext(answers))
+        await works.all_started.wait()
+        gone.set()
+        with pytest.raises(Cancelled):
+            await waiting
+        assert sorted(works.ended) == names
+
+    asyncio.run(scenario())
+
+
+def test_all_work_has_ended_when_the_answers_are_closed() -> None:
+    async def scenario() -> None:
+        works = Works("a", "b", "c")
+        works.gates["b"].set()
+        answers = run(works, ["a", "b", "c"], never)
+        assert await anext(answers) == "b"
+        await answers.aclose()
+        assert sorted(works.ended) == ["a", "b", "c"]
+
+    asyncio.run(scenario())
+
+
+def test_a_finished_answer_is_not_given_to_a_client_that_has_left() -> None:
+    async def scenario() -> None:
+        works, gone = Works("a", "b"), asyncio.Event()
+        answers = run(works, ["a", "b"], gone.wait)
+        works.gates["a"].set()
+        assert await anext(answers) == "a"
+        gone.set()
+        works.gates["b"].set()
+        with pytest.raises(Cancelled):
+            await anext(answers)
+
+    asyncio.run(scenario())
+
+
+def test_an_error_of_the_work_reaches_its_caller() -> None:
+    async def scenario() -> None:
+        async def work() -> None:
+            raise KeyError
+
+        with pytest.raises(KeyError):
+            await until(never, work())
+
+    asyncio.run(scenario())
+
+
+def test_the_caller_s_own_cancellation_is_not_taken_for_a_client_that_left() -> None:
+    async def scenario() -> None:
+        works = Works("a")
+        task = asyncio.ensure_future(until(never, works("a")))
+        await works.all_started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert works.ended == ["a"]
+
+    asyncio.run(scenario())
