@@ -1,10 +1,9 @@
-"""Convert what a decoder process answers to the words of `models`; trusts none of its values."""
+"""Convert the answers of a decoder process to the types of `models`; none of them is trusted."""
 
-import asyncio
-import os
+import numpy as np
+from numpy.typing import NDArray
 
 from app.decoders.frames import Broken, Failed, Info, Pixels
-from app.decoders.memory import mapped
 from models.codec import Decoded, ImageFormat, ImageInfo
 from models.domain.errors import (
     InvalidParameter,
@@ -23,7 +22,7 @@ _ERRORS: dict[str, type[ServiceError]] = {
 
 
 def info_from(frame: Info) -> ImageInfo:
-    """The header; raises Broken for values that no header has."""
+    """Return the header; raises Broken for values that no header has."""
     try:
         format_ = ImageFormat(frame.format)
     except ValueError as error:
@@ -42,25 +41,26 @@ def info_from(frame: Info) -> ImageInfo:
 
 
 def error_from(frame: Failed) -> ServiceError:
-    """The image's own error."""
+    """Return the image's own error."""
     return _ERRORS.get(frame.code, Undecodable)(frame.detail)
 
 
-async def decoded_from(frame: Pixels, memory: int, max_pixels: int, inline: int) -> Decoded:
-    """The image over the decoder's memory file, which is closed; raises Broken for a wrong one."""
+def pixels_size(frame: Pixels, max_pixels: int) -> int:
+    """Return the bytes of an answer, pixels and EXIF; raises Broken for those that cannot be."""
     height, width, channels = frame.shape
-    size, exif_size = height * width * channels, frame.exif or 0
+    exif_size = frame.exif or 0
+    if min(frame.shape) < 1 or channels > 4 or height * width > max_pixels or exif_size < 0:
+        raise Broken("an impossible image")
+    return height * width * channels + exif_size
+
+
+def decoded_from(frame: Pixels, info: ImageInfo, data: NDArray[np.uint8]) -> Decoded:
+    """Return the image whose pixels, and then EXIF, are `data`; raises Broken."""
+    height, width, channels = frame.shape
+    size = height * width * channels
     try:
-        if min(frame.shape) < 1 or height * width > max_pixels or exif_size < 0:
-            raise Broken("an impossible image")
-        if size + exif_size <= inline:
-            data = mapped(memory, size + exif_size)
-        else:
-            data = await asyncio.to_thread(mapped, memory, size + exif_size)
         image = Image(data[:size].reshape(frame.shape))
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise Broken("an impossible image") from error
-    finally:
-        os.close(memory)
     exif = None if frame.exif is None else data[size:].tobytes()
-    return Decoded(image, info_from(frame.info), frame.copyright, exif)
+    return Decoded(image, info, frame.copyright, exif)

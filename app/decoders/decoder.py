@@ -1,7 +1,7 @@
-"""What runs inside a decoder process: one image after the other, until the service hangs up.
+"""Run inside a decoder process: decode one image after the other until the service hangs up.
 
-For each: a Task with the file's descriptor, the Info of its header, then Go or Drop, then Pixels
-with a memory file. Anything that is wrong with the file is a Failed instead.
+The service sends a Task with a file, and gets Pixels. For a large image it gets Info about the
+header first, and decides between Go and Drop. Failed answers a file that has an error.
 """
 
 import os
@@ -10,7 +10,21 @@ import socket
 import numpy as np
 
 from app.decoders import frames, sandbox
-from app.decoders.frames import Broken, Encode, Encoded, Failed, Go, Info, Pixels, Ready, Task
+from app.decoders.area import SIZE as AREA_SIZE
+from app.decoders.area import SharedArea
+from app.decoders.frames import (
+    Begin,
+    Broken,
+    Encode,
+    Encoded,
+    Failed,
+    Frame,
+    Go,
+    Info,
+    Pixels,
+    Ready,
+    Task,
+)
 from app.decoders.memory import contents, memory_file
 from models import codec
 from models.codec import Decoded, ImageInfo
@@ -35,92 +49,120 @@ class OutOfMemory(Exception):
 
 
 def serve(connection: socket.socket, max_pixels: int, max_file: int) -> None:
-    """Lock the process in, then decode until the connection closes."""
-    allowance = sandbox.Allowance()
+    """Map the shared area, lock the process in, then decode until the connection closes."""
+    decoder = _Decoder(connection, _area(connection), sandbox.Allowance())
     problem = sandbox.enter(max_pixels, max_file)
     frames.send(connection, Ready(problem))
-    while True:
+    decoder.run()
+
+
+def _area(connection: socket.socket) -> SharedArea:
+    begin, descriptor = frames.receive(connection)
+    assert isinstance(begin, Begin)
+    assert descriptor is not None
+    area = SharedArea(descriptor)
+    os.close(descriptor)
+    return area
+
+
+class _Decoder:
+    def __init__(
+        self, connection: socket.socket, area: SharedArea, allowance: sandbox.Allowance
+    ) -> None:
+        self._connection = connection
+        self._area = area
+        self._allowance = allowance
+
+    def run(self) -> None:
+        while True:
+            try:
+                task, descriptor = frames.receive(self._connection)
+            except Broken:
+                return
+            assert isinstance(task, Task | Encode)
+            try:
+                if isinstance(task, Task):
+                    self._decode(task, descriptor)
+                else:
+                    self._encode(task, descriptor)
+            except OutOfMemory:
+                return
+            finally:
+                self._allowance.end()
+
+    def _decode(self, task: Task, descriptor: int | None) -> None:
+        self._allowance.grant(task.size, 0, min(task.seconds, sandbox.MIN_SECONDS))
         try:
-            task, descriptor = frames.receive(connection)
-        except Broken:
-            return
-        assert isinstance(task, Task | Encode)
-        assert descriptor is not None
+            data = self._contents(descriptor, task.size)
+            opened = codec.open_file(data, max_pixels=task.max_pixels)
+            info, cost = opened.info, opened.cost
+            if info.n_pixels > task.unasked_pixels or cost > task.unasked_cost:
+                frames.send(self._connection, _info(info, cost))
+                if not isinstance(frames.receive(self._connection)[0], Go):
+                    return
+            seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
+            self._allowance.grant(task.size, info.n_pixels, seconds)
+            self._send_pixels(opened.decode(writable=False), cost)
+        except (ServiceError, MemoryError) as error:
+            # No second name for the error: a cycle with this frame would keep the file alive.
+            self._fail(error)
+
+    def _encode(self, task: Encode, descriptor: int | None) -> None:
+        height, width, channels = task.shape
+        size, exif_size = height * width * channels, task.exif or 0
+        bytes_ = sandbox.ENCODED_BYTES_PER_PIXEL
+        self._allowance.grant(exif_size, height * width, task.seconds, bytes_)
         try:
-            if isinstance(task, Task):
-                _decode(connection, task, descriptor, allowance)
-            else:
-                _encode(connection, task, descriptor, allowance)
-        except OutOfMemory:
-            return
-        finally:
-            allowance.end()
+            data = self._contents(descriptor, size + exif_size)
+            image = Image(np.frombuffer(data, np.uint8, size).reshape(task.shape))
+            exif = None if task.exif is None else data[size:]
+            made = codec.encode(
+                image, task.format, task.encoding, copyright=task.copyright, exif=exif
+            )
+            self._send(Encoded(len(made)), made)
+        except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:
+            self._fail(error, _NO_ROOM_TO_ENCODE)  # encoders report a lack of memory in many ways
 
-
-def _decode(
-    connection: socket.socket, task: Task, descriptor: int, allowance: sandbox.Allowance
-) -> None:
-    allowance.grant(task.size, 0, min(task.seconds, sandbox.MIN_SECONDS))
-    try:
-        data = contents(descriptor, task.size)
+    def _contents(self, descriptor: int | None, size: int) -> bytes:
+        """Copy what was handed over: codecs need `bytes`, and the answer overwrites the area."""
+        if descriptor is None:
+            return self._area.view(size).tobytes()
+        data = contents(descriptor, size)
         os.close(descriptor)
-        opened = codec.open_file(data, max_pixels=task.max_pixels)
-        info = opened.info
-        frames.send(connection, _info(info, opened.cost))
-        if not isinstance(frames.receive(connection)[0], Go):
-            return
-        seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
-        allowance.grant(task.size, info.n_pixels, seconds)
-        _send(connection, opened.decode(), opened.cost)
-    except (ServiceError, MemoryError) as error:
-        # No second name for the error: it knows this frame, and the two would keep the file alive.
-        _fail(connection, error)
+        return data
 
-
-def _encode(
-    connection: socket.socket, task: Encode, descriptor: int, allowance: sandbox.Allowance
-) -> None:
-    height, width, channels = task.shape
-    size, exif_size = height * width * channels, task.exif or 0
-    bytes_ = sandbox.ENCODED_BYTES_PER_PIXEL
-    allowance.grant(exif_size, height * width, task.seconds, bytes_)
-    try:
-        data = contents(descriptor, size + exif_size)
-        os.close(descriptor)
-        image = Image(np.frombuffer(data, np.uint8, size).reshape(task.shape))
-        exif = None if task.exif is None else data[size:]
-        made = codec.encode(image, task.format, task.encoding, copyright=task.copyright, exif=exif)
-        memory = memory_file(made)
-    except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:
-        _fail(connection, error, _NO_ROOM_TO_ENCODE)  # which encoders say in many ways
-        return
-    frames.send(connection, Encoded(len(made)), [memory])
-    os.close(memory)
-
-
-def _fail(connection: socket.socket, error: Exception, no_room: ServiceError = _NO_ROOM) -> None:
-    """Tell of the image's error; raises OutOfMemory where this process had better end."""
-    short = isinstance(error.__cause__, MemoryError) or not isinstance(error, ServiceError)
-    if isinstance(error, ServiceError) and not short:
-        frames.send(connection, Failed(error.code, error.detail[:MAX_DETAIL]))
-        return
-    frames.send(connection, Failed(no_room.code, no_room.detail, last=True))
-    raise OutOfMemory from None
-
-
-def _send(connection: socket.socket, decoded: Decoded, cost: float) -> None:
-    assert isinstance(decoded.image, Image)
-    pixels, exif = decoded.image.pixels, decoded.exif
-    memory = memory_file(pixels.data.cast("B"), exif or b"")
-    try:
-        length = None if exif is None else len(exif)
+    def _send_pixels(self, decoded: Decoded, cost: float) -> None:
+        assert isinstance(decoded.image, Image)
+        pixels, exif = decoded.image.pixels, decoded.exif
         height, width, channels = pixels.shape
         answer = Pixels(
-            _info(decoded.info, cost), (height, width, channels), decoded.copyright, length
+            _info(decoded.info, cost),
+            (height, width, channels),
+            decoded.copyright,
+            None if exif is None else len(exif),
         )
-        frames.send(connection, answer, [memory])
-    finally:
-        os.close(memory)
+        self._send(answer, pixels.data.cast("B"), exif or b"")
+
+    def _send(self, answer: Frame, *parts: bytes | memoryview) -> None:
+        """Answer with bytes: in the shared area where they fit, or in a memory file."""
+        if sum(map(len, parts)) <= AREA_SIZE:
+            self._area.put(*parts)
+            frames.send(self._connection, answer)
+            return
+        memory = memory_file(*parts)
+        try:
+            frames.send(self._connection, answer, [memory])
+        finally:
+            os.close(memory)
+
+    def _fail(self, error: Exception, no_room: ServiceError = _NO_ROOM) -> None:
+        """Send the image's error; raises OutOfMemory where this process had better end."""
+        short = isinstance(error.__cause__, MemoryError) or not isinstance(error, ServiceError)
+        if isinstance(error, ServiceError) and not short:
+            frames.send(self._connection, Failed(error.code, error.detail[:MAX_DETAIL]))
+            return
+        frames.send(self._connection, Failed(no_room.code, no_room.detail, last=True))
+        raise OutOfMemory from None
 
 
 def _info(info: ImageInfo, cost: float) -> Info:

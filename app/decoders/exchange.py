@@ -1,20 +1,35 @@
-"""The exchange with a decoder process about one file: header first, then pixels if wanted."""
+"""Exchange one file with a decoder process: hand it over, and take the pixels back."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from app.decoders.conversion import decoded_from, info_from
-from app.decoders.frames import Broken, Drop, Encoded, Failed, Frame, Go, Info, Pixels
-from app.decoders.memory import contents, memory_file
-from app.decoders.processes import Decoder
+import numpy as np
+from numpy.typing import NDArray
+
+from app.decoders.area import SIZE as AREA_SIZE
+from app.decoders.conversion import decoded_from, info_from, pixels_size
+from app.decoders.frames import (
+    Broken,
+    Drop,
+    Encode,
+    Encoded,
+    Failed,
+    Frame,
+    Go,
+    Info,
+    Pixels,
+    Task,
+)
+from app.decoders.memory import mapped, memory_file
+from app.decoders.process import DecoderProcess
 from models.codec import Decoded, ImageInfo
 
 INLINE = 1 << 20
-"""Bytes that are copied or mapped on the event loop, in about 0.1 ms; more go through a thread."""
+"""Bytes that are copied on the event loop, in about 0.1 ms; more are copied on a thread."""
 
 File = bytes | memoryview | int
 """A file's bytes, or a descriptor of it that stays the caller's."""
@@ -24,68 +39,89 @@ T = TypeVar("T", bound=Frame)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the header says, and the CPU seconds that decoding is estimated to take."""
+    """A file's header, and the CPU seconds that decoding is estimated to take (`cost`)."""
 
     info: ImageInfo
     cost: float
 
 
-@asynccontextmanager
-async def handed_over(file: File, *more: bytes) -> AsyncIterator[int]:
-    """A descriptor from which a process can read the file."""
-    if isinstance(file, int):
-        yield file
-        return
-    if len(file) <= INLINE:
-        memory = memory_file(file, *more)
-    else:
-        memory = await asyncio.to_thread(memory_file, file, *more)
-    try:
-        yield memory
-    finally:
-        os.close(memory)
+async def hand_over(
+    decoder: DecoderProcess, task: Task | Encode, file: File, more: bytes = b""
+) -> None:
+    """Send a task with its file and the bytes `more` behind it.
 
-
-async def exchanged(
-    decoder: Decoder, accept: Callable[[Seen], bool], max_pixels: int
-) -> Decoded | Seen | Failed:
-    """The pixels, or the header of an image that `accept` refuses, or the image's own error.
-
-    Raises Broken where the process ends or says what no decoder says.
+    They go through the shared area where they fit, or as a descriptor. Raises Broken where the
+    process has ended.
     """
-    info, _ = _expected(await decoder.receive(), Info)
-    if isinstance(info, Failed):
-        return info
-    seen = Seen(info_from(info), info.cost)
-    if not accept(seen):
-        decoder.send(Drop())
-        return seen
-    decoder.send(Go())
-    pixels, memory = _expected(await decoder.receive(), Pixels)
+    if isinstance(file, int):
+        decoder.send(task, file)
+        return
+    size = len(file) + len(more)
+    if size > AREA_SIZE:
+        memory = await asyncio.to_thread(memory_file, file, more)
+        try:
+            decoder.send(task, memory)
+        finally:
+            os.close(memory)
+        return
+    if size > INLINE:
+        await asyncio.to_thread(decoder.area.put, file, more)
+    else:
+        decoder.area.put(file, more)
+    decoder.send(task)
+
+
+async def decoded_by(
+    decoder: DecoderProcess, accept: Callable[[Seen], bool], max_pixels: int
+) -> Decoded | Seen | Failed:
+    """Return the pixels, or the header of an image that `accept` refuses, or the image's own error.
+
+    The pixels are the service's alone: no decoder process can write to them any more. Raises
+    Broken where the process ends or sends what no decoder sends.
+    """
+    answer, memory = await decoder.receive()
+    asked = isinstance(answer, Info)
+    if isinstance(answer, Info):
+        seen = Seen(info_from(answer), answer.cost)
+        if not accept(seen):
+            decoder.send(Drop())
+            return seen
+        decoder.send(Go())
+        answer, memory = await decoder.receive()
+    pixels = _expected(answer, memory, Pixels)
     if isinstance(pixels, Failed):
         return pixels
-    if memory is None:
-        raise Broken("pixels came without their memory")
-    return await decoded_from(pixels, memory, max_pixels, INLINE)
+    seen = Seen(info_from(pixels.info), pixels.info.cost)
+    data = await _taken(decoder, memory, pixels_size(pixels, max_pixels))
+    return decoded_from(pixels, seen.info, data) if asked or accept(seen) else seen
 
 
-async def encoded(decoder: Decoder) -> bytes | Failed:
-    """The file that was asked for, or the image's own error; raises Broken."""
-    made, memory = _expected(await decoder.receive(), Encoded)
+async def encoded_by(decoder: DecoderProcess) -> bytes | Failed:
+    """Return the file that was asked for, or the image's own error; raises Broken."""
+    answer, memory = await decoder.receive()
+    made = _expected(answer, memory, Encoded)
     if isinstance(made, Failed):
         return made
-    if memory is None:
-        raise Broken("a file came without its memory")
+    return (await _taken(decoder, memory, made.size)).tobytes()
+
+
+async def _taken(decoder: DecoderProcess, memory: int | None, size: int) -> NDArray[np.uint8]:
+    """Copy an answer out of the shared area, or map its memory file, which is closed."""
     try:
-        return await asyncio.to_thread(contents, memory, made.size)
+        take = decoder.area.take if memory is None else partial(mapped, memory)
+        if size <= INLINE:
+            return take(size)
+        return await asyncio.to_thread(take, size)
+    except (ValueError, OSError) as error:
+        raise Broken("an impossible size") from error
     finally:
-        os.close(memory)
+        if memory is not None:
+            os.close(memory)
 
 
-def _expected(answer: tuple[Frame, int | None], kind: type[T]) -> tuple[T | Failed, int | None]:
-    frame, descriptor = answer
+def _expected(frame: Frame, memory: int | None, kind: type[T]) -> T | Failed:
     if isinstance(frame, kind | Failed):
-        return frame, descriptor
-    if descriptor is not None:
-        os.close(descriptor)
+        return frame
+    if memory is not None:
+        os.close(memory)
     raise Broken(f"a frame of another kind than {kind.__name__}")

@@ -1,12 +1,15 @@
 """The messages between the service, its fork server and the decoder processes.
 
 Each is one packet of MessagePack on a Unix socket of kind SOCK_SEQPACKET, with at most one
-descriptor beside it. Replies are parsed by type, never unpickled: a decoder process that a hostile
-file has taken over can give wrong pixels for its own image, and nothing else.
+descriptor beside it. Bytes travel in the shared area of the decoder (`area.py`), or, where they are
+too large for it, in a file whose descriptor comes beside the frame. Replies are parsed by type,
+never unpickled: a decoder process that a hostile file has taken over can give wrong pixels for its
+own image and for those that it decodes afterwards, until it is replaced, and nothing else.
 """
 
 import os
 import socket
+import sys
 from collections.abc import Sequence
 
 import msgspec
@@ -15,6 +18,10 @@ from models.codec import Encoding, ImageFormat
 
 MAX_PACKET = 1 << 16
 """Bytes of a packet; copyright notices and error texts are bounded far below."""
+
+
+class Begin(msgspec.Struct, frozen=True, tag=True):
+    """The first frame to a new decoder; the descriptor of its shared area comes beside."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
@@ -47,20 +54,27 @@ class Exited(msgspec.Struct, frozen=True, tag=True):
 
 
 class Task(msgspec.Struct, frozen=True, tag=True):
-    """Ask a decoder to read the header of a file of `size` bytes, whose descriptor comes beside."""
+    """Ask a decoder for the image in a file of `size` bytes.
+
+    The answer is Pixels at once for an image that is within both `unasked` bounds, and Info for a
+    larger one, which the decoder then decodes after Go only.
+    """
 
     size: int
     max_pixels: int
     seconds: float
     """CPU time that an image of `max_pixels` may take."""
+    unasked_pixels: int = 0
+    unasked_cost: float = 0.0
+    """Estimated CPU seconds of decoding."""
 
 
 class Go(msgspec.Struct, frozen=True, tag=True):
-    """Ask for the pixels of the file whose header came last."""
+    """Ask for the pixels of the file whose Info came last."""
 
 
 class Drop(msgspec.Struct, frozen=True, tag=True):
-    """Let go of the file whose header came last."""
+    """Forget the file whose Info came last: it is not decoded now."""
 
 
 class Info(msgspec.Struct, frozen=True, tag=True):
@@ -77,7 +91,7 @@ class Info(msgspec.Struct, frozen=True, tag=True):
 
 
 class Pixels(msgspec.Struct, frozen=True, tag=True):
-    """The decoded image; its memory file, beside, holds the pixels and then `exif` bytes."""
+    """The decoded image: its pixels, and behind them `exif` bytes of metadata."""
 
     info: Info
     shape: tuple[int, int, int]
@@ -86,7 +100,7 @@ class Pixels(msgspec.Struct, frozen=True, tag=True):
 
 
 class Encode(msgspec.Struct, frozen=True, tag=True):
-    """Ask for a file; the memory file beside holds the pixels, and then `exif` bytes."""
+    """Ask for a file of the pixels handed over, behind which `exif` bytes of metadata stand."""
 
     shape: tuple[int, int, int]
     format: ImageFormat
@@ -98,7 +112,7 @@ class Encode(msgspec.Struct, frozen=True, tag=True):
 
 
 class Encoded(msgspec.Struct, frozen=True, tag=True):
-    """The encoded file: `size` bytes in the memory file beside."""
+    """The encoded file has `size` bytes."""
 
     size: int
 
@@ -113,7 +127,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 Frame = (
-    Ready
+    Begin
+    | Ready
     | Fork
     | Forked
     | NotForked
@@ -128,6 +143,8 @@ Frame = (
     | Failed
 )
 
+_ONE_DESCRIPTOR = socket.CMSG_LEN(4)  # the kernel closes any more
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Frame)
 
@@ -139,7 +156,10 @@ class Broken(Exception):
 def send(connection: socket.socket, frame: Frame, descriptors: Sequence[int] = ()) -> None:
     """Send one frame; raises Broken where the other end is closed."""
     try:
-        socket.send_fds(connection, [_encoder.encode(frame)], list(descriptors))
+        if descriptors:
+            socket.send_fds(connection, [_encoder.encode(frame)], list(descriptors))
+        else:  # sendmsg(2), because the sandbox refuses sendto(2), which `send` calls
+            connection.sendmsg([_encoder.encode(frame)])
     except (BrokenPipeError, ConnectionError) as error:
         raise Broken("the connection is closed") from error
 
@@ -150,12 +170,13 @@ def receive(connection: socket.socket) -> tuple[Frame, int | None]:
     Raises Broken, and BlockingIOError where the socket does not block and nothing is there.
     """
     try:
-        data, descriptors, _, _ = socket.recv_fds(
-            connection, MAX_PACKET, 1, socket.MSG_CMSG_CLOEXEC
+        data, beside, _, _ = connection.recvmsg(
+            MAX_PACKET, _ONE_DESCRIPTOR, socket.MSG_CMSG_CLOEXEC
         )
     except ConnectionError as error:
         raise Broken("the connection is closed") from error
-    descriptor = descriptors[0] if descriptors else None
+    # Without credentials asked for, descriptors are all that can come beside a packet (unix(7)).
+    descriptor = int.from_bytes(beside[0][2][:4], sys.byteorder) if beside else None
     try:
         if not data:
             raise Broken("the connection is closed")

@@ -1,6 +1,6 @@
-"""Unnamed memory files (memfd_create(2)): how bytes and pixels pass between processes.
+"""Memory files without a name (memfd_create(2)), by which bytes pass between processes.
 
-They need no /dev/shm, have no name that could be left behind, and end with their last user.
+They need no /dev/shm, leave no name behind, and end with their last user.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ _POPULATE = 0x8000  # MAP_POPULATE: one call instead of a page fault every 4 KiB
 
 
 def memory_file(*parts: bytes | memoryview) -> int:
-    """A descriptor of a new memory file that holds `parts` one after the other."""
+    """Return a descriptor of a new memory file that holds `parts` one after the other."""
     descriptor = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         for part in parts:
@@ -31,36 +31,44 @@ def memory_file(*parts: bytes | memoryview) -> int:
 
 
 def contents(descriptor: int, size: int) -> bytes:
-    """The first `size` bytes of a file, whatever its position is."""
+    """Read the first `size` bytes of a file, whatever its position is."""
     return os.pread(descriptor, size, 0)
 
 
 def mapped(descriptor: int, size: int) -> NDArray[np.uint8]:
     """Map the first `size` bytes of a memory file, shared with its other users; nothing is copied.
 
-    The file is sealed first, so that the process that made it cannot cut it off under our feet
-    (which would be a SIGBUS here). Raises ValueError for a file that is too short, and OSError.
+    The file is sealed first: the process that made it could otherwise shorten it, and reading the
+    missing pages would end the service with SIGBUS. Raises ValueError for a file that is too short,
+    and OSError.
     """
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
     if os.fstat(descriptor).st_size < size:
         raise ValueError(f"the memory file has fewer than {size} bytes")
-    return np.asarray(_Mapping(descriptor, size))
+    return np.asarray(Mapping(descriptor, size, populate=True))
 
 
-class _Mapping:
-    """A mapping that ends with the last array that looks at it.
+class Mapping:
+    """Shared mapping of the first `size` bytes of a memory file, as a numpy array sees it.
 
-    Python's own `mmap` keeps a descriptor for each (until 3.13): with hundreds of images in flight
-    they would be missing for connections.
+    It ends with the last array that refers to it. Python's own `mmap` keeps a descriptor for each
+    mapping (until 3.13); hundreds of images in flight would take them away from connections.
+    Raises OSError.
     """
 
-    def __init__(self, descriptor: int, size: int) -> None:
+    def __init__(self, descriptor: int, size: int, *, populate: bool) -> None:
         self._size = size
-        protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _POPULATE
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        flags = mmap.MAP_SHARED | (_POPULATE if populate else 0)
         address = _libc().mmap(None, size, protection, flags, descriptor, 0)
         if address in (None, ctypes.c_void_p(-1).value):
-            raise OSError(ctypes.get_errno(), "the pixels of a decoder cannot be mapped")
+            raise OSError(ctypes.get_errno(), "the memory of a decoder process cannot be mapped")
         self._address = address
+
+    def release(self) -> None:
+        """Free the memory behind the mapping for all its users; they read zeros afterwards."""
+        if _libc().madvise(self._address, self._size, mmap.MADV_REMOVE):
+            raise OSError(ctypes.get_errno(), "the memory of a decoder process cannot be freed")
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -85,4 +93,5 @@ def _libc() -> Any:
         *(ctypes.c_int, ctypes.c_int, ctypes.c_long),
     )
     libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return libc

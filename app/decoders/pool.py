@@ -17,11 +17,13 @@ from typing import TypeVar
 from app.decoders.breaker import Breaker
 from app.decoders.conversion import error_from
 from app.decoders.deaths import error_of, reason_of
-from app.decoders.exchange import File, Seen, encoded, exchanged, handed_over
+from app.decoders.exchange import File, Seen, decoded_by, encoded_by, hand_over
 from app.decoders.frames import Broken, Encode, Failed, Task
 from app.decoders.limits import Limits, supported
-from app.decoders.processes import Decoder, Gone
+from app.decoders.process import DecoderProcess
+from app.decoders.processes import Gone
 from app.decoders.supply import Supply
+from app.decoders.watchdog import STUCK, Watchdog
 from models.codec import PICTURE, Decoded
 from models.domain.errors import ServiceError, Unavailable
 
@@ -36,9 +38,6 @@ IMAGES_PER_PROCESS = 500
 """A process is replaced after this number, so that nothing a file left in it stays for ever."""
 
 EXIT_REPORT = 2.0  # seconds to wait for the exit status of a process that hung up
-
-STUCK = 60.0
-"""Seconds after which a process that neither uses up its CPU time nor answers is given up."""
 
 
 class DecoderPool:
@@ -57,9 +56,10 @@ class DecoderPool:
         self._observe = observe
         self._free = asyncio.Semaphore(limits.processes)
         self._expensive = asyncio.Semaphore(max(1, limits.processes // 2))
-        self._idle: list[Decoder] = []
+        self._idle: list[DecoderProcess] = []
         self._supply = Supply(limits)
         self._breaker = Breaker(self._prove)
+        self._watchdog = Watchdog(self._idle)
         self.busy = 0
         self.ended: Counter[str] = Counter()
 
@@ -80,21 +80,22 @@ class DecoderPool:
         with contextlib.suppress(Gone):
             self._idle.append(await self._supply.fork())
 
-    async def decode(self, file: File, size: int, accept: Callable[[Seen], bool]) -> Decoded | Seen:
-        """The pixels, or the header alone of an image that `accept` refuses.
+    async def decode(
+        self, file: File, size: int, accept: Callable[[Seen], bool], unasked: int = 0
+    ) -> Decoded | Seen:
+        """Return the pixels, or the header alone of an image that `accept` refuses.
 
-        Raises the image's own error, also for what killed the process; Unavailable while no
-        process can be had. Cancelled, it kills the process.
+        An image of at most `unasked` pixels that is not expensive is decoded before `accept` is
+        asked, which saves a round trip. Raises the image's own error, also for what killed the
+        process; Unavailable while no process can be had. Cancelled, it kills the process.
         """
         most = self.limits.max_pixels
-        async with handed_over(file) as descriptor:
-            task = Task(size, most, self.limits.seconds)
-            return await self._run(task, descriptor, lambda each: exchanged(each, accept, most))
+        task = Task(size, most, self.limits.seconds, unasked, EXPENSIVE)
+        return await self._run(task, (file, b""), lambda each: decoded_by(each, accept, most))
 
     async def encode(self, task: Encode, pixels: memoryview, exif: bytes | None) -> bytes:
-        """The file that is asked for; raises as `decode` does."""
-        async with handed_over(pixels, exif or b"") as descriptor:
-            return await self._run(task, descriptor, encoded)
+        """Return the file that is asked for; raises as `decode` does."""
+        return await self._run(task, (pixels, exif or b""), encoded_by)
 
     @asynccontextmanager
     async def turn(self, cost: float) -> AsyncIterator[None]:
@@ -107,37 +108,43 @@ class DecoderPool:
 
     async def aclose(self) -> None:
         """End all processes; nothing may be decoded any more."""
+        self._watchdog.close()
         for decoder in self._idle:
             decoder.close()
         self._idle.clear()
         await self._supply.aclose()
 
     async def _run(
-        self, task: Task | Encode, descriptor: int, talk: Callable[[Decoder], Awaitable[T | Failed]]
+        self,
+        task: Task | Encode,
+        file: tuple[File, bytes],
+        talk: Callable[[DecoderProcess], Awaitable[T | Failed]],
     ) -> T:
         await self._breaker.check()
         async with self._free:
             self.busy += 1
             try:
-                return await self._in_process(task, descriptor, talk)
+                return await self._in_process(task, file, talk)
             finally:
                 self.busy -= 1
 
     async def _in_process(
-        self, task: Task | Encode, descriptor: int, talk: Callable[[Decoder], Awaitable[T | Failed]]
+        self,
+        task: Task | Encode,
+        file: tuple[File, bytes],
+        talk: Callable[[DecoderProcess], Awaitable[T | Failed]],
     ) -> T:
-        decoder = await self._taken(task, descriptor)
+        decoder = await self._taken(task, file)
+        self._watchdog.begin(decoder, task.seconds)
         try:
-            async with asyncio.timeout(STUCK + task.seconds):
-                found = await talk(decoder)
+            found = await talk(decoder)
         except Broken:
             raise await self._death(decoder, task) from None
-        except TimeoutError:
-            self._end(decoder, "stuck")
-            raise error_of("stuck", task) from None
         except BaseException:
             self._end(decoder, "cancelled")
             raise
+        finally:
+            self._watchdog.end(decoder)
         self._breaker.lived()
         if isinstance(found, Failed):
             self._end(decoder, "memory") if found.last else self._give_back(decoder)
@@ -145,17 +152,22 @@ class DecoderPool:
         self._give_back(decoder)
         return found
 
-    async def _taken(self, task: Task | Encode, descriptor: int) -> Decoder:
-        """A process that has been handed the file; raises Unavailable."""
+    async def _taken(self, task: Task | Encode, file: tuple[File, bytes]) -> DecoderProcess:
+        """Return a process that has been handed the file; raises Unavailable."""
         while True:
             decoder = self._idle.pop() if self._idle else await self._new()
-            with contextlib.suppress(Broken):
+            try:
                 if not decoder.ended.done():
-                    decoder.send(task, descriptor)
+                    await hand_over(decoder, task, *file)
                     return decoder
-            self._end(decoder, "crash")  # while it waited, of nothing that this file did
+            except Broken:
+                pass
+            except BaseException:  # cancelled: a thread may still write into the area
+                self._end(decoder, "cancelled")
+                raise
+            self._end(decoder, "crash")  # it ended while it waited, not because of this file
 
-    async def _new(self) -> Decoder:
+    async def _new(self) -> DecoderProcess:
         try:
             return await self._supply.fork()
         except Gone as error:
@@ -170,9 +182,9 @@ class DecoderPool:
         """Decode a picture of our own in a new process; raises where that fails."""
         decoder = await self._supply.fork()
         try:
-            async with asyncio.timeout(STUCK), handed_over(PICTURE) as descriptor:
-                decoder.send(Task(len(PICTURE), 1, self.limits.seconds), descriptor)
-                found = await exchanged(decoder, lambda seen: True, self.limits.max_pixels)
+            async with asyncio.timeout(STUCK):
+                await hand_over(decoder, Task(len(PICTURE), 1, self.limits.seconds), PICTURE)
+                found = await decoded_by(decoder, lambda seen: True, self.limits.max_pixels)
                 if not isinstance(found, Decoded):
                     raise Gone("a picture of our own was not decoded")
         except BaseException:
@@ -180,14 +192,14 @@ class DecoderPool:
             raise
         self._idle.append(decoder)
 
-    def _give_back(self, decoder: Decoder) -> None:
+    def _give_back(self, decoder: DecoderProcess) -> None:
         decoder.images += 1
-        if decoder.images < IMAGES_PER_PROCESS:
-            self._idle.append(decoder)
-        else:
+        if decoder.images >= IMAGES_PER_PROCESS:
             self._end(decoder, "replaced")
+            return
+        self._idle.append(decoder)
 
-    async def _death(self, decoder: Decoder, task: Task | Encode) -> ServiceError:
+    async def _death(self, decoder: DecoderProcess, task: Task | Encode) -> ServiceError:
         """The error of the image whose process ended, or said what no decoder says."""
         decoder.kill()  # changes nothing about one that has ended
         try:
@@ -198,12 +210,13 @@ class DecoderPool:
         except BaseException:
             self._end(decoder, "cancelled")
             raise
+        reason = "stuck" if decoder.stuck else reason
         self._breaker.died()
         log.info("a decoder process ended on an image: %s", reason)
         self._end(decoder, reason)
         return error_of(reason, task)
 
-    def _end(self, decoder: Decoder, reason: str) -> None:
+    def _end(self, decoder: DecoderProcess, reason: str) -> None:
         decoder.close()
         self._count(reason)
 

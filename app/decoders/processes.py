@@ -1,17 +1,19 @@
-"""The service's ends of the fork server and of the decoder processes."""
+"""The service's end of the fork server, which starts decoder processes and reports their ends."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 
 from app.decoders import frames
-from app.decoders.frames import Broken, Exited, Fork, Forked, Frame, NotForked, Ready
+from app.decoders.area import SharedArea, new_area
+from app.decoders.frames import Begin, Broken, Exited, Fork, Forked, NotForked, Ready
+from app.decoders.process import DecoderProcess
 
 START_WITHIN = 20.0
 """Seconds until the fork server has loaded the codecs; 0.3 on an idle machine."""
@@ -40,39 +42,13 @@ class Gone(Exception):
     """The process has ended, or cannot be started."""
 
 
-class Decoder:
-    """One decoder process, used by one image at a time."""
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A process that the fork server was asked for, and our ends of what it will have."""
 
-    def __init__(self, connection: socket.socket, pid: int, watch: int) -> None:
-        self._connection = connection
-        self._watch = watch
-        self.pid = pid
-        self.images = 0
-        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """Its exit status, as waitpid(2) gives it."""
-
-    async def receive(self) -> tuple[Frame, int | None]:
-        """Its next frame; raises Broken when it has ended."""
-        await _readable(self._connection)
-        return frames.receive(self._connection)
-
-    def send(self, frame: Frame, *descriptors: int) -> None:
-        """Frames are few and small, and each waits for its answer: the socket has always room."""
-        frames.send(self._connection, frame, descriptors)
-
-    def kill(self) -> None:
-        """End it at once; a caller that waits for its frame gets Broken."""
-        if self._watch >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._watch, signal.SIGKILL)
-
-    def close(self) -> None:
-        """Kill it, and let go of the connection; may be called again."""
-        self.kill()
-        if self._watch >= 0:
-            os.close(self._watch)
-            self._watch = -1
-            self._connection.close()
+    made: asyncio.Future[DecoderProcess]
+    connection: socket.socket
+    area: SharedArea
 
 
 class ForkServer:
@@ -81,9 +57,8 @@ class ForkServer:
     def __init__(self, process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
         self._process = process
         self._control = control
-        self._waiting: deque[asyncio.Future[Decoder]] = deque()
-        self._connections: deque[socket.socket] = deque()
-        self._decoders: dict[int, Decoder] = {}
+        self._ordered: deque[_Order] = deque()
+        self._decoders: dict[int, DecoderProcess] = {}
         self.alive = True
 
     @classmethod
@@ -112,21 +87,11 @@ class ForkServer:
         asyncio.get_running_loop().add_reader(ours, server._on_readable)
         return server
 
-    async def fork(self) -> tuple[Decoder, str]:
+    async def fork(self) -> tuple[DecoderProcess, str]:
         """A new decoder, and what its kernel lacks for the sandbox; raises Gone."""
         if not self.alive:
             raise Gone("the fork server has ended")
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        made: asyncio.Future[Decoder] = asyncio.get_running_loop().create_future()
-        self._waiting.append(made)
-        self._connections.append(ours)
-        with theirs:
-            try:
-                frames.send(self._control, Fork(), [theirs.fileno()])
-            except Broken as error:
-                self._lost()
-                raise Gone("the fork server has ended") from error
+        made = self._order()
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
                 decoder = await made
@@ -147,6 +112,27 @@ class ForkServer:
             raise
         assert isinstance(frame, Ready)
         return decoder, frame.problem
+
+    def _order(self) -> asyncio.Future[DecoderProcess]:
+        """Ask for a process, whose area waits for it in its connection; raises Gone."""
+        try:
+            area, memory = new_area()
+        except OSError as error:
+            raise Gone(f"no decoder can be started: {error.strerror}") from error
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        made: asyncio.Future[DecoderProcess] = asyncio.get_running_loop().create_future()
+        self._ordered.append(_Order(made, ours, area))
+        try:
+            with theirs:
+                frames.send(ours, Begin(), [memory])
+                frames.send(self._control, Fork(), [theirs.fileno()])
+        except Broken as error:
+            self._lost()
+            raise Gone("the fork server has ended") from error
+        finally:
+            os.close(memory)
+        return made
 
     async def close(self) -> None:
         """End it, and with it all decoders."""
@@ -170,16 +156,18 @@ class ForkServer:
             if decoder is not None and not decoder.ended.done():
                 decoder.ended.set_result(frame.status)
             return
-        made, connection = self._waiting.popleft(), self._connections.popleft()
+        order = self._ordered.popleft()
+        made = order.made
         if isinstance(frame, NotForked):
-            connection.close()
+            order.connection.close()
             if not made.done():
                 made.set_exception(Gone(f"no decoder can be started: {frame.reason}"))
             return
         assert isinstance(frame, Forked)
         assert descriptor is not None
-        decoder = self._decoders[frame.pid] = Decoder(connection, frame.pid, descriptor)
-        if made.done():  # whoever asked for it was cancelled
+        decoder = DecoderProcess(order.connection, frame.pid, descriptor, order.area)
+        self._decoders[frame.pid] = decoder
+        if made.done():  # the request that asked for it was cancelled
             decoder.close()
         else:
             made.set_result(decoder)
@@ -191,11 +179,10 @@ class ForkServer:
         self.alive = False
         asyncio.get_running_loop().remove_reader(self._control)
         self._control.close()
-        for connection in self._connections:
-            connection.close()
-        for made in self._waiting:
-            if not made.done():
-                made.set_exception(Gone("the fork server has ended"))
+        for order in self._ordered:
+            order.connection.close()
+            if not order.made.done():
+                order.made.set_exception(Gone("the fork server has ended"))
         for decoder in self._decoders.values():
             decoder.kill()
             if not decoder.ended.done():
@@ -203,7 +190,7 @@ class ForkServer:
         self._decoders.clear()
 
 
-def _abandon(made: asyncio.Future[Decoder]) -> None:
+def _abandon(made: asyncio.Future[DecoderProcess]) -> None:
     """Close a decoder that came in the same turn of the loop in which its user was cancelled."""
     if made.done() and not made.cancelled() and made.exception() is None:
         made.result().close()

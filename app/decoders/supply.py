@@ -4,7 +4,8 @@ import asyncio
 import logging
 
 from app.decoders.limits import Limits
-from app.decoders.processes import Decoder, ForkServer
+from app.decoders.process import DecoderProcess
+from app.decoders.processes import ForkServer
 
 log = logging.getLogger("darkroom.decoders")
 
@@ -18,7 +19,7 @@ class Supply:
         self._warned = False
         self.server: ForkServer | None = None
 
-    async def fork(self) -> Decoder:
+    async def fork(self) -> DecoderProcess:
         """A new process; raises Gone where none can be started."""
         async with self._starting:
             if self.server is None or not self.server.alive:

@@ -32,6 +32,9 @@ from models.domain.image import Image, Source
 TYPICAL = (1250, 1600)
 """Height and width before the header is known, so that most images cost one hop to a thread."""
 
+_UNASKED = TYPICAL[0] * TYPICAL[1]
+"""Pixels of an image that a decoder process decodes without asking first."""
+
 AT_ONCE = 1 << 19
 """Bytes of a JPEG that is looked at on the event loop: 0.2 ms, about what a thread would cost."""
 
@@ -178,12 +181,14 @@ class ImageDecoder:
         """A plain baseline JPEG on a thread, everything else in a process that can be killed."""
         if not self._decoders.running:
             return await self.in_thread(self._decode_here, content, accept)
-        if identify(content.start(MAGIC)) is ImageFormat.JPEG:
+        if identify(content.start(MAGIC)) is ImageFormat.JPEG and (
+            content.on_disk or codec.may_be_baseline(content.read())
+        ):
             found = await self.in_thread(self._decode_plain, content, accept)
             if found is not None:
                 return found
         with content.shown() as file:
-            return await self._decoders.decode(file, content.size, accept)
+            return await self._decoders.decode(file, content.size, accept, unasked=_UNASKED)
 
     def _decode_plain(self, blob: Blob, accept: Accept) -> Decoded | Seen | None:
         started = time.monotonic()

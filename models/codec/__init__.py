@@ -6,6 +6,7 @@ from models.codec.encode_options import Chroma, Encoding
 from models.codec.encoder import encode, finished
 from models.codec.flatten import flatten
 from models.codec.formats import ENCODABLE, OUTPUT_FORMATS, ImageFormat, identify
+from models.codec.jpeg import may_be_baseline
 from models.codec.jpeg_passthrough import encoded
 from models.codec.probe import ImageInfo, probe
 from models.codec.warmth import PICTURE, warm_up
@@ -27,6 +28,7 @@ __all__ = [
     "finished",
     "flatten",
     "identify",
+    "may_be_baseline",
     "open_file",
     "open_plain",
     "pixels_of",

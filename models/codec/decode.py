@@ -58,8 +58,18 @@ class Opened:
         """CPU seconds that decoding is estimated to take."""
         return self._header.info.n_pixels * self._header.seconds_per_pixel
 
-    def decode(self) -> Decoded:
-        """The pixels; raises Undecodable where they are corrupt or truncated."""
+    def decode(self, *, writable: bool = True) -> Decoded:
+        """Return the pixels; raises Undecodable where they are corrupt or truncated.
+
+        `writable=False` saves a copy of most images where the caller only reads the pixels.
+        """
+        decoded = self._decoded()
+        image = decoded.image
+        if not writable or not isinstance(image, Image) or image.pixels.flags.writeable:
+            return decoded
+        return replace(decoded, image=Image(image.pixels.copy()))
+
+    def _decoded(self) -> Decoded:
         header = self._header
         if header.info.fast_jpeg:
             with reading(ImageFormat.JPEG):
@@ -142,7 +152,7 @@ def _by_pillow(data: bytes, header: Header) -> Decoded:
 
 
 def _pixels(image: PillowImage.Image) -> Pixels:
-    pixels = np.array(image)
+    pixels = np.asarray(image)
     return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
 
 

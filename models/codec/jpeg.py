@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from operator import mul
 
 from models.codec.jpeg_scan import scan_end
@@ -22,11 +23,14 @@ MAX_SIDE = 65_500
 MAX_SEGMENTS = 1000
 """Cameras write 10 to 20; bounds the time a file of nothing but empty comments can take."""
 
+_FIRST_SEGMENTS = 64
+
 _MAX_HUFFMAN_BYTES = 2 * (17 + 12) + 2 * (17 + 162)
 _CACHED = 64
 """Huffman segments remembered: most encoders write the four example tables of the standard."""
 
 _SOI, _SOF0, _DHT, _SOS, _DQT, _DRI = 0xD8, 0xC0, 0xC4, 0xDA, 0xDB, 0xDD
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {_DHT, 0xC8, 0xCC}
 _APP0, _APP14, _APP15, _COM = 0xE0, 0xEE, 0xEF, 0xFE
 
 _SEGMENT = struct.Struct(">BBH")
@@ -105,6 +109,20 @@ def inspect(data: bytes | memoryview) -> BaselineJpeg | None:
     except _Unfit:
         pass
     return None
+
+
+def may_be_baseline(data: bytes) -> bool:
+    """Return False where the first segments already show that `inspect` will answer None.
+
+    It takes some microseconds, so that progressive JPEGs need no thread to be recognised.
+    """
+    try:
+        for marker, _, _ in islice(_segments(data), _FIRST_SEGMENTS):
+            if marker in _FRAMES:
+                return marker == _SOF0
+    except _Unfit:
+        return False
+    return True
 
 
 def _require(condition: bool) -> None:

@@ -1,4 +1,4 @@
-"""Decoder processes: whatever happens to one is the error of its own image, and it is replaced."""
+"""Decoder processes: whatever happens to one is the error of its own image; it is replaced."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,16 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
 from app.decoders import DecoderPool, Encode, Limits, Seen
-from app.decoders.processes import Decoder, ForkServer, Gone
+from app.decoders.area import SIZE as AREA_SIZE
+from app.decoders.frames import Go, Ready, Task
+from app.decoders.process import DecoderProcess
+from app.decoders.processes import ForkServer, Gone
 from models import codec
 from models.domain.errors import (
     TooManyPixels,
@@ -353,6 +357,119 @@ def test_encoding_over_its_cpu_time_is_ended() -> None:
     assert run(test).ended == {"cpu": 1}
 
 
+@pytest.mark.parametrize("side", [1400, 1900])
+def test_large_files_and_large_images_cross_over_as_they_are(side: int) -> None:
+    """The smaller one fits into the shared area, the larger one does not."""
+    data = drawn("BMP", side=side)
+    expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
+
+    async def test(pool: DecoderPool) -> None:
+        for unasked in (0, side * side):
+            found = await pool.decode(data, len(data), yes, unasked)
+            assert isinstance(found, codec.Decoded)
+            assert np.array_equal(found.image.pixels, expected.image.pixels)
+
+    assert (side * side * 3 <= AREA_SIZE) == (side == 1400)
+    assert not run(test, replace(LIMITS, max_file=32 << 20)).ended
+
+
+def test_small_images_are_decoded_without_a_question_and_large_ones_are_not() -> None:
+    small, large = drawn(side=40), drawn(side=41)
+
+    async def test(pool: DecoderPool) -> None:
+        sent: list[object] = []
+        await pixels(pool, small)
+        (idle,) = pool._idle
+        send = idle.send
+        idle.send = lambda frame, *more: sent.append(frame) or send(frame, *more)  # type: ignore
+        for data in (small, large):
+            await pool.decode(data, len(data), yes, 40 * 40)
+        assert [type(frame) for frame in sent] == [Task, Task, Go]
+
+    run(test)
+
+
+def test_an_image_decoded_without_a_question_can_still_be_refused() -> None:
+    data = drawn(side=40)
+
+    async def test(pool: DecoderPool) -> None:
+        found = await pool.decode(data, len(data), lambda seen: False, 1600)
+        assert isinstance(found, Seen)
+        assert (found.info.height, found.info.width) == (40, 40)
+        (idle,) = pool._idle
+        assert idle.area.used >= 40 * 40 * 3  # which the next file overwrites with zeros
+
+    run(test)
+
+
+def test_pixels_stay_as_they_were_when_their_process_decodes_other_images() -> None:
+    first, second = drawn(side=60), drawn(side=61)
+    expected = codec.decode(first, max_pixels=LIMITS.max_pixels).image.pixels
+
+    async def test(pool: DecoderPool) -> None:
+        found = await pixels(pool, first)
+        await pixels(pool, second)
+        assert len(pool._idle) == 1
+        assert np.array_equal(found, expected)
+
+    run(test)
+
+
+def test_the_memory_of_an_area_is_freed_when_its_process_rests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.decoders.watchdog.EVERY", 0.0)
+
+    async def test(pool: DecoderPool) -> None:
+        await pixels(pool, drawn())
+        (idle,) = pool._idle
+        while idle.area.used:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+
+    assert not run(test).ended
+
+
+def test_a_process_that_is_stuck_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.decoders.watchdog.EVERY", 0.0)
+    monkeypatch.setattr("app.decoders.watchdog.STUCK", -LIMITS.seconds)
+
+    async def test(pool: DecoderPool) -> None:
+        await pool.start()
+        (idle,) = pool._idle
+        os.kill(idle.pid, signal.SIGSTOP)
+        with pytest.raises(Undecodable, match="got stuck"):
+            await pixels(pool, drawn())
+
+    assert run(test).ended == {"stuck": 1}
+
+
+def test_a_frame_that_nothing_asked_for_ends_its_process() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    answer = msgspec.msgpack.encode(Ready())
+
+    async def test(pool: DecoderPool) -> None:
+        await pixels(pool, drawn())
+        real = pool._idle.pop()
+        fake = DecoderProcess(ours, real.pid, os.pidfd_open(real.pid), real.area)
+        fake.ended = real.ended
+        theirs.send(answer)
+        assert (await fake.receive())[0] == Ready()
+        before = len(os.listdir("/proc/self/fd"))
+        socket.send_fds(theirs, [answer], [0])
+        while not fake._broken:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert len(os.listdir("/proc/self/fd")) == before  # what came beside it was closed
+        pool._idle.append(fake)
+        assert (await pixels(pool, drawn())).shape == (32, 32, 3)
+        assert gone(real.pid)
+        real.close()
+
+    with theirs:
+        assert run(test).ended == {"crash": 1}
+
+
 def test_what_libraries_print_of_a_file_goes_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
     file = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8)
@@ -378,7 +495,7 @@ def test_a_decoder_that_answers_nonsense_is_ended() -> None:
     async def test(pool: DecoderPool) -> None:
         await pixels(pool, drawn())
         real = pool._idle.pop()
-        fake = Decoder(ours, real.pid, os.pidfd_open(real.pid))
+        fake = DecoderProcess(ours, real.pid, os.pidfd_open(real.pid), real.area)
         fake.ended = real.ended
         pool._idle.append(fake)
         theirs.send(b"\xc1 nonsense")

@@ -14,7 +14,7 @@ from PIL import Image as PillowImage
 from PIL import ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from models.codec import Decoded, ImageFormat, decode, probe
+from models.codec import Decoded, ImageFormat, decode, open_file, pixels_of, probe
 from models.domain.errors import ServiceError, TooManyPixels, Undecodable
 from models.domain.image import Pixels
 from tests.shared import ODD, PHOTOS
@@ -428,3 +428,17 @@ def by_pillow(data: bytes) -> tuple[int, int] | None:
         except Exception:  # the comparison: whatever it raises, Pillow does not decode this
             return None
         return ImageOps.exif_transpose(image).size
+
+
+@pytest.mark.parametrize("format_", ["JPEG", "PNG", "TIFF"])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_pixels_are_the_same_and_writable_unless_they_are_only_read(
+    format_: str, orientation: int
+) -> None:
+    exif = PillowImage.Exif()
+    exif[0x0112] = orientation
+    data = image_file(picture(), format_, exif=exif.tobytes())
+    only_read = open_file(data, max_pixels=1000).decode(writable=False).image
+    pixels = pixels_of(open_file(data, max_pixels=1000).decode().image).pixels
+    assert np.array_equal(pixels_of(only_read).pixels, pixels)
+    pixels[:] = 0

@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from PIL import Image as PillowImage
 
 from models.codec import jpeg_scan
-from models.codec.jpeg import MAX_SEGMENTS, BaselineJpeg, Subsampling, inspect
+from models.codec.jpeg import (
+    MAX_SEGMENTS,
+    BaselineJpeg,
+    Subsampling,
+    inspect,
+    may_be_baseline,
+)
 from tests.pictures import drawing, encoded
 from tests.shared import ODD, PHOTOS
 
@@ -271,6 +277,25 @@ def test_three_components_are_accepted_where_libjpeg_takes_them_for_ycbcr(
     assert accepted == (ids != b"RGB" and adobe in (None, 1))
     if accepted:
         np.testing.assert_array_equal(pixels(data), pixels(JPEG))
+
+
+def test_the_first_segments_show_that_a_jpeg_is_progressive() -> None:
+    assert may_be_baseline(JPEG)
+    assert not may_be_baseline(encoded(MAIN, progressive=True))
+    assert not may_be_baseline(encoded(MAIN, progressive=True, exif=b"Exif\0\0" + bytes(60_000)))
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8", JPEG[:30], encoded(MAIN, "PNG")])
+def test_what_has_no_whole_segments_is_not_baseline(data: bytes) -> None:
+    assert not may_be_baseline(data)
+
+
+def test_a_jpeg_of_many_comments_is_left_to_a_whole_look() -> None:
+    data = encoded(MAIN, progressive=True)
+    for _ in range(64):
+        data = with_segment(COM, b"", data)
+    assert may_be_baseline(data)
+    assert inspect(data) is None
 
 
 def test_adobes_marker_does_not_matter_to_grey() -> None:
