@@ -76,9 +76,7 @@ def _assembled(
     limits = FetchLimits.from_settings(settings)
     fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
     started.push_async_callback(fetcher.aclose)
-    admission = Admission.from_settings(
-        settings, _at_once(settings), counters, metrics.on_admission
-    )
+    admission = Admission.from_settings(settings, _at_once(settings), counters)
     admission.forecast.absence = executor.absence
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     metrics.watch(backend.load, Usage(admission, budget.limit, fetcher.concurrency))

@@ -1,6 +1,5 @@
 """What images cost: seconds of the device for each kind of work and size, as measured lately."""
 
-import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -87,7 +86,7 @@ class CostModel:
 
 
 def _size(pixels: int) -> int:
-    return round(math.log2(max(1, pixels)))
+    return pixels.bit_length()
 
 
 def _mean(before: float, newest: float) -> float:

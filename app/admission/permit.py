@@ -1,6 +1,5 @@
 """What one request holds, from its headers to the end of its answer."""
 
-from collections import Counter
 from collections.abc import Hashable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -37,7 +36,7 @@ class Permit:
         self._began = False
         self._size = self._charged = 0
         self._expected = 0
-        self._left: Counter[Hashable] = Counter()
+        self._left: dict[Hashable, int] = {}
         self.kinds: tuple[Hashable, ...] = ()
         """The kinds of work that were asked for, also where they were refused."""
 
@@ -92,7 +91,7 @@ class Permit:
         self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
         self._expected += work
         for kind in kinds:
-            self._left[kind] += n_images
+            self._left[kind] = self._left.get(kind, 0) + n_images
         forecast.charge(self._key, work)
         if not all(map(forecast.costs.knows, kinds)):
             self._admission.unsure.add(self)
@@ -133,7 +132,8 @@ class Permit:
         before = min(self._expected, int(estimate(kind) * MICRO))
         now = int(estimate(kind, pixels) * MICRO)
         self._expected -= before
-        self._left[kind] -= self._left[kind] > 0
+        if left := self._left.get(kind, 0):
+            self._left[kind] = left - 1
         self._admission.forecast.charge(self._key, now - before)
         return Work(self, kind, pixels, now)
 

@@ -28,8 +28,8 @@ class Admission:
     """Lets requests in while the limits allow and their deadlines can be met.
 
     `rate` is what one client may send. `forecast` predicts how long admitted work waits; `line` is
-    where it waits. All front ends with the same `counters` share the limits. `on_change` gets the
-    images and bytes that this front end has in flight. Lives on one event loop.
+    where it waits. All front ends with the same `counters` share the limits. Lives on one event
+    loop.
     """
 
     def __init__(
@@ -38,7 +38,6 @@ class Admission:
         counters: Counters | None = None,
         forecast: Forecast | None = None,
         line: FairLine | None = None,
-        on_change: Callable[[int, int], None] = lambda images, n_bytes: None,
         clock: Callable[[], float] = time.monotonic,
         rate: Rate | None = None,
     ) -> None:
@@ -47,8 +46,6 @@ class Admission:
         self.forecast = forecast or Forecast(self.counters, busy_images=1)
         self.line = line or FairLine(limits.images)
         self.clock = clock
-        self._on_change = on_change
-        self._own_images = self._own_bytes = 0
         self.rate = rate
         self.unsure: set[Permit] = set()
         """Permits for work of which some kind was unknown when they were given."""
@@ -57,18 +54,12 @@ class Admission:
         self.draining = False
 
     @classmethod
-    def from_settings(
-        cls,
-        settings: Settings,
-        at_once: int,
-        counters: Counters,
-        on_change: Callable[[int, int], None],
-    ) -> "Admission":
+    def from_settings(cls, settings: Settings, at_once: int, counters: Counters) -> "Admission":
         """With the limits an operator chose; `at_once` images are enough to keep all cores busy."""
         forecast = Forecast(counters, min(at_once, settings.max_images_in_flight))
         line = FairLine(at_once, forecast.room, forecast.wait_here)
         rate = Rate.parse(settings.rate_limit)
-        return cls(Limits.from_settings(settings), counters, forecast, line, on_change, rate=rate)
+        return cls(Limits.from_settings(settings), counters, forecast, line, rate=rate)
 
     @property
     def held(self) -> Amount:
@@ -234,11 +225,8 @@ class Admission:
         return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
 
     def _hold(self, key: Key, images: int, n_bytes: int) -> None:
-        self._own_images += images
-        self._own_bytes += n_bytes
         if images:
             self.counters.add(Total.IMAGES, images)
             self.counters.add_for(key, ByKey.IMAGES, images)
         if n_bytes:
             self.counters.add(Total.BYTES, n_bytes)
-        self._on_change(self._own_images, self._own_bytes)

@@ -36,9 +36,11 @@ class Usage:
     def gauges(self) -> Iterator[tuple[str, str, float]]:
         """Name, explanation and value of what belongs to admission and has no limit."""
         admission = self.admission
-        requests = admission.counters.total(Total.REQUESTS)
-        forecast = admission.forecast
-        yield "requests_under_way", "Requests for images, with those still arriving.", requests
+        forecast, total = admission.forecast, admission.counters.total
+        yield "in_flight_images", "Images admitted and not yet answered.", total(Total.IMAGES)
+        yield "in_flight_bytes", "Upload bytes admitted and not yet answered.", total(Total.BYTES)
+        text = "Requests for images, with those still arriving."
+        yield "requests_under_way", text, total(Total.REQUESTS)
         yield "predicted_wait_seconds", "Time until all admitted work is done.", forecast.backlog()
         text = "Estimated seconds of work that are done in a second; 0: not measured yet."
         yield "capacity", text, forecast.capacity.per_second

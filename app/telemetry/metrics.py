@@ -75,12 +75,6 @@ class Metrics:
         self._add_gauges()
 
     def _add_gauges(self) -> None:
-        self._in_flight_images = self._gauge(
-            "in_flight_images", "Images admitted and not yet answered."
-        )
-        self._in_flight_bytes = self._gauge(
-            "in_flight_bytes", "Upload bytes admitted and not yet answered."
-        )
         self.connections = self._gauge("connections", "Open connections.")
         self.connection_limit = Gauge(
             "darkroom_connection_limit",
@@ -123,11 +117,6 @@ class Metrics:
     def on_fetch(self, outcome: str, seconds: float) -> None:
         """A finished fetch."""
         self.fetches.labels(outcome).observe(seconds)
-
-    def on_admission(self, images: int, n_bytes: int) -> None:
-        """So much is in flight now."""
-        self._in_flight_images.set(images)
-        self._in_flight_bytes.set(n_bytes)
 
     def watch(self, load: Callable[[], Load], usage: Usage) -> None:
         """Read the backend's load, and what is in use of each limit, when metrics are asked for."""
