@@ -48,6 +48,7 @@ test-gpu: install
 
 docs: install
 	$(BIN)/python -m tools.filters_page
+	$(BIN)/python -m tools.path_picture
 
 lock:
 	test -x $(BIN)/uv || $(PYTHON) -m venv .venv

@@ -1,0 +1,54 @@
+"""The pages of the documentation: their picture, their paragraphs, and the files that they name."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools import path_picture
+
+ROOT = Path(__file__).parents[2]
+
+PAGES = [
+    *sorted(path for path in (ROOT / "docs").glob("*.md") if path.name != "filters.md"),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+]
+
+MOST_LINES = 6
+"""Lines of a paragraph or of a point of a list in `docs/architecture.md`."""
+
+MOST_COLUMNS = 140
+"""Characters of such a line."""
+
+NAMED = re.compile(r"`((?:app|models|workers|tests|tools|docs)/[\w/.]+)`")
+
+
+def test_the_picture_is_what_its_program_draws() -> None:
+    drawn = path_picture.PICTURE.read_text()
+    assert drawn == path_picture.picture(), "run `make docs`"
+
+
+def test_the_picture_names_folders_that_exist() -> None:
+    assert all((ROOT / box.folder).is_dir() for box in path_picture.BOXES)
+
+
+def test_paragraphs_of_the_architecture_are_short() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    for block in re.split(r"\n\s*\n|\n(?=- |\d+\. )", text):
+        lines = [line for line in block.splitlines() if not line.startswith("|")]
+        assert len(lines) <= MOST_LINES, block
+        assert all(len(line) <= MOST_COLUMNS for line in lines), block
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    text = re.sub(r"^\| `.*$", "", page.read_text(), flags=re.MULTILINE)  # folders before a move
+    for name in NAMED.findall(text):
+        assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links {target}"
