@@ -25,7 +25,7 @@ struct Tile {
 
 // Whose block this is, and which of its blocks. Every thread of the block has to call it. Every
 // other pass begins at the end, with what the one before it has left in the cache.
-__device__ __forceinline__ Item owner(const Item* items, const u32* starts, int n, int& block)
+__device__ __forceinline__ Item find_item(const Item* items, const u32* starts, int n, int& block)
 {
     u32 index = items->step % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     int at = 0;

@@ -10,7 +10,7 @@ __device__ __forceinline__ u32 samples_of(const Item& item)
     return (u32)item.width * item.height * item.channels;
 }
 
-__device__ __forceinline__ u32 mapped(u32 word, const u8* table, u32 kept)
+__device__ __forceinline__ u32 through_table4(u32 word, const u8* table, u32 kept)
 {
     u32 low = table[word & 255] | (u32)table[word >> 8 & 255] << 8;
     u32 high = table[word >> 16 & 255] | (u32)table[word >> 24] << 8;
@@ -30,8 +30,8 @@ __device__ __forceinline__ void map_samples(const Item& item, int block, const u
     for (int i = 0; i < 3; ++i) {
         u32 at = first + 4096 * i;
         if (at + 16 <= total) {
-            u32 made[4] = {mapped(v[i].x, table, kept), mapped(v[i].y, table, kept),
-                mapped(v[i].z, table, kept), mapped(v[i].w, table, kept)};
+            u32 made[4] = {through_table4(v[i].x, table, kept), through_table4(v[i].y, table, kept),
+                through_table4(v[i].z, table, kept), through_table4(v[i].w, table, kept)};
             store16(dst + at, made);
         } else {
             for (u32 s = at; s < total; ++s) dst[s] = kept && s % 4 == 3 ? src[s] : table[src[s]];

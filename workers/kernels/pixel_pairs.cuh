@@ -8,7 +8,7 @@
 constexpr int PAIRS_ROWS = 4;
 
 // C words of a row and one more on either side: even samples of each word, and odd ones.
-template <int C> struct Pairs {
+template <int C> struct PixelPairs {
     u32 even[C + 2], odd[C + 2];
 
     // `words` is the first of the C.
@@ -48,8 +48,8 @@ template <int C> struct Pairs {
 };
 
 // The part of a tile that is this thread's: its first row, and its first word in a row of the tile.
-template <int C> struct Share {
-    static constexpr int ACROSS = EXCHANGE_WIDTH / 4, PITCH = ACROSS * C + 8;
+template <int C> struct ThreadSlice {
+    static constexpr int ACROSS = STAGED_WIDTH / 4, PITCH = ACROSS * C + 8;
     int row = threadIdx.x / ACROSS * PAIRS_ROWS, word = threadIdx.x % ACROSS * C;
 
     // The same word of the staged row above the first.
@@ -58,4 +58,4 @@ template <int C> struct Share {
         return words + row * PITCH + word + 4;
     }
 };
-static_assert(THREADS / (EXCHANGE_WIDTH / 4) * PAIRS_ROWS == EXCHANGE_HEIGHT);
+static_assert(THREADS / (STAGED_WIDTH / 4) * PAIRS_ROWS == STAGED_HEIGHT);

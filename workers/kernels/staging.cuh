@@ -2,15 +2,15 @@
 #pragma once
 #include "kernels/common.cuh"
 
-constexpr int EXCHANGE_WIDTH = 128, EXCHANGE_HEIGHT = 32, EXCHANGE_ROWS = 4;
+constexpr int STAGED_WIDTH = 128, STAGED_HEIGHT = 32, MEDIAN_ROWS = 4;
 
 // The samples of a tile with a row more on top and bottom and 16 bytes more on either side. Of an
 // inner tile with aligned rows all loads are on their way before the first is waited for.
 template <int C>
-__device__ __forceinline__ void stage_around(const Item& item, const Tile& tile, u32* words)
+__device__ __forceinline__ void stage_with_border(const Item& item, const Tile& tile, u32* words)
 {
-    constexpr int PITCH = EXCHANGE_WIDTH / 4 * C + 8, VECTORS = PITCH / 4;
-    constexpr int EACH = ((EXCHANGE_HEIGHT + 2) * VECTORS + THREADS - 1) / THREADS;
+    constexpr int PITCH = STAGED_WIDTH / 4 * C + 8, VECTORS = PITCH / 4;
+    constexpr int EACH = ((STAGED_HEIGHT + 2) * VECTORS + THREADS - 1) / THREADS;
     int across = (tile.width * C + 3) / 4, end = (tile.height + 2) * VECTORS;
     int first = tile.x * C - 16, bytes = item.width * C;
     if (bytes % 16 == 0 && first >= 0 && first + 4 * PITCH <= bytes) {

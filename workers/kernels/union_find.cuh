@@ -7,26 +7,26 @@
 constexpr u32 NO_EDGE = ~0u;
 
 // The first of a pixel's edge that is known so far; the way there is made shorter.
-__device__ __forceinline__ u32 first_of(volatile u32* links, u32 link)
+__device__ __forceinline__ u32 find_root(volatile u32* parents, u32 parent)
 {
-    while (link) {
-        u32 next = links[link - 1];
-        if (next == link) break;
-        u32 after = next ? links[next - 1] : 0;
-        if (after != next) links[link - 1] = after;
-        link = after;
+    while (parent) {
+        u32 next = parents[parent - 1];
+        if (next == parent) break;
+        u32 after = next ? parents[next - 1] : 0;
+        if (after != next) parents[parent - 1] = after;
+        parent = after;
     }
-    return link;
+    return parent;
 }
 
 // Make one edge of two. It ends: every turn the larger one gets smaller.
-__device__ __forceinline__ void join_edges(u32* links, u32 a, u32 b)
+__device__ __forceinline__ void union_components(u32* parents, u32 a, u32 b)
 {
     for (;;) {
-        a = first_of(links, a), b = first_of(links, b);
+        a = find_root(parents, a), b = find_root(parents, b);
         if (a == b) return;
         u32 larger = max(a, b), smaller = min(a, b),
-            before = atomicMin(&links[larger - 1], smaller);
+            before = atomicMin(&parents[larger - 1], smaller);
         if (before == larger) return;
         a = before, b = smaller;
     }
@@ -37,7 +37,7 @@ __device__ __forceinline__ void join_edges(u32* links, u32 a, u32 b)
 // joined already, so one above speaks for all three there and for the one on the left, that one for
 // its upper.
 template <class Is, class Join>
-__device__ __forceinline__ void join_neighbours(const Is& is, const Join& join)
+__device__ __forceinline__ void union_neighbours(const Is& is, const Join& join)
 {
     if (is(0, -1)) return join(0, -1);
     if (is(-1, 0)) join(-1, 0);

@@ -7,7 +7,7 @@
 
 // An image of less than four columns, made four wide in its scratch. Every block of it does the
 // same.
-static __device__ __noinline__ void widen(const Item& item)
+static __device__ __noinline__ void widen_narrow_image(const Item& item)
 {
     int c = item.channels;
     u8* to = global<u8>(item.scratch);
@@ -18,11 +18,11 @@ static __device__ __noinline__ void widen(const Item& item)
 
 // Where four pixels of every row of at least four are: the byte where those that are loaded begin,
 // and which of them are the pixels asked for.
-template <int C> struct Quad {
+template <int C> struct QuadPlace {
     int first;
     u32 order;
 
-    __device__ __forceinline__ Quad(int x, int width)
+    __device__ __forceinline__ QuadPlace(int x, int width)
     {
         int pixel = clamped(x, width - 3);
         first = pixel * C, order = 0;
@@ -41,12 +41,12 @@ template <int C> struct Quad {
 };
 
 // Four pixels of one row after another, on their way from memory. Rows beyond the ends replicate.
-template <int C> struct Walk {
+template <int C> struct RowReader {
     const u8* at;
     int y;
     u32 shift, words[C + 1];
 
-    __device__ __forceinline__ Walk(const Item& item, const Quad<C>& quad, int y)
+    __device__ __forceinline__ RowReader(const Item& item, const QuadPlace<C>& quad, int y)
         : at(source_row(item, y) + quad.first),
           y(y)
     {
@@ -73,7 +73,7 @@ template <int C> struct Walk {
 };
 
 // The running sums of four columns, sample by sample.
-template <int C> struct Quads {
+template <int C> struct ColumnSums {
     u32 sums[4 * C] = {};
 
     __device__ __forceinline__ void add(const u32* pixels)

@@ -6,8 +6,8 @@
 constexpr int COLUMNS_WIDTH = 64, COLUMNS_HEIGHT = 32;
 
 // Neighbours in a column of scratch; INSIDE says that all of them are in the image.
-template <bool INSIDE, class Middle> struct Down {
-    const Middle* column;
+template <bool INSIDE, class Intermediate> struct Down {
+    const Intermediate* column;
     int y, height, step;
 
     template <int N> __device__ __forceinline__ void many(int place, u32* samples) const
@@ -21,15 +21,15 @@ template <bool INSIDE, class Middle> struct Down {
 };
 
 // Sums down one column of a plane for R rows from y on.
-template <int R, bool INSIDE, class Sum, class Middle>
+template <int R, bool INSIDE, class Sum, class Intermediate>
 __device__ __forceinline__ void blur_column(
     const Item& item, int planes, int plane, int x, int y, const u32* weights, Sum* sums)
 {
-    int pitch = pitch_of<Middle>(item.width);
-    const Middle* column = global<const Middle>(item.scratch) + plane * pitch + x;
+    int pitch = pitch_of<Intermediate>(item.width);
+    const Intermediate* column = global<const Intermediate>(item.scratch) + plane * pitch + x;
     const Gaussian& of = gaussian_of(item);
     weighted<R>(of.column_centre, weights, of.down, sums,
-        Down<INSIDE, Middle>{column, y, item.height, planes * pitch});
+        Down<INSIDE, Intermediate>{column, y, item.height, planes * pitch});
 }
 
 // What one sample becomes: `sum` in units of 2**-24, amount in those of 2**-16.

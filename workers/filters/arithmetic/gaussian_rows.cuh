@@ -22,9 +22,9 @@ __device__ __forceinline__ const Gaussian& gaussian_of(const Item& item)
 }
 
 // Scratch: rows of planes, [y][channel][x]. In 16 bits there is room for rows of whole words.
-template <class Middle> __device__ __forceinline__ int pitch_of(int width)
+template <class Intermediate> __device__ __forceinline__ int pitch_of(int width)
 {
-    return sizeof(Middle) == 2 && width > 3 ? (width + 3) & ~3 : width;
+    return sizeof(Intermediate) == 2 && width > 3 ? (width + 3) & ~3 : width;
 }
 
 // T taps from `first` on: sums[o] += weight · (sample o - tap + sample o + tap) for R outputs.
@@ -96,30 +96,31 @@ __device__ __forceinline__ void stage_rows(
     }
 }
 
-__device__ __forceinline__ void store_middle4(u16* to, const u32* middle)
+__device__ __forceinline__ void store_intermediate4(u16* to, const u32* middle)
 {
     __stcg((uint2*)to, make_uint2(middle[0] | middle[1] << 16, middle[2] | middle[3] << 16));
 }
 
-__device__ __forceinline__ void store_middle4(u32* to, const u32* middle)
+__device__ __forceinline__ void store_intermediate4(u32* to, const u32* middle)
 {
     __stcg((uint4*)to, make_uint4(middle[0], middle[1], middle[2], middle[3]));
 }
 
 // R sums of row `row` of all planes to scratch, from x on in the tile, SHIFT bits less of them.
-template <int R, class Middle, int SHIFT, class Sum>
-__device__ __forceinline__ void store_middles(
+template <int R, class Intermediate, int SHIFT, class Sum>
+__device__ __forceinline__ void store_intermediates(
     const Item& item, const Tile& tile, int row, int x, const Sum* sums)
 {
-    int pitch = pitch_of<Middle>(item.width);
-    Middle* to = global<Middle>(item.scratch) + (i64)row * pitch + tile.x + x;
+    int pitch = pitch_of<Intermediate>(item.width);
+    Intermediate* to = global<Intermediate>(item.scratch) + (i64)row * pitch + tile.x + x;
 #pragma unroll
     for (int o = 0; o < R; o += 4) {
         u32 middle[4];
         for (int k = 0; k < 4; ++k) middle[k] = (u32)((sums[o + k] + (1 << SHIFT >> 1)) >> SHIFT);
-        if (pitch % 4 == 0 && x + o < tile.width) store_middle4(to + o, middle);
+        if (pitch % 4 == 0 && x + o < tile.width) store_intermediate4(to + o, middle);
         else
-            for (int k = 0; k < min(4, tile.width - x - o); ++k) to[o + k] = (Middle)middle[k];
+            for (int k = 0; k < min(4, tile.width - x - o); ++k)
+                to[o + k] = (Intermediate)middle[k];
     }
 }
 
@@ -138,7 +139,7 @@ template <class Sample> struct Along {
     }
 };
 
-template <int C, int PLANES, class Sample, class Sum, class Middle, int SHIFT = 14>
+template <int C, int PLANES, class Sample, class Sum, class Intermediate, int SHIFT = 14>
 __device__ __forceinline__ void blur_rows(
     const Item& item, const Tile& tile, Sample* planes, const u32* weights)
 {
@@ -156,7 +157,8 @@ __device__ __forceinline__ void blur_rows(
             Sum sums[R];
             weighted<R>(gaussian_of(item).row_centre, weights, halo, sums,
                 Along<Sample>{planes + line * pitch + halo + x});
-            store_middles<R, Middle, SHIFT>(item, tile, (tile.y + first) * PLANES + line, x, sums);
+            store_intermediates<R, Intermediate, SHIFT>(
+                item, tile, (tile.y + first) * PLANES + line, x, sums);
         }
     }
 }

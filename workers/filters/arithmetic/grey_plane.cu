@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(256)
     grey_plane(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     if (item.channels == 3) grey_line<3>(item, block);
     else if (item.channels == 4) grey_line<4>(item, block);
 }

@@ -16,7 +16,7 @@ __device__ __forceinline__ Item grey_of(const Item& item)
 }
 
 // An item whose data are the weights.
-__device__ __forceinline__ Item weighed(Item item)
+__device__ __forceinline__ Item with_weights(Item item)
 {
     item.data += 32;
     return item;

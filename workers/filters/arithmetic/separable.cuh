@@ -13,7 +13,7 @@ struct Separable {
     uint4 weights[1];   // of rows, then of columns: [32 samples][byte of a weight][lane]
 };
 
-template <int REACH> struct Field {
+template <int REACH> struct SeparableTile {
     static constexpr int WIDTH = 128, HEIGHT = REACH == 8 ? 64 : 32;
     static constexpr int STEPS = (REACH + 8) / 16,
                          SPAN = 2 * STEPS;  // 32 samples, or 16 rows, a window
@@ -21,7 +21,7 @@ template <int REACH> struct Field {
     static constexpr int PLANE = PITCH * DOWN;                                      // words
 };
 
-constexpr int EIGHTS = 1024;  // words: of every warp eight rows of 16 pixels
+constexpr int STORE_WORDS = 1024;  // words: of every warp eight rows of 16 pixels
 
 __device__ __forceinline__ const Separable& separable_of(const Item& item)
 {
@@ -39,7 +39,7 @@ __device__ __forceinline__ int row_place(int y)
 template <int REACH, int C, int PLANES>
 static __device__ __noinline__ void stage_ends(const Item& item, const Tile& tile, u32* planes)
 {
-    using F = Field<REACH>;
+    using F = SeparableTile<REACH>;
     for (int i = threadIdx.x; i < (tile.height + 2 * REACH) * F::PITCH; i += THREADS) {
         int row = i / F::PITCH, word = i % F::PITCH, x = tile.x + 4 * word - REACH;
         const u8* line = source_row(item, tile.y + row - REACH);
@@ -55,7 +55,7 @@ static __device__ __noinline__ void stage_ends(const Item& item, const Tile& til
 template <int REACH, int C, int PLANES, int FIRST, int ACROSS>
 __device__ __forceinline__ void stage_inside(const Item& item, const Tile& tile, u32* planes)
 {
-    using F = Field<REACH>;
+    using F = SeparableTile<REACH>;
     constexpr int STEP = THREADS / ACROSS;
     int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS;
     int offset = (tile.x + 4 * word - REACH) * C;
@@ -74,9 +74,9 @@ __device__ __forceinline__ void stage_inside(const Item& item, const Tile& tile,
 }
 
 template <int REACH, int C, int PLANES>
-__device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, u32* planes)
+__device__ __forceinline__ void stage_planes_of(const Item& item, const Tile& tile, u32* planes)
 {
-    using F = Field<REACH>;
+    using F = SeparableTile<REACH>;
     if (tile.x < REACH || tile.x + F::WIDTH + REACH > item.width || item.width * C % 4) {
         stage_ends<REACH, C, PLANES>(item, tile, planes);
     } else {
@@ -89,9 +89,9 @@ __device__ __forceinline__ void stage_field(const Item& item, const Tile& tile, 
 template <int REACH>
 __device__ __forceinline__ void stage_grey(const Item& item, const Tile& tile, u32* plane)
 {
-    if (item.channels == 1) stage_field<REACH, 1, 1>(item, tile, plane);
-    else if (item.channels == 3) stage_field<REACH, 3, 1>(item, tile, plane);
-    else stage_field<REACH, 4, 1>(item, tile, plane);
+    if (item.channels == 1) stage_planes_of<REACH, 1, 1>(item, tile, plane);
+    else if (item.channels == 3) stage_planes_of<REACH, 3, 1>(item, tile, plane);
+    else stage_planes_of<REACH, 4, 1>(item, tile, plane);
 }
 
 template <int N> __device__ __forceinline__ void load_weights(const uint4* from, uint4* weights)
@@ -128,7 +128,7 @@ struct RowSums {
 template <int REACH, class Rule>
 __device__ __forceinline__ RowSums sum_rows(const u32* plane, const uint4* weights)
 {
-    using F = Field<REACH>;
+    using F = SeparableTile<REACH>;
     u32 sums[2][4];
 #pragma unroll
     for (int half = 0; half < 2; ++half, plane += 8 * F::PITCH) {
@@ -158,7 +158,7 @@ template <int REACH, class Rule>
 __device__ __forceinline__ void sum_columns(
     u32 first, const RowSums* rows, const uint4* weights, u32 (*sums)[4])
 {
-    using F = Field<REACH>;
+    using F = SeparableTile<REACH>;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         u32 parts[Rule::DOWN + 1][4];
@@ -181,10 +181,10 @@ __device__ __forceinline__ void sum_columns(
 // Filters the staged planes; `store` gets the lane's four pixels, x and y within the tile, as a
 // word of each plane. All lanes of a warp call it as one.
 template <int REACH, int PLANES, class Rule, class Store>
-__device__ __forceinline__ void filter_field(
+__device__ __forceinline__ void filter_planes(
     const Item& item, const Tile& tile, const Rule& rule, const u32* planes, const Store& store)
 {
-    using F = Field<REACH>;
+    using F = SeparableTile<REACH>;
     constexpr int ACROSS = F::STEPS * Rule::ACROSS, DOWN = F::STEPS * Rule::DOWN;
     int strip = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     if (16 * strip >= tile.width) return;

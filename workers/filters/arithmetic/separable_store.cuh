@@ -44,8 +44,8 @@ __device__ __forceinline__ void filter_colours(
     const Item& item, const Tile& tile, const Rule& rule, u32* planes, u32* room)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3;
-    stage_field<REACH, C, COLOURS>(item, tile, planes);
-    filter_field<REACH, COLOURS>(item, tile, rule, planes, [&](int x, int y, const u32* made) {
+    stage_planes_of<REACH, C, COLOURS>(item, tile, planes);
+    filter_planes<REACH, COLOURS>(item, tile, rule, planes, [&](int x, int y, const u32* made) {
         u32 plane[C];
         if constexpr (C == 4)
             pixels4<C>(source_row(item, tile.y + y), item.width, tile.x + x, plane);
@@ -59,14 +59,14 @@ template <int REACH, int C, class Rule>
 __device__ __forceinline__ void filter_grey(
     const Item& item, const Tile& tile, const Rule& rule, u32* plane, u32* room)
 {
-    filter_field<REACH, 1>(item, tile, rule, plane, [&](int x, int y, const u32* made) {
+    filter_planes<REACH, 1>(item, tile, rule, plane, [&](int x, int y, const u32* made) {
         u32 planes[C];
         for (int c = 0; c < C; ++c) planes[c] = made[0];
         store_eight<C>(item, tile, x, y, planes, room);
     });
 }
 
-template <int REACH> __device__ __forceinline__ Tile field_of(const Item& item, int block)
+template <int REACH> __device__ __forceinline__ Tile separable_tile_of(const Item& item, int block)
 {
-    return tile_of(item, block, Field<REACH>::WIDTH, Field<REACH>::HEIGHT);
+    return tile_of(item, block, SeparableTile<REACH>::WIDTH, SeparableTile<REACH>::HEIGHT);
 }

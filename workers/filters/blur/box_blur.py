@@ -15,12 +15,12 @@ from workers.filters.arithmetic.separable import Band, Place, Planes, Sums, two_
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 
-_WITH_ALPHA = Pass("box_alpha_sums", 512, 128, channels=(4,))
+_WITH_ALPHA = Pass("box_blur_alpha", 512, 128, channels=(4,))
 _SUMS = (
-    (31, Pass("box_sums", 960, 180, channels=(1, 3))),
-    (191, Pass("box_sums", 640, 270, channels=(1, 3))),
-    (255, Pass("box_sums", 512, 360, channels=(1, 3))),
-    (500, Pass("box_far_sums", 960, 270, channels=(1, 3))),
+    (31, Pass("box_blur_opaque", 960, 180, channels=(1, 3))),
+    (191, Pass("box_blur_opaque", 640, 270, channels=(1, 3))),
+    (255, Pass("box_blur_opaque", 512, 360, channels=(1, 3))),
+    (500, Pass("box_blur_opaque_wide", 960, 270, channels=(1, 3))),
 )
 """The passes for images without alpha, by the largest radius in pixels that each takes.
 

@@ -118,12 +118,12 @@ __device__ __forceinline__ void box_alpha(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-    box_alpha_sums(const Item* items, const u32* starts, int n)
+    box_blur_alpha(const Item* items, const u32* starts, int n)
 {
     __shared__ u64 prefix[BOX_COLUMNS], totals[8];
     __shared__ u32 line[BOX_WIDTH + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, BOX_WIDTH, BOX_HEIGHT);
     if (box_of(item).radius < 256) box_alpha<1>(item, tile, prefix, totals, (u8*)line);
     else box_alpha<2>(item, tile, prefix, totals, (u8*)line);

@@ -22,10 +22,10 @@ __device__ __forceinline__ Tile sums_tile(const Item& item, int block, int radiu
 
 // (sum + area / 2) / area by a 32-bit multiplication: the quotient is one of the upper word's
 // bytes. An area of 1 has no inverse, but with 1 more to divide 2**32 - 1 is one.
-struct Division {
+struct AreaDivision {
     u32 inverse, half, places;  // the latter of the quotients in two words
 
-    __device__ __forceinline__ explicit Division(const Box& box)
+    __device__ __forceinline__ explicit AreaDivision(const Box& box)
     {
         int byte = (box.radius >= 8) + (box.radius >= 128);
         inverse = box.radius ? (u32)(box.inverse >> (31 - 8 * byte)) + 1 : ~0u;
@@ -49,7 +49,8 @@ template <int C> struct SumsRow {
     u32 before[C * 4 * SUMS_LINE], totals[4 * MOST_WARPS];
 
     // `first` becomes the sums before the quad. Squares end before quads from `needed` on.
-    __device__ __forceinline__ void put(const Quads<C>& columns, int quad, int needed, u32* first)
+    __device__ __forceinline__ void put(
+        const ColumnSums<C>& columns, int quad, int needed, u32* first)
     {
         u32 own[C], upto[C];
 #pragma unroll
@@ -79,12 +80,12 @@ template <int C> struct SumsRow {
 };
 
 // How a square lies between the columns of warps.
-struct Side {
+struct SquareSide {
     int length, quads, warps;
     // All bits where the quad of its other side, or the one behind that, is a warp further; else 0.
     u32 near, far;
 
-    __device__ __forceinline__ explicit Side(int radius)
+    __device__ __forceinline__ explicit SquareSide(int radius)
         : length(2 * radius + 1),
           quads(length >> 2),
           warps(quads / 32)
@@ -96,8 +97,8 @@ struct Side {
 
 // Means of four pixels; `half` rounds. OVER is what a side has beyond whole quads.
 template <int OVER, int C>
-__device__ __forceinline__ void means4(const SumsRow<C>& row, const Quads<C>& columns,
-    const u32* first, const Side& side, const Division& divided, u32 half, u32* pixels)
+__device__ __forceinline__ void means4(const SumsRow<C>& row, const ColumnSums<C>& columns,
+    const u32* first, const SquareSide& side, const AreaDivision& divided, u32 half, u32* pixels)
 {
     const u32 *totals = row.totals + threadIdx.x / 32 * 4, *before = row.before + 32 + threadIdx.x;
     u32 between[C], further[4], plane[C];
@@ -133,28 +134,29 @@ static __device__ __noinline__ void store_words(u8* line, const u8* from, int by
 
 // G quads of columns a thread, of which the first are those of its results.
 template <int C, int G>
-__device__ __forceinline__ void box_plain(
+__device__ __forceinline__ void box_opaque_tile(
     const Item& item, const Tile& tile, void* rooms, uint4 (*parts)[25])
 {
     Item source = item;
     if (item.width < 4) {
-        widen(item);
+        widen_narrow_image(item);
         source.src = item.scratch, source.width = 4;
     }
     Box box = box_of(item);
-    Division divided(box);
-    Side side(box.radius);
+    AreaDivision divided(box);
+    SquareSide side(box.radius);
     int radius = box.radius, x = tile.x - radius + 4 * threadIdx.x;
-    int mine = (tile.width + 2 * radius) / 4 + 1 - threadIdx.x;               // quads that are used
-    Quad<C> quads[2] = {{x, source.width}, {x + 4 * THREADS, source.width}};  // G are used
-    Walk<C> fresh[2] = {{source, quads[0], tile.y + radius}, {source, quads[1], tile.y + radius}};
-    Walk<C> old[2] = {
+    int mine = (tile.width + 2 * radius) / 4 + 1 - threadIdx.x;  // quads that are used
+    QuadPlace<C> quads[2] = {{x, source.width}, {x + 4 * THREADS, source.width}};  // G are used
+    RowReader<C> fresh[2] = {
+        {source, quads[0], tile.y + radius}, {source, quads[1], tile.y + radius}};
+    RowReader<C> old[2] = {
         {source, quads[0], tile.y - radius - 1}, {source, quads[1], tile.y - radius - 1}};
-    Quads<C> columns[G];
+    ColumnSums<C> columns[G];
 #pragma unroll
     for (int g = 0; g < G; ++g) {
         if (g * THREADS >= mine) continue;
-        Walk<C> walk = old[g];
+        RowReader<C> walk = old[g];
 #pragma unroll 4
         for (int row = 0; row < side.length; ++row) {
             u32 pixels[C];
@@ -202,25 +204,25 @@ __device__ __forceinline__ void box_plain(
 }
 
 template <int G>
-__device__ __forceinline__ void box_plain_of(const Item* items, const u32* starts, int n)
+__device__ __forceinline__ void box_opaque_block(const Item* items, const u32* starts, int n)
 {
     __shared__ __align__(16) SumsRow<3> rooms[2];
     __shared__ uint4 parts[8][25];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = sums_tile(item, block, box_of(item).radius);
-    if (item.channels == 1) box_plain<1, G>(item, tile, rooms, parts);
-    else box_plain<3, G>(item, tile, rooms, parts);
+    if (item.channels == 1) box_opaque_tile<1, G>(item, tile, rooms, parts);
+    else box_opaque_tile<3, G>(item, tile, rooms, parts);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-    box_sums(const Item* items, const u32* starts, int n)
+    box_blur_opaque(const Item* items, const u32* starts, int n)
 {
-    box_plain_of<1>(items, starts, n);
+    box_opaque_block<1>(items, starts, n);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
-    box_far_sums(const Item* items, const u32* starts, int n)
+    box_blur_opaque_wide(const Item* items, const u32* starts, int n)
 {
-    box_plain_of<2>(items, starts, n);
+    box_opaque_block<2>(items, starts, n);
 }

@@ -8,7 +8,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ uint4 planes[ROWS_SHARED / 16];
     __shared__ u32 weights[400];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, ROWS_WIDTH, ROWS_HEIGHT);
     const Gaussian& of = gaussian_of(item);
     for (int i = threadIdx.x; i < of.across; i += THREADS) weights[i] = of.weights[i];

@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     __shared__ u32 weights[400];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     column_block<false>(item, block, weights, (u8*)out);
 }
 
@@ -69,6 +69,6 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     __shared__ u32 weights[400];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     column_block<true>(item, block, weights, (u8*)out);
 }

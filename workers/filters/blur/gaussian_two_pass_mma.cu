@@ -9,14 +9,14 @@
 #include "kernels/mma.cuh"
 #include "kernels/pixels.cuh"
 
-constexpr int WIDE_WIDTH = 64, WIDE_ROWS = 32, WIDE_HEIGHT = 64, WIDE_STEPS = 7;
-constexpr int WIDE_PITCH = 8 * WIDE_STEPS + 12;  // words of 64 samples and of a reach at both ends
+constexpr int MMA_WIDTH = 64, MMA_ROWS = 32, MMA_HEIGHT = 64, MMA_STEPS = 7;
+constexpr int MMA_PITCH = 8 * MMA_STEPS + 12;  // words of 64 samples and of a reach at both ends
 
 // How far a window of so many steps reaches, and the words of 64 samples with it.
-struct Span {
+struct MmaSpan {
     int steps, reach, pitch;
 
-    __device__ __forceinline__ explicit Span(const Item& item)
+    __device__ __forceinline__ explicit MmaSpan(const Item& item)
         : steps(separable_of(item).parameters[2]),
           reach(16 * steps - 8),
           pitch(8 * steps + 12)
@@ -25,8 +25,8 @@ struct Span {
 };
 
 // 16 × 16 sums of rows of a plane: those of row g, then of row g + 8, four samples a lane.
-__device__ __forceinline__ void wide_rows(
-    const Span& span, const u32* plane, const uint4* weights, u32 (*sums)[4])
+__device__ __forceinline__ void sum_rows_mma(
+    const MmaSpan& span, const u32* plane, const uint4* weights, u32 (*sums)[4])
 {
     u32 parts[2][3][4] = {};
     for (int step = 0; step < span.steps; ++step, plane += 8) {
@@ -48,8 +48,8 @@ __device__ __forceinline__ void wide_rows(
 // Planes of the tile with a reach at both ends of its rows; INSIDE says that it is within them and
 // that words of pixels are words of memory.
 template <int C, bool INSIDE>
-__device__ __forceinline__ void stage_wide(
-    const Item& item, const Tile& tile, const Span& span, u32* planes)
+__device__ __forceinline__ void stage_row_planes(
+    const Item& item, const Tile& tile, const MmaSpan& span, u32* planes)
 {
 #pragma unroll(INSIDE ? 4 : 1)
     for (int i = threadIdx.x; i < tile.height * span.pitch; i += THREADS) {
@@ -62,45 +62,46 @@ __device__ __forceinline__ void stage_wide(
         } else {
             pixels4<C>(line, item.width, x, plane);
         }
-        for (int c = 0; c < C; ++c) planes[(c * WIDE_ROWS + row) * span.pitch + word] = plane[c];
+        for (int c = 0; c < C; ++c) planes[(c * MMA_ROWS + row) * span.pitch + word] = plane[c];
     }
 }
 
 template <int C>
-__device__ __forceinline__ void wide_row_tile(const Item& item, const Tile& tile, u32* planes)
+__device__ __forceinline__ void row_tile_mma(const Item& item, const Tile& tile, u32* planes)
 {
-    Span span(item);
-    bool within = tile.x >= span.reach && tile.x + WIDE_WIDTH + span.reach <= item.width;
-    if (within && item.width * C % 4 == 0) stage_wide<C, true>(item, tile, span, planes);
-    else stage_wide<C, false>(item, tile, span, planes);
+    MmaSpan span(item);
+    bool within = tile.x >= span.reach && tile.x + MMA_WIDTH + span.reach <= item.width;
+    if (within && item.width * C % 4 == 0) stage_row_planes<C, true>(item, tile, span, planes);
+    else stage_row_planes<C, false>(item, tile, span, planes);
     __syncthreads();
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const uint4* weights = separable_of(item).weights + threadIdx.x % 32;
     for (int unit = threadIdx.x / 32; unit < 8 * C; unit += 8) {
         int x = unit % 4 * 16, y = unit / 4 % 2 * 16, c = unit / 8;
         u32 sums[2][4];
-        wide_rows(span, planes + (c * WIDE_ROWS + y + g) * span.pitch + x / 4 + t, weights, sums);
+        sum_rows_mma(span, planes + (c * MMA_ROWS + y + g) * span.pitch + x / 4 + t, weights, sums);
         for (int i = 0; i < 2; ++i) {
             int row = y + 8 * i + g;
             if (row < tile.height)
-                store_middles<4, u16, 16>(item, tile, (tile.y + row) * C + c, x + 4 * t, sums[i]);
+                store_intermediates<4, u16, 16>(
+                    item, tile, (tile.y + row) * C + c, x + 4 * t, sums[i]);
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-    gaussian_wide_rows(const Item* items, const u32* starts, int n)
+    gaussian_rows_mma(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 planes[3 * WIDE_ROWS * WIDE_PITCH];
+    __shared__ u32 planes[3 * MMA_ROWS * MMA_PITCH];
     int block;
-    Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, WIDE_WIDTH, WIDE_ROWS);
-    if (item.channels == 1) wide_row_tile<1>(item, tile, planes);
-    else wide_row_tile<3>(item, tile, planes);
+    Item item = find_item(items, starts, n, block);
+    Tile tile = tile_of(item, block, MMA_WIDTH, MMA_ROWS);
+    if (item.channels == 1) row_tile_mma<1>(item, tile, planes);
+    else row_tile_mma<3>(item, tile, planes);
 }
 
 // Four samples of a plane of scratch, two a word.
-__device__ __forceinline__ void middles4(const Item& item, int y, int plane, int x, u32* two)
+__device__ __forceinline__ void intermediates4(const Item& item, int y, int plane, int x, u32* two)
 {
     int pitch = pitch_of<u16>(item.width);
     i64 line = (i64)clamped(y, item.height) * item.channels + plane;
@@ -115,8 +116,8 @@ __device__ __forceinline__ void middles4(const Item& item, int y, int plane, int
 }
 
 // A plane of scratch as two planes of bytes with columns as lines, in the order of rows of weights.
-__device__ __forceinline__ void stage_middles(
-    const Item& item, const Tile& tile, const Span& span, int plane, u32* middle)
+__device__ __forceinline__ void stage_intermediates(
+    const Item& item, const Tile& tile, const MmaSpan& span, int plane, u32* middle)
 {
     int groups = (tile.height + 2 * span.reach + 3) / 4;
     for (int i = threadIdx.x; i < groups * 16; i += THREADS) {
@@ -125,7 +126,7 @@ __device__ __forceinline__ void stage_middles(
         u32 low[4], high[4], two[2];
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            middles4(item, tile.y + y + k - span.reach, plane, tile.x + x, two);
+            intermediates4(item, tile.y + y + k - span.reach, plane, tile.x + x, two);
             low[k] = __byte_perm(two[0], two[1], 0x6420),
             high[k] = __byte_perm(two[0], two[1], 0x7531);
         }
@@ -134,14 +135,14 @@ __device__ __forceinline__ void stage_middles(
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             u32* to = middle + row_place(x + k) * span.pitch + y / 4;
-            to[0] = low[k], to[WIDE_WIDTH * WIDE_PITCH] = high[k];
+            to[0] = low[k], to[MMA_WIDTH * MMA_PITCH] = high[k];
         }
     }
 }
 
 // 16 × 16 sums of columns: as of rows.
-__device__ __forceinline__ void wide_columns(
-    const Span& span, const u32* middle, const uint4* weights, u32 (*sums)[4])
+__device__ __forceinline__ void sum_columns_mma(
+    const MmaSpan& span, const u32* middle, const uint4* weights, u32 (*sums)[4])
 {
     u32 parts[2][3][4] = {};
     for (int step = 0; step < span.steps; ++step, middle += 8)
@@ -152,8 +153,7 @@ __device__ __forceinline__ void wide_columns(
             for (int half = 0; half < 2; ++half)
 #pragma unroll
                 for (int byte = 0; byte < 2; ++byte) {
-                    const u32* from =
-                        middle + byte * WIDE_WIDTH * WIDE_PITCH + 8 * half * span.pitch;
+                    const u32* from = middle + byte * MMA_WIDTH * MMA_PITCH + 8 * half * span.pitch;
                     u32 right[2] = {from[0], from[4]};
                     multiply_add(left, right, parts[half][b + byte]);
                 }
@@ -165,43 +165,43 @@ __device__ __forceinline__ void wide_columns(
 }
 
 template <int C>
-__device__ __forceinline__ void wide_column_tile(
+__device__ __forceinline__ void column_tile_mma(
     const Item& item, const Tile& tile, u32* middle, u32* made)
 {
-    Span span(item);
+    MmaSpan span(item);
     int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const uint4* weights = separable_of(item).weights + 96 * span.steps + threadIdx.x % 32;
 #pragma unroll 1
     for (int c = 0; c < C; ++c) {
         __syncthreads();
-        stage_middles(item, tile, span, c, middle);
+        stage_intermediates(item, tile, span, c, middle);
         __syncthreads();
         for (int unit = threadIdx.x / 32; unit < 16; unit += 8) {
             int x = unit % 4 * 16, y = unit / 4 * 16;
             u32 sums[2][4];
-            wide_columns(span, middle + (x + g) * span.pitch + y / 4 + t, weights, sums);
+            sum_columns_mma(span, middle + (x + g) * span.pitch + y / 4 + t, weights, sums);
             for (int i = 0; i < 2; ++i)
-                made[(c * WIDE_HEIGHT + y + 8 * i + g) * 16 + x / 4 + t] = Blurred()(sums[i], 0);
+                made[(c * MMA_HEIGHT + y + 8 * i + g) * 16 + x / 4 + t] = Blurred()(sums[i], 0);
         }
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < WIDE_HEIGHT * 16; i += THREADS) {
+    for (int i = threadIdx.x; i < MMA_HEIGHT * 16; i += THREADS) {
         u32 words[C];
-        for (int c = 0; c < C; ++c) words[c] = made[c * WIDE_HEIGHT * 16 + i];
+        for (int c = 0; c < C; ++c) words[c] = made[c * MMA_HEIGHT * 16 + i];
         interleave<C>(words, middle + i * C);
     }
     __syncthreads();
-    store_tile<WIDE_WIDTH * C>(item, tile, (const u8*)middle);
+    store_tile<MMA_WIDTH * C>(item, tile, (const u8*)middle);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-    gaussian_wide_columns(const Item* items, const u32* starts, int n)
+    gaussian_columns_mma(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 middle[2 * WIDE_WIDTH * WIDE_PITCH / 4];
-    __shared__ u32 made[3 * WIDE_HEIGHT * 16];
+    __shared__ uint4 middle[2 * MMA_WIDTH * MMA_PITCH / 4];
+    __shared__ u32 made[3 * MMA_HEIGHT * 16];
     int block;
-    Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, WIDE_WIDTH, WIDE_HEIGHT);
-    if (item.channels == 1) wide_column_tile<1>(item, tile, (u32*)middle, made);
-    else wide_column_tile<3>(item, tile, (u32*)middle, made);
+    Item item = find_item(items, starts, n, block);
+    Tile tile = tile_of(item, block, MMA_WIDTH, MMA_HEIGHT);
+    if (item.channels == 1) column_tile_mma<1>(item, tile, (u32*)middle, made);
+    else column_tile_mma<3>(item, tile, (u32*)middle, made);
 }

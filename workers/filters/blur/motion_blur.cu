@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ uint4 out[MOTION_WIDTH * MOTION_HEIGHT / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, MOTION_WIDTH, MOTION_HEIGHT);
     if (item.channels == 1) motion_tile<1>(item, tile, (u32*)out);
     else if (item.channels == 3) motion_tile<3>(item, tile, (u32*)out);

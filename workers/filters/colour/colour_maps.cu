@@ -53,12 +53,12 @@ extern "C" __global__ void __launch_bounds__(256)
     color_matrix(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     map_to_colour(item, block, *global<const Matrix>(item.data));
 }
 
 // The colour of every luma, blended with the pixel's own.
-struct Toned {
+struct Colorize {
     const u32* colours;
     float intensity;
 
@@ -75,16 +75,16 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ u32 colours[256];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const u32* from = global<const u32>(item.data);
     colours[threadIdx.x] = from[threadIdx.x];
     __syncthreads();
-    map_to_colour(item, block, Toned{colours, __uint_as_float(from[256])});
+    map_to_colour(item, block, Colorize{colours, __uint_as_float(from[256])});
 }
 
 // The hue turned, value and chroma kept. All of it is times the chroma and 2**16, a sixth of the
 // circle; what is no larger than 13 times that needs no division to be brought into the circle.
-struct Turned {
+struct HueRotation {
     int turn;
 
     __device__ __forceinline__ void operator()(const u32* colour, u32* made) const
@@ -111,15 +111,15 @@ struct Turned {
 extern "C" __global__ void __launch_bounds__(256) hue(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
-    Turned turned = *global<const Turned>(item.data);
+    Item item = find_item(items, starts, n, block);
+    HueRotation turned = *global<const HueRotation>(item.data);
     if (item.channels == 1) copy_line(item, block);
     else if (item.channels == 3) map_pixels<3>(item, block, turned);
     else map_pixels<4>(item, block, turned);
 }
 
 // A pixel over an opaque colour: (c * a + b * (255 - a)) / 255, to the nearest.
-__device__ __forceinline__ void over(u32 pixel, u32 behind, u32* made)
+__device__ __forceinline__ void composite_over(u32 pixel, u32 behind, u32* made)
 {
     u32 alpha = pixel >> 24;
     for (int c = 0; c < 3; ++c) {
@@ -133,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(256)
     composite(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     if (item.channels < 4) {
         copy_line(item, block);
         return;
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(256)
         u32 bytes[12], n = min(4u, (total - at) / 4);
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-            if (k < n) over(src[at / 4 + k], behind, bytes + 3 * k);
+            if (k < n) composite_over(src[at / 4 + k], behind, bytes + 3 * k);
         u8* to = dst + at / 4 * 3;
         if (n == 4) {
             for (int i = 0; i < 12; i += 4)
@@ -160,12 +160,12 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // What is lighter than a value, and the rest, which becomes black.
-struct TwoTones {
+struct Threshold {
     u32 value, light;
 };
 
-template <int C> struct Parted {
-    TwoTones tones;
+template <int C> struct ThresholdMap {
+    Threshold tones;
 
     __device__ __forceinline__ void operator()(const u32* colour, u32* made) const
     {
@@ -175,12 +175,12 @@ template <int C> struct Parted {
 };
 
 extern "C" __global__ void __launch_bounds__(256)
-    two_tones(const Item* items, const u32* starts, int n)
+    apply_threshold(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
-    TwoTones tones = *global<const TwoTones>(item.data);
-    if (item.channels == 1) map_pixels<1>(item, block, Parted<1>{tones});
-    else if (item.channels == 3) map_pixels<3>(item, block, Parted<3>{tones});
-    else map_pixels<4>(item, block, Parted<4>{tones});
+    Item item = find_item(items, starts, n, block);
+    Threshold tones = *global<const Threshold>(item.data);
+    if (item.channels == 1) map_pixels<1>(item, block, ThresholdMap<1>{tones});
+    else if (item.channels == 3) map_pixels<3>(item, block, ThresholdMap<3>{tones});
+    else map_pixels<4>(item, block, ThresholdMap<4>{tones});
 }

@@ -32,18 +32,18 @@ __device__ __forceinline__ u64 blurred_of(const Item& item)
     return item.channels == 1 ? item.dst : item.scratch + ((pixels_of(item) + 3) & ~3u);
 }
 
-__device__ __forceinline__ u32* links_of(const Item& item)
+__device__ __forceinline__ u32* parents_of(const Item& item)
 {
     return global<u32>(item.channels == 1 ? item.scratch : item.scratch + 4ull * pixels_of(item));
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    canny_rows(const Item* items, const u32* starts, int n)
+    canny_blur_rows(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 planes[ROWS_SHARED / 16];
     __shared__ u32 weights[400];
     int block;
-    Item item = weighed(grey_of(owner(items, starts, n, block)));
+    Item item = with_weights(grey_of(find_item(items, starts, n, block)));
     Tile tile = tile_of(item, block, ROWS_WIDTH, ROWS_HEIGHT);
     const Gaussian& of = gaussian_of(item);
     for (int i = threadIdx.x; i < of.across; i += THREADS) weights[i] = of.weights[i];
@@ -51,12 +51,12 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-    canny_columns(const Item* items, const u32* starts, int n)
+    canny_blur_columns(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 weights[400];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 16 + 1];
     int block;
-    Item whole = owner(items, starts, n, block), item = weighed(grey_of(whole));
+    Item whole = find_item(items, starts, n, block), item = with_weights(grey_of(whole));
     item.dst = blurred_of(whole);
     Tile tile = tile_of(item, block, COLUMNS_WIDTH, COLUMNS_HEIGHT);
     const Gaussian& of = gaussian_of(item);
@@ -71,26 +71,26 @@ __device__ __forceinline__ void blur_grey(
     const Item* items, const u32* starts, int n, u32* plane, u32* room)
 {
     int block;
-    Item item = owner(items, starts, n, block), grey = weighed(item);
-    Tile tile = field_of<REACH>(item, block);
+    Item item = find_item(items, starts, n, block), grey = with_weights(item);
+    Tile tile = separable_tile_of<REACH>(item, block);
     stage_grey<REACH>(item, tile, plane);
     grey.channels = 1, grey.dst = blurred_of(item);
     filter_grey<REACH, 1>(grey, tile, Blurred(), plane, room);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-    canny_near(const Item* items, const u32* starts, int n)
+    canny_blur_reach_8(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 plane[Field<8>::PLANE];
-    __shared__ uint4 room[EIGHTS / 4];
+    __shared__ u32 plane[SeparableTile<8>::PLANE];
+    __shared__ uint4 room[STORE_WORDS / 4];
     blur_grey<8>(items, starts, n, plane, (u32*)room);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-    canny_far(const Item* items, const u32* starts, int n)
+    canny_blur_reach_24(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 plane[Field<24>::PLANE];
-    __shared__ uint4 room[EIGHTS / 4];
+    __shared__ u32 plane[SeparableTile<24>::PLANE];
+    __shared__ uint4 room[STORE_WORDS / 4];
     blur_grey<24>(items, starts, n, plane, (u32*)room);
 }
 
@@ -119,17 +119,18 @@ __device__ __forceinline__ bool largest(const Gradient& gradient, const u16* len
 }
 
 // Edges within a tile, by links to its own pixels.
-__device__ __forceinline__ void link_tile(u32* links)
+__device__ __forceinline__ void join_in_tile(u32* parents)
 {
     for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
-        if (links[i] == NO_EDGE) continue;
+        if (parents[i] == NO_EDGE) continue;
         int x = i % CANNY_WIDTH, y = i / CANNY_WIDTH;
         auto is = [&](int dx, int dy) {
             return (u32)(x + dx) < CANNY_WIDTH && y + dy >= 0 &&
-                links[i + dy * CANNY_WIDTH + dx] != NO_EDGE;
+                parents[i + dy * CANNY_WIDTH + dx] != NO_EDGE;
         };
-        join_neighbours(is,
-            [&](int dx, int dy) { join_edges(links, links[i], links[i + dy * CANNY_WIDTH + dx]); });
+        union_neighbours(is, [&](int dx, int dy) {
+            union_components(parents, parents[i], parents[i + dy * CANNY_WIDTH + dx]);
+        });
     }
 }
 
@@ -138,9 +139,9 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ u32 words[(CANNY_HEIGHT + 4) * CANNY_PITCH / 4];
     __shared__ u16 lengths[(CANNY_HEIGHT + 4) * CANNY_PITCH];
-    __shared__ u32 near[CANNY_HEIGHT * CANNY_WIDTH];
+    __shared__ u32 in_tile[CANNY_HEIGHT * CANNY_WIDTH];
     int block;
-    Item item = owner(items, starts, n, block), grey = grey_of(item);
+    Item item = find_item(items, starts, n, block), grey = grey_of(item);
     const Canny& of = canny_of(item);
     if (of.blurred) grey.src = blurred_of(item);
     Tile tile = tile_of(item, block, CANNY_WIDTH, CANNY_HEIGHT);
@@ -159,69 +160,69 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
         int x = i % CANNY_WIDTH, y = i / CANNY_WIDTH, at = (y + 2) * CANNY_PITCH + x + 4;
-        near[i] = NO_EDGE;
+        in_tile[i] = NO_EDGE;
         if (x >= tile.width || y >= tile.height) continue;
         if (lengths[at] > of.low && largest(gradient_at(lumas + at), lengths + at))
-            near[i] = lengths[at] > of.high ? 0 : i + 1;
+            in_tile[i] = lengths[at] > of.high ? 0 : i + 1;
     }
     __syncthreads();
-    link_tile(near);
+    join_in_tile(in_tile);
     __syncthreads();
-    u32* links = links_of(item);
+    u32* parents = parents_of(item);
     for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
         int x = i % CANNY_WIDTH, y = i / CANNY_WIDTH;
         if (x >= tile.width || y >= tile.height) continue;
-        u32 first = near[i] == NO_EDGE ? NO_EDGE : first_of(near, near[i]);
+        u32 first = in_tile[i] == NO_EDGE ? NO_EDGE : find_root(in_tile, in_tile[i]);
         if (first && first != NO_EDGE) {
             u32 row = tile.y + (first - 1) / CANNY_WIDTH;
             first = row * item.width + tile.x + (first - 1) % CANNY_WIDTH + 1;
         }
-        links[(u32)(tile.y + y) * item.width + tile.x + x] = first;
+        parents[(u32)(tile.y + y) * item.width + tile.x + x] = first;
     }
 }
 
 // Join a pixel to its neighbours in other tiles.
-__device__ __forceinline__ void link_across(const Item& item, int x, int y)
+__device__ __forceinline__ void join_across_tiles(const Item& item, int x, int y)
 {
     if (x >= item.width || y >= item.height) return;
-    u32 *links = links_of(item), *here = links + (u32)y * item.width + x;
+    u32 *parents = parents_of(item), *here = parents + (u32)y * item.width + x;
     if (*here == NO_EDGE) return;
     auto is = [&](int dx, int dy) {
         return (u32)(x + dx) < (u32)item.width && y + dy >= 0 &&
             here[dy * item.width + dx] != NO_EDGE;
     };
-    join_neighbours(is, [&](int dx, int dy) {
+    union_neighbours(is, [&](int dx, int dy) {
         bool across = (x + dx) / CANNY_WIDTH != x / CANNY_WIDTH ||
             (y + dy) / CANNY_HEIGHT != y / CANNY_HEIGHT;
-        if (across) join_edges(links, *here, here[dy * item.width + dx]);
+        if (across) union_components(parents, *here, here[dy * item.width + dx]);
     });
 }
 
 // Four tiles a block: their first row, and the first and last columns of what is below it.
 extern "C" __global__ void __launch_bounds__(256)
-    canny_link(const Item* items, const u32* starts, int n)
+    canny_join_tiles(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, THREADS, CANNY_HEIGHT);
-    link_across(item, tile.x + threadIdx.x, tile.y);
+    join_across_tiles(item, tile.x + threadIdx.x, tile.y);
     int row = threadIdx.x % CANNY_HEIGHT, column = threadIdx.x / CANNY_HEIGHT;
     if (row == 0 || column >= 2 * (THREADS / CANNY_WIDTH)) return;
-    link_across(item, tile.x + (column + 1) / 2 * CANNY_WIDTH - column % 2, tile.y + row);
+    join_across_tiles(item, tile.x + (column + 1) / 2 * CANNY_WIDTH - column % 2, tile.y + row);
 }
 
 template <int C>
 __device__ __forceinline__ void paint_edges(const Item& item, int block, u32 pixels)
 {
     u32 total = pixels_of(item), end = min(total, (block + 1) * pixels);
-    u32* links = links_of(item);
+    u32* parents = parents_of(item);
     u8* dst = global<u8>(item.dst);
     for (u32 at = block * pixels + 4 * threadIdx.x; at < end; at += 4 * THREADS) {
         u32 tones = 0, words[C];
         for (u32 k = 0; k < min(4u, total - at); ++k)
-            if (links[at + k] != NO_EDGE && first_of(links, links[at + k]) == 0)
+            if (parents[at + k] != NO_EDGE && find_root(parents, parents[at + k]) == 0)
                 tones |= 255u << 8 * k;
-        spread4<C>(item, 0, 0, tones, words);
+        grey_pixels4<C>(item, 0, 0, tones, words);
         for (int i = 0; i < C; ++i) {
             u8* to = dst + (u64)at * C + 4 * i;
             if (at + 4 <= total) *(u32*)to = words[i];
@@ -236,7 +237,7 @@ extern "C" __global__ void __launch_bounds__(256)
     canny_paint(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     if (item.channels == 1) paint_edges<1>(item, block, LINE);
     else paint_edges<3>(item, block, LINE / item.channels);
 }

@@ -21,13 +21,13 @@ _SMALLEST_SIGMA = 0.1
 
 _BLURS = (
     Pass("grey_plane", LINE, flat=True),
-    Pass("canny_rows", 256, 16),
-    Pass("canny_columns", 64, 32),
+    Pass("canny_blur_rows", 256, 16),
+    Pass("canny_blur_columns", 64, 32),
 )
-_IN_TILES = {NEAR: Pass("canny_near", 128, 64), FAR: Pass("canny_far", 128, 32)}
+_IN_TILES = {NEAR: Pass("canny_blur_reach_8", 128, 64), FAR: Pass("canny_blur_reach_24", 128, 32)}
 _EDGES = (
     Pass("canny_edges", 64, 16),
-    Pass("canny_link", 256, 16),
+    Pass("canny_join_tiles", 256, 16),
     Pass("canny_paint", LINE, flat=True),
 )
 

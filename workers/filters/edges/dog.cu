@@ -12,7 +12,7 @@ struct Dog {
     Gaussian first;
 };
 
-__device__ __forceinline__ u64 whole_lines(u64 bytes) { return (bytes + 255) & ~255ull; }
+__device__ __forceinline__ u64 rounded_up_256(u64 bytes) { return (bytes + 255) & ~255ull; }
 
 // The lumas as an image of one channel, with weights and scratch of one of the blurs.
 __device__ __forceinline__ Item dog_blur(const Item& item, int which)
@@ -21,8 +21,8 @@ __device__ __forceinline__ Item dog_blur(const Item& item, int which)
     blur.channels = 1;
     if (item.channels > 1) blur.src = item.scratch;
     blur.data += 16 + which * global<const Dog>(item.data)->second;
-    blur.scratch += whole_lines(pixels_of(item) + 4);
-    blur.scratch += which * whole_lines(2ull * (item.width + 3) * item.height);
+    blur.scratch += rounded_up_256(pixels_of(item) + 4);
+    blur.scratch += which * rounded_up_256(2ull * (item.width + 3) * item.height);
     return blur;
 }
 
@@ -32,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ uint4 planes[ROWS_SHARED / 16];
     __shared__ u32 weights[400];
     int block;
-    Item item = owner(items, starts, n, block), blur = dog_blur(item, item.step - 1);
+    Item item = find_item(items, starts, n, block), blur = dog_blur(item, item.step - 1);
     Tile tile = tile_of(blur, block, ROWS_WIDTH, ROWS_HEIGHT);
     const Gaussian& of = gaussian_of(blur);
     for (int i = threadIdx.x; i < of.across; i += THREADS) weights[i] = of.weights[i];
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ u32 weights[800];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, COLUMNS_WIDTH, COLUMNS_HEIGHT);
     for (int which = 0; which < 2; ++which) {
         const Gaussian& of = gaussian_of(dog_blur(item, which));

@@ -176,7 +176,7 @@ __device__ __forceinline__ void edges_down(
 }
 
 template <int C>
-__device__ __forceinline__ void spread_edges(
+__device__ __forceinline__ void store_tones(
     const Item& item, const Tile& tile, int group, int first, const u32* made, u32* out)
 {
     if (4 * group >= tile.width) return;
@@ -184,7 +184,7 @@ __device__ __forceinline__ void spread_edges(
     for (int i = 0; i < EDGES_ROWS; ++i) {
         if (first + i >= tile.height) continue;
         int x = tile.x + 4 * group, y = tile.y + first + i;
-        spread4<C>(item, x, y, made[i], out + ((first + i) * (EDGES_WIDTH / 4) + group) * C);
+        grey_pixels4<C>(item, x, y, made[i], out + ((first + i) * (EDGES_WIDTH / 4) + group) * C);
     }
 }
 
@@ -195,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ uint4 out[EDGES_WIDTH * EDGES_HEIGHT / 4 + 1];
     __shared__ uint4 table[MOST_TONES / 16 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, EDGES_WIDTH, EDGES_HEIGHT);
     const Edges of = *global<const Edges>(item.data);
     const uint4* from = global<const uint4>(item.data + sizeof(Edges));
@@ -213,9 +213,9 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     else if (of.by == SCHARR) edges_down(Slope<3, 10>(of), words, tones, made);
     else if (of.by == PREWITT) edges_down(Slope<1, 1>(of), words, tones, made);
     else edges_down(Laplacian(of), words, tones, made);
-    if (item.channels == 1) spread_edges<1>(item, tile, group, first, made, (u32*)out);
-    else if (item.channels == 3) spread_edges<3>(item, tile, group, first, made, (u32*)out);
-    else spread_edges<4>(item, tile, group, first, made, (u32*)out);
+    if (item.channels == 1) store_tones<1>(item, tile, group, first, made, (u32*)out);
+    else if (item.channels == 3) store_tones<3>(item, tile, group, first, made, (u32*)out);
+    else store_tones<4>(item, tile, group, first, made, (u32*)out);
     __syncthreads();
     store_tile_of<EDGES_WIDTH>(item, tile, (const u8*)out);
 }

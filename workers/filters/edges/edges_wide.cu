@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ uint4 out[WIDE_EDGES_WIDTH * WIDE_EDGES_HEIGHT / 4 + 1];
     __shared__ int weights[MOST_SIDE * MOST_SIDE];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const WideEdges& of = *global<const WideEdges>(item.data);
     Tile tile = tile_of(item, block, WIDE_EDGES_WIDTH, WIDE_EDGES_HEIGHT);
     if (threadIdx.x < MOST_SIDE * MOST_SIDE) weights[threadIdx.x] = of.weights[threadIdx.x];

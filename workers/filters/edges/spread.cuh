@@ -5,7 +5,7 @@
 
 // Four tones as four pixels.
 template <int C>
-__device__ __forceinline__ void spread4(const Item& item, int x, int y, u32 tones, u32* out)
+__device__ __forceinline__ void grey_pixels4(const Item& item, int x, int y, u32 tones, u32* out)
 {
     if constexpr (C == 1) {
         out[0] = tones;

@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(256) noise(const Item* items, const
 {
     __shared__ uint4 quantiles[MOST_QUANTILES / 8];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const Noise& of = *global<const Noise>(item.data);
     u32 key[2] = {of.key[0], of.key[1]}, tail = of.tail;
     int used = (QUANTILE_GROUPS + 2 * (QUANTILE_GROUP - 1) * (int)tail + 7) / 8;

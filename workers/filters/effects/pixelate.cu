@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ u8 means[MOST_SQUARES * 4];
     __shared__ u32 lines[2200];  // of 32 rows of 64 pixels, or fewer and longer ones
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, PIXELATE_SIDE, PIXELATE_SIDE);
     Squares squares = squares_of(item, tile, *global<const int>(item.data));
     if (squares.across == 0 || squares.down == 0) return;

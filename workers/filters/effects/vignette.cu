@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(256)
     vignette_light(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const Vignette of = *global<const Vignette>(item.data);
     u16* light = global<u16>(item.scratch);
     for (int i = block * THREADS + threadIdx.x; i <= DISTANCES; i += VIGNETTE_BLOCKS * THREADS) {
@@ -32,7 +32,8 @@ __device__ __forceinline__ u32 squared_offset(int at, int length)
 }
 
 // Four pixels by their light.
-template <int C> __device__ __forceinline__ void lit4(const u32* words, const u32* light, u32* out)
+template <int C>
+__device__ __forceinline__ void apply_light4(const u32* words, const u32* light, u32* out)
 {
 #pragma unroll
     for (int i = 0; i < C; ++i) {
@@ -77,8 +78,8 @@ __device__ __forceinline__ void vignette_tile(const Item& item, const Tile& uppe
         u32 light[4];
         if (row >= upper.height || group >= upper.width) break;
         for (int k = 0; k < 4; ++k) light[k] = table[(down[row] + across[group + k]) >> 14];
-        lit4<C>(words[i][0], light, out + (row * VIGNETTE_WIDTH + group) / 4 * C);
-        lit4<C>(words[i][1], light, below + (other * VIGNETTE_WIDTH + group) / 4 * C);
+        apply_light4<C>(words[i][0], light, out + (row * VIGNETTE_WIDTH + group) / 4 * C);
+        apply_light4<C>(words[i][1], light, below + (other * VIGNETTE_WIDTH + group) / 4 * C);
     }
     __syncthreads();
     store_tile<VIGNETTE_WIDTH * C>(item, upper, (const u8*)out);
@@ -91,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ uint4 out[VIGNETTE_WIDTH * VIGNETTE_HEIGHT / 4];
     __shared__ u32 across[VIGNETTE_WIDTH], down[VIGNETTE_ROWS];
     int block, i = threadIdx.x;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile upper = tile_of(item, block, VIGNETTE_WIDTH, VIGNETTE_HEIGHT), lower;
     upper.y /= 2, upper.height = min(VIGNETTE_ROWS, (item.height + 1) / 2 - upper.y);
     lower = upper, lower.y = item.height - upper.y - upper.height;

@@ -48,7 +48,7 @@ class Crop(Filter):
     example: ClassVar = {"name": "crop", "left": 8, "top": 4, "width": 54, "height": 40}
     alpha_rule: ClassVar = "plane"
     result_shape: ClassVar = "resized"
-    passes: ClassVar = (Pass("look", LINE, flat=True, of_result=True),)
+    passes: ClassVar = (Pass("copy_window", LINE, flat=True, of_result=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the rectangle, uint8 (h, w, C); samples keep their values.

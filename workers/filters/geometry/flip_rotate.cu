@@ -2,7 +2,7 @@
 // is one of the result.
 #include "kernels/common.cuh"
 
-constexpr int FLIP_WIDTH = 128, FLIP_HEIGHT = 32, TURN_SIDE = 64;
+constexpr int FLIP_WIDTH = 128, FLIP_HEIGHT = 32, ROTATE_SIDE = 64;
 
 struct Flip {
     int across, down;
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(256) flip(const Item* items, const 
 {
     __shared__ uint4 out[FLIP_WIDTH * FLIP_HEIGHT / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, FLIP_WIDTH, FLIP_HEIGHT);
     if (item.channels == 1) flip_tile<1>(item, tile, (u8*)out);
     else if (item.channels == 3) flip_tile<3>(item, tile, (u8*)out);
@@ -82,12 +82,12 @@ template <int C> __device__ __forceinline__ void join4(const u32* pixels, u32* w
 // Row k in shared memory is the row of the source that becomes column k of the tile; an odd number
 // of words apart, so that four rows further is another bank.
 template <int C>
-__device__ __forceinline__ void turn_tile(
+__device__ __forceinline__ void rotate_tile(
     const Item& item, const Tile& tile, bool clockwise, u32* rows, u32* out, const Item& turned)
 {
-    constexpr int PITCH = TURN_SIDE / 4 * C + 1;
+    constexpr int PITCH = ROTATE_SIDE / 4 * C + 1;
     int k = threadIdx.x / 4, group = threadIdx.x % 4 * 16;
-    int first = clockwise ? tile.y : item.width - TURN_SIDE - tile.y;
+    int first = clockwise ? tile.y : item.width - ROTATE_SIDE - tile.y;
     int x = first + group, y = clockwise ? item.height - 1 - tile.x - k : tile.x + k;
     if (k < tile.width && x > -16 && x < item.width) {
         for (int i = 0; i < C; ++i) {
@@ -97,28 +97,29 @@ __device__ __forceinline__ void turn_tile(
         }
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < TURN_SIDE * TURN_SIDE / 4; i += THREADS) {
-        int row = i / (TURN_SIDE / 4), column = i % (TURN_SIDE / 4) * 4;
+    for (int i = threadIdx.x; i < ROTATE_SIDE * ROTATE_SIDE / 4; i += THREADS) {
+        int row = i / (ROTATE_SIDE / 4), column = i % (ROTATE_SIDE / 4) * 4;
         u32 pixels[4];
         for (int j = 0; j < 4; ++j)
             pixels[j] =
-                pixel_at<C>(rows + (column + j) * PITCH, clockwise ? row : TURN_SIDE - 1 - row);
+                pixel_at<C>(rows + (column + j) * PITCH, clockwise ? row : ROTATE_SIDE - 1 - row);
         join4<C>(pixels, out + i * C);
     }
     __syncthreads();
-    store_tile<TURN_SIDE * C>(turned, tile, (const u8*)out);
+    store_tile<ROTATE_SIDE * C>(turned, tile, (const u8*)out);
 }
 
-extern "C" __global__ void __launch_bounds__(256) turn(const Item* items, const u32* starts, int n)
+extern "C" __global__ void __launch_bounds__(256)
+    rotate90(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 rows[TURN_SIDE * (TURN_SIDE + 1)];
-    __shared__ uint4 out[TURN_SIDE * TURN_SIDE / 4 + 1];
+    __shared__ u32 rows[ROTATE_SIDE * (ROTATE_SIDE + 1)];
+    __shared__ uint4 out[ROTATE_SIDE * ROTATE_SIDE / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block), turned = item;
+    Item item = find_item(items, starts, n, block), turned = item;
     turned.width = item.height, turned.height = item.width;
-    Tile tile = tile_of(turned, block, TURN_SIDE, TURN_SIDE);
+    Tile tile = tile_of(turned, block, ROTATE_SIDE, ROTATE_SIDE);
     bool clockwise = *global<const int>(item.data);
-    if (item.channels == 1) turn_tile<1>(item, tile, clockwise, rows, (u32*)out, turned);
-    else if (item.channels == 3) turn_tile<3>(item, tile, clockwise, rows, (u32*)out, turned);
-    else turn_tile<4>(item, tile, clockwise, rows, (u32*)out, turned);
+    if (item.channels == 1) rotate_tile<1>(item, tile, clockwise, rows, (u32*)out, turned);
+    else if (item.channels == 3) rotate_tile<3>(item, tile, clockwise, rows, (u32*)out, turned);
+    else rotate_tile<4>(item, tile, clockwise, rows, (u32*)out, turned);
 }

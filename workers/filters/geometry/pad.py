@@ -43,7 +43,7 @@ class Pad(Filter):
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "border_mode"
     result_shape: ClassVar = "resized"
-    passes: ClassVar = (Pass("look", LINE, flat=True, of_result=True),)
+    passes: ClassVar = (Pass("copy_window", LINE, flat=True, of_result=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.copyMakeBorder` (equal to `numpy.pad`), uint8 (h, w, C).

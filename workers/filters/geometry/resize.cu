@@ -186,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ uint4 rows[RESIZE_WIDTH * RESIZE_ROWS / 4],
         out[RESIZE_WIDTH * RESIZE_HEIGHT / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block), made = item;
+    Item item = find_item(items, starts, n, block), made = item;
     const Resize& of = *global<const Resize>(item.data);
     made.width = of.size[0], made.height = of.size[1];
     Tile tile = tile_of(made, block, RESIZE_WIDTH, RESIZE_HEIGHT);

@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256)
     resize_weights(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const Resize& of = *global<const Resize>(item.data);
     int axis = block % 2, first = block / 2 * THREADS + threadIdx.x;
     int length = axis ? item.height : item.width;

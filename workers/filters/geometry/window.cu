@@ -11,7 +11,7 @@ struct Window {
 };
 
 // Samples at … end - 1 of the result, one by one: what begins or ends beyond a row of the image.
-static __device__ __noinline__ void look_slowly(
+static __device__ __noinline__ void copy_window_ends(
     const Item& item, const Window& window, u32 at, u32 end)
 {
     int channels = item.channels, stride = window.width * channels;
@@ -29,10 +29,11 @@ static __device__ __noinline__ void look_slowly(
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) look(const Item* items, const u32* starts, int n)
+extern "C" __global__ void __launch_bounds__(256)
+    copy_window(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const Window window = *global<const Window>(item.data);
     u32 stride = window.width * item.channels, total = stride * window.height;
     u32 end = min(total, (block + 1) * LINE);
@@ -45,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(256) look(const Item* items, const 
             samples16(source_row(item, row), bytes, item.channels, from, words);
             store16(global<u8>(item.dst) + at, words);
         } else {
-            look_slowly(item, window, at, min(at + 16, total));
+            copy_window_ends(item, window, at, min(at + 16, total));
         }
     }
 }

@@ -16,7 +16,7 @@ __device__ __forceinline__ u32 bytes_at(const u32* line, int at)
 }
 
 // A warp brings `words` words of a row, from sample `at`, a multiple of 16, on.
-__device__ __forceinline__ void bring_line(
+__device__ __forceinline__ void load_line(
     const Item& item, int y, int at, int words, u32 flip, u32* to)
 {
     const u8* row = source_row(item, y);
@@ -41,8 +41,8 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ uint4 lines[8][2][LINES_WORDS / 4];
     int block;
-    Item item = owner(items, starts, n, block), moved;
-    Step step = step_of(item, moved);
+    Item item = find_item(items, starts, n, block), moved;
+    MorphologyPass step = pass_of(item, moved);
     Tile tile = tile_of(item, block, LINES_WIDTH, LINES_HEIGHT);
     int c = item.channels, bytes = tile.width * c, first = (tile.x - step.before) * c;
     int origin = first & ~15, extra = first - origin;
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int row = warp; row < tile.height; row += 8) {
         u32 *line = (u32*)lines[warp][0], *other = (u32*)lines[warp][1];
         __syncwarp();
-        bring_line(moved, tile.y + row, origin, words, flip, line);
+        load_line(moved, tile.y + row, origin, words, flip, line);
         __syncwarp();
         int span = 1;
         for (; 2 * span <= step.length; span *= 2) {
@@ -81,8 +81,8 @@ __device__ __forceinline__ void store_word(u8* line, u32 word, int at, int bytes
 
 // Four samples of `rows` rows, from y on, none more than a window has: all their windows share a
 // core; what is above it and what is below are running minima (van Herk, Gil, Werman).
-__device__ __forceinline__ void least_rows(
-    const Item& item, const Step& step, int at, int y, int rows, u32 flip, u32* upper)
+__device__ __forceinline__ void minima_of_rows(
+    const Item& item, const MorphologyPass& step, int at, int y, int rows, u32 flip, u32* upper)
 {
     int bytes = item.width * item.channels, top = y - step.before;
     int low = clamped(top + rows - 1, item.height),
@@ -114,15 +114,15 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ u32 upper[STRIP_ROWS * THREADS];
     int block;
-    Item item = owner(items, starts, n, block), moved;
-    Step step = step_of(item, moved);
+    Item item = find_item(items, starts, n, block), moved;
+    MorphologyPass step = pass_of(item, moved);
     Tile tile = tile_of(item, block, STRIP_WIDTH, STRIP_HEIGHT);
     int across = (tile.width * item.channels + 3) / 4, most = min(step.length, STRIP_ROWS);
     for (int i = threadIdx.x;; i += THREADS) {
         int at = tile.x * item.channels + i % across * 4, y = i / across * most;
         if (y >= tile.height) return;
-        least_rows(moved, step, at, tile.y + y, min(most, tile.height - y), step.dilates ? ~0u : 0,
-            upper + threadIdx.x);
+        minima_of_rows(moved, step, at, tile.y + y, min(most, tile.height - y),
+            step.dilates ? ~0u : 0, upper + threadIdx.x);
     }
 }
 
@@ -148,7 +148,7 @@ __device__ __forceinline__ void runs_tile(
         __syncthreads();
         if (warp < rows) {
             u32* line = lines + warp * level_words;
-            bring_line(item, y + warp, origin, words, flip, line);
+            load_line(item, y + warp, origin, words, flip, line);
             for (int level = 1; level < of.levels; ++level, line += words) {
                 __syncwarp();
                 double_windows(line, words, C << (level - 1), line + words);
@@ -182,8 +182,8 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ uint4 lines[RUNS_WORDS / 4 + 8];
     __shared__ Run runs[201];
     int block;
-    Item item = owner(items, starts, n, block), moved;
-    Step step = step_of(item, moved);
+    Item item = find_item(items, starts, n, block), moved;
+    MorphologyPass step = pass_of(item, moved);
     Tile tile = tile_of(item, block, RUNS_WIDTH, RUNS_HEIGHT);
     const Morphology& of = morphology_of(item);
     for (int i = threadIdx.x; i < of.size; i += THREADS) runs[i] = of.runs[i];
@@ -198,10 +198,10 @@ extern "C" __global__ void __launch_bounds__(256)
     morphology_difference(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
-    Step step = morphology_of(item).steps[item.step];
-    const u8* from = global<const u8>(place_of(item, step.from));
-    const u8* less = global<const u8>(place_of(item, step.to));
+    Item item = find_item(items, starts, n, block);
+    MorphologyPass step = morphology_of(item).steps[item.step];
+    const u8* from = global<const u8>(buffer_of(item, step.from));
+    const u8* less = global<const u8>(buffer_of(item, step.to));
     const u8* src = global<const u8>(item.src);
     u8* dst = global<u8>(item.dst);
     u32 total = samples_of(item), kept = item.channels == 4 ? 0xFF000000u : 0;

@@ -3,10 +3,10 @@
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 
-enum Place { SOURCE, RESULT, SCRATCH, SPARE };
+enum Buffer { SOURCE, RESULT, SCRATCH, SPARE };
 
-struct Step {
-    int from, to;                 // of `Place`; of a difference what is taken from what, to RESULT
+struct MorphologyPass {
+    int from, to;                 // of `Buffer`; of a difference what is taken from what, to RESULT
     int dilates, before, length;  // of rows and columns: the window of a sample
     int strip;                    // of small rectangles: windows of a row at once
 };
@@ -19,11 +19,11 @@ struct Run {
 struct Morphology {
     u32 room[4];  // the spare place of an image that is too small for two in its scratch
     int size, above, left, right, levels, reserved[3];  // of the shape, around its anchor
-    Step steps[34];
+    MorphologyPass steps[34];
     Run runs[1];
 };
 
-__device__ __forceinline__ u64 place_of(const Item& item, int place)
+__device__ __forceinline__ u64 buffer_of(const Item& item, int place)
 {
     if (place == SOURCE) return item.src;
     if (place == RESULT) return item.dst;
@@ -38,10 +38,10 @@ __device__ __forceinline__ const Morphology& morphology_of(const Item& item)
 }
 
 // The step of this launch, and its image.
-__device__ __forceinline__ Step step_of(const Item& item, Item& moved)
+__device__ __forceinline__ MorphologyPass pass_of(const Item& item, Item& moved)
 {
-    Step step = morphology_of(item).steps[item.step];
+    MorphologyPass step = morphology_of(item).steps[item.step];
     moved = item;
-    moved.src = place_of(item, step.from), moved.dst = place_of(item, step.to);
+    moved.src = buffer_of(item, step.from), moved.dst = buffer_of(item, step.to);
     return step;
 }

@@ -47,7 +47,7 @@ ROWS, COLUMNS = Pass("morphology_rows", 256, 32), Pass("morphology_columns", 128
 RUNS, DIFFERENCE = Pass("morphology_runs", 128, 32), Pass("morphology_difference", LINE, flat=True)
 """Passes for crosses and ellipses, and for differences of two images."""
 
-SQUARES = Pass("morphology_squares", 64, 60), Pass("morphology_squares", 64, 48)
+SQUARES = Pass("morphology_small", 64, 60), Pass("morphology_small", 64, 48)
 """Passes for small rectangles: one for a reach of up to 15 samples, one for up to 24."""
 
 SOURCE, RESULT, SCRATCH, SPARE = range(4)

@@ -4,16 +4,16 @@
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
 
-constexpr int SQUARE_WIDTH = 64;
-constexpr int SQUARE_WORDS = 6640,
-              SQUARE_RESULTS = 4752;  // of four channels: windows of 25, and of 16
+constexpr int SMALL_RECT_WIDTH = 64;
+constexpr int SMALL_RECT_WORDS = 6640,
+              SMALL_RECT_RESULTS = 4752;  // of four channels: windows of 25, and of 16
 
 // Of a tile: strips of windows of 15 fill it, and five blocks fit a multiprocessor.
-__device__ __forceinline__ int square_height(int length) { return length <= 16 ? 60 : 48; }
+__device__ __forceinline__ int small_rect_height(int length) { return length <= 16 ? 60 : 48; }
 
 // The least of words, byte by byte; two samples a word in the high bytes of its halves, as in
 // median.cu.
-struct Least {
+struct PackedMinimum {
     u32 odd = ~0u, even = ~0u;
 
     __device__ __forceinline__ void with(u32 word)
@@ -27,10 +27,10 @@ struct Least {
 // The least of `length` words from each of n places on, n <= length: all of these windows share a
 // core; what is before it and what follows are running minima (van Herk, Gil, Werman).
 template <class Load>
-__device__ __forceinline__ void least_windows(
+__device__ __forceinline__ void sliding_minima(
     int n, int length, const Load& load, u32* to, int step)
 {
-    Least least;
+    PackedMinimum least;
 #pragma unroll Load::AHEAD
     for (int j = n - 1; j < length; ++j) least.with(load(j));
     to[(n - 1) * step] = least.word();
@@ -39,11 +39,11 @@ __device__ __forceinline__ void least_windows(
         least.with(load(j));
         to[j * step] = least.word();
     }
-    least = Least();
+    least = PackedMinimum();
 #pragma unroll Load::AHEAD
     for (int j = 1; j < n; ++j) {
         least.with(load(length - 1 + j));
-        Least both = least;
+        PackedMinimum both = least;
         both.with(to[j * step]);
         to[j * step] = both.word();
     }
@@ -58,10 +58,10 @@ struct SharedLine {
 };
 
 // A thread's cell of a table of 2**bits columns that is as high as the block has threads for.
-struct Cell {
+struct TableCell {
     int column, row, rows;
 
-    __device__ __forceinline__ Cell(int bits)
+    __device__ __forceinline__ TableCell(int bits)
         : column(threadIdx.x & (1 << bits) - 1),
           row(threadIdx.x >> bits),
           rows(THREADS >> bits)
@@ -71,11 +71,11 @@ struct Cell {
 
 // Rows from y on, `vectors` times 16 samples of each, 32 at most, from sample `first` on, a
 // multiple of 16.
-__device__ __forceinline__ void bring_rows(
+__device__ __forceinline__ void load_rows(
     const Item& item, int y, int rows, int first, int vectors, u32 flip, u32* to)
 {
     int bytes = item.width * item.channels;
-    Cell at(vectors <= 8 ? 3 : vectors <= 16 ? 4 : 5);
+    TableCell at(vectors <= 8 ? 3 : vectors <= 16 ? 4 : 5);
     if (at.column >= vectors) return;
     first += 16 * at.column;
     uint4* place = (uint4*)to + at.column;
@@ -103,23 +103,23 @@ __device__ __forceinline__ int bits_of(int across)
 }
 
 // Down the columns of `across` words of lines of `pitch` words, to lines of `across` words.
-__device__ __forceinline__ void least_columns(
+__device__ __forceinline__ void minima_down(
     const u32* from, int pitch, int across, int rows, int length, u32* lines)
 {
-    Cell at(bits_of(across));
+    TableCell at(bits_of(across));
     if (at.column >= across) return;
     for (int y = at.row * length; y < rows; y += at.rows * length) {
         SharedLine column = {from + y * pitch + at.column, pitch};
-        least_windows(
+        sliding_minima(
             min(length, rows - y), length, column, lines + y * across + at.column, across);
     }
 }
 
 // Words of one row of four, to words of four rows; a line of `pitch` for each four.
-__device__ __forceinline__ void stand_up(
+__device__ __forceinline__ void rows_to_words(
     const u32* lines, int across, int groups, int pitch, u32* standing)
 {
-    Cell at(bits_of(across));
+    TableCell at(bits_of(across));
     if (at.column >= across) return;
     for (int group = at.row; group < groups; group += at.rows) {
         const u32* from = lines + 4 * group * across + at.column;
@@ -131,25 +131,25 @@ __device__ __forceinline__ void stand_up(
 
 // Along the rows of standing words, to lines of `made` words; lanes lie in different groups of
 // rows.
-__device__ __forceinline__ void least_across(const u32* standing, int pitch, int width, int c,
+__device__ __forceinline__ void minima_across(const u32* standing, int pitch, int width, int c,
     int groups, int length, int strip, u32* to, int made)
 {
-    Cell at(4);
+    TableCell at(4);
     int part = c == 1 ? 256 : c == 3 ? 86 : 64;  // 256 / c, rounded up
     if (at.column >= groups) return;
     for (int unit = at.row;; unit += at.rows) {
         int x = (unit * part >> 8) * strip, sample = x * c + unit - (unit * part >> 8) * c;
         if (x >= width) return;
         SharedLine row = {standing + at.column * pitch + sample, c};
-        least_windows(min(strip, width - x), length, row, to + at.column * made + sample, c);
+        sliding_minima(min(strip, width - x), length, row, to + at.column * made + sample, c);
     }
 }
 
 // The way back.
-__device__ __forceinline__ void lie_down(
+__device__ __forceinline__ void words_to_rows(
     const u32* standing, int across, int groups, int pitch, u32 flip, u32* lines)
 {
-    Cell at(bits_of(across));
+    TableCell at(bits_of(across));
     if (at.column >= across) return;
     for (int group = at.row; group < groups; group += at.rows) {
         u32 four[4];
@@ -160,30 +160,31 @@ __device__ __forceinline__ void lie_down(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 5)
-    morphology_squares(const Item* items, const u32* starts, int n)
+    morphology_small(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 one[SQUARE_WORDS / 4], other[SQUARE_RESULTS / 4];
+    __shared__ uint4 one[SMALL_RECT_WORDS / 4], other[SMALL_RECT_RESULTS / 4];
     int block;
-    Item item = owner(items, starts, n, block), moved;
-    Step step = step_of(item, moved);
-    Tile tile = tile_of(item, block, SQUARE_WIDTH, square_height(step.length));
+    Item item = find_item(items, starts, n, block), moved;
+    MorphologyPass step = pass_of(item, moved);
+    Tile tile = tile_of(item, block, SMALL_RECT_WIDTH, small_rect_height(step.length));
     u32 *standing = (u32*)one, *lines = (u32*)other, flip = step.dilates ? ~0u : 0;
     int c = item.channels, left = (tile.x - step.before) * c, first = left & ~15,
         extra = left - first;
     int bytes = (tile.width + step.length - 1) * c, vectors = (extra + bytes + 15) / 16;
-    bring_rows(
+    load_rows(
         moved, tile.y - step.before, tile.height + step.length - 1, first, vectors, flip, standing);
     __syncthreads();
-    int across = (extra % 4 + bytes + 3) / 4, pitch = 4 * (across | 1), made = SQUARE_WIDTH * c + 4;
+    int across = (extra % 4 + bytes + 3) / 4, pitch = 4 * (across | 1),
+        made = SMALL_RECT_WIDTH * c + 4;
     int groups = (tile.height + 3) / 4;
-    least_columns(standing + extra / 4, 4 * vectors, across, tile.height, step.length, lines);
+    minima_down(standing + extra / 4, 4 * vectors, across, tile.height, step.length, lines);
     __syncthreads();
-    stand_up(lines, across, groups, pitch, standing);
+    rows_to_words(lines, across, groups, pitch, standing);
     __syncthreads();
-    least_across(
+    minima_across(
         standing + extra % 4, pitch, tile.width, c, groups, step.length, step.strip, lines, made);
     __syncthreads();
-    lie_down(lines, SQUARE_WIDTH / 4 * c, groups, made, flip, standing);
+    words_to_rows(lines, SMALL_RECT_WIDTH / 4 * c, groups, made, flip, standing);
     __syncthreads();
-    store_tile_of<SQUARE_WIDTH>(moved, tile, (const u8*)standing);
+    store_tile_of<SMALL_RECT_WIDTH>(moved, tile, (const u8*)standing);
 }

@@ -9,7 +9,7 @@ constexpr int CORRELATE_PITCH = CORRELATE_WIDTH + MOST_WEIGHTS;
 constexpr int CORRELATE_ROWS = CORRELATE_HEIGHT + MOST_WEIGHTS - 1;
 
 // Whole weights, in units of 2**-bits.
-struct Convolve {
+struct Correlate {
     i64 shift;  // added to the sums
     int bits, rows, columns;
     int border;  // one of Border
@@ -29,8 +29,8 @@ __device__ __forceinline__ void correlate_stage(
 
 // Four pixels of the result; `line` is the first pixel under the kernel.
 template <int C>
-__device__ __forceinline__ void convolve4(
-    const Convolve& of, const int* weights, const u32* line, u32* made)
+__device__ __forceinline__ void correlate4(
+    const Correlate& of, const int* weights, const u32* line, u32* made)
 {
     i64 sums[4][C] = {};
     for (int row = 0; row < of.rows; ++row, line += CORRELATE_PITCH, weights += of.columns) {
@@ -53,32 +53,32 @@ __device__ __forceinline__ void convolve4(
 }
 
 template <int C>
-__device__ __forceinline__ void convolve_tile(const Item& item, const Tile& tile,
-    const Convolve& of, const int* weights, u32* pixels, u32* out)
+__device__ __forceinline__ void correlate_tile(const Item& item, const Tile& tile,
+    const Correlate& of, const int* weights, u32* pixels, u32* out)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3;
     correlate_stage<C>(item, tile, of.rows, of.columns, of.border, pixels);
     __syncthreads();
     u32 made[4 * COLOURS];
     int x = threadIdx.x % (CORRELATE_WIDTH / 4) * 4, y = threadIdx.x / (CORRELATE_WIDTH / 4);
-    convolve4<COLOURS>(of, weights, pixels + y * CORRELATE_PITCH + x, made);
+    correlate4<COLOURS>(of, weights, pixels + y * CORRELATE_PITCH + x, made);
     recoloured4<C>(item, tile, x, y, made, out);
     __syncthreads();
     store_tile<CORRELATE_WIDTH * C>(item, tile, (const u8*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    convolve(const Item* items, const u32* starts, int n)
+    correlate(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 pixels[CORRELATE_ROWS * CORRELATE_PITCH];
     __shared__ uint4 out[CORRELATE_WIDTH * CORRELATE_HEIGHT / 4 + 1];
     __shared__ int weights[MOST_WEIGHTS * MOST_WEIGHTS];
     int block;
-    Item item = owner(items, starts, n, block);
-    const Convolve& of = *global<const Convolve>(item.data);
+    Item item = find_item(items, starts, n, block);
+    const Correlate& of = *global<const Correlate>(item.data);
     Tile tile = tile_of(item, block, CORRELATE_WIDTH, CORRELATE_HEIGHT);
     for (int i = threadIdx.x; i < of.rows * of.columns; i += THREADS) weights[i] = of.weights[i];
-    if (item.channels == 1) convolve_tile<1>(item, tile, of, weights, pixels, (u32*)out);
-    else if (item.channels == 3) convolve_tile<3>(item, tile, of, weights, pixels, (u32*)out);
-    else convolve_tile<4>(item, tile, of, weights, pixels, (u32*)out);
+    if (item.channels == 1) correlate_tile<1>(item, tile, of, weights, pixels, (u32*)out);
+    else if (item.channels == 3) correlate_tile<3>(item, tile, of, weights, pixels, (u32*)out);
+    else correlate_tile<4>(item, tile, of, weights, pixels, (u32*)out);
 }

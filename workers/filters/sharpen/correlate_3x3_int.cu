@@ -3,7 +3,7 @@
 #include "kernels/pixel_pairs.cuh"
 #include "kernels/staging.cuh"
 
-struct Whole {
+struct CorrelateInt {
     u32 added;       // 2**15 more than what is added to a sum, in both halves
     u32 most;        // sum that is not cut off, in both halves
     u32 multiplier;  // 2**16 over the divisor, rounded up
@@ -12,22 +12,23 @@ struct Whole {
 
 // Two sums to two levels, each in the third byte of a word. In both halves sums are between -2**15
 // and 2**15, so that with `added` none of them borrows from the other.
-__device__ __forceinline__ void divided(const Whole& of, u32 sums, u32* levels)
+__device__ __forceinline__ void divided(const CorrelateInt& of, u32 sums, u32* levels)
 {
     u32 cut = __vimin_s16x2_relu(sums ^ 0x80008000, of.most);
     levels[0] = (cut & 0xFFFF) * of.multiplier, levels[1] = (cut >> 16) * of.multiplier;
 }
 
 template <int C>
-__device__ __forceinline__ void whole_rows(const Whole& of, const u32* words, u32 (*made)[C])
+__device__ __forceinline__ void correlate_int_rows(
+    const CorrelateInt& of, const u32* words, u32 (*made)[C])
 {
-    constexpr int PITCH = Share<C>::PITCH;
+    constexpr int PITCH = ThreadSlice<C>::PITCH;
     u32 even[PAIRS_ROWS][C], odd[PAIRS_ROWS][C];
 #pragma unroll
     for (int i = 0; i < PAIRS_ROWS * C; ++i) even[i / C][i % C] = odd[i / C][i % C] = of.added;
 #pragma unroll
     for (int row = 0; row < PAIRS_ROWS + 2; ++row) {
-        Pairs<C> pairs;
+        PixelPairs<C> pairs;
         pairs.load(words + row * PITCH);
 #pragma unroll
         for (int y = max(row - 2, 0); y <= min(row, PAIRS_ROWS - 1); ++y) {
@@ -53,37 +54,38 @@ __device__ __forceinline__ void whole_rows(const Whole& of, const u32* words, u3
 }
 
 template <int C>
-__device__ __forceinline__ void whole_tile(const Item& item, const Tile& tile, u32* words, u32* out)
+__device__ __forceinline__ void correlate_int_tile(
+    const Item& item, const Tile& tile, u32* words, u32* out)
 {
-    const Whole of = *global<const Whole>(item.data);
-    stage_around<C>(item, tile, words);
+    const CorrelateInt of = *global<const CorrelateInt>(item.data);
+    stage_with_border<C>(item, tile, words);
     __syncthreads();
-    Share<C> share;
+    ThreadSlice<C> share;
     u32 made[PAIRS_ROWS][C];
     const u32* from = share.staged(words);
-    whole_rows<C>(of, from, made);
+    correlate_int_rows<C>(of, from, made);
 #pragma unroll
     for (int y = 0; y < PAIRS_ROWS; ++y)
 #pragma unroll
         for (int k = 0; k < C; ++k) {
             if (C == 4)
-                made[y][k] =
-                    (made[y][k] & 0xFFFFFF) | (from[(y + 1) * Share<C>::PITCH + k] & 0xFF000000);
-            out[(share.row + y) * Share<C>::ACROSS * C + share.word + k] = made[y][k];
+                made[y][k] = (made[y][k] & 0xFFFFFF) |
+                    (from[(y + 1) * ThreadSlice<C>::PITCH + k] & 0xFF000000);
+            out[(share.row + y) * ThreadSlice<C>::ACROSS * C + share.word + k] = made[y][k];
         }
     __syncthreads();
-    store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
+    store_tile<STAGED_WIDTH * C>(item, tile, (const u8*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-    around_whole(const Item* items, const u32* starts, int n)
+    correlate_3x3_int(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
-    __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];
+    __shared__ uint4 words[(STAGED_HEIGHT + 2) * (STAGED_WIDTH + 8) / 4];
+    __shared__ uint4 out[STAGED_HEIGHT * STAGED_WIDTH / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, EXCHANGE_WIDTH, EXCHANGE_HEIGHT);
-    if (item.channels == 1) whole_tile<1>(item, tile, (u32*)words, (u32*)out);
-    else if (item.channels == 3) whole_tile<3>(item, tile, (u32*)words, (u32*)out);
-    else whole_tile<4>(item, tile, (u32*)words, (u32*)out);
+    Item item = find_item(items, starts, n, block);
+    Tile tile = tile_of(item, block, STAGED_WIDTH, STAGED_HEIGHT);
+    if (item.channels == 1) correlate_int_tile<1>(item, tile, (u32*)words, (u32*)out);
+    else if (item.channels == 3) correlate_int_tile<3>(item, tile, (u32*)words, (u32*)out);
+    else correlate_int_tile<4>(item, tile, (u32*)words, (u32*)out);
 }

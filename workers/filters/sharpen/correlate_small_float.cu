@@ -4,7 +4,7 @@
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
-struct Around {
+struct CorrelateSmall {
     float offset;  // and a half
     int border;    // one of Border
     int ordered;  // whether products are rounded and rows are summed for themselves, as Pillow does
@@ -12,14 +12,11 @@ struct Around {
     float weights[25];  // the lowest row first
 };
 
-constexpr int AROUND_WIDTH = 128, AROUND_HEIGHT = 32, AROUND_ROWS = 4;
-constexpr int AROUND_PITCH = AROUND_WIDTH / 4 + 2, AROUND_GROUPS = AROUND_WIDTH / 4 * AROUND_HEIGHT;
+constexpr int SMALL_WIDTH = 128, SMALL_HEIGHT = 32, SMALL_ROWS = 4;
+constexpr int SMALL_PITCH = SMALL_WIDTH / 4 + 2, SMALL_GROUPS = SMALL_WIDTH / 4 * SMALL_HEIGHT;
 
 // The words of a plane with `reach` rows more on top and bottom and four samples on either side.
-__device__ constexpr int around_words(int reach)
-{
-    return (AROUND_HEIGHT + 2 * reach) * AROUND_PITCH;
-}
+__device__ constexpr int plane_words(int reach) { return (SMALL_HEIGHT + 2 * reach) * SMALL_PITCH; }
 
 // A channel of the pixels x … x+3 beyond the image's ends; apart as `replicated4` is.
 static __device__ __noinline__ u32 bordered_plane4(
@@ -37,12 +34,12 @@ static __device__ __noinline__ u32 bordered_plane4(
 
 // The planes of a tile that is at an end of the image, or whose words are not aligned.
 template <int C, int REACH>
-static __device__ __noinline__ void stage_around_ends(
+static __device__ __noinline__ void stage_planes_ends(
     const Item& item, const Tile& tile, int border, u32* staged)
 {
-    constexpr int COLOURS = C == 1 ? 1 : 3, WORDS = around_words(REACH);
-    for (int i = threadIdx.x; i < (tile.height + 2 * REACH) * AROUND_PITCH; i += THREADS) {
-        int x = tile.x + i % AROUND_PITCH * 4 - 4, y = tile.y + i / AROUND_PITCH - REACH;
+    constexpr int COLOURS = C == 1 ? 1 : 3, WORDS = plane_words(REACH);
+    for (int i = threadIdx.x; i < (tile.height + 2 * REACH) * SMALL_PITCH; i += THREADS) {
+        int x = tile.x + i % SMALL_PITCH * 4 - 4, y = tile.y + i / SMALL_PITCH - REACH;
         u32 plane[C];
         if (x >= tile.x + tile.width + REACH) continue;
         if (y >= 0 && y < item.height && x >= 0 && x + 4 <= item.width) {
@@ -58,13 +55,13 @@ static __device__ __noinline__ void stage_around_ends(
 
 // ACROSS words of every row from word FIRST on, of other tiles.
 template <int C, int REACH, int FIRST, int ACROSS>
-__device__ __forceinline__ void stage_around_inside(const Item& item, const Tile& tile, u32* staged)
+__device__ __forceinline__ void stage_planes_inside(const Item& item, const Tile& tile, u32* staged)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3, STEP = THREADS / ACROSS,
-                  ROWS = AROUND_HEIGHT + 2 * REACH;
+                  ROWS = SMALL_HEIGHT + 2 * REACH;
     int first = threadIdx.x / ACROSS, word = FIRST + threadIdx.x % ACROSS,
         offset = (tile.x + 4 * word - 4) * C;
-    staged += first * AROUND_PITCH + word;
+    staged += first * SMALL_PITCH + word;
 #pragma unroll
     for (int row = 0; row < ROWS; row += STEP) {
         if (row + STEP > ROWS && first + row >= ROWS) return;
@@ -73,36 +70,36 @@ __device__ __forceinline__ void stage_around_inside(const Item& item, const Tile
         for (int c = 0; c < C; ++c) words[c] = from[c];
         deinterleave<C>(words, plane);
         for (int c = 0; c < COLOURS; ++c)
-            staged[c * around_words(REACH) + row * AROUND_PITCH] = plane[c];
+            staged[c * plane_words(REACH) + row * SMALL_PITCH] = plane[c];
     }
 }
 
 template <int C, int REACH>
-__device__ __forceinline__ void stage_around_planes(
+__device__ __forceinline__ void stage_bordered_planes(
     const Item& item, const Tile& tile, int border, u32* staged)
 {
-    bool within = tile.x >= 4 && tile.x + AROUND_WIDTH + 4 <= item.width && tile.y >= REACH &&
-        tile.y + AROUND_HEIGHT + REACH <= item.height && item.width * C % 4 == 0;
+    bool within = tile.x >= 4 && tile.x + SMALL_WIDTH + 4 <= item.width && tile.y >= REACH &&
+        tile.y + SMALL_HEIGHT + REACH <= item.height && item.width * C % 4 == 0;
     if (!within) {
-        stage_around_ends<C, REACH>(item, tile, border, staged);
+        stage_planes_ends<C, REACH>(item, tile, border, staged);
         return;
     }
-    stage_around_inside<C, REACH, 0, 32>(item, tile, staged);
-    stage_around_inside<C, REACH, 32, 2>(item, tile, staged);
+    stage_planes_inside<C, REACH, 0, 32>(item, tile, staged);
+    stage_planes_inside<C, REACH, 32, 2>(item, tile, staged);
 }
 
 // AROUND_ROWS rows of four samples; `words` holds the four before those of the first row needed.
 // From the lowest row up, so that sums meet rows in Pillow's order.
 template <int REACH, bool ORDERED>
-__device__ __forceinline__ void sums_around(
+__device__ __forceinline__ void correlate_rows(
     const float* weights, float offset, const u32* words, u32* made)
 {
     constexpr int SIZE = 2 * REACH + 1;
-    float sums[AROUND_ROWS][4];
-    for (int i = 0; i < AROUND_ROWS * 4; ++i) sums[i / 4][i % 4] = offset;
+    float sums[SMALL_ROWS][4];
+    for (int i = 0; i < SMALL_ROWS * 4; ++i) sums[i / 4][i % 4] = offset;
 #pragma unroll
-    for (int below = AROUND_ROWS + 2 * REACH - 1; below >= 0; --below) {
-        const u32* line = words + below * AROUND_PITCH;
+    for (int below = SMALL_ROWS + 2 * REACH - 1; below >= 0; --below) {
+        const u32* line = words + below * SMALL_PITCH;
         float levels[3 + SIZE];
 #pragma unroll
         for (int i = 0; i < 3 + SIZE; ++i) {
@@ -113,7 +110,7 @@ __device__ __forceinline__ void sums_around(
 #pragma unroll
         for (int row = 0; row < SIZE; ++row) {
             int y = below - 2 * REACH + row;
-            if (y < 0 || y >= AROUND_ROWS) continue;
+            if (y < 0 || y >= SMALL_ROWS) continue;
             const float* of = weights + row * SIZE;
             for (int k = 0; k < 4; ++k) {
                 float along =
@@ -126,7 +123,7 @@ __device__ __forceinline__ void sums_around(
             }
         }
     }
-    for (int y = 0; y < AROUND_ROWS; ++y) {
+    for (int y = 0; y < SMALL_ROWS; ++y) {
         u32 level[4];
         for (int k = 0; k < 4; ++k)
             level[k] =
@@ -138,19 +135,19 @@ __device__ __forceinline__ void sums_around(
 // The planes of results, from those of `colours` staged ones.
 template <int REACH, bool ORDERED>
 __device__ __forceinline__ void sum_planes(
-    const Around& of, int colours, const u32* staged, u32* planes)
+    const CorrelateSmall& of, int colours, const u32* staged, u32* planes)
 {
-    constexpr int SIZE = 2 * REACH + 1, ACROSS = AROUND_WIDTH / 4;
-    int group = threadIdx.x % ACROSS, first = threadIdx.x / ACROSS * AROUND_ROWS;
+    constexpr int SIZE = 2 * REACH + 1, ACROSS = SMALL_WIDTH / 4;
+    int group = threadIdx.x % ACROSS, first = threadIdx.x / ACROSS * SMALL_ROWS;
     float weights[SIZE * SIZE], offset = of.offset;
     for (int i = 0; i < SIZE * SIZE; ++i) weights[i] = of.weights[i];
 #pragma unroll 1
     for (int plane = 0; plane < colours; ++plane) {
-        u32 made[AROUND_ROWS];
-        const u32* words = staged + plane * around_words(REACH) + first * AROUND_PITCH + group;
-        sums_around<REACH, ORDERED>(weights, offset, words, made);
-        for (int i = 0; i < AROUND_ROWS; ++i)
-            planes[plane * AROUND_GROUPS + (first + i) * ACROSS + group] = made[i];
+        u32 made[SMALL_ROWS];
+        const u32* words = staged + plane * plane_words(REACH) + first * SMALL_PITCH + group;
+        correlate_rows<REACH, ORDERED>(weights, offset, words, made);
+        for (int i = 0; i < SMALL_ROWS; ++i)
+            planes[plane * SMALL_GROUPS + (first + i) * ACROSS + group] = made[i];
     }
 }
 
@@ -159,28 +156,28 @@ template <int C>
 __device__ __forceinline__ void join_planes(
     const Item& item, const Tile& tile, const u32* planes, u32* out)
 {
-    for (int i = threadIdx.x; i < AROUND_GROUPS; i += THREADS) {
-        int x = i % (AROUND_WIDTH / 4) * 4, y = i / (AROUND_WIDTH / 4);
+    for (int i = threadIdx.x; i < SMALL_GROUPS; i += THREADS) {
+        int x = i % (SMALL_WIDTH / 4) * 4, y = i / (SMALL_WIDTH / 4);
         if (x >= tile.width || y >= tile.height) continue;
         u32 plane[C];
         if constexpr (C == 4)
             pixels4<C>(source_row(item, tile.y + y), item.width, tile.x + x, plane);
-        for (int c = 0; c < min(C, 3); ++c) plane[c] = planes[c * AROUND_GROUPS + i];
+        for (int c = 0; c < min(C, 3); ++c) plane[c] = planes[c * SMALL_GROUPS + i];
         interleave<C>(plane, out + i * C);
     }
 }
 
 template <int REACH>
-__device__ __forceinline__ void around_tile(
+__device__ __forceinline__ void correlate_small_tile(
     const Item* items, const u32* starts, int n, u32* staged, u32* planes)
 {
     int block;
-    Item item = owner(items, starts, n, block);
-    const Around& of = *global<const Around>(item.data);
-    Tile tile = tile_of(item, block, AROUND_WIDTH, AROUND_HEIGHT);
-    if (item.channels == 1) stage_around_planes<1, REACH>(item, tile, of.border, staged);
-    else if (item.channels == 3) stage_around_planes<3, REACH>(item, tile, of.border, staged);
-    else stage_around_planes<4, REACH>(item, tile, of.border, staged);
+    Item item = find_item(items, starts, n, block);
+    const CorrelateSmall& of = *global<const CorrelateSmall>(item.data);
+    Tile tile = tile_of(item, block, SMALL_WIDTH, SMALL_HEIGHT);
+    if (item.channels == 1) stage_bordered_planes<1, REACH>(item, tile, of.border, staged);
+    else if (item.channels == 3) stage_bordered_planes<3, REACH>(item, tile, of.border, staged);
+    else stage_bordered_planes<4, REACH>(item, tile, of.border, staged);
     __syncthreads();
     int colours = min(item.channels, 3);
     if (of.ordered) sum_planes<REACH, true>(of, colours, staged, planes);
@@ -190,19 +187,19 @@ __device__ __forceinline__ void around_tile(
     else if (item.channels == 3) join_planes<3>(item, tile, planes, staged);
     else join_planes<4>(item, tile, planes, staged);
     __syncthreads();
-    store_tile_of<AROUND_WIDTH>(item, tile, (const u8*)staged);
+    store_tile_of<SMALL_WIDTH>(item, tile, (const u8*)staged);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-    around_3(const Item* items, const u32* starts, int n)
+    correlate_3x3_float(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 staged[AROUND_GROUPS + 1], planes[3 * AROUND_GROUPS / 4];
-    around_tile<1>(items, starts, n, (u32*)staged, (u32*)planes);
+    __shared__ uint4 staged[SMALL_GROUPS + 1], planes[3 * SMALL_GROUPS / 4];
+    correlate_small_tile<1>(items, starts, n, (u32*)staged, (u32*)planes);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-    around_5(const Item* items, const u32* starts, int n)
+    correlate_5x5_float(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 staged[AROUND_GROUPS + 1], planes[3 * AROUND_GROUPS / 4];
-    around_tile<2>(items, starts, n, (u32*)staged, (u32*)planes);
+    __shared__ uint4 staged[SMALL_GROUPS + 1], planes[3 * SMALL_GROUPS / 4];
+    correlate_small_tile<2>(items, starts, n, (u32*)staged, (u32*)planes);
 }

@@ -25,9 +25,9 @@ __device__ __forceinline__ u32 sharpened2(u32 levels, u32 sums, float factor)
 }
 
 // The sums of three rows.
-template <int C> __device__ __forceinline__ Pairs<C> summed(const Pairs<C>* rows)
+template <int C> __device__ __forceinline__ PixelPairs<C> summed(const PixelPairs<C>* rows)
 {
-    Pairs<C> sums;
+    PixelPairs<C> sums;
 #pragma unroll
     for (int k = 0; k < C + 2; ++k) {
         sums.even[k] = rows[0].even[k] + rows[1].even[k] + rows[2].even[k];
@@ -38,9 +38,9 @@ template <int C> __device__ __forceinline__ Pairs<C> summed(const Pairs<C>* rows
 
 // Of a row, C words; `rows` are this one and both beside it.
 template <int C>
-__device__ __forceinline__ void sharpen_row(const Pairs<C>* rows, float factor, u32* made)
+__device__ __forceinline__ void sharpen_row(const PixelPairs<C>* rows, float factor, u32* made)
 {
-    Pairs<C> sums = summed(rows);
+    PixelPairs<C> sums = summed(rows);
 #pragma unroll
     for (int k = 0; k < C; ++k) {
         u32 even = rows[1].even[k + 1], odd = rows[1].odd[k + 1];
@@ -67,15 +67,15 @@ template <int C>
 __device__ __forceinline__ void sharpen_tile(
     const Item& item, const Tile& tile, u32* words, u32* out)
 {
-    constexpr int PITCH = Share<C>::PITCH;
+    constexpr int PITCH = ThreadSlice<C>::PITCH;
     float factor = *global<const float>(item.data);
     bool inside = C != 4 && tile.x > 0 && tile.x + tile.width < item.width && tile.y > 0 &&
         tile.y + tile.height < item.height;
-    stage_around<C>(item, tile, words);
+    stage_with_border<C>(item, tile, words);
     __syncthreads();
-    Share<C> share;
+    ThreadSlice<C> share;
     const u32* from = share.staged(words);
-    Pairs<C> rows[3];
+    PixelPairs<C> rows[3];
     rows[1].load(from), rows[2].load(from + PITCH);
 #pragma unroll
     for (int i = 0; i < PAIRS_ROWS; ++i) {
@@ -90,20 +90,20 @@ __device__ __forceinline__ void sharpen_tile(
                 made[k] = (from[(i + 1) * PITCH + k] & kept) | (made[k] & ~kept);
             }
         for (int k = 0; k < C; ++k)
-            out[(share.row + i) * Share<C>::ACROSS * C + share.word + k] = made[k];
+            out[(share.row + i) * ThreadSlice<C>::ACROSS * C + share.word + k] = made[k];
     }
     __syncthreads();
-    store_tile<EXCHANGE_WIDTH * C>(item, tile, (const u8*)out);
+    store_tile<STAGED_WIDTH * C>(item, tile, (const u8*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 5)
     sharpen(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
-    __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];
+    __shared__ uint4 words[(STAGED_HEIGHT + 2) * (STAGED_WIDTH + 8) / 4];
+    __shared__ uint4 out[STAGED_HEIGHT * STAGED_WIDTH / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, EXCHANGE_WIDTH, EXCHANGE_HEIGHT);
+    Item item = find_item(items, starts, n, block);
+    Tile tile = tile_of(item, block, STAGED_WIDTH, STAGED_HEIGHT);
     if (item.channels == 1) sharpen_tile<1>(item, tile, (u32*)words, (u32*)out);
     else if (item.channels == 3) sharpen_tile<3>(item, tile, (u32*)words, (u32*)out);
     else sharpen_tile<4>(item, tile, (u32*)words, (u32*)out);

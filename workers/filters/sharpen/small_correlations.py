@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from workers.filters.arithmetic.borders import OPENCV, Border
 from workers.kernels.items import Pass
 
-AROUND_PASSES = {side: (Pass(f"around_{side}", 128, 32),) for side in (3, 5)}
+AROUND_PASSES = {side: (Pass(f"correlate_{side}x{side}_float", 128, 32),) for side in (3, 5)}
 """Passes with float weights, by the side of the square that holds the weights."""
 
-WHOLE_PASSES = (Pass("around_whole", 128, 32),)
+WHOLE_PASSES = (Pass("correlate_3x3_int", 128, 32),)
 """The pass with 3 × 3 integer weights, for data of `whole_data`."""
 
 

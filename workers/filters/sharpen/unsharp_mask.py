@@ -12,7 +12,7 @@ from workers.filters.arithmetic.mma_fragments import FAR, NEAR
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 
-_IN_TILES = {NEAR: Pass("unsharp_near", 128, 64), FAR: Pass("unsharp_far", 128, 32)}
+_IN_TILES = {NEAR: Pass("unsharp_reach_8", 128, 64), FAR: Pass("unsharp_reach_24", 128, 32)}
 _COLUMNS = Pass("unsharp_columns", 64, 32)
 
 

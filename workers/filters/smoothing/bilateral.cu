@@ -195,7 +195,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
 {
     __shared__ __align__(16) BilateralShared shared;
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const Bilateral& of = *global<const Bilateral>(item.data);
     Tile tile = tile_of(item, block, BILATERAL_WIDTH, BILATERAL_HEIGHT);
     if (item.channels == 1) bilateral_tile<1>(item, tile, of, shared);

@@ -16,14 +16,17 @@ struct Guided {
 
 // Offsets are kept for lumas from -128 to 127, so that they fit 32 bits. Levels are whole, so a
 // slope is below 255 · v / (v + eps) and 127.5 · sqrt(v) / (v + eps), v the variance: below 205.
-struct Fit {
+struct LinearFit {
     int slope, offset;  // in units of 2**-16
 };
 
 constexpr int GUIDED_WIDTH = 640, GUIDED_HEIGHT = 120, GUIDED_COLUMNS = 4 * THREADS;
 constexpr int GUIDED_BITS = 16, GUIDED_MIDDLE = 128;
 
-__device__ __forceinline__ Fit* fits_of(const Item& item) { return global<Fit>(item.scratch); }
+__device__ __forceinline__ LinearFit* fits_of(const Item& item)
+{
+    return global<LinearFit>(item.scratch);
+}
 
 template <int C>
 __device__ __forceinline__ uint2 light_and_colour4(const u8* row, int x, int colour)
@@ -78,18 +81,18 @@ struct Moments {
 };
 
 // Column sums of slopes and of offsets; `columns` are where a row has them.
-struct Fits {
+struct FitSums {
     i64 sums[2][4] = {};
     int columns[4];
 
-    __device__ __forceinline__ Fits(const Item& item, int x)
+    __device__ __forceinline__ FitSums(const Item& item, int x)
     {
         for (int k = 0; k < 4; ++k) columns[k] = mirrored(x + k, item.width);
     }
 
     __device__ __forceinline__ void add(const Item& item, int x, int y, int times)
     {
-        const Fit* row = fits_of(item) + (i64)mirrored(y, item.height) * item.width;
+        const LinearFit* row = fits_of(item) + (i64)mirrored(y, item.height) * item.width;
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             uint2 fit = *(const uint2*)(row + columns[k]);
@@ -146,7 +149,7 @@ __device__ __forceinline__ i64 nearest(double x) { return (i64)floor(x + 0.5); }
 
 // From the sums of a square. Their products are below 2**53. An offset is never nearer to a half
 // than 1 / (2 · area), so that a product with the inverse is as good as the quotient.
-__device__ __forceinline__ Fit fitted(const Guided& of, const u32* sums)
+__device__ __forceinline__ LinearFit fit_line(const Guided& of, const u32* sums)
 {
     i64 area = of.box.area, light = sums[0], colour = sums[1];
     i64 variance = area * sums[2] - light * light + of.spread;
@@ -163,10 +166,10 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ Four<u32> before[4 * THREADS];
     __shared__ u32 totals[4 * THREADS / 32];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Guided of = *global<const Guided>(item.data);
     Tile tile = tile_of(item, block, GUIDED_WIDTH, GUIDED_HEIGHT);
-    Fit* fits = fits_of(item);
+    LinearFit* fits = fits_of(item);
     int side = 2 * of.box.radius + 1;
     Moments moments;
     guided_rows<u32, 4>(item, tile, moments, totals, before, [&](int x, int y, int i) {
@@ -175,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
             const u32* from = (const u32*)before + line * GUIDED_COLUMNS + i;
             sums[line] = from[side] - from[0];
         }
-        Fit fit = fitted(of, sums);
+        LinearFit fit = fit_line(of, sums);
         *(uint2*)(fits + (i64)y * item.width + x) = make_uint2(fit.slope, fit.offset);
     });
 }
@@ -188,11 +191,11 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ Four<i64> before[2 * THREADS];
     __shared__ i64 totals[2 * THREADS / 32];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Box box = box_of(item);
     Tile tile = tile_of(item, block, GUIDED_WIDTH, GUIDED_HEIGHT);
     int side = 2 * box.radius + 1, colour = item.step / 2;
-    Fits fits(item, tile.x - box.radius + 4 * threadIdx.x);
+    FitSums fits(item, tile.x - box.radius + 4 * threadIdx.x);
     guided_rows<i64, 2>(item, tile, fits, totals, before, [&](int x, int y, int i) {
         const i64 *slopes = (const i64*)before + i, *offsets = slopes + GUIDED_COLUMNS;
         const u8* from = source_row(item, y) + x * item.channels;

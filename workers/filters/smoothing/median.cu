@@ -58,14 +58,14 @@ template <int C> struct Results {
     __device__ __forceinline__ void store(int row, int word, u32 made) const
     {
         if (straight) *(u32*)(image + row * stride + 4 * word) = made;
-        else tile[row * (EXCHANGE_WIDTH / 4 * C) + word] = made;
+        else tile[row * (STAGED_WIDTH / 4 * C) + word] = made;
     }
 
     __device__ __forceinline__ void finish(const Item& item, const Tile& at) const
     {
         if (straight) return;
         __syncthreads();
-        store_tile<EXCHANGE_WIDTH * C>(item, at, (const u8*)tile);
+        store_tile<STAGED_WIDTH * C>(item, at, (const u8*)tile);
     }
 };
 
@@ -80,25 +80,24 @@ template <int C> __device__ __forceinline__ void load_row(const u8* row, int at,
 
 // A tile of an image whose rows are whole vectors: a lane makes two words of each of some rows from
 // registers alone.
-template <int C>
-__device__ __forceinline__ void exchange_vectors(const Item& item, const Tile& tile)
+template <int C> __device__ __forceinline__ void median_vectors(const Item& item, const Tile& tile)
 {
-    constexpr int VECTORS = EXCHANGE_WIDTH / 8 * C;
+    constexpr int VECTORS = STAGED_WIDTH / 8 * C;
     int bytes = item.width * C;
-    for (int i = threadIdx.x; i < EXCHANGE_HEIGHT / EXCHANGE_ROWS * VECTORS; i += THREADS) {
-        int at = tile.x * C + i % VECTORS * 8, first = i / VECTORS * EXCHANGE_ROWS;
+    for (int i = threadIdx.x; i < STAGED_HEIGHT / MEDIAN_ROWS * VECTORS; i += THREADS) {
+        int at = tile.x * C + i % VECTORS * 8, first = i / VECTORS * MEDIAN_ROWS;
         if (at >= bytes || first >= tile.height) continue;
-        u32 words[EXCHANGE_ROWS + 2][4], made[EXCHANGE_ROWS][2];
+        u32 words[MEDIAN_ROWS + 2][4], made[MEDIAN_ROWS][2];
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_ROWS + 2; ++k)
+        for (int k = 0; k < MEDIAN_ROWS + 2; ++k)
             load_row<C>(source_row(item, tile.y + first + k - 1), at, bytes, words[k]);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            Sorted row[EXCHANGE_ROWS + 2][2];
+            Sorted row[MEDIAN_ROWS + 2][2];
 #pragma unroll
-            for (int k = 0; k < EXCHANGE_ROWS + 2; ++k) sort_row(words[k] + j + 1, 8 * C, row[k]);
+            for (int k = 0; k < MEDIAN_ROWS + 2; ++k) sort_row(words[k] + j + 1, 8 * C, row[k]);
 #pragma unroll
-            for (int k = 0; k < EXCHANGE_ROWS; k += 2) {
+            for (int k = 0; k < MEDIAN_ROWS; k += 2) {
                 u32 odd[2], even[2];
                 medians9(row[k][0], row[k + 1][0], row[k + 2][0], row[k + 3][0], odd);
                 medians9(row[k][1], row[k + 1][1], row[k + 2][1], row[k + 3][1], even);
@@ -106,7 +105,7 @@ __device__ __forceinline__ void exchange_vectors(const Item& item, const Tile& t
             }
         }
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_ROWS; ++k)
+        for (int k = 0; k < MEDIAN_ROWS; ++k)
             if (first + k < tile.height)
                 *(uint2*)(global<u8>(item.dst) + (i64)(tile.y + first + k) * bytes + at) =
                     make_uint2(made[k][0], made[k][1]);
@@ -114,24 +113,24 @@ __device__ __forceinline__ void exchange_vectors(const Item& item, const Tile& t
 }
 
 template <int C>
-__device__ __forceinline__ void exchange_tile(
+__device__ __forceinline__ void median_tile(
     const Item& item, const Tile& tile, u32* words, u32* out)
 {
-    if (item.width * C % 16 == 0) return exchange_vectors<C>(item, tile);
-    constexpr int ACROSS = EXCHANGE_WIDTH / 4 * C, PITCH = ACROSS + 8;
+    if (item.width * C % 16 == 0) return median_vectors<C>(item, tile);
+    constexpr int ACROSS = STAGED_WIDTH / 4 * C, PITCH = ACROSS + 8;
     int across = (tile.width * C + 3) / 4;
     Results<C> results(item, tile, out);
-    stage_around<C>(item, tile, words);
+    stage_with_border<C>(item, tile, words);
     __syncthreads();
-    for (int i = threadIdx.x; i < EXCHANGE_HEIGHT / EXCHANGE_ROWS * ACROSS; i += THREADS) {
-        int at = i % ACROSS, first = i / ACROSS * EXCHANGE_ROWS;
+    for (int i = threadIdx.x; i < STAGED_HEIGHT / MEDIAN_ROWS * ACROSS; i += THREADS) {
+        int at = i % ACROSS, first = i / ACROSS * MEDIAN_ROWS;
         if (at >= across || first >= tile.height) continue;
-        Sorted row[EXCHANGE_ROWS + 2][2];
+        Sorted row[MEDIAN_ROWS + 2][2];
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_ROWS + 2; ++k)
+        for (int k = 0; k < MEDIAN_ROWS + 2; ++k)
             sort_row(words + (first + k) * PITCH + at + 4, 8 * C, row[k]);
 #pragma unroll
-        for (int k = 0; k < EXCHANGE_ROWS; k += 2) {
+        for (int k = 0; k < MEDIAN_ROWS; k += 2) {
             u32 odd[2], even[2];
             medians9(row[k][0], row[k + 1][0], row[k + 2][0], row[k + 3][0], odd);
             medians9(row[k][1], row[k + 1][1], row[k + 2][1], row[k + 3][1], even);
@@ -144,14 +143,14 @@ __device__ __forceinline__ void exchange_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
-    median_exchange(const Item* items, const u32* starts, int n)
+    median_3(const Item* items, const u32* starts, int n)
 {
-    __shared__ uint4 words[(EXCHANGE_HEIGHT + 2) * (EXCHANGE_WIDTH + 8) / 4];
-    __shared__ uint4 out[EXCHANGE_HEIGHT * EXCHANGE_WIDTH / 4 + 1];
+    __shared__ uint4 words[(STAGED_HEIGHT + 2) * (STAGED_WIDTH + 8) / 4];
+    __shared__ uint4 out[STAGED_HEIGHT * STAGED_WIDTH / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, EXCHANGE_WIDTH, EXCHANGE_HEIGHT);
-    if (item.channels == 1) exchange_tile<1>(item, tile, (u32*)words, (u32*)out);
-    else if (item.channels == 3) exchange_tile<3>(item, tile, (u32*)words, (u32*)out);
-    else exchange_tile<4>(item, tile, (u32*)words, (u32*)out);
+    Item item = find_item(items, starts, n, block);
+    Tile tile = tile_of(item, block, STAGED_WIDTH, STAGED_HEIGHT);
+    if (item.channels == 1) median_tile<1>(item, tile, (u32*)words, (u32*)out);
+    else if (item.channels == 3) median_tile<3>(item, tile, (u32*)words, (u32*)out);
+    else median_tile<4>(item, tile, (u32*)words, (u32*)out);
 }

@@ -13,7 +13,7 @@ from workers.filters.base import Filter, Odd
 from workers.kernels.items import Pass, Shape
 
 _SMALL = {
-    3: Pass("median_exchange", 128, 32),
+    3: Pass("median_3", 128, 32),
     5: Pass("median_5", 128, 63),
     7: Pass("median_7", 128, 63),
 }

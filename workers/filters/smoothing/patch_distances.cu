@@ -6,26 +6,25 @@
 #include "kernels/common.cuh"
 
 // Behind it are the weights in units of 2**-14 by shifted sums, two a word; the last weight is 0.
-struct Likeness {
+struct PatchDistances {
     int near, far;    // how far a patch reaches, and how far away its neighbours are
     int shift, last;  // of a sum of squares, and of the weights
 };
 
-constexpr int LIKENESS_WIDTH = 64, LIKENESS_HEIGHT = 32, MOST_NEAR = 7, MOST_FAR = 10;
-constexpr int LIKENESS_EACH =
-    LIKENESS_WIDTH * LIKENESS_HEIGHT / THREADS;  // pixels of a column a thread
-constexpr int LIKENESS_PITCH =
-    LIKENESS_WIDTH + 2 * (MOST_NEAR + MOST_FAR) + 1;  // odd, for lanes in a column
-constexpr int LIKENESS_ROWS = LIKENESS_HEIGHT + 2 * (MOST_NEAR + MOST_FAR);
-constexpr int ALONG_PITCH = LIKENESS_WIDTH + 1, ALONG_ROWS = LIKENESS_HEIGHT + 2 * MOST_NEAR;
+constexpr int PATCH_WIDTH = 64, PATCH_HEIGHT = 32, MOST_NEAR = 7, MOST_FAR = 10;
+constexpr int PATCH_PIXELS = PATCH_WIDTH * PATCH_HEIGHT / THREADS;  // pixels of a column a thread
+constexpr int PATCH_PITCH =
+    PATCH_WIDTH + 2 * (MOST_NEAR + MOST_FAR) + 1;  // odd, for lanes in a column
+constexpr int PATCH_ROWS = PATCH_HEIGHT + 2 * (MOST_NEAR + MOST_FAR);
+constexpr int ALONG_PITCH = PATCH_WIDTH + 1, ALONG_ROWS = PATCH_HEIGHT + 2 * MOST_NEAR;
 
-struct LikenessShared {
-    u32 pixels[LIKENESS_ROWS * LIKENESS_PITCH];  // later the result
-    u32 along[ALONG_ROWS * ALONG_PITCH];         // of squared differences, sums along rows
-    u32 weights[1 << 11 | 1];                    // two a word
+struct PatchShared {
+    u32 pixels[PATCH_ROWS * PATCH_PITCH];  // later the result
+    u32 along[ALONG_ROWS * ALONG_PITCH];   // of squared differences, sums along rows
+    u32 weights[1 << 11 | 1];              // two a word
 };
 
-__device__ __forceinline__ u32 unlike(u32 one, u32 other)
+__device__ __forceinline__ u32 squared_distance(u32 one, u32 other)
 {
     u32 away = __vabsdiffu4(one, other);
     return __dp4a(away, away, 0u);
@@ -44,36 +43,37 @@ struct Piece {
     }
 
     // Sums of `2 * near + 1` differences; `away` is where the neighbours are.
-    __device__ __forceinline__ void sum(const Likeness& of, int away, LikenessShared& shared) const
+    __device__ __forceinline__ void sum(
+        const PatchDistances& of, int away, PatchShared& shared) const
     {
         if (first >= end) return;
-        const u32* one = shared.pixels + (row + of.far) * LIKENESS_PITCH + of.far;
+        const u32* one = shared.pixels + (row + of.far) * PATCH_PITCH + of.far;
         const u32* other = one + away;
         u32 sum = 0;
-        for (int x = first; x < first + 2 * of.near; ++x) sum += unlike(one[x], other[x]);
+        for (int x = first; x < first + 2 * of.near; ++x) sum += squared_distance(one[x], other[x]);
         for (int x = first; x < end; ++x) {
-            sum += unlike(one[x + 2 * of.near], other[x + 2 * of.near]);
+            sum += squared_distance(one[x + 2 * of.near], other[x + 2 * of.near]);
             shared.along[row * ALONG_PITCH + x] = sum;
-            sum -= unlike(one[x], other[x]);
+            sum -= squared_distance(one[x], other[x]);
         }
     }
 };
 
 // Weights of LIKENESS_EACH pixels of a column, and what they weigh.
-template <int C> struct Weighed {
-    u32 totals[LIKENESS_EACH] = {}, sums[LIKENESS_EACH][C] = {};
+template <int C> struct WeightedMean {
+    u32 totals[PATCH_PIXELS] = {}, sums[PATCH_PIXELS][C] = {};
 
     // `along` has the pixels' sums, `neighbours` their neighbours.
     __device__ __forceinline__ void add(
-        const Likeness& of, const u32* along, const u32* neighbours, const u16* weights)
+        const PatchDistances& of, const u32* along, const u32* neighbours, const u16* weights)
     {
         u32 sum = 0;
         for (int k = 0; k < 2 * of.near; ++k) sum += along[k * ALONG_PITCH];
 #pragma unroll
-        for (int k = 0; k < LIKENESS_EACH; ++k) {
+        for (int k = 0; k < PATCH_PIXELS; ++k) {
             sum += along[(k + 2 * of.near) * ALONG_PITCH];
             u32 weight = weights[min(sum >> of.shift, (u32)of.last)],
-                pixel = neighbours[k * LIKENESS_PITCH];
+                pixel = neighbours[k * PATCH_PITCH];
             sum -= along[k * ALONG_PITCH];
             totals[k] += weight;
             sums[k][0] = __dp2a_lo(weight, pixel, sums[k][0]);
@@ -91,62 +91,62 @@ template <int C> struct Weighed {
 };
 
 template <int C>
-__device__ __forceinline__ void likeness_stage(
-    const Item& item, const Tile& tile, const Likeness& of, LikenessShared& shared)
+__device__ __forceinline__ void stage_patches(
+    const Item& item, const Tile& tile, const PatchDistances& of, PatchShared& shared)
 {
     int margin = of.near + of.far, across = tile.width + 2 * margin,
         down = tile.height + 2 * margin;
     for (int i = threadIdx.x; i < across * down; i += THREADS) {
         int x = i % across, y = i / across;
-        shared.pixels[y * LIKENESS_PITCH + x] =
+        shared.pixels[y * PATCH_PITCH + x] =
             bordered_colour<C>(item, tile.x + x - margin, tile.y + y - margin, MIRROR);
     }
-    const u32* weights = global<const u32>(item.data + sizeof(Likeness));
+    const u32* weights = global<const u32>(item.data + sizeof(PatchDistances));
     for (int i = threadIdx.x; i <= of.last / 2; i += THREADS) shared.weights[i] = weights[i];
 }
 
 template <int C>
-__device__ __forceinline__ void likeness_tile(
-    const Item& item, const Tile& tile, LikenessShared& shared)
+__device__ __forceinline__ void nl_means_tile(
+    const Item& item, const Tile& tile, PatchShared& shared)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3;
-    const Likeness of = *global<const Likeness>(item.data);
-    likeness_stage<C>(item, tile, of, shared);
-    int x = threadIdx.x % LIKENESS_WIDTH, y = threadIdx.x / LIKENESS_WIDTH * LIKENESS_EACH;
+    const PatchDistances of = *global<const PatchDistances>(item.data);
+    stage_patches<C>(item, tile, of, shared);
+    int x = threadIdx.x % PATCH_WIDTH, y = threadIdx.x / PATCH_WIDTH * PATCH_PIXELS;
     int margin = of.near + of.far;
     bool mine = x < tile.width && y < tile.height;
-    const u32* own = shared.pixels + (y + margin) * LIKENESS_PITCH + x + margin;
+    const u32* own = shared.pixels + (y + margin) * PATCH_PITCH + x + margin;
     Piece piece(tile, of.near);
-    Weighed<COLOURS> weighed;
+    WeightedMean<COLOURS> with_weights;
     for (int down = -of.far; down <= of.far; ++down)
         for (int right = -of.far; right <= of.far; ++right) {
-            int away = down * LIKENESS_PITCH + right;
+            int away = down * PATCH_PITCH + right;
             __syncthreads();
             piece.sum(of, away, shared);
             __syncthreads();
             const u32* along = shared.along + y * ALONG_PITCH + x;
-            if (mine) weighed.add(of, along, own + away, (const u16*)shared.weights);
+            if (mine) with_weights.add(of, along, own + away, (const u16*)shared.weights);
         }
     __syncthreads();
-    u8* out = (u8*)shared.pixels + (y * LIKENESS_WIDTH + x) * C;
+    u8* out = (u8*)shared.pixels + (y * PATCH_WIDTH + x) * C;
 #pragma unroll
-    for (int k = 0; k < LIKENESS_EACH; ++k, out += LIKENESS_WIDTH * C) {
+    for (int k = 0; k < PATCH_PIXELS; ++k, out += PATCH_WIDTH * C) {
         if (!mine || k >= tile.height - y) continue;
-        for (int c = 0; c < COLOURS; ++c) out[c] = weighed.level(k, c);
+        for (int c = 0; c < COLOURS; ++c) out[c] = with_weights.level(k, c);
         if constexpr (C == 4) out[3] = source_row(item, tile.y + y + k)[(tile.x + x) * C + 3];
     }
     __syncthreads();
-    store_tile<LIKENESS_WIDTH * C>(item, tile, (const u8*)shared.pixels);
+    store_tile<PATCH_WIDTH * C>(item, tile, (const u8*)shared.pixels);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     nl_means(const Item* items, const u32* starts, int n)
 {
-    __shared__ __align__(16) LikenessShared shared;
+    __shared__ __align__(16) PatchShared shared;
     int block;
-    Item item = owner(items, starts, n, block);
-    Tile tile = tile_of(item, block, LIKENESS_WIDTH, LIKENESS_HEIGHT);
-    if (item.channels == 1) likeness_tile<1>(item, tile, shared);
-    else if (item.channels == 3) likeness_tile<3>(item, tile, shared);
-    else likeness_tile<4>(item, tile, shared);
+    Item item = find_item(items, starts, n, block);
+    Tile tile = tile_of(item, block, PATCH_WIDTH, PATCH_HEIGHT);
+    if (item.channels == 1) nl_means_tile<1>(item, tile, shared);
+    else if (item.channels == 3) nl_means_tile<3>(item, tile, shared);
+    else nl_means_tile<4>(item, tile, shared);
 }

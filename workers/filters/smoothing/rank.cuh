@@ -4,11 +4,11 @@
 
 // The data of medians and ranks: the side of the square, and how many of its samples go before the
 // one sought.
-struct Square {
+struct RankSquare {
     int size, rank;
 };
 
-__device__ __forceinline__ Square square_of(const Item& item)
+__device__ __forceinline__ RankSquare rank_square_of(const Item& item)
 {
-    return *global<const Square>(item.data);
+    return *global<const RankSquare>(item.data);
 }

@@ -4,12 +4,12 @@
 #include "kernels/common.cuh"
 #include "kernels/mma.cuh"
 
-constexpr int DESCENT_WIDTH = 128, DESCENT_ACROSS = 4;  // pixels; groups of 16 columns of a warp
+constexpr int SEARCH_WIDTH = 128, SEARCH_GROUPS = 4;  // pixels; groups of 16 columns of a warp
 
 // Squares of which 16 in a row see at most 16 · GROUPS columns; a tile of HEIGHT rows.
-template <int GROUPS_, int HEIGHT_> struct Descent {
+template <int GROUPS_, int HEIGHT_> struct RankWindow {
     static constexpr int GROUPS = GROUPS_, HEIGHT = HEIGHT_, STEPS = (GROUPS + 1) / 2;
-    static constexpr int COLUMNS = DESCENT_WIDTH + 16 * (GROUPS - 1),
+    static constexpr int COLUMNS = SEARCH_WIDTH + 16 * (GROUPS - 1),
                          FOURS = HEIGHT / 4 + 4 * (GROUPS - 1);
     static constexpr int PITCH = COLUMNS + 8,
                          WORDS = PITCH * FOURS;  // the lanes' words lie in banks of their own
@@ -67,10 +67,10 @@ __device__ __forceinline__ u32 of_any_lane(u32 bits)
 }
 
 // Which groups of 16 columns have any of 64 results a lane.
-struct Wanted {
+struct PendingGroups {
     u32 groups[2];
 
-    __device__ __forceinline__ explicit Wanted(const u32* results)
+    __device__ __forceinline__ explicit PendingGroups(const u32* results)
         : groups{of_any_lane(results[0]), of_any_lane(results[1])}
     {
     }
@@ -87,7 +87,7 @@ struct Wanted {
     {
         u32 seen[2] = {};
 #pragma unroll
-        for (int k = 0; k < DESCENT_ACROSS; ++k)
+        for (int k = 0; k < SEARCH_GROUPS; ++k)
             if (k <= columns && columns < k + most) seen[k / 2] |= 0xFFFF0000 >> k % 2 * 16;
         return (groups[0] & seen[0]) | (groups[1] & seen[1]);
     }
@@ -96,7 +96,7 @@ struct Wanted {
 // Sums of 16 columns for two times 16 rows, from words of four samples below each other: those of
 // row g and of row g + 8, columns 2t, 2t + 1, 2t + 8 and 2t + 9.
 template <class D>
-__device__ __forceinline__ void reaching_columns(
+__device__ __forceinline__ void count_down(
     const u32* at, u32 level, const Bands<D>& bands, uint2* made)
 {
     u32 sums[2][2][4] = {};
@@ -126,7 +126,7 @@ __device__ __forceinline__ void reaching_columns(
 // Of 16 results a lane, a bit each, the first in the highest: whether fewer samples of their
 // squares than enough reach a level, by `columns` of 16 · GROUPS.
 template <class D>
-__device__ __forceinline__ u32 reaching_rows(const uint2 (*columns)[2], const Bands<D>& bands)
+__device__ __forceinline__ u32 count_across(const uint2 (*columns)[2], const Bands<D>& bands)
 {
     u32 made = 0;
 #pragma unroll
@@ -148,16 +148,16 @@ __device__ __forceinline__ u32 reaching_rows(const uint2 (*columns)[2], const Ba
 
 // The same of 64 results a lane, in two words, those that are wanted.
 template <class D>
-__device__ __forceinline__ void below(
-    const u32* at, u32 level, const Bands<D>& bands, const Wanted& wanted, u32* made)
+__device__ __forceinline__ void results_below(
+    const u32* at, u32 level, const Bands<D>& bands, const PendingGroups& wanted, u32* made)
 {
-    uint2 columns[DESCENT_ACROSS + D::GROUPS][2] = {};
+    uint2 columns[SEARCH_GROUPS + D::GROUPS][2] = {};
     made[0] = made[1] = 0;
 #pragma unroll
-    for (int q = 0; q < DESCENT_ACROSS + D::GROUPS - 1; ++q) {
-        if (wanted.see(q, D::GROUPS)) reaching_columns(at + 16 * q, level, bands, columns[q]);
+    for (int q = 0; q < SEARCH_GROUPS + D::GROUPS - 1; ++q) {
+        if (wanted.see(q, D::GROUPS)) count_down(at + 16 * q, level, bands, columns[q]);
         int first = q - D::GROUPS + 1;
         if (first >= 0 && wanted.has(first))
-            made[first / 2] |= reaching_rows<D>(columns + first, bands) << (16 - first % 2 * 16);
+            made[first / 2] |= count_across<D>(columns + first, bands) << (16 - first % 2 * 16);
     }
 }

@@ -3,7 +3,8 @@
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
 
-constexpr int BITS_WIDTH = 128, BITS_HEIGHT = 63, BITS_WORDS = 8 * (BITS_WIDTH / 32 * 4 + 2);
+constexpr int BITSLICED_WIDTH = 128, BITSLICED_HEIGHT = 63,
+              BITSLICED_WORDS = 8 * (BITSLICED_WIDTH / 32 * 4 + 2);
 
 // Whether N bits and `pad` make 2**LEVELS or more, for 32 samples; they never make twice as much.
 template <int LEVELS, int N> __device__ __forceinline__ u32 reaches(const u32* bits, u32 pad)
@@ -80,7 +81,7 @@ __device__ __forceinline__ void ranked_planes(
 __device__ __forceinline__ void stage_planes(
     const Item& item, const Tile& tile, int radius, u32* planes)
 {
-    int c = item.channels, bytes = item.width * c, words = BITS_WIDTH / 32 * c + 2;
+    int c = item.channels, bytes = item.width * c, words = BITSLICED_WIDTH / 32 * c + 2;
     for (int i = threadIdx.x; i < (tile.height + 2 * radius) * words; i += THREADS) {
         int row = i / words, word = i % words, at = tile.x * c + 32 * (word - 1);
         if (at > (tile.x + tile.width + radius) * c) continue;
@@ -97,7 +98,7 @@ template <int SIZE>
 __device__ __forceinline__ void ranked_band(
     const Item& item, const Tile& tile, int rank, bool straight, const u32* planes, u32* out)
 {
-    int c = item.channels, words = BITS_WIDTH / 32 * c;
+    int c = item.channels, words = BITSLICED_WIDTH / 32 * c;
     int row = threadIdx.x / words, word = threadIdx.x % words;
     if (row >= tile.height || 32 * word >= tile.width * c) return;
     u32 made[8] = {};
@@ -115,7 +116,7 @@ template <int SIZE>
 __device__ __forceinline__ void ranked_tile(
     const Item& item, int block, int rank, u32* planes, u32* out)
 {
-    Tile tile = tile_of(item, block, BITS_WIDTH, BITS_HEIGHT);
+    Tile tile = tile_of(item, block, BITSLICED_WIDTH, BITSLICED_HEIGHT);
     int c = item.channels, most = c == 1 ? 63 : c == 3 ? 21 : 16;
     bool straight = item.width * c % 16 == 0;
     stage_planes(item, tile, SIZE / 2, planes);
@@ -123,10 +124,10 @@ __device__ __forceinline__ void ranked_tile(
     for (int first = 0; first < tile.height; first += most) {
         Tile band = {tile.x, tile.y + first, tile.width, min(most, tile.height - first)};
         ranked_band<SIZE>(
-            item, band, rank, straight, planes + first * 8 * (BITS_WIDTH / 32 * c + 2), out);
+            item, band, rank, straight, planes + first * 8 * (BITSLICED_WIDTH / 32 * c + 2), out);
         if (straight) continue;
         __syncthreads();
-        store_tile_of<BITS_WIDTH>(item, band, (const u8*)out);
+        store_tile_of<BITSLICED_WIDTH>(item, band, (const u8*)out);
         __syncthreads();
     }
 }
@@ -134,59 +135,59 @@ __device__ __forceinline__ void ranked_tile(
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_3(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 planes[(BITS_HEIGHT + 2) * BITS_WORDS];
+    __shared__ u32 planes[(BITSLICED_HEIGHT + 2) * BITSLICED_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
-    ranked_tile<3>(item, block, square_of(item).rank, planes, (u32*)out);
+    Item item = find_item(items, starts, n, block);
+    ranked_tile<3>(item, block, rank_square_of(item).rank, planes, (u32*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     rank_5(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 planes[(BITS_HEIGHT + 4) * BITS_WORDS];
+    __shared__ u32 planes[(BITSLICED_HEIGHT + 4) * BITSLICED_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
-    ranked_tile<5>(item, block, square_of(item).rank, planes, (u32*)out);
+    Item item = find_item(items, starts, n, block);
+    ranked_tile<5>(item, block, rank_square_of(item).rank, planes, (u32*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     rank_7(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 planes[(BITS_HEIGHT + 6) * BITS_WORDS];
+    __shared__ u32 planes[(BITSLICED_HEIGHT + 6) * BITSLICED_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
-    ranked_tile<7>(item, block, square_of(item).rank, planes, (u32*)out);
+    Item item = find_item(items, starts, n, block);
+    ranked_tile<7>(item, block, rank_square_of(item).rank, planes, (u32*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)
     rank_9(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 planes[(BITS_HEIGHT + 8) * BITS_WORDS];
+    __shared__ u32 planes[(BITSLICED_HEIGHT + 8) * BITSLICED_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
-    ranked_tile<9>(item, block, square_of(item).rank, planes, (u32*)out);
+    Item item = find_item(items, starts, n, block);
+    ranked_tile<9>(item, block, rank_square_of(item).rank, planes, (u32*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     median_5(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 planes[(BITS_HEIGHT + 4) * BITS_WORDS];
+    __shared__ u32 planes[(BITSLICED_HEIGHT + 4) * BITSLICED_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     ranked_tile<5>(item, block, 5 * 5 / 2, planes, (u32*)out);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     median_7(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 planes[(BITS_HEIGHT + 6) * BITS_WORDS];
+    __shared__ u32 planes[(BITSLICED_HEIGHT + 6) * BITSLICED_WORDS];
     __shared__ uint4 out[THREADS * 2 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     ranked_tile<7>(item, block, 7 * 7 / 2, planes, (u32*)out);
 }

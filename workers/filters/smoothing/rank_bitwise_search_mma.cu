@@ -8,14 +8,14 @@
 // The bits of 64 results a lane, those of `sought`: a word of 32 for each of eight planes. They are
 // below 128, or with a `bit` of 7 to begin with at most 128.
 template <class D>
-__device__ __forceinline__ void descend(
+__device__ __forceinline__ void search_bits(
     const u32* at, const Bands<D>& bands, int bit, const u32* sought, u32 (*planes)[2])
 {
     u32 inside[2] = {sought[0], sought[1]}, upper[8][2], under[2];
     for (int prefix = 0; prefix < 128;) {
-        Wanted wanted(inside);
+        PendingGroups wanted(inside);
         if (wanted.any()) {
-            below(at, prefix | 1 << bit, bands, wanted, under);
+            results_below(at, prefix | 1 << bit, bands, wanted, under);
             for (int i = 0; i < 2; ++i) {
                 upper[bit][i] = inside[i] & ~under[i];
                 planes[bit][i] |= inside[i] & ~under[i];
@@ -66,17 +66,17 @@ __device__ __forceinline__ void stage_fours(
 }
 
 // Where a lane's result `i` of 64 is in the 32 × 64 of its warp.
-__device__ __forceinline__ int descent_row(int i)
+__device__ __forceinline__ int result_row(int i)
 {
     return i / 8 % 2 * 16 + i / 2 % 2 * 8 + threadIdx.x % 32 / 4;
 }
-__device__ __forceinline__ int descent_column(int i)
+__device__ __forceinline__ int result_column(int i)
 {
     return i / 16 * 16 + i / 4 % 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
 // The sample of that rank among 256 of a tile: a guess at those of its squares.
-__device__ __forceinline__ int guessed(
+__device__ __forceinline__ int guess_level(
     const Item& item, const Tile& tile, int c, int size, int rank)
 {
     int x = tile.x + threadIdx.x % 16 * tile.width / 16,
@@ -101,7 +101,7 @@ __device__ __forceinline__ void store_bits(
 #pragma unroll
         for (int i = 0; i < 32; ++i)
             if (chosen[half] >> (31 - i) & 1)
-                dst[descent_row(i) * stride + descent_column(32 * half + i) * item.channels] =
+                dst[result_row(i) * stride + result_column(32 * half + i) * item.channels] =
                     base + byte_of(bytes[(31 - i) / 4], (31 - i) % 4);
     }
 }
@@ -109,14 +109,14 @@ __device__ __forceinline__ void store_bits(
 // Channel `c` of a tile. Levels from 1 to 127 above a base are told apart: one near the guess, then
 // 0 for results at that or below, then 127, where there is one more level, for those above.
 template <class D>
-__device__ __forceinline__ void descend_plane(
+__device__ __forceinline__ void search_plane(
     const Item& item, const Tile& tile, int c, const Bands<D>& bands, const u32* there, u32* fours)
 {
-    auto [size, rank] = square_of(item);
+    auto [size, rank] = rank_square_of(item);
     int warp = threadIdx.x / 32, left = warp % 2 * 64, top = warp / 2 * 32;
     const u32* at = fours + (top / 4 + threadIdx.x % 4) * D::PITCH + left + threadIdx.x % 32 / 4;
     Tile own = {tile.x + left, tile.y + top, 64, 32};
-    int base = clamped(guessed(item, tile, c, size, rank) - 64, 128);
+    int base = clamped(guess_level(item, tile, c, size, rank) - 64, 128);
     u32 sought[2] = {there[0], there[1]}, over[2] = {};
 #pragma unroll 1
     for (int round = 0; round < 3; ++round) {
@@ -124,7 +124,7 @@ __device__ __forceinline__ void descend_plane(
         if (__syncthreads_or((sought[0] | sought[1]) != 0)) {
             stage_fours<D>(item, tile, c, size, base, fours);
             __syncthreads();
-            descend<D>(at, bands, base == 127 ? 7 : 6, sought, planes);
+            search_bits<D>(at, bands, base == 127 ? 7 : 6, sought, planes);
             for (int i = 0; i < 2 && round == 0; ++i) {
                 u32 any = 0, all = ~0u;
                 for (int k = 0; k < 7; ++k) any |= planes[k][i], all &= planes[k][i];
@@ -140,56 +140,56 @@ __device__ __forceinline__ void descend_plane(
 }
 
 template <class D>
-__device__ __forceinline__ void descend_tile(const Item& item, int block, u32* fours)
+__device__ __forceinline__ void search_tile(const Item& item, int block, u32* fours)
 {
-    Tile tile = tile_of(item, block, DESCENT_WIDTH, D::HEIGHT);
+    Tile tile = tile_of(item, block, SEARCH_WIDTH, D::HEIGHT);
     int warp = threadIdx.x / 32, left = warp % 2 * 64, top = warp / 2 * 32;
-    auto [size, rank] = square_of(item);
+    auto [size, rank] = rank_square_of(item);
     Bands<D> bands(size, size * size - rank);
     u32 there[2] = {};
 #pragma unroll
     for (int i = 0; i < 64; ++i)
-        if (top + descent_row(i) < tile.height && left + descent_column(i) < tile.width)
+        if (top + result_row(i) < tile.height && left + result_column(i) < tile.width)
             there[i / 32] |= 1u << (31 - i % 32);
-    for (int c = 0; c < item.channels; ++c) descend_plane<D>(item, tile, c, bands, there, fours);
+    for (int c = 0; c < item.channels; ++c) search_plane<D>(item, tile, c, bands, there, fours);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_17(const Item* items, const u32* starts, int n)
 {
-    typedef Descent<2, 128> D;
+    typedef RankWindow<2, 128> D;
     __shared__ u32 fours[D::WORDS];
     int block;
-    Item item = owner(items, starts, n, block);
-    descend_tile<D>(item, block, fours);
+    Item item = find_item(items, starts, n, block);
+    search_tile<D>(item, block, fours);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_33(const Item* items, const u32* starts, int n)
 {
-    typedef Descent<3, 128> D;
+    typedef RankWindow<3, 128> D;
     __shared__ u32 fours[D::WORDS];
     int block;
-    Item item = owner(items, starts, n, block);
-    descend_tile<D>(item, block, fours);
+    Item item = find_item(items, starts, n, block);
+    search_tile<D>(item, block, fours);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_65(const Item* items, const u32* starts, int n)
 {
-    typedef Descent<5, 128> D;
+    typedef RankWindow<5, 128> D;
     __shared__ u32 fours[D::WORDS];
     int block;
-    Item item = owner(items, starts, n, block);
-    descend_tile<D>(item, block, fours);
+    Item item = find_item(items, starts, n, block);
+    search_tile<D>(item, block, fours);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_101(const Item* items, const u32* starts, int n)
 {
-    typedef Descent<8, 64> D;
+    typedef RankWindow<8, 64> D;
     __shared__ u32 fours[D::WORDS];
     int block;
-    Item item = owner(items, starts, n, block);
-    descend_tile<D>(item, block, fours);
+    Item item = find_item(items, starts, n, block);
+    search_tile<D>(item, block, fours);
 }

@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ uint4 planes[ROWS_SHARED / 16];
     __shared__ u32 weights[400];
     int block;
-    Item item = weighed(grey_of(owner(items, starts, n, block)));
+    Item item = with_weights(grey_of(find_item(items, starts, n, block)));
     Tile tile = tile_of(item, block, ROWS_WIDTH, ROWS_HEIGHT);
     const Gaussian& of = gaussian_of(item);
     for (int i = threadIdx.x; i < of.across; i += THREADS) weights[i] = of.weights[i];
@@ -40,7 +40,7 @@ __device__ __forceinline__ void adaptive_tile(
 {
     constexpr int R = 4;
     const Adaptive& of = *global<const Adaptive>(item.data);
-    Item grey = weighed(grey_of(item));
+    Item grey = with_weights(grey_of(item));
     int channels = min(item.channels, 3);
     for (int i = threadIdx.x; i < COLUMNS_WIDTH * (COLUMNS_HEIGHT / R); i += THREADS) {
         int x = i % COLUMNS_WIDTH, row = i / COLUMNS_WIDTH * R;
@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     __shared__ u32 weights[400];
     __shared__ uint4 out[COLUMNS_WIDTH * COLUMNS_HEIGHT / 4 + 1];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, COLUMNS_WIDTH, COLUMNS_HEIGHT);
     const Gaussian& of = global<const Adaptive>(item.data)->weights;
     for (int i = threadIdx.x; i < of.down; i += THREADS) weights[i] = of.weights[of.across + i];
@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
 
 // By the plain mean of a small window, at once: `sums` are 2 · sum + area - 1, the inverse is
 // 2**31 / area, rounded up.
-struct Judged {
+struct MeanThreshold {
     static constexpr int ACROSS = 1, DOWN = 1;
     static constexpr u32 HALF = 0, KEPT = 0x5140;
     u32 last, inverse;
@@ -98,14 +98,14 @@ struct Judged {
 };
 
 template <int REACH>
-__device__ __forceinline__ void judge_tile(
+__device__ __forceinline__ void mean_threshold_tile(
     const Item* items, const u32* starts, int n, u32* plane, u32* room)
 {
     int block;
-    Item item = owner(items, starts, n, block);
-    Tile tile = field_of<REACH>(item, block);
+    Item item = find_item(items, starts, n, block);
+    Tile tile = separable_tile_of<REACH>(item, block);
     const u32* of = separable_of(item).parameters;
-    Judged judged = {of[0], of[1], (int)of[2]};
+    MeanThreshold judged = {of[0], of[1], (int)of[2]};
     stage_grey<REACH>(item, tile, plane);
     item.channels = min(item.channels, 3);
     if (item.channels == 1) filter_grey<REACH, 1>(item, tile, judged, plane, room);
@@ -113,17 +113,17 @@ __device__ __forceinline__ void judge_tile(
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-    adaptive_near(const Item* items, const u32* starts, int n)
+    adaptive_reach_8(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 plane[Field<8>::PLANE];
-    __shared__ uint4 room[EIGHTS / 4];
-    judge_tile<8>(items, starts, n, plane, (u32*)room);
+    __shared__ u32 plane[SeparableTile<8>::PLANE];
+    __shared__ uint4 room[STORE_WORDS / 4];
+    mean_threshold_tile<8>(items, starts, n, plane, (u32*)room);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
-    adaptive_far(const Item* items, const u32* starts, int n)
+    adaptive_reach_24(const Item* items, const u32* starts, int n)
 {
-    __shared__ u32 plane[Field<24>::PLANE];
-    __shared__ uint4 room[EIGHTS / 4];
-    judge_tile<24>(items, starts, n, plane, (u32*)room);
+    __shared__ u32 plane[SeparableTile<24>::PLANE];
+    __shared__ uint4 room[STORE_WORDS / 4];
+    mean_threshold_tile<24>(items, starts, n, plane, (u32*)room);
 }

@@ -28,7 +28,7 @@ _ANY = (
     Pass("adaptive_rows", 256, 16),
     Pass("adaptive_columns", 64, 32),
 )
-_IN_TILES = {NEAR: Pass("adaptive_near", 128, 64), FAR: Pass("adaptive_far", 128, 32)}
+_IN_TILES = {NEAR: Pass("adaptive_reach_8", 128, 64), FAR: Pass("adaptive_reach_24", 128, 32)}
 
 
 class AdaptiveThreshold(Filter):

@@ -19,7 +19,11 @@ class Otsu(Filter):
 
     example: ClassVar = {"name": "otsu"}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (COUNTS[1], Pass("otsu_value", each=1), Pass("two_tones", LINE, flat=True))
+    passes: ClassVar = (
+        COUNTS[1],
+        Pass("otsu_threshold", each=1),
+        Pass("apply_threshold", LINE, flat=True),
+    )
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.threshold` with THRESH_OTSU on the luma, 0 or 255: uint8 (H, W, C); alpha is

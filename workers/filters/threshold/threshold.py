@@ -33,7 +33,7 @@ class Threshold(Filter):
 
     example: ClassVar = {"name": "threshold", "value": 100}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (Pass("two_tones", LINE, flat=True),)
+    passes: ClassVar = (Pass("apply_threshold", LINE, flat=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.threshold` with THRESH_BINARY on the luma: `max` where it is strictly above

@@ -10,7 +10,7 @@ struct Clahe {
     float scale, across, down;       // 255 / area, 1 / width, 1 / height of a tile
 };
 
-constexpr int CLAHE_WIDTH = 128, CLAHE_HEIGHT = 32, CLAHE_QUADS = 8;
+constexpr int CLAHE_WIDTH = 128, CLAHE_HEIGHT = 32, CLAHE_PLACES = 8;
 
 // Y of cv2.COLOR_RGB2YCrCb; weights are bytes, upper and lower ones apart.
 __device__ __forceinline__ int luminance(u32 pixel)
@@ -20,7 +20,7 @@ __device__ __forceinline__ int luminance(u32 pixel)
 
 // Words of four pixels as they lie in memory, as a word for each; a fourth byte may be a
 // neighbour's.
-template <int C> __device__ __forceinline__ void separate(const u32* words, u32* pixel)
+template <int C> __device__ __forceinline__ void pixels_of_words(const u32* words, u32* pixel)
 {
     if constexpr (C == 1) {
         for (int k = 0; k < 4; ++k) pixel[k] = byte_of(words[0], k);
@@ -59,7 +59,7 @@ __device__ __forceinline__ void mirrored_words(const Item& item, int x, int y, u
 // Count a tile's luminances; what is at hand at once are all loads before any count.
 template <int C>
 __device__ __forceinline__ void count_tile(
-    const Item& item, const Clahe& of, int block, const Counters& counters)
+    const Item& item, const Clahe& of, int block, const SharedHistogram& counters)
 {
     constexpr int AT_ONCE = 2;
     int left = block % of.tiles * of.width, top = block / of.tiles * of.height;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void count_tile(
 #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
             u32 pixel[4];
-            separate<C>(words[i], pixel);
+            pixels_of_words<C>(words[i], pixel);
             if (C > 1)
                 for (int k = 0; k < 4; ++k) pixel[k] = luminance(pixel[k]);
             if (n[i] >= 4)
@@ -97,10 +97,10 @@ extern "C" __global__ void __launch_bounds__(256)
     __shared__ uint4 bins[256 * 2];
     __shared__ u32 totals[8], excess;
     int block, level = threadIdx.x;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const Clahe& of = *global<const Clahe>(item.data);
     if (level == 0) excess = 0;
-    Counters counters = {(u32*)bins};
+    SharedHistogram counters = {(u32*)bins};
     counters.clear(256);
     __syncthreads();
     if (item.channels == 1) count_tile<1>(item, of, block, counters);
@@ -112,18 +112,18 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     int rest = excess % 256, step = max(256 / max(rest, 1), 1);
     count = min(count, of.clip) + excess / 256 + (level % step == 0 && level / step < rest);
-    float tone = __fmul_rn(__uint2float_rn(counted_upto(count, totals)), of.scale);
+    float tone = __fmul_rn(__uint2float_rn(cumulative_count(count, totals)), of.scale);
     global<u8>(item.scratch)[block * 256 + level] = (u8)min(__float2int_rn(tone), 255);
 }
 
 // Where a pixel lies between two tiles: the first one's place, -1 before them all, and how much of
 // the second.
-struct Between {
+struct TilePosition {
     int first;
     float share;
 };
 
-__device__ __forceinline__ Between between(int at, float inverse)
+__device__ __forceinline__ TilePosition tile_position(int at, float inverse)
 {
     float place = __fsub_rn(__fmul_rn(__int2float_rn(at), inverse), 0.5f);
     int first = __float2int_rd(place);
@@ -131,7 +131,7 @@ __device__ __forceinline__ Between between(int at, float inverse)
 }
 
 // What a level becomes in the four tiles around a place; apart as `replicated4` is.
-static __device__ __noinline__ u32 quad(
+static __device__ __noinline__ u32 neighbour_tones(
     const u8* tables, int tiles, int across, int down, int level)
 {
     const u8* upper = tables + clamped(down, tiles) * tiles * 256 + level;
@@ -151,7 +151,7 @@ __device__ __forceinline__ float float_of(u32 word, u32 k)
     return __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + k)) - 8388608.0f;
 }
 
-__device__ __forceinline__ int equalised(u32 four, float across, float down)
+__device__ __forceinline__ int interpolated(u32 four, float across, float down)
 {
     float above = mixed(float_of(four, 0), float_of(four, 1), across);
     float below = mixed(float_of(four, 2), float_of(four, 3), across);
@@ -161,7 +161,7 @@ __device__ __forceinline__ int equalised(u32 four, float across, float down)
 __device__ __forceinline__ u32 as_byte(int value) { return min(max(value, 0), 255); }
 
 // A pixel with another luminance, by way of YCrCb as OpenCV rounds it.
-__device__ __forceinline__ void relit(u32 pixel, int from, int to, u32* made)
+__device__ __forceinline__ void with_luminance(u32 pixel, int from, int to, u32* made)
 {
     int red = as_byte((((int)byte_of(pixel, 0) - from) * 11682 + (128 << 14) + 8192) >> 14) - 128;
     int blue = as_byte((((int)byte_of(pixel, 2) - from) * 9241 + (128 << 14) + 8192) >> 14) - 128;
@@ -174,32 +174,33 @@ __device__ __forceinline__ void relit(u32 pixel, int from, int to, u32* made)
 // none where there are many.
 template <int C>
 __device__ __forceinline__ void clahe_tile(
-    const Item& item, const Tile& tile, const Clahe& of, const u32* quads, int places, u32* out)
+    const Item& item, const Tile& tile, const Clahe& of, const u32* corners, int places, u32* out)
 {
     const u8* tables = global<const u8>(item.scratch);
     int group = threadIdx.x % (CLAHE_WIDTH / 4) * 4;
-    int left = between(tile.x, of.across).first, top = between(tile.y, of.down).first;
-    Between x[4];
-    for (int k = 0; k < 4; ++k) x[k] = between(min(tile.x + group + k, item.width - 1), of.across);
+    int left = tile_position(tile.x, of.across).first, top = tile_position(tile.y, of.down).first;
+    TilePosition x[4];
+    for (int k = 0; k < 4; ++k)
+        x[k] = tile_position(min(tile.x + group + k, item.width - 1), of.across);
     for (int row = threadIdx.x / (CLAHE_WIDTH / 4); row < tile.height && group < tile.width;
         row += THREADS / (CLAHE_WIDTH / 4)) {
-        Between y = between(tile.y + row, of.down);
-        const u32* line = quads + ((y.first - top) * places - left) * 256;
+        TilePosition y = tile_position(tile.y + row, of.down);
+        const u32* line = corners + ((y.first - top) * places - left) * 256;
         u32 words[C], pixel[4], four[4], bytes[4 * C];
         int level[4];
         words4<C>(source_row(item, tile.y + row), item.width, tile.x + group, words);
-        separate<C>(words, pixel);
+        pixels_of_words<C>(words, pixel);
         for (int k = 0; k < 4; ++k) level[k] = C == 1 ? pixel[k] : luminance(pixel[k]);
         if (places)
             for (int k = 0; k < 4; ++k) four[k] = line[x[k].first * 256 + level[k]];
         else
             for (int k = 0; k < 4; ++k)
-                four[k] = quad(tables, of.tiles, x[k].first, y.first, level[k]);
+                four[k] = neighbour_tones(tables, of.tiles, x[k].first, y.first, level[k]);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            u32 made = equalised(four[k], x[k].share, y.share);
+            u32 made = interpolated(four[k], x[k].share, y.share);
             if constexpr (C == 1) bytes[k] = made;
-            else relit(pixel[k], level[k], made, bytes + C * k);
+            else with_luminance(pixel[k], level[k], made, bytes + C * k);
             if constexpr (C == 4) bytes[4 * k + 3] = pixel[k] >> 24;
         }
 #pragma unroll
@@ -215,20 +216,20 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     clahe(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 out[CLAHE_WIDTH * CLAHE_HEIGHT / 4];
-    __shared__ u32 quads[CLAHE_QUADS * 256];
+    __shared__ u32 corners[CLAHE_PLACES * 256];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const Clahe of = *global<const Clahe>(item.data);
     Tile tile = tile_of(item, block, CLAHE_WIDTH, CLAHE_HEIGHT);
-    int left = between(tile.x, of.across).first, top = between(tile.y, of.down).first;
-    int places = between(tile.x + tile.width - 1, of.across).first - left + 1;
-    int lines = between(tile.y + tile.height - 1, of.down).first - top + 1;
-    if (places * lines > CLAHE_QUADS) places = 0;
+    int left = tile_position(tile.x, of.across).first, top = tile_position(tile.y, of.down).first;
+    int places = tile_position(tile.x + tile.width - 1, of.across).first - left + 1;
+    int lines = tile_position(tile.y + tile.height - 1, of.down).first - top + 1;
+    if (places * lines > CLAHE_PLACES) places = 0;
     for (int i = 0; i < places * lines; ++i)
-        quads[i * 256 + threadIdx.x] = quad(global<const u8>(item.scratch), of.tiles,
+        corners[i * 256 + threadIdx.x] = neighbour_tones(global<const u8>(item.scratch), of.tiles,
             left + i % places, top + i / places, threadIdx.x);
     __syncthreads();
-    if (item.channels == 1) clahe_tile<1>(item, tile, of, quads, places, (u32*)out);
-    else if (item.channels == 3) clahe_tile<3>(item, tile, of, quads, places, (u32*)out);
-    else clahe_tile<4>(item, tile, of, quads, places, (u32*)out);
+    if (item.channels == 1) clahe_tile<1>(item, tile, of, corners, places, (u32*)out);
+    else if (item.channels == 3) clahe_tile<3>(item, tile, of, corners, places, (u32*)out);
+    else clahe_tile<4>(item, tile, of, corners, places, (u32*)out);
 }

@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ u32 total;
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     if (threadIdx.x == 0) total = 0;
     u32 sum = item.channels == 1 ? line_lumas<1>(item, block)
         : item.channels == 3     ? line_lumas<3>(item, block)
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ u8 table[256];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     const Contrast* of = global<const Contrast>(item.data);
     u64 pixels = (u64)item.width * item.height;
     u32 mean = (u32)((2 * of->sum + pixels) / (2 * pixels));

@@ -4,7 +4,7 @@
 #include "kernels/scan.cuh"
 
 // The head of the data of filters that count; `parameters` are the filter's own.
-struct Counted {
+struct HistogramData {
     u32 parameters[4];
     u32 counts[3][256];  // uploaded as 0
     u8 tables[3][256];   // what they become; not all filters have them
@@ -12,7 +12,7 @@ struct Counted {
 
 // Counters lie eight times in shared memory, side by side, for each lane of eight: of a plain image
 // four lanes meet at a counter, not 32.
-struct Counters {
+struct SharedHistogram {
     u32* bins;
 
     __device__ __forceinline__ void operator()(int plane, u32 level) const
@@ -35,7 +35,7 @@ struct Counters {
 };
 
 // The counts up to each level, its own included, in every thread.
-__device__ __forceinline__ u32 counted_upto(u32 own, u32* totals)
+__device__ __forceinline__ u32 cumulative_count(u32 own, u32* totals)
 {
     u32 upto = scan_warp(own);
     if (threadIdx.x % 32 == 31) totals[threadIdx.x / 32] = upto;

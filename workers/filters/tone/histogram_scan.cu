@@ -3,10 +3,10 @@
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 
-constexpr u32 COUNTED_LINE = 8 * LINE;  // samples a block
+constexpr u32 HISTOGRAM_LINE = 8 * LINE;  // samples a block
 
 template <int C, bool LUMA>
-__device__ __forceinline__ void count_pixel(const u32* colour, const Counters& counters)
+__device__ __forceinline__ void count_pixel(const u32* colour, const SharedHistogram& counters)
 {
     if constexpr (LUMA && C > 1) {
         counters(0, luma(colour[0], colour[1], colour[2]));
@@ -16,11 +16,12 @@ __device__ __forceinline__ void count_pixel(const u32* colour, const Counters& c
 }
 
 template <int C, bool LUMA>
-__device__ __forceinline__ void count_line(const Item& item, int block, const Counters& counters)
+__device__ __forceinline__ void count_line(
+    const Item& item, int block, const SharedHistogram& counters)
 {
-    u32 total = samples_of(item), end = min(total, (block + 1) * COUNTED_LINE);
+    u32 total = samples_of(item), end = min(total, (block + 1) * HISTOGRAM_LINE);
     const u8* src = global<const u8>(item.src);
-    for (u32 at = block * COUNTED_LINE + 48 * threadIdx.x; at < end; at += LINE) {
+    for (u32 at = block * HISTOGRAM_LINE + 48 * threadIdx.x; at < end; at += LINE) {
         if (at + 48 <= total) {
             u32 words[12], colour[C];
             for (int i = 0; i < 3; ++i) load16(src + at + 16 * i, words + 4 * i);
@@ -43,14 +44,14 @@ template <bool LUMA>
 __device__ __forceinline__ void count_block(const Item& item, int block, uint4* bins)
 {
     int levels = LUMA || item.channels == 1 ? 256 : 768;
-    Counters counters = {(u32*)bins};
+    SharedHistogram counters = {(u32*)bins};
     counters.clear(levels);
     __syncthreads();
     if (item.channels == 1) count_line<1, LUMA>(item, block, counters);
     else if (item.channels == 3) count_line<3, LUMA>(item, block, counters);
     else count_line<4, LUMA>(item, block, counters);
     __syncthreads();
-    u32* counts = global<Counted>(item.data)->counts[0];
+    u32* counts = global<HistogramData>(item.data)->counts[0];
     for (int i = threadIdx.x; i < levels; i += THREADS) {
         u32 count = counters.total(i);
         if (count) atomicAdd(&counts[i], count);
@@ -59,19 +60,19 @@ __device__ __forceinline__ void count_block(const Item& item, int block, uint4* 
 
 // Of every colour for itself.
 extern "C" __global__ void __launch_bounds__(256)
-    count_levels(const Item* items, const u32* starts, int n)
+    histogram_levels(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 bins[768 * 2];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     count_block<false>(item, block, bins);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    count_lumas(const Item* items, const u32* starts, int n)
+    histogram_lumas(const Item* items, const u32* starts, int n)
 {
     __shared__ uint4 bins[256 * 2];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     count_block<true>(item, block, bins);
 }

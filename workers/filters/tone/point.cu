@@ -4,18 +4,18 @@
 #include "kernels/lines.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
-    through_table(const Item* items, const u32* starts, int n)
+    apply_table(const Item* items, const u32* starts, int n)
 {
     __shared__ u8 table[256];
     int block;
-    Item item = owner(items, starts, n, block);
+    Item item = find_item(items, starts, n, block);
     table[threadIdx.x] = global<const u8>(item.data)[threadIdx.x];
     __syncthreads();
     map_samples(item, block, table);
 }
 
 // The colours of a pixel and its luma, blended; `from_grey` says which of the two is the base.
-struct Fade {
+struct GreyBlend {
     float factor;
     bool from_grey;
 
@@ -29,9 +29,9 @@ struct Fade {
     }
 };
 
-__device__ __forceinline__ void fade_image(const Item& item, int block, bool from_grey)
+__device__ __forceinline__ void blend_with_grey(const Item& item, int block, bool from_grey)
 {
-    Fade fade = {*global<const float>(item.data), from_grey};
+    GreyBlend fade = {*global<const float>(item.data), from_grey};
     if (item.channels == 3) map_pixels<3>(item, block, fade);
     else if (item.channels == 4) map_pixels<4>(item, block, fade);
     else copy_line(item, block);  // grey is its own luma
@@ -41,14 +41,14 @@ extern "C" __global__ void __launch_bounds__(256)
     grayscale(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
-    fade_image(item, block, false);
+    Item item = find_item(items, starts, n, block);
+    blend_with_grey(item, block, false);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
     saturation(const Item* items, const u32* starts, int n)
 {
     int block;
-    Item item = owner(items, starts, n, block);
-    fade_image(item, block, true);
+    Item item = find_item(items, starts, n, block);
+    blend_with_grey(item, block, true);
 }

@@ -10,11 +10,11 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ u32 totals[8];
     int block, level = threadIdx.x;
-    Item item = owner(items, starts, n, block);
-    Counted& of = *global<Counted>(item.data);
+    Item item = find_item(items, starts, n, block);
+    HistogramData& of = *global<HistogramData>(item.data);
     u32 cut = of.parameters[0], by_luma = of.parameters[1], pixels = item.width * item.height;
     for (int c = 0; c < min(item.channels, 3); ++c) {
-        u32 own = of.counts[by_luma ? 0 : c][level], upto = counted_upto(own, totals);
+        u32 own = of.counts[by_luma ? 0 : c][level], upto = cumulative_count(own, totals);
         int low = __syncthreads_count(upto <= cut);
         int high = __syncthreads_count(upto - own < pixels - cut) - 1;
         double scale = __ddiv_rn(255.0, high - low);
@@ -29,11 +29,11 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ u32 totals[8];
     int block, level = threadIdx.x;
-    Item item = owner(items, starts, n, block);
-    Counted& of = *global<Counted>(item.data);
+    Item item = find_item(items, starts, n, block);
+    HistogramData& of = *global<HistogramData>(item.data);
     u32 pixels = item.width * item.height;
     for (int c = 0; c < min(item.channels, 3); ++c) {
-        u32 own = of.counts[c][level], upto = counted_upto(own, totals);
+        u32 own = of.counts[c][level], upto = cumulative_count(own, totals);
         int lightest = __syncthreads_count(upto - own < pixels) - 1;
         u32 step = (pixels - of.counts[c][lightest]) / 255;
         of.tables[c][level] = (u8)(step ? min((step / 2 + upto - own) / step, 255u) : level);
@@ -51,12 +51,12 @@ struct Tables {
 
 // Every colour through its own table.
 extern "C" __global__ void __launch_bounds__(256)
-    through_tables(const Item* items, const u32* starts, int n)
+    apply_tables(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 tables[192];
     int block;
-    Item item = owner(items, starts, n, block);
-    const u32* from = (const u32*)global<const Counted>(item.data)->tables;
+    Item item = find_item(items, starts, n, block);
+    const u32* from = (const u32*)global<const HistogramData>(item.data)->tables;
     if (threadIdx.x < 192) tables[threadIdx.x] = from[threadIdx.x];
     __syncthreads();
     Tables map = {(const u8*)tables};
@@ -70,14 +70,14 @@ constexpr double EPSILON = 1.1920928955078125e-07;  // FLT_EPSILON
 // The level that parts the lumas best, cv2's THRESH_OTSU. One thread makes the running means, for
 // their roundings are those of this order; all weigh the groups.
 extern "C" __global__ void __launch_bounds__(256)
-    otsu_value(const Item* items, const u32* starts, int n)
+    otsu_threshold(const Item* items, const u32* starts, int n)
 {
     __shared__ double share[256], first_share[256], first_mean[256];
     __shared__ u64 sum, best;
     __shared__ u32 value;
     int block, level = threadIdx.x;
-    Item item = owner(items, starts, n, block);
-    Counted& of = *global<Counted>(item.data);
+    Item item = find_item(items, starts, n, block);
+    HistogramData& of = *global<HistogramData>(item.data);
     u32 own = of.counts[0][level];
     double scale = __ddiv_rn(1.0, (double)item.width * item.height);
     share[level] = __dmul_rn(own, scale);

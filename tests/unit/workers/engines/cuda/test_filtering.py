@@ -67,7 +67,7 @@ def test_runs_of_tables_take_one_launch_and_mix_with_others_in_a_batch() -> None
     slot, scratch = staging_slot(ROOM), Region(4 * ROOM, CPU)
     filtering = Filtering(kernels, NoStreams(), scratch)  # type: ignore[arg-type]
     filtering.launch(slot, jobs)
-    assert kernels.launched == ["through_table", *(each.kernel for each in SOBEL.device_passes)]
+    assert kernels.launched == ["apply_table", *(each.kernel for each in SOBEL.device_passes)]
     for found, chain, image in zip(filtering.results(slot), chains, images, strict=True):
         assert np.array_equal(found.pixels, specified(chain, image.pixels))
 
