@@ -14,7 +14,7 @@ from models.domain.job import Completed, Failed, Job, Labels, Lane, Outcome, Res
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.ticket import Ticket
 
-GUARD = 20.0
+GUARD = 60.0
 """Seconds after which a test that waits for a thread fails; no passing test ever waits for it."""
 
 

@@ -2,17 +2,18 @@
 
 import os
 import signal
-import socket
 import ssl
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.ports import free_port
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +31,16 @@ def serving(
     tls: ssl.SSLContext | None = None,
     program: Sequence[str] = (sys.executable, "-m", "app.cli"),
     folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Served]:
-    """A ready server, started by `program` in `folder`, ended by SIGINT when the block ends.
+    """Start a server by `program` in `folder`, wait until it is ready, and end it by SIGINT.
 
-    `tls` trusts its certificate.
+    `tls` trusts the server's certificate. `environment` is added to this process's own.
     """
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
+    port = free_port()
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     command = [*program, "serve", "--port", str(port), *flags]
-    process = subprocess.Popen(command, env=environment, cwd=folder)
+    process = subprocess.Popen(command, env=inherited | (environment or {}), cwd=folder)
     try:
         _wait_until_ready(port, process, ready_within, tls)
         yield Served(port, process)
@@ -69,8 +70,8 @@ def gone(pid: int) -> bool:
         return True
 
 
-def until(claim: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait until the claim holds."""
+def until(claim: Callable[[], bool], seconds: float = 100.0) -> None:
+    """Wait until the claim holds; fail after `seconds`, which no passing test waits for."""
     end = time.monotonic() + seconds
     while not claim():
         assert time.monotonic() < end, "it never came true"

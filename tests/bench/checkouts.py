@@ -32,7 +32,8 @@ from tests.bench import gpu_samples, wrk
 from tests.bench.images import jpegs, subsampled
 from tests.bench.load import raw_post
 from tests.bench.plan import BOUNDARY, multipart
-from tests.bench.subject import Subject, answers, free_port, started
+from tests.bench.subject import Subject, answers, started
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,9 +17,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.bench.overload import closed_loop, open_loop
-from tests.bench.subject import answers, free_port, started
+from tests.bench.subject import answers, started
 from tests.bench.traffic import Connections, Reply, Request, percentile
 from tests.pictures import jpeg
+from tests.ports import free_port
 
 UNDER_WAY = 64
 PER_BULK = 16

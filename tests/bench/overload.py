@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.subject import Subject, answers, family, free_port, started
+from tests.bench.subject import Subject, answers, family, started
 from tests.bench.traffic import Connections, Reply, Request, percentile
 from tests.pictures import jpeg
+from tests.ports import free_port
 
 LOADS = (1, 2, 5, 20)
 CLOSED_LOOP = 16

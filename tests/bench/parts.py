@@ -16,7 +16,8 @@ from typing import Any
 from tests.bench import open_loop, wrk
 from tests.bench.gpu_samples import GpuSamples
 from tests.bench.plan import BLURRED, IMAGES_PER_MULTIPART, Plan
-from tests.bench.subject import Subject, answers, free_port, says, started
+from tests.bench.subject import Subject, answers, says, started
+from tests.ports import free_port
 
 LABELLED = 48
 """Images whose labels are compared between services."""

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -33,12 +32,6 @@ class Subject:
                 seconds = (int(stat[11]) + int(stat[12])) / TICKS
                 found[pid] = (words[-1] if "app.processes.member" in words else "server", seconds)
         return found
-
-
-def free_port() -> int:
-    """A port nobody listens on at this moment."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,8 +14,12 @@ from tests.drawn_classes import DRAWN
 from tests.pictures import encoded, jpeg
 from tests.server import Served, children, gone, serving, until
 
-FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32", "--grace", "0.2")
+FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32")
+FLAGS += ("--default-deadline", "100")  # a busy machine may take long to start a worker
+FLAGS += ("--grace", "0.2")
 RAW = {"Content-Type": "image/jpeg"}
+PATIENCE = 100.0
+"""Seconds after which a test that waits for a process fails; no passing test waits for them."""
 
 
 def url(server: Served, path: str) -> str:
@@ -26,14 +28,16 @@ def url(server: Served, path: str) -> str:
 
 def ask(server: Served, body: bytes) -> str:
     """The best label of an image, on a connection of its own."""
-    reply = httpx.post(url(server, "/classify?top_k=1"), content=body, headers=RAW, timeout=60)
+    reply = httpx.post(
+        url(server, "/classify?top_k=1"), content=body, headers=RAW, timeout=PATIENCE
+    )
     assert reply.status_code == 200, reply.text
     label: str = reply.json()["results"][0]["predictions"][0]["label"]
     return label
 
 
 def metric(server: Served, line: str) -> float:
-    text = httpx.get(url(server, "/metrics"), timeout=30).text
+    text = httpx.get(url(server, "/metrics"), timeout=PATIENCE).text
     return next((float(row.split()[-1]) for row in text.splitlines() if row.startswith(line)), 0.0)
 
 
@@ -51,9 +55,9 @@ def test_images_are_labelled_and_filtered_as_by_one_process(tree: Served) -> Non
     for label, draw in DRAWN.items():
         assert ask(tree, encoded(draw(), quality=92)) == label
     path = "/filter?name=gaussian_blur&sigma=3&format=png"
-    several = httpx.post(url(tree, path), content=jpeg(), headers=RAW, timeout=60)
+    several = httpx.post(url(tree, path), content=jpeg(), headers=RAW, timeout=PATIENCE)
     with serving("--weights", "bundled", "--log-level", "error") as single:
-        alone = httpx.post(url(single, path), content=jpeg(), headers=RAW, timeout=60)
+        alone = httpx.post(url(single, path), content=jpeg(), headers=RAW, timeout=PATIENCE)
     assert several.content == alone.content
     assert several.status_code == 200
 
@@ -91,27 +95,26 @@ def test_a_front_end_killed_costs_its_own_requests_alone(tree: Served) -> None:
     assert ask(tree, jpeg(2))
 
 
-def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind() -> None:
-    folders = set(Path(tempfile.gettempdir()).glob("darkroom-metrics-*"))
-    with serving(*FLAGS, "--log-level", "error") as server:
+def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    mine = {"TMPDIR": str(tmp_path)}  # other tests keep files of their servers in the common one
+    with serving(*FLAGS, "--log-level", "error", environment=mine) as server:
+        assert list(tmp_path.glob("darkroom-metrics-*"))
         pids = children(server.process.pid).values()
         with ThreadPoolExecutor(4) as clients:
             answers = [clients.submit(ask, server, jpeg(n, 1500, 1500)) for n in range(8)]
             until(lambda: metric(server, "darkroom_in_flight_images") > 0 or answers[0].done())
             server.process.send_signal(signal.SIGTERM)
             assert all(answer.result() for answer in answers)
-        assert server.process.wait(30) == 0
+        assert server.process.wait(PATIENCE) == 0
         assert all(gone(pid) for pid in pids)
-    assert set(Path(tempfile.gettempdir()).glob("darkroom-metrics-*")) == folders
+    assert list(tmp_path.glob("darkroom*")) == []
 
 
 def test_sigint_skips_the_grace_time() -> None:
-    with serving(*FLAGS[:-1], "30", "--log-level", "error") as server:
+    with serving(*FLAGS[:-1], "9999", "--log-level", "error") as server:
         pids = children(server.process.pid).values()
-        start = time.monotonic()
         server.process.send_signal(signal.SIGINT)
-        assert server.process.wait(30) == ExitCode.INTERRUPTED
-        assert time.monotonic() - start < 20
+        assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
         assert all(gone(pid) for pid in pids)
 
 
@@ -120,7 +123,7 @@ def test_nothing_outlives_a_supervisor_that_was_killed() -> None:
         pids = list(children(server.process.pid).values())
         assert len(pids) == 3
         server.process.kill()
-        until(lambda: all(gone(pid) for pid in pids), 10)
+        until(lambda: all(gone(pid) for pid in pids), PATIENCE)
 
 
 def test_settings_that_can_never_work_end_the_server_at_once(tmp_path: Path) -> None:
@@ -128,7 +131,5 @@ def test_settings_that_can_never_work_end_the_server_at_once(tmp_path: Path) -> 
     labels.write_text("one\n\nthree\n")
     weights.write_bytes(b"nothing")
     flags = ("--weights", str(weights), "--weights-labels", str(labels))
-    start = time.monotonic()
     with pytest.raises(RuntimeError, match="exit code 2"), serving(*FLAGS[:2], *flags):
         pass
-    assert time.monotonic() - start < 60

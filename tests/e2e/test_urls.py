@@ -51,7 +51,10 @@ def test_uploads_and_urls_in_one_request_are_answered_in_order(
     assert [r["source"] for r in results] == [*urls, "0.jpg"]  # httpx sends fields first
     statuses = [r["error"]["status"] if "error" in r else 200 for r in results]
     assert statuses == [200, 415, 502, 422, 200, 200]
-    assert results[-2]["predictions"] == results[-1]["predictions"]
+    uploaded, fetched = (result["predictions"][0] for result in results[-2:])
+    assert uploaded["class_id"] == fetched["class_id"]
+    # Scores depend in their last digits on the size of the batch, and a batch on who came when.
+    assert uploaded["score"] == pytest.approx(fetched["score"], rel=0.01)
     assert "fetch" in results[0]["timing"]
 
 

@@ -8,7 +8,6 @@ depend on how requests happen to meet.
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ import httpx
 from tests.golden import endpoints
 from tests.golden.commands import commands
 from tests.golden.drawn import images
+from tests.ports import free_port
 
 SETTINGS = {
     "DARKROOM_WEIGHTS": "bundled",
@@ -66,8 +66,7 @@ def main() -> int:
 @contextmanager
 def _serving() -> Iterator[httpx.Client]:
     """A client of a server of its own, which ends with the block."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     kept = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
     process = subprocess.Popen(command, env=kept | SETTINGS)

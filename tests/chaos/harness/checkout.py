@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from tests.chaos.harness.attack import Attack, Target
 from tests.chaos.harness.http import ask
+from tests.ports import free_port
 
 HERE = Path(__file__).parents[3]
 
@@ -87,8 +87,7 @@ def _started(
 def _start(
     checkout: Checkout, attack: Attack, front_ends: int, source: str, settings: frozenset[str]
 ) -> "tuple[subprocess.Popen[bytes], Target]":
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     flags = _known(attack.flags, settings)
     command = [checkout.python, "-m", "app.cli", "serve", "--port", str(port)]
     command += ["--weights", "random", "--log-level", "error", "--front-ends", str(front_ends)]

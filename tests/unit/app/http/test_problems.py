@@ -45,11 +45,11 @@ def test_what_was_given_is_shown_as_it_is_while_it_is_short() -> None:
     ids=["lists", "strings", "object", "number in a list", "number", "string"],
 )
 def test_what_was_given_costs_no_more_than_is_shown(value: object) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     shown = given(value)
     assert isinstance(shown, str)
     assert len(shown) <= 200
-    assert time.process_time() - began < 0.1
+    assert time.thread_time() - began < 0.1
 
 
 def test_of_many_things_that_pydantic_found_the_first_are_told_and_unknown_ones_last() -> None:

@@ -96,7 +96,7 @@ def test_few_of_many_wrong_parameters_are_told() -> None:
 
 
 def test_a_long_wrong_name_is_not_compared_for_long() -> None:
-    began = time.process_time()
+    began = time.thread_time()
     with pytest.raises(InvalidParameter, match="no filter"):
         parse_one("gaussian" * 100_000, {})
-    assert time.process_time() - began < 0.2
+    assert time.thread_time() - began < 0.2

@@ -20,10 +20,10 @@ SECONDS = 2.0
 @pytest.mark.parametrize("kind", hostile.KINDS)
 def test_hostile_files_are_refused_at_once(kind: str) -> None:
     data = hostile.KINDS[kind]()
-    start = time.process_time()
+    start = time.thread_time()
     with pytest.raises((Undecodable, TooManyPixels)) as error:
         codec.decode(data, max_pixels=LIMIT)
-    assert time.process_time() - start < SECONDS
+    assert time.thread_time() - start < SECONDS
     assert len(error.value.detail) < 300
 
 

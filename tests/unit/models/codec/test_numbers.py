@@ -17,7 +17,7 @@ def test_a_tiff_tag_of_many_numbers_is_refused() -> None:
 
 def test_exif_of_many_numbers_costs_little() -> None:
     data = png.exif_rationals(2_000_000)
-    started = time.process_time()
+    started = time.thread_time()
     with suppress(Undecodable):
         codec.probe(data, max_pixels=1_000_000)
-    assert time.process_time() - started < 5
+    assert time.thread_time() - started < 5

@@ -25,7 +25,7 @@ def test_every_truncation_gives_an_image_or_an_error(format_: ImageFormat) -> No
     data = hostile.small(format_.name, (24, 17), **OPTIONS.get(format_.value, {}))
     slowest, images, statuses = 0.0, 0, set()
     for length in range(len(data)):
-        start = time.process_time()
+        start = time.thread_time()
         try:
             found = codec.decode(data[:length], max_pixels=1_000_000)
         except ServiceError as error:
@@ -33,7 +33,7 @@ def test_every_truncation_gives_an_image_or_an_error(format_: ImageFormat) -> No
         else:
             images += 1
             assert found.image.pixels.shape[:2] == (17, 24), length
-        slowest = max(slowest, time.process_time() - start)
+        slowest = max(slowest, time.thread_time() - start)
     assert statuses == {415, 422}
     assert slowest < SLOWEST
     assert images < len(data)

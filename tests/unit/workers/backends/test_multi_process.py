@@ -23,7 +23,7 @@ from models.domain.errors import (
 )
 from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Trace
-from tests.fakes import FakeEngine, fake_job, first_sample, number_of
+from tests.fakes import GUARD, FakeEngine, fake_job, first_sample, number_of
 from tests.worker_fixture import ARENA, Hosted, come_true, fake_said, hosted
 from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
 from workers.backends.quarantine import Quarantine
@@ -54,14 +54,15 @@ def number(completed: Completed) -> int:
 
 def run(test: Coroutine[object, object, None]) -> None:
     async def guarded() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(3 * GUARD):
             await test
 
     asyncio.run(guarded())
 
 
 async def on_device(worker: Hosted) -> None:
-    await come_true(lambda: worker.worker.load().running_jobs > 0)
+    """Wait until the engine has a batch, which is after its jobs were marked as launched."""
+    await come_true(lambda: bool(worker.engine.batches))
 
 
 def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
@@ -503,7 +504,7 @@ def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -
         for _ in range(MAX_LOSSES):
             with hosted(partial(ENGINE, answer=answer), LIMITS, address) as worker:
                 here.append(worker)
-                assert await asyncio.to_thread(reached.acquire, timeout=20)
+                assert await asyncio.to_thread(reached.acquire, timeout=GUARD)
         with pytest.raises(WorkerLost, match="2 workers died while they held the image"):
             await guilty
         alone = [batch for batch in here[1].engine.batches if number_of(batch[0]) == poison]
