@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -115,12 +116,21 @@ class SharedSocket:
     number: int = 0
 
 
+Wait = Callable[[socket.socket, Ticket, Callable[[], None]], None]
+"""Calls its last argument when an accepted connection is to be begun."""
+
+
+def begin_at_once(connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
+    """Begin without waiting for anything."""
+    begin()
+
+
 class ConnectionBalancer:
     """Accepts for one front end, from its creation to `close`, which closes its hold on the socket.
 
     `connected` makes a protocol for each connection that `entrance` lets in; `count` says how many
     there are. A front end that is slow to take a connection, or dead, loses it to the others after
-    `PAUSE`. `handshake` is the time for a TLS handshake.
+    `PAUSE`. `handshake` is the time for a TLS handshake; `wait` delays the start of connections.
     """
 
     def __init__(
@@ -131,6 +141,7 @@ class ConnectionBalancer:
         entrance: Entrance,
         tls: ssl.SSLContext | None = None,
         handshake: float = 10.0,
+        wait: Wait = begin_at_once,
     ) -> None:
         self._shared = shared
         self._connected = connected
@@ -138,6 +149,7 @@ class ConnectionBalancer:
         self._entrance = entrance
         self._tls = tls
         self._handshake = handshake if tls else None
+        self._wait = wait
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         self._taking: set[asyncio.Task[object]] = set()
@@ -195,9 +207,12 @@ class ConnectionBalancer:
         ticket = self._entrance.enter(connection, address[0] if address else "")
         if ticket is not None:
             connection.setblocking(False)
-            self._taking.add(taking := self._loop.create_task(self._begin(connection, ticket)))
-            taking.add_done_callback(self._taking.discard)
+            self._wait(connection, ticket, partial(self._start, connection, ticket))
         return True
+
+    def _start(self, connection: socket.socket, ticket: Ticket) -> None:
+        self._taking.add(taking := self._loop.create_task(self._begin(connection, ticket)))
+        taking.add_done_callback(self._taking.discard)
 
     async def _begin(self, connection: socket.socket, ticket: Ticket) -> None:
         """After its TLS handshake, if there is one, the connection belongs to its protocol."""

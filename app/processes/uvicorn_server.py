@@ -22,6 +22,7 @@ from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
 from app.connections.limits import ConnectionLimits
 from app.connections.listening import bind, bind_metrics
+from app.connections.lobby import Lobby, Member
 from app.connections.metrics_only import MetricsOnly
 from app.connections.phases import Timer
 from app.connections.protocol import GuardedProtocol
@@ -67,6 +68,7 @@ class Server(uvicorn.Server):
         self._orders = orders
         self._grace = settings.grace
         self._timers: list[Timer] = []
+        self._lobbies: list[Lobby] = []
         self.exit_code: int = ExitCode.OK
         super().__init__(_config(app, settings))
 
@@ -100,7 +102,7 @@ class Server(uvicorn.Server):
     def _guarded(
         self, limits: ConnectionLimits, metrics: Metrics, counters: Counters, encrypted: bool
     ) -> tuple[Guard, Entrance]:
-        guard = Guard(limits, lambda reason: metrics.connections_ended.labels(reason).inc())
+        guard = Guard(limits, lambda reason: metrics.connection_end(reason).inc())
         entrance = Entrance(guard, counters, encrypted)
         connections = self.server_state.connections
 
@@ -125,9 +127,18 @@ class Server(uvicorn.Server):
         def count() -> int:
             return len(state.connections)
 
+        lobby = Lobby(guard, cast(set[Member], state.connections))
+        self._lobbies.append(lobby)
+        seconds = guard.limits.header_timeout
         return ConnectionBalancer(
-            shared, connected, count, entrance, config.ssl, guard.limits.header_timeout
+            shared, connected, count, entrance, config.ssl, seconds, lobby.enter
         )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn after the last request that it serves."""
+        await super().shutdown(sockets)
+        for lobby in self._lobbies:
+            lobby.end()
 
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second; True ends the serving."""

@@ -85,6 +85,7 @@ class Metrics:
         self.connections_ended = self._counter(
             "connections_ended_total", "Connections refused or ended by the server.", ("reason",)
         )
+        self.connection_end = lru_cache(CHILDREN)(self.connections_ended.labels)
 
     def _add_batches(self) -> None:
         self.batch_size = self._histogram(

@@ -124,7 +124,10 @@ class Load:
 def started(checkout: Path) -> Iterator[FrontEnd]:
     """A worker and a front end of a checkout; both are killed when the block ends."""
     address = f"\0darkroom-bench-{secrets.token_hex(8)}"
-    with socket.socket(socket.AF_UNIX) as unix, socket.create_server(("127.0.0.1", 0)) as tcp:
+    with (
+        socket.socket(socket.AF_UNIX) as unix,
+        socket.create_server(("127.0.0.1", 0), backlog=4096) as tcp,
+    ):
         unix.bind(address)
         unix.listen()
         served = f"worker(socket.socket(fileno={unix.fileno()}))"
