@@ -8,18 +8,17 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.service import Computing, Model
+from app.service import Computing
 from app.telemetry.metrics import Metrics
-from models.api.schemas import ModelRecord
 from models.domain.backend import Backend
 from models.domain.job import ReleaseReason
-from models.labels import LabelSet
 from models.settings import Settings
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.backends.quarantine import Quarantine
+from workers.ipc.encoded_network import decode_network
 from workers.ipc.frames import Batched, Welcome
-from workers.operations import Classify
+from workers.operations import kind_of
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.worker import Observer
@@ -50,8 +49,7 @@ async def local_executor(settings: Settings, metrics: Metrics, weights: bool) ->
     started = await asyncio.to_thread(
         start_worker, settings, _observer(metrics), weights=weights, gpu=gpu
     )
-    model = Model(started.record, started.labels) if started.record and started.labels else None
-    computing = Computing(model, started.problem, started.degraded)
+    computing = Computing(started.networks, started.degraded)
     backend = LocalBackend(started.worker, settings.drain_timeout)
 
     def set_batching(settings: Settings) -> None:
@@ -76,7 +74,8 @@ async def remote_executor(
     arena = BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels)
 
     def on_batch(batched: Batched) -> None:
-        metrics.on_batch(batched.operation, batched.size, ReleaseReason(batched.reason))
+        reason = ReleaseReason(batched.reason)
+        metrics.on_batch(batched.operation, batched.network, batched.size, reason)
 
     backend = ProcessBackend(
         addresses,
@@ -110,18 +109,12 @@ def pixels_in_flight(settings: Settings, front_ends: int) -> int:
 
 
 def _computing(welcome: Welcome) -> Computing:
-    model = None
-    if welcome.model and welcome.labels:
-        name, labels, wnids = welcome.labels
-        label_set = LabelSet(name, tuple(labels), tuple(wnids))
-        model = Model(ModelRecord.model_validate(welcome.model), label_set)
-    return Computing(model, welcome.problem, welcome.degraded)
+    return Computing(tuple(map(decode_network, welcome.networks)), welcome.degraded)
 
 
 def _observer(metrics: Metrics) -> Observer:
     def observe(batch: Batch, _: BatchResult) -> None:
-        operation = batch.tickets[0].job.operation
-        name = "classify" if isinstance(operation, Classify) else "filter"
-        metrics.on_batch(name, len(batch.tickets), batch.reason)
+        kind, network = kind_of(batch.tickets[0].job.operation)
+        metrics.on_batch(kind, network, len(batch.tickets), batch.reason)
 
     return observe

@@ -24,7 +24,7 @@ from app.pipeline.pixel_budget import PixelBudget
 from app.routes import access_log, catalogue, classify, direct, docs, filter, health, process
 from app.routes.openapi import PROBLEMS
 from app.service import Service
-from app.telemetry.canary import Canary, canary_image, canary_operation
+from app.telemetry.canary import Canary, canary_image, canary_operations
 from app.telemetry.metrics import Metrics
 from models.settings import Settings
 from models.version import VERSION
@@ -72,7 +72,7 @@ def _assembled(
     ends_with_worker: bool,
 ) -> Service:
     """Put the parts around a started backend; `started` learns what must be stopped again."""
-    backend, model = executor.backend, executor.computing().model
+    backend = executor.backend
     limits = FetchLimits.from_settings(settings)
     fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
     started.push_async_callback(fetcher.aclose)
@@ -85,7 +85,7 @@ def _assembled(
     started.push_async_callback(decoders.aclose)
     pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, settings.max_pixels, threads)
     started.callback(pipeline.close)
-    operation, interval = canary_operation(model is not None), settings.canary_interval
+    operations = canary_operations(executor.computing().networks)
     return Service(
         settings=settings,
         backend=backend,
@@ -94,7 +94,7 @@ def _assembled(
         fetcher=fetcher,
         admission=admission,
         metrics=metrics,
-        canary=Canary(backend, operation, canary_image(), interval),
+        canary=Canary(backend, operations, canary_image(), settings.canary_interval),
         computing=executor.computing,
         keys=ApiKeys(settings.api_keys_file) if settings.api_keys_file else None,
         counters=counters,

@@ -16,37 +16,59 @@ from app.fetch.fetcher import Fetcher
 from app.pipeline.pipeline import Pipeline
 from app.telemetry.canary import Canary
 from app.telemetry.metrics import Metrics
-from models.api.schemas import ModelRecord
 from models.domain.backend import Backend
-from models.domain.errors import WeightsMissing
-from models.labels import LabelSet
+from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
+from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
 
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What classifies, and the names of its classes."""
-
-    record: ModelRecord
-    labels: LabelSet
+LONGEST_NAME = 60
+"""Characters of a name that a client gave which an error message repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Computing:
-    """What answers are computed with now: a worker that came back may have another device.
+    """The networks and the device that answer now: a worker that came back may have another device.
 
-    `model` is None when there are no weights; `weights_problem` then says what to do. `degraded`
+    `networks` begin with the default; there are none where the server only filters. `degraded`
     says why the device is not the one that was asked for.
     """
 
-    model: Model | None
-    weights_problem: str | None
+    networks: tuple[ServedNetwork, ...] = ()
     degraded: str | None = None
 
     @property
+    def model(self) -> Model | None:
+        """The default network with its weights, None where it has none."""
+        return self.networks[0].model if self.networks else None
+
+    @property
+    def weights_problem(self) -> str | None:
+        """Why the default network has no weights, and what to do."""
+        return self.networks[0].problem if self.networks else None
+
+    @property
     def missing(self) -> WeightsMissing:
-        """What a client hears that wants labels while there is no model."""
-        return WeightsMissing(self.weights_problem or "no weights are loaded")
+        """The error for label requests while the default network has no weights."""
+        return missing(self.chosen(None))
+
+    def chosen(self, name: str | None) -> ServedNetwork:
+        """Return the network called `name`, by default the first.
+
+        InvalidParameter names the networks that there are.
+        """
+        for each in self.networks:
+            if name in (None, each.name):
+                return each
+        if name is None:
+            return ServedNetwork("")
+        allowed = ", ".join(each.name for each in self.networks) or "none"
+        text = f"there is no model {name[:LONGEST_NAME]!r} here; allowed: {allowed}"
+        raise InvalidParameter(f"model: {text}", [FieldError("model", text, name[:LONGEST_NAME])])
+
+
+def missing(network: ServedNetwork) -> WeightsMissing:
+    """Return the error for label requests while a network has no weights."""
+    return WeightsMissing(network.problem or "no weights are loaded")
 
 
 @dataclass(slots=True)
@@ -88,7 +110,7 @@ class Service:
 
     @property
     def model(self) -> Model | None:
-        """What classifies now, None without weights."""
+        """The default network with its weights now, None where it has none."""
         return self.computing().model
 
 

@@ -20,6 +20,7 @@ FIXED = frozenset(
         "tls_key",
         "settings_file",
         "log_level",
+        "networks",
         "weights",
         "weights_labels",
         "weights_sha256",

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_settings import NoDecode
 
+from models.networks.registry import NETWORKS
 from models.ports import checked_ports
 
 Network = IPv4Network | IPv6Network
@@ -64,5 +66,35 @@ Host = Annotated[
 ]
 """A host name or an address; `*.` before a name stands for every name below it."""
 
+Hosts = Annotated[tuple[Host, ...], NoDecode, BeforeValidator(split)]
+"""Hosts between commas."""
+
+Texts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split)]
+"""Texts between commas."""
+
 Ports = Annotated[str, BeforeValidator(str), AfterValidator(checked_ports)]
 """Ports and ranges between commas."""
+
+
+Networks = Annotated[tuple[Network, ...], NoDecode, BeforeValidator(split)]
+"""IP addresses and networks between commas."""
+
+
+def checked_models(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of networks that classify; ValueError where one is unknown or repeated."""
+    unknown = [name for name in names if name not in NETWORKS]
+    if unknown or not names or len(set(names)) < len(names):
+        problem = (
+            f"there is no network {unknown[0]!r}" if unknown else "each network once, at least one"
+        )
+        raise ValueError(f"{problem}; there are {', '.join(NETWORKS)}")
+    return names
+
+
+ModelNames = Annotated[
+    tuple[str, ...], NoDecode, BeforeValidator(split), AfterValidator(checked_models)
+]
+"""Names of networks that classify, between commas; the first one is used by default."""
+
+Digests = Annotated[str, Field(pattern=r"^([a-z0-9_]+=)?[0-9a-f]{64}(,[a-z0-9_]+=[0-9a-f]{64})*$")]
+"""A SHA-256 digest in hexadecimal digits, or one for each network: `network=digest,…`."""

@@ -1,28 +1,28 @@
 """Every setting: a `DARKROOM_…` variable, a command-line flag and a row of the README."""
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, Field, PrivateAttr
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field, PrivateAttr
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from models.setting_types import (
     Count,
-    Host,
+    Digests,
+    Hosts,
+    ModelNames,
     Network,
+    Networks,
     Optimize,
     Ports,
     Precision,
     RateLimit,
     Several,
+    Texts,
     cache_folder,
-    split,
 )
-from models.settings_file import check_file
-
-PREFIX = "DARKROOM_"
+from models.settings_file import PREFIX, check_file, unknown_variables
 
 __all__ = ["PREFIX", "Network", "Optimize", "Precision", "Settings", "load_settings"]
 
@@ -63,10 +63,10 @@ class Settings(BaseSettings):
     tls_key: Path | None = Field(
         None, description="PEM file with the private key, if not in the certificate's file"
     )
-    trusted_proxies: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(split)] = Field(
+    trusted_proxies: Networks = Field(
         (), description="proxies (addresses or networks) whose X-Forwarded-For and -Proto count"
     )
-    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split)] = Field(
+    cors_origins: Texts = Field(
         (), description="origins whose pages may call the server, as https://example.org; * for all"
     )
     metrics_port: int = Field(
@@ -77,17 +77,18 @@ class Settings(BaseSettings):
         "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"
     )
 
+    networks: ModelNames = Field(
+        ("resnet18",), description="networks to classify with; the first one is the default"
+    )
     weights: str = Field(
         "auto",
         description="imagenet1k_v1, bundled (10 classes, no download), auto (the first if it can "
         "be had, else the second), random, or a .pth or .safetensors file",
     )
-    weights_labels: Path | None = Field(
+    weights_labels: str | None = Field(
         None, description="labels of a weights file: JSON list, or one label a line"
     )
-    weights_sha256: str | None = Field(
-        None, pattern="^[0-9a-f]{64}$", description="digest that a weights file must have"
-    )
+    weights_sha256: Digests | None = Field(None, description="digest a weights file must have")
     cache_folder: Path = Field(
         default_factory=cache_folder, description="where downloaded weights are kept"
     )
@@ -200,13 +201,13 @@ class Settings(BaseSettings):
         5.0, gt=0, description="seconds between canary inferences; ready means one passed lately"
     )
 
-    fetch_allowed_networks: Annotated[tuple[Network, ...], NoDecode, BeforeValidator(split)] = (
-        Field((), description="networks image URLs may point to although they are not public")
+    fetch_allowed_networks: Networks = Field(
+        (), description="networks image URLs may point to although they are not public"
     )
     fetch_ports: Ports = Field(
         "80,443", description="ports that images are fetched from: numbers and ranges, 1-65535: all"
     )
-    fetch_allowed_hosts: Annotated[tuple[Host, ...], NoDecode, BeforeValidator(split)] = Field(
+    fetch_allowed_hosts: Hosts = Field(
         (),
         description="hosts that images are fetched from, with `*.example.org` for all names below "
         "example.org; none: every public one",
@@ -227,22 +228,16 @@ class Settings(BaseSettings):
         return self._given
 
 
-def unknown_variables(environ: Iterable[str]) -> list[str]:
-    """The `DARKROOM_…` names in `environ` that no setting has; a typo must not pass silently."""
-    known = {f"{PREFIX}{name}".upper() for name in Settings.model_fields}
-    return sorted(n for n in environ if n.upper().startswith(PREFIX) and n.upper() not in known)
-
-
 def load_settings(**overrides: Any) -> Settings:
     """Settings from `overrides`, the environment and the settings file: the first one wins.
 
     ValueError says what is wrong.
     """
-    if unknown := unknown_variables(os.environ):
+    if unknown := unknown_variables(os.environ, Settings.model_fields):
         raise ValueError(f"unknown setting {', '.join(unknown)}; `darkroom serve --help` lists all")
     file = overrides.get("settings_file") or os.environ.get(f"{PREFIX}SETTINGS_FILE")
     if file:
-        check_file(Path(file), unknown_variables)
+        check_file(Path(file), Settings.model_fields)
     source: dict[str, Any] = {"_env_file": file or None}
     settings = Settings(**overrides, **source)
     settings._given = overrides

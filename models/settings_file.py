@@ -1,14 +1,23 @@
-"""The settings file: lines NAME=value, as .env files have them; a wrong line refuses it all."""
+"""The settings file: lines NAME=value, as .env files have them; one wrong line refuses the file."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
+PREFIX = "DARKROOM_"
+"""The beginning of the name of every setting that is a variable."""
 
-def check_file(file: Path, unknown: Callable[[Iterable[str]], list[str]]) -> None:
-    """ValueError for a file that cannot be read, or with a line that is no setting.
 
-    `unknown` returns those of some `DARKROOM_…` names that no setting has.
+def unknown_variables(names: Iterable[str], fields: Collection[str]) -> list[str]:
+    """Return the `DARKROOM_…` names among `names` that are none of the settings `fields`.
+
+    A mistyped setting must not pass silently.
     """
+    known = {f"{PREFIX}{field}".upper() for field in fields}
+    return sorted(n for n in names if n.upper().startswith(PREFIX) and n.upper() not in known)
+
+
+def check_file(file: Path, fields: Collection[str]) -> None:
+    """Raise ValueError for a file that cannot be read, or with a line that is no setting."""
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -18,7 +27,8 @@ def check_file(file: Path, unknown: Callable[[Iterable[str]], list[str]]) -> Non
         name = name.strip()
         if not name or name.startswith("#"):
             continue
-        if not equals or not name.upper().startswith("DARKROOM_") or unknown([name]):
+        is_setting = name.upper().startswith(PREFIX) and not unknown_variables([name], fields)
+        if not equals or not is_setting:
             raise ValueError(
                 f"the settings file {file}, line {number}: {name!r} is no setting; lines are "
                 "DARKROOM_NAME=value, and `darkroom serve --help` lists all names"

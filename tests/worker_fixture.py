@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from models.domain.job import Operation
 from tests.fakes import GUARD, FakeEngine, FakeOperation, Gate
+from workers.ipc.encoded_network import EncodedNetwork
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
@@ -18,7 +19,7 @@ from workers.scheduling.worker import Worker
 ARENA = 1 << 20
 """Bytes."""
 
-WELCOME = Welcome("fake", None, None, "a fake has no weights")
+WELCOME = Welcome("fake", [EncodedNetwork("resnet18", problem="a fake has no weights")])
 
 
 def fake_said(operation: Operation) -> object:

@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
-from models.domain.job import Job
+from models.domain.job import Job, Operation
+from models.networks.registry import DEFAULT
 from workers.filters.arithmetic.lookup_tables import ChainStep, steps
 from workers.filters.registry import AnyFilter
 
@@ -19,17 +20,36 @@ class FunctionToApply(StrEnum):
     NONE = "none"
 
 
+class NetworkOutput(StrEnum):
+    """The output of a network that is wanted of an image."""
+
+    LABELS = "labels"
+    """The best classes with their scores."""
+    LOGITS = "logits"
+    """The values of all classes in class order, before any function is applied."""
+    EMBEDDING = "embedding"
+    """The inputs of the last layer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Classify:
-    """The `top_k` best classes; jobs with different options still share a batch."""
+    """Run an image through the network called `network`.
+
+    `top_k` and `function_to_apply` are about labels alone.
+    """
 
     top_k: int = 5
     function_to_apply: FunctionToApply = FunctionToApply.SOFTMAX
+    network: str = DEFAULT
+    output: NetworkOutput = NetworkOutput.LABELS
 
     @property
     def batch_key(self) -> Hashable:
-        """One batch for all of them: the forward pass is the same."""
-        return "classify"
+        """Jobs for labels share a batch whatever their options: the forward pass is the same.
+
+        Each network and each output has batches of its own.
+        """
+        return ("classify", self.network, self.output.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +107,10 @@ def most_pixels(job: Job) -> int:
         return job.operation.most_pixels(image.height, image.width)
     except InvalidParameter:
         return image.n_pixels
+
+
+def kind_of(operation: Operation) -> tuple[str, str]:
+    """Return the kind of work for metrics, and the network that does it (empty: none)."""
+    if isinstance(operation, Classify):
+        return "classify", operation.network
+    return "filter", ""

@@ -8,7 +8,7 @@ from PIL import Image as PillowImage
 
 from models.codec import flatten
 from models.domain.image import Image, Pixels
-from models.weights import Preprocessing
+from models.networks.spec import Preprocessing
 
 MAX_ASPECT = 8
 """Longer images are resampled in the crop's window alone: 65500 × 1 resized whole takes 12 GB."""

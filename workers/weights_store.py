@@ -18,7 +18,8 @@ from typing import NoReturn, TypeAlias
 import httpx
 from tqdm import tqdm
 
-from models.weights import CATALOGUE, PublishedWeights
+from models.networks.registry import CATALOGUE, qualified_name
+from models.networks.spec import PublishedWeights
 
 log = logging.getLogger("darkroom.weights")
 
@@ -220,9 +221,10 @@ class WeightsStore:
             raise self._unavailable(published, f"no connection can be made: {error}") from error
 
     def _unavailable(self, published: PublishedWeights, problem: str) -> WeightsUnavailable:
+        name = qualified_name(published)
         return WeightsUnavailable(
-            f"no weights {published.name}: {problem}. Where there is a network, run `darkroom "
-            f"weights fetch {published.name}`; or copy {published.filename} (sha256 "
+            f"no weights {name}: {problem}. Where there is a network, run `darkroom "
+            f"weights fetch {name}`; or copy {published.filename} (sha256 "
             f"{published.sha256}) from {published.url} to {self.path(published)}; or set "
             "DARKROOM_WEIGHTS to a weights file of your own"
         )

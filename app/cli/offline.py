@@ -9,8 +9,10 @@ from typing import Any
 
 from models.codec import encoded
 from models.domain.job import Operation
+from models.exit_codes import ExitCode
+from models.networks.registry import CATALOGUE, NETWORKS, qualified_name
+from models.networks.spec import Bundled, PublishedWeights
 from models.settings import Settings
-from models.weights import BUNDLED, CATALOGUE, Bundled, PublishedWeights
 from workers.backends.in_process import LocalBackend
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.profiling import DRAWN, drawing, keep_busy, utilisation
@@ -19,24 +21,34 @@ from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha
 
 
 def manage_weights(settings: Settings, action: str, name: str) -> int:
-    """`darkroom weights`: download, verify or list published weights; the exit code."""
+    """Download, verify or list weights for `darkroom weights`; return the exit code.
+
+    `name` is a name of weights as the list shows it, or of a network: then its default weights.
+    """
     store = WeightsStore(settings.cache_folder)
+    bundled = [spec.bundled for spec in NETWORKS.values() if spec.bundled is not None]
     if action == "list":
-        print(f"{BUNDLED.name:16} {'present':8} {BUNDLED.sha256}  {BUNDLED.path}")
+        for each in bundled:
+            print(f"{each.name:22} {'present':8} {each.sha256}  {each.path}")
         for published, path, status in store.listing():
-            print(f"{published.name:16} {status.value:8} {published.sha256}  {path}")
-        return 0
-    known: dict[str, Bundled | PublishedWeights] = {BUNDLED.name: BUNDLED, **CATALOGUE}
-    if name not in known:
-        print(f"darkroom: no weights {name!r}; there are {', '.join(known)}", file=sys.stderr)
-        return 2
+            title = qualified_name(published)
+            print(f"{title:22} {status.value:8} {published.sha256}  {path}")
+        return ExitCode.OK
+    known: dict[str, Bundled | PublishedWeights] = {each.name: each for each in bundled}
+    known |= CATALOGUE
+    networks = {name: spec.weights[0] for name, spec in NETWORKS.items()}
+    wanted = known.get(name) or networks.get(name)
+    if wanted is None:
+        there = ", ".join([*known, *networks])
+        print(f"darkroom: no weights {name!r}; there are {there}", file=sys.stderr)
+        return ExitCode.WRONG_USAGE
     try:
-        path = _get(store, action, known[name])
+        path = _get(store, action, wanted)
     except WeightsUnavailable as error:
         print(f"darkroom: {error}", file=sys.stderr)
-        return 1
-    print(f"{path} has sha256 {known[name].sha256}")
-    return 0
+        return ExitCode.FAILED
+    print(f"{path} has sha256 {wanted.sha256}")
+    return ExitCode.OK
 
 
 def _get(store: WeightsStore, action: str, weights: Bundled | PublishedWeights) -> Path:

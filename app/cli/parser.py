@@ -62,12 +62,12 @@ def _settings(options: dict[str, object]) -> "Settings":
     from pydantic import ValidationError
 
     from models.settings import Settings, load_settings
-    from models.weights import resolve
+    from models.weights.sources import resolve_all
 
     given = {k: options.pop(k) for k in list(options) if k in Settings.model_fields}
     try:
         settings = load_settings(**{k: v for k, v in given.items() if v is not None})
-        resolve(settings)
+        resolve_all(settings)
     except ValidationError as error:
         problems = (
             f"--{str(each['loc'][0]).replace('_', '-')}: {each['msg']} (given: {each['input']!r})"

@@ -79,10 +79,10 @@ class ImageRequest:
         return kinds(self.wanted)
 
     @property
-    def labels(self) -> bool:
-        """Return whether a model will be asked for labels."""
+    def network(self) -> str | None:
+        """Return the name of the network that will be asked, None if none will be."""
         wanted = self.wanted.labels if isinstance(self.wanted, Parts) else self.wanted
-        return isinstance(wanted, Classify)
+        return wanted.network if isinstance(wanted, Classify) else None
 
 
 def kinds(wanted: Wanted) -> list[Hashable]:

@@ -9,7 +9,7 @@ from app.pipeline.timings import Timings
 from models.codec import Decoded
 from models.domain.backend import Backend, Load
 from models.domain.image import Source
-from models.domain.job import Job, Labels, Operation, Result
+from models.domain.job import Job, Labels, Operation, Result, Vector
 from workers.operations import Classify
 
 
@@ -27,10 +27,10 @@ class Computation:
 
     async def labels(
         self, decoded: Decoded, operation: Classify, permit: Permit, stages: Timings
-    ) -> Labels:
-        """Return the labels of an image."""
+    ) -> Labels | Vector:
+        """Return the labels of an image, or the vector that is wanted instead of them."""
         result = await self._run(operation, decoded.image, permit, stages)
-        assert isinstance(result, Labels)
+        assert isinstance(result, Labels | Vector)
         return result
 
     async def filtered(
@@ -41,7 +41,7 @@ class Computation:
         check(operation, self._max_pixels, image.height, image.width)
         format_ = output.format_for(decoded.info.format)
         result = await self._run(operation, image, permit, stages)
-        assert not isinstance(result, Labels)
+        assert not isinstance(result, Labels | Vector)
         with stages.measure("encode"):
             data = await self._decoder.encode(result, decoded, format_, output.encoding)
             return EncodedImage(data, format_, result.width, result.height)

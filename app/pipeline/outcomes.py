@@ -7,7 +7,7 @@ from app.intake.request_items import Item
 from app.pipeline.timings import Timings
 from models.codec import ImageFormat
 from models.domain.errors import ServiceError
-from models.domain.job import Labels
+from models.domain.job import Labels, Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class VersionAnswer:
 class Processed:
     """The parts of one image, each with its own outcome; `labels` is None if nobody wanted them."""
 
-    labels: Labels | ServiceError | None
+    labels: Labels | Vector | ServiceError | None
     versions: tuple[VersionAnswer, ...]
 
     @property
@@ -43,7 +43,7 @@ class Processed:
         return [each for each in outcomes if isinstance(each, ServiceError)]
 
 
-AnswerOutcome = Labels | EncodedImage | Processed | ServiceError
+AnswerOutcome = Labels | Vector | EncodedImage | Processed | ServiceError
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from app.pipeline.timings import Timings
 from models.codec import Decoded
 from models.domain.alarms import Timeout
 from models.domain.errors import ServiceError
-from models.domain.job import Labels
+from models.domain.job import Labels, Vector
 from workers.operations import Classify
 
 T = TypeVar("T")
@@ -42,7 +42,9 @@ class PartsOfImage:
             raise found.errors[0]
         return found
 
-    async def _labels(self, wanted: Classify | ServiceError | None) -> Labels | ServiceError | None:
+    async def _labels(
+        self, wanted: Classify | ServiceError | None
+    ) -> Labels | Vector | ServiceError | None:
         if not isinstance(wanted, Classify):
             return wanted
         permit, stages = self._context.permit, self._context.stages

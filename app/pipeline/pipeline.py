@@ -27,7 +27,7 @@ from app.telemetry.metrics import Metrics
 from models.domain.alarms import Timeout
 from models.domain.backend import Backend
 from models.domain.errors import ServiceError
-from models.domain.job import Labels
+from models.domain.job import Labels, Vector
 from workers.operations import Classify
 
 _NAMES = {Classify: "classify", Version: "filter", Parts: "process"}
@@ -89,7 +89,7 @@ class Pipeline:
 
     async def _classified(
         self, content: Blob, operation: Classify, context: ImageContext
-    ) -> Labels:
+    ) -> Labels | Vector:
         permit, stages = context.permit, context.stages
         jpeg = await self._decoder.encoded(content, self._computation.load(), stages)
         if jpeg is not None:

@@ -21,6 +21,7 @@ from app.processes.title import retitle
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
+from workers.ipc.encoded_network import encode_network
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.worker import Worker
@@ -107,16 +108,9 @@ async def _worker(settings: Settings, orders: Orders) -> int:
 
 
 def _welcome(started: Started) -> Welcome:
-    load, labels = started.worker.load(), started.labels
-    return Welcome(
-        load.device,
-        started.record.model_dump() if started.record else None,
-        (labels.name, list(labels.labels), list(labels.wnids)) if labels else None,
-        started.problem,
-        load.takes_jpegs,
-        started.degraded,
-        _age(),
-    )
+    load = started.worker.load()
+    networks = [encode_network(each) for each in started.networks]
+    return Welcome(load.device, networks, load.takes_jpegs, started.degraded, _age())
 
 
 def _age() -> float:

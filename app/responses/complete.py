@@ -14,10 +14,12 @@ from app.responses.records import summary
 from app.responses.rendering import Answers, Rendering
 from models.api.schemas import Reply
 from models.domain.errors import ServiceError
-from models.domain.job import Labels
+from models.domain.job import Labels, Vector
 
 MANY_LABELS = 2000
-"""Labels of one answer that are written on the event loop, in some milliseconds."""
+"""Labels, or values of vectors, of one answer that are written on the event loop.
+
+That takes some milliseconds."""
 
 
 async def json_reply(answers: Answers, rendering: Rendering) -> Response:
@@ -61,4 +63,6 @@ def _written(found: list[Answer], rendering: Rendering, inline: InlineImages) ->
 
 def _n_labels(answer: Answer) -> int:
     found = answer.outcome.labels if isinstance(answer.outcome, Processed) else answer.outcome
+    if isinstance(found, Vector):
+        return len(found.values)
     return len(found.class_ids) if isinstance(found, Labels) else 0

@@ -8,9 +8,10 @@ from fastapi import Request
 from app.http.problems import problem
 from app.pipeline.outcomes import Answer, EncodedImage, Processed, VersionAnswer
 from app.responses.inline_images import InlineImages
+from app.responses.vectors import NO_VECTORS, VectorStyle
 from models.api.schemas import FilteredImage, Prediction, Record, Summary, VersionRecord
 from models.domain.errors import ServiceError
-from models.domain.job import Labels
+from models.domain.job import Labels, Vector
 from models.labels import LabelSet
 
 
@@ -21,8 +22,13 @@ def record(
     *,
     named: bool = False,
     inline: InlineImages | None = None,
+    vectors: VectorStyle = NO_VECTORS,
 ) -> Record:
-    """An answer as a record. Its images are `named` by their members, or added to `inline`."""
+    """Return an answer as a record.
+
+    Its images are `named` by their members, or added to `inline`; logits and embeddings are
+    written as `vectors` says.
+    """
     item, outcome = answer.item, answer.outcome
     made = Record(
         index=item.index,
@@ -39,10 +45,10 @@ def record(
             _version(number, version, request, item.index, shown)
             for number, version in enumerate(outcome.versions)
         ]
-        _add_labels(made, outcome.labels, labels, request)
+        _add_labels(made, outcome.labels, labels, request, vectors)
         made.status = "partial" if outcome.errors else "ok"
     else:
-        _add_labels(made, outcome, labels, request)
+        _add_labels(made, outcome, labels, request, vectors)
     return made
 
 
@@ -73,14 +79,17 @@ def line(made: Record) -> bytes:
 
 def _add_labels(
     made: Record,
-    found: Labels | ServiceError | None,
+    found: Labels | Vector | ServiceError | None,
     labels: LabelSet | None,
     request: Request | None,
+    vectors: VectorStyle,
 ) -> None:
-    """The predictions, or the error there is instead."""
+    """Add the output of a network, or the error that there is instead."""
     if isinstance(found, ServiceError):
         made.status = "error"
         made.error = problem(found, request, made.index)
+    elif isinstance(found, Vector):
+        vectors.add(made, found)
     elif found is not None:
         assert labels is not None
         made.predictions = predictions(found, labels)

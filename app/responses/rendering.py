@@ -10,6 +10,7 @@ from app.pipeline.outcomes import Answer
 from app.pipeline.timings import Timings
 from app.responses import records
 from app.responses.inline_images import InlineImages
+from app.responses.vectors import NO_VECTORS, VectorStyle
 from models.api.schemas import ModelRecord, Record
 from models.labels import LabelSet
 from workers.filters.base import SPEC_VERSION
@@ -25,6 +26,7 @@ class Rendering:
 
     `request` gives problems their path and id. `model` makes the labels, whose names are `labels`;
     both are None where no labels are wanted. `intake` is the time that reading the request took.
+    `vectors` says how logits and embeddings are written.
     """
 
     request: Request
@@ -32,12 +34,15 @@ class Rendering:
     intake: Timings
     model: ModelRecord | None = None
     labels: LabelSet | None = None
+    vectors: VectorStyle = NO_VECTORS
 
     def record(
         self, answer: Answer, *, named: bool = False, inline: InlineImages | None = None
     ) -> Record:
         """Return an answer as a record; its images are `named`, or added to `inline`."""
-        return records.record(answer, self.labels, self.request, named=named, inline=inline)
+        return records.record(
+            answer, self.labels, self.request, named=named, inline=inline, vectors=self.vectors
+        )
 
 
 def headers_of(wanted: Wanted, model: ModelRecord | None) -> dict[str, str]:
@@ -49,5 +54,7 @@ def headers_of(wanted: Wanted, model: ModelRecord | None) -> dict[str, str]:
     if not isinstance(wanted, Classify):
         headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
     if model is not None:
-        headers["X-Model"] = f"{model.name}; sha256={model.sha256}; labels={model.label_set}"
+        network = f"; network={model.network}" if model.network else ""
+        labels = f"labels={model.label_set}{network}"
+        headers["X-Model"] = f"{model.name}; sha256={model.sha256}; {labels}"
     return headers

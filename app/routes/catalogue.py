@@ -5,6 +5,7 @@ Bodies are made once and kept: asking again and again costs little.
 
 import asyncio
 import functools
+from collections.abc import Sequence
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -13,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from app.responses.thumbnails import made, thumbnail
 from app.routes.openapi import NOT_FOUND, Responses
-from app.service import Model, Service, ServiceOf
+from app.service import Service, ServiceOf
 from models.api.catalogue import (
     ClassRecord,
     FilterCatalogue,
@@ -21,6 +22,8 @@ from models.api.catalogue import (
     ModelCatalogue,
     ServedModel,
 )
+from models.networks.registry import NETWORKS
+from models.networks.served import Model, ServedNetwork
 from workers.filters.base import SPEC_VERSION
 from workers.filters.registry import FILTERS, describe
 
@@ -89,25 +92,30 @@ def _record(name: str) -> FilterRecord:
 
 
 def _models(service: Service) -> bytes:
-    """The body for the model there is now; the last one is kept with the model it was made of."""
-    model = service.model
-    if model is None:
-        problem = service.computing().weights_problem
-        return _body(ModelCatalogue(models=[], problem=problem), exclude_none=True)
+    """Return the body for the networks there are now; the last one is kept with their tuple."""
+    networks = service.computing().networks
     kept = service.bodies.get("models")
-    if kept is None or kept[0] is not model:
-        kept = service.bodies["models"] = (model, _model(model))
+    if kept is None or kept[0] is not networks:
+        kept = service.bodies["models"] = (networks, _listed(networks))
     return kept[1]
 
 
-def _model(model: Model) -> bytes:
+def _listed(networks: Sequence[ServedNetwork]) -> bytes:
+    """Write the networks that have weights; `problem` is about the first one that has none."""
+    problems = (each.problem or "no weights are loaded" for each in networks if each.model is None)
+    models = [_model(each.model) for each in networks if each.model is not None]
+    catalogue = ModelCatalogue(models=models, problem=next(problems, None))
+    return _body(catalogue, exclude_none=True)
+
+
+def _model(model: Model) -> ServedModel:
     labels = model.labels
     classes = [
         ClassRecord(class_id=n, label=label, wnid=wnid)
         for n, (label, wnid) in enumerate(zip(labels.labels, labels.wnids, strict=True))
     ]
-    served = ServedModel(**model.record.model_dump(), classes=classes)
-    return _body(ModelCatalogue(models=[served], problem=None), exclude_none=True)
+    spec = NETWORKS[str(model.record.network)]
+    return ServedModel(**model.record.model_dump(), features=spec.features, classes=classes)
 
 
 def _body(content: BaseModel, *, exclude_none: bool = False) -> bytes:

@@ -10,10 +10,12 @@ from app.http import media_types
 from app.http.options import read
 from app.routes.handler import handle, negotiated
 from app.routes.image_route import ImageRoute
+from app.routes.network_choice import classification
 from app.routes.openapi import LABELS, classify_document
 from app.service import Service
 from models.api.schemas import ClassifyOptions
-from workers.operations import Classify, FunctionToApply
+from models.domain.errors import WeightsMissing
+from workers.operations import Classify
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)
 
@@ -29,11 +31,11 @@ async def classify(request: Request) -> Response:
 
 
 def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> Classify:
-    """Return the labels that the options ask for; raises WeightsMissing without a model."""
-    options = read(ClassifyOptions, given)
-    if service.model is None:
-        raise service.computing().missing
-    return Classify(options.top_k, FunctionToApply(options.function_to_apply))
+    """Return what the options ask for; raises WeightsMissing without a model."""
+    wanted = classification(read(ClassifyOptions, given), service.computing())
+    if isinstance(wanted, WeightsMissing):
+        raise wanted
+    return wanted
 
 
 def _form(accept: str | None, single: bool) -> str:

@@ -15,6 +15,7 @@ from app.intake.wanted import ImageRequest, Wanted
 from app.pipeline.timings import Timings
 from app.responses.render import render
 from app.responses.rendering import Rendering, headers_of
+from app.responses.vectors import VectorStyle
 from app.routes.image_route import permit_of
 from app.service import Service, service_of
 from models.domain.errors import NotAcceptable, TooLarge
@@ -37,7 +38,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     _charge(asked, permit, service.settings)
     form = form_of(accept, intake.single)
     answers = service.pipeline.answers(asked, permit, partial(disconnected, request))
-    return await render(answers, form, _rendering(request, asked, service, timings))
+    return await render(answers, form, _rendering(request, asked, service, timings, intake.options))
 
 
 def negotiated(accept: str | None, offers: tuple[str, ...], refusal: str) -> str:
@@ -61,8 +62,16 @@ def _charge(asked: ImageRequest, permit: Permit, settings: Settings) -> None:
 
 
 def _rendering(
-    request: Request, asked: ImageRequest, service: Service, timings: Timings
+    request: Request,
+    asked: ImageRequest,
+    service: Service,
+    timings: Timings,
+    options: Mapping[str, Any],
 ) -> Rendering:
-    model = service.model if asked.labels else None
-    record, labels = (model.record, model.labels) if model else (None, None)
-    return Rendering(request, headers_of(asked.wanted, record), timings, record, labels)
+    network = asked.network
+    model = None if network is None else service.computing().chosen(network).model
+    record, labels = (None, None)
+    if model is not None:
+        record, labels = model.record_for("model" in options), model.labels
+    headers = headers_of(asked.wanted, record)
+    return Rendering(request, headers, timings, record, labels, VectorStyle.of(options))

@@ -12,11 +12,11 @@ from app.intake.filter_options import versions_of
 from app.intake.wanted import Parts
 from app.routes.handler import handle, negotiated
 from app.routes.image_route import ImageRoute
+from app.routes.network_choice import classification
 from app.routes.openapi import PARTS, process_document
 from app.service import Service
 from models.api.schemas import ProcessOptions
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
-from workers.operations import Classify, FunctionToApply
 
 router = APIRouter(tags=["images"], route_class=ImageRoute)
 
@@ -36,11 +36,7 @@ async def process(request: Request) -> Response:
 def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> Parts:
     """Without weights the labels fail alone, unless nothing else is wanted."""
     options, encoding = read_with_encoding(ProcessOptions, given)
-    labels: Classify | WeightsMissing | None = None
-    if options.labels:
-        labels = Classify(options.top_k, FunctionToApply(options.function_to_apply))
-        if service.model is None:
-            labels = service.computing().missing
+    labels = classification(options, service.computing()) if options.labels else None
     wanted = Parts(labels, versions_of(options.versions, encoding, accept))
     if not wanted.n_parts:
         wrong = FieldError("versions", "without labels at least one version is needed")

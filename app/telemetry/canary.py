@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from models.domain.deadline import Deadline
 from models.domain.errors import ServiceError, TimedOut
 from models.domain.image import Image
 from models.domain.job import Job, Labels, Operation, Result
+from models.networks.served import ServedNetwork
 from workers.filters.registry import parse_one
 from workers.operations import Classify, FilterChain
 
@@ -43,18 +44,18 @@ class Canary:
     def __init__(
         self,
         backend: Backend,
-        operation: Operation,
+        operations: Sequence[Operation],
         image: Image,
         interval: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._backend = backend
-        self._operation = operation
+        self._operations = operations
         self._image = image
         self._interval = interval
         self._clock = clock
         self._passed_at: float | None = None
-        self._expected: Result | None = None
+        self._expected: dict[int, Result] = {}
         self._failed = False
         self._absent = False
         self._progress = 0.0
@@ -82,20 +83,21 @@ class Canary:
         return Readiness(ready, None if ready else self.problem or late, age, load)
 
     async def probe(self) -> None:
-        """Send one canary and note its outcome."""
-        deadline = Deadline.after(2 * self._interval, self._clock())
-        try:
-            completed = await self._backend.run(Job(self._operation, self._image, deadline))
-        except ServiceError as error:
-            self.problem = f"{error.code}: {error.detail}"
-            self._failed = not isinstance(error, TimedOut)
-            return
-        self._expected = self._expected or completed.result
-        self._failed = not _same(completed.result, self._expected)
-        if self._failed:
-            self.problem = "the canary's answer changed"
-        else:
-            self._passed_at, self.problem, self._absent = self._clock(), None, False
+        """Send one canary for each operation and note the outcome."""
+        for number, operation in enumerate(self._operations):
+            deadline = Deadline.after(2 * self._interval, self._clock())
+            try:
+                completed = await self._backend.run(Job(operation, self._image, deadline))
+            except ServiceError as error:
+                self.problem = f"{error.code}: {error.detail}"
+                self._failed = not isinstance(error, TimedOut)
+                return
+            expected = self._expected.setdefault(number, completed.result)
+            self._failed = not _same(completed.result, expected)
+            if self._failed:
+                self.problem = "the canary's answer changed"
+                return
+        self._passed_at, self.problem, self._absent = self._clock(), None, False
 
     async def keep_probing(self) -> None:
         """One canary per interval, and one as soon as a worker is back, for ever."""
@@ -126,9 +128,10 @@ def _same(one: Result, other: Result) -> bool:
     return False
 
 
-def canary_operation(with_model: bool) -> Operation:
-    """What a canary asks for: a label, or without weights a filter."""
-    return Classify(top_k=1) if with_model else FilterChain((parse_one("invert", {}),))
+def canary_operations(networks: Iterable[ServedNetwork]) -> list[Operation]:
+    """Return what canaries ask for: a label of each network, or a filter where none has weights."""
+    labels = [Classify(top_k=1, network=each.name) for each in networks if each.model is not None]
+    return [*labels] or [FilterChain((parse_one("invert", {}),))]
 
 
 def canary_image() -> Image:

@@ -89,7 +89,7 @@ class Metrics:
 
     def _add_batches(self) -> None:
         self.batch_size = self._histogram(
-            "batch_size", "Images in a micro-batch.", ("operation",), _BATCH_BUCKETS
+            "batch_size", "Images in a micro-batch.", ("operation", "network"), _BATCH_BUCKETS
         )
         self.batch_releases = self._counter(
             "batch_releases_total", "Micro-batches by the reason of their release.", ("reason",)
@@ -106,9 +106,9 @@ class Metrics:
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"darkroom_{name}", text, registry=self.registry, multiprocess_mode="livesum")
 
-    def on_batch(self, operation: str, size: int, reason: ReleaseReason) -> None:
-        """A finished micro-batch; called on a worker thread."""
-        self.batch_size.labels(operation).observe(size)
+    def on_batch(self, operation: str, network: str, size: int, reason: ReleaseReason) -> None:
+        """Count a finished micro-batch, on a worker thread; `network` is empty for filters."""
+        self.batch_size.labels(operation, network).observe(size)
         self.batch_releases.labels(reason.value).inc()
 
     def on_decoder_end(self, reason: str) -> None:

@@ -43,13 +43,16 @@ class ClassRecord(BaseModel):
 
 
 class ServedModel(ModelRecord):
-    """Weights that classify, and their classes in order."""
+    """A network with its weights, and their classes in order."""
 
+    features: int = Field(description="values of an embedding")
     classes: list[ClassRecord]
 
 
 class ModelCatalogue(BaseModel):
-    """The models there are: one, or none and the reason."""
+    """The networks that have weights; the first is the one that requests get by default."""
 
     models: list[ServedModel]
-    problem: str | None = Field(None, description="why there is no model, and what to do")
+    problem: str | None = Field(
+        None, description="why a network has no weights, if one has none, and what to do"
+    )

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from models.api.network_options import ModelName, OutputName, VectorFormat
 from models.api.numbers import checked
 from models.codec.formats import OUTPUT_FORMATS
 
@@ -65,6 +66,12 @@ class Record(BaseModel):
         description="partial: the labels or some of the versions failed, not all"
     )
     predictions: list[Prediction] | None = None
+    logits: list[float] | str | None = Field(
+        default=None, description="of output=logits: one value for each class, or base64 of float32"
+    )
+    embedding: list[float] | str | None = Field(
+        default=None, description="of output=embedding: the features, or base64 of float32"
+    )
     image: FilteredImage | None = None
     versions: list[VersionRecord] | None = Field(default=None, description="in the order asked for")
     error: Problem | None = Field(
@@ -76,8 +83,14 @@ class Record(BaseModel):
 
 
 class ModelRecord(BaseModel):
-    """Which weights made an answer."""
+    """The network and the weights that made an answer."""
 
+    network: str | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="the network; answers of the default network to requests that choose none "
+        "leave it out",
+    )
     name: str
     sha256: str
     label_set: str
@@ -148,6 +161,9 @@ class ClassifyOptions(BaseModel):
 
     top_k: TopK = 5
     function_to_apply: ScoreFunction = "softmax"
+    model: ModelName = None
+    output: OutputName = "labels"
+    vector_format: VectorFormat = "numbers"
 
 
 class EncodingOptions(BaseModel):
@@ -214,6 +230,9 @@ class ProcessOptions(BaseModel):
     labels: bool = Field(True, description="false: filtered versions only")
     top_k: TopK = 5
     function_to_apply: ScoreFunction = "softmax"
+    model: ModelName = None
+    output: OutputName = "labels"
+    vector_format: VectorFormat = "numbers"
     versions: str | list[Any] = Field(
         [],
         description="each what POST /filter takes, and an id if you like: "

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, Source
@@ -43,8 +46,19 @@ class Labels:
     scores: tuple[float, ...]
 
 
-Result = Labels | Image | Jpeg
-"""Of a chain of filters an image, encoded where the device was asked to do that and could."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Vector:
+    """The logits or the embedding of one image: float32 (classes,) or (features,)."""
+
+    values: NDArray[np.float32]
+
+
+Result = Labels | Vector | Image | Jpeg
+"""The answer of a job.
+
+A network gives labels or a vector. A chain of filters gives an image, encoded where the device was
+asked to encode it and could.
+"""
 
 
 class ReleaseReason(Enum):

@@ -19,12 +19,12 @@ import numpy as np
 
 from models import codec
 from models.labels import shipped
+from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Precision
-from models.weights import BUNDLED, RESNET18_PREPROCESSING
 from tests.server import serving
 from tests.shared import IMAGENETTE
 from workers.engines.checkpoint import load_state
-from workers.engines.resnet18 import ResNet18
+from workers.engines.cpu.network import CpuNetwork
 from workers.preprocess import crop
 from workers.weights_store import verified_sha256
 
@@ -64,9 +64,9 @@ def main() -> None:
     files, wnids = photos()
     labels = shipped(BUNDLED.label_set)
     truth = np.array([labels.wnids.index(wnid) for wnid in wnids])
-    network = ResNet18(state, Precision.FP32, RESNET18_PREPROCESSING)
+    network = CpuNetwork(state, Precision.FP32, RESNET18)
     images = (codec.decode(file, max_pixels=10**7).image for file in files)
-    crops = (crop(image, RESNET18_PREPROCESSING) for image in images)
+    crops = (crop(image, RESNET18.preprocessing) for image in images)
     offline = np.array([network.logits(each[None]).argmax() for each in crops])
     found = over_http(files, precision)
     confusion = np.zeros((10, 10), int)

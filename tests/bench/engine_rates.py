@@ -14,14 +14,13 @@ import torch
 
 from models.codec import ImageFormat, decode, encode, encoded
 from models.domain.image import Image, Jpeg, Source, Subsampling
+from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Optimize, Precision
-from models.weights import BUNDLED
-from models.weights import RESNET18_PREPROCESSING as SPEC
 from workers.engines.checkpoint import load_state
 from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.engine import CudaEngine
 from workers.engines.cuda.modules import Kernels
-from workers.engines.cuda.network import GraphedResNet18
+from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg import NvJpeg
 from workers.engines.cuda.nvjpeg_encoder import Encoder, Placed
 from workers.engines.cuda.slot import Slot
@@ -40,7 +39,7 @@ def hardware_rate(jpegs: Sequence[bytes]) -> float:
     From one thread, whom nvJPEG's calls keep busy for 0.05 ms an image; two threads at once got
     26,000 images a second out of the engines where one got 19,400.
     """
-    engine = CudaEngine(None, BATCH, ROOM, DEVICE)
+    engine = CudaEngine([], BATCH, ROOM, DEVICE)
     slots, stream = _slots(engine), torch.cuda.current_stream()
     groups: dict[str, list[Source]] = {}
     for jpeg in _sent(jpegs):
@@ -84,8 +83,8 @@ def model_rate(optimize: str = "default") -> float:
 
 def preprocess_rate(jpegs: Sequence[bytes]) -> float:
     """Upsampling, conversion, resize, crop and normalisation of decoded planes, alone."""
-    engine, network = CudaEngine(None, BATCH, ROOM, DEVICE), _network(BATCH)
-    cropper = Cropper(Kernels(), SPEC, network.table)
+    engine, network = CudaEngine([], BATCH, ROOM, DEVICE), _network(BATCH)
+    cropper = Cropper(Kernels(), RESNET18.preprocessing, network.table)
     (slot, *_) = _slots(engine)
     batch = _sent(jpegs)[:BATCH]
     rows, starts = cropper.place(batch, slot)
@@ -133,9 +132,9 @@ def _slots(engine: CudaEngine) -> list[Slot]:
     return slots
 
 
-def _network(batch: int, optimize: Optimize = Optimize.DEFAULT) -> GraphedResNet18:
+def _network(batch: int, optimize: Optimize = Optimize.DEFAULT) -> GraphedNetwork:
     state = load_state(BUNDLED.path, 10)
-    return GraphedResNet18(state, Precision.AUTO, SPEC, batch, DEVICE, optimize)
+    return GraphedNetwork(state, Precision.AUTO, RESNET18, batch, DEVICE, optimize)
 
 
 def _sent(files: Sequence[bytes]) -> list[Jpeg]:

@@ -20,7 +20,7 @@ from workers.engines.cuda.engine import CudaEngine
 
 def main() -> None:
     """Compare everything, print a table, and all of it as JSON on the last line."""
-    run, rows = runner(CudaEngine(None, 64, MAX_PIXELS, "cuda:0")), []
+    run, rows = runner(CudaEngine([], 64, MAX_PIXELS, "cuda:0")), []
     for name in NAMES:
         found = compared(run, name)
         rows.append({"filter": name, **asdict(found)})

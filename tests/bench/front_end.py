@@ -43,6 +43,7 @@ from tests.bench.images import jpegs, subsampled
 from tests.bench.plan import BOUNDARY, multipart
 from tests.bench.subject import answers
 from tests.fakes import FakeEngine
+from workers.ipc.encoded_network import EncodedNetwork
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
@@ -57,6 +58,7 @@ IMAGES = 64
 EACH = 16
 CLASSES = 1000
 MODEL = ModelRecord(
+    network="resnet18",
     name="fake",
     sha256="0" * 64,
     label_set="fake",
@@ -77,7 +79,8 @@ def worker(listener: socket.socket) -> None:
         engine = FakeEngine(slots=3, answer=lambda job: found, takes_jpegs=True)
         made = Worker(engine, BatchLimits(64, 1 << 40))
         made.start()
-        welcome = Welcome("fake", MODEL.model_dump(), labels, None, takes_jpegs=True)
+        networks = [EncodedNetwork("resnet18", MODEL.model_dump(), labels)]
+        welcome = Welcome("fake", networks, takes_jpegs=True)
         await WorkerServer().serve(listener, made, welcome)
 
     uvloop.run(serve())

@@ -44,9 +44,7 @@ async def host(listener: socket.socket, stop: int) -> None:
     """Serve until the pipe closes."""
     worker = Worker(FakeEngine(slots=3), BatchLimits(64, 1 << 40))
     worker.start()
-    serving = asyncio.create_task(
-        WorkerServer().serve(listener, worker, Welcome("fake", None, None, None))
-    )
+    serving = asyncio.create_task(WorkerServer().serve(listener, worker, Welcome("fake", [])))
     await asyncio.to_thread(os.read, stop, 1)
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)

@@ -23,13 +23,13 @@ import numpy as np
 import torch
 
 from models import codec
+from models.networks.resnet18 import RESNET18
 from models.settings import Precision
-from models.weights import RESNET18_PREPROCESSING
 from tests.bench import load
 from tests.bench.images import jpegs
 from tests.server import serving
 from workers.engines.checkpoint import random_state
-from workers.engines.resnet18 import ResNet18
+from workers.engines.cpu.network import CpuNetwork
 from workers.preprocess import crop
 from workers.supervision.malloc import keep_freed_memory
 
@@ -42,14 +42,14 @@ class Loop:
 
     def __init__(self, files: list[bytes], precision: Precision) -> None:
         cores = len(os.sched_getaffinity(0))
-        self.network = ResNet18(random_state(0, 1000), precision, RESNET18_PREPROCESSING)
+        self.network = CpuNetwork(random_state(0, 1000), precision, RESNET18)
         keep_freed_memory()
         torch.set_num_threads(cores)
         self.files = files
 
     def prepare(self, files: list[bytes]) -> np.ndarray:
         images = (codec.decode(file, max_pixels=50_000_000).image for file in files)
-        return np.stack([crop(image, RESNET18_PREPROCESSING) for image in images])
+        return np.stack([crop(image, RESNET18.preprocessing) for image in images])
 
     def sequential(self, seconds: float) -> float:
         """Images per second, one thing after the other."""

@@ -37,7 +37,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from models.weights import BUNDLED
+from models.networks.resnet18 import BUNDLED
 from tests.bench import gpu_samples, wrk
 from tests.bench.images import jpegs, subsampled
 from tests.bench.parts import PARTS

@@ -64,19 +64,19 @@ def engine(count: int) -> dict[str, Any]:
     from models.codec import pixels_of
     from models.domain.errors import ServiceError
     from models.domain.image import Image, Jpeg
+    from models.networks.resnet18 import BUNDLED, RESNET18
     from models.settings import Precision
-    from models.weights import BUNDLED, RESNET18_PREPROCESSING
     from tests.gpu.equality import runner
     from workers.engines.checkpoint import load_state
     from workers.engines.cuda.engine import CudaEngine
-    from workers.engines.cuda.network import GraphedResNet18
+    from workers.engines.cuda.network import GraphedNetwork
     from workers.filters.registry import parse_chain
     from workers.operations import FilterChain
 
     twice = FilterChain(parse_chain([{"name": "invert"}, {"name": "invert"}]))
     state = load_state(BUNDLED.path, 10)
-    network = GraphedResNet18(state, Precision.AUTO, RESNET18_PREPROCESSING, 16, "cuda:0")
-    made = CudaEngine(network, 16, MAX_PIXELS, "cuda:0")
+    network = GraphedNetwork(state, Precision.AUTO, RESNET18, 16, "cuda:0")
+    made = CudaEngine([network], 16, MAX_PIXELS, "cuda:0")
     made.warm_up()
     run = runner(made)
     tally: Counter[str] = Counter()

@@ -48,7 +48,7 @@ def inverting(number: int) -> Job:
 
 ENGINES: dict[str, Callable[[], Bench]] = {
     "fake": lambda: Bench(FakeEngine(), fake_job),
-    "cpu": lambda: Bench(CpuEngine(None, max_batch_size=4, threads=2), inverting),
+    "cpu": lambda: Bench(CpuEngine([], max_batch_size=4, threads=2), inverting),
 }
 
 
@@ -56,7 +56,7 @@ def on_a_gpu() -> Bench:
     """The engine of the first GPU, without a network."""
     from workers.engines.cuda.engine import CudaEngine
 
-    return Bench(CudaEngine(None, 4, 1_000_000, "cuda:0"), inverting)
+    return Bench(CudaEngine([], 4, 1_000_000, "cuda:0"), inverting)
 
 
 GPU = pytest.param(on_a_gpu, marks=pytest.mark.gpu, id="cuda")

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from models import codec
+from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Precision
-from models.weights import BUNDLED, RESNET18_PREPROCESSING
 from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
 from tests.pictures import encoded, jpeg
 from tests.shared import IMAGENETTE
 from workers.engines.checkpoint import load_state
-from workers.engines.resnet18 import ResNet18
+from workers.engines.cpu.network import CpuNetwork
 from workers.preprocess import crop
 
 PHOTOS_TRIED = 200
@@ -33,9 +33,9 @@ def labelled(start: Start) -> Iterator[Running]:
 
 def offline(files: list[bytes]) -> list[int]:
     """The best class of each file, without a service: one image at a time."""
-    network = ResNet18(load_state(BUNDLED.path, 10), Precision.FP32, RESNET18_PREPROCESSING)
+    network = CpuNetwork(load_state(BUNDLED.path, 10), Precision.FP32, RESNET18)
     images = (codec.decode(file, max_pixels=10**7).image for file in files)
-    return [int(network.logits(crop(i, RESNET18_PREPROCESSING)[None]).argmax()) for i in images]
+    return [int(network.logits(crop(i, RESNET18.preprocessing)[None]).argmax()) for i in images]
 
 
 def best(client: httpx.Client, file: bytes) -> dict[str, object]:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from models.exit_codes import ExitCode
-from models.weights import BUNDLED
+from models.networks.resnet18 import BUNDLED
 from tests.pictures import jpeg
 from tests.server import serving, until
 
@@ -92,7 +92,12 @@ def test_weights_that_do_not_fit_their_labels_are_wrong_usage(
     tmp_path: Path, command: list[str]
 ) -> None:
     (tmp_path / "labels.txt").write_text("the only one")
-    flags = ["--weights", str(BUNDLED.path), "--weights-labels", str(tmp_path / "labels.txt")]
+    flags = [
+        "--weights",
+        str(BUNDLED.path),
+        "--weights-labels",
+        str(tmp_path / "labels.txt"),
+    ]
     (tmp_path / "x.jpg").write_bytes(jpeg())
     command = [str(tmp_path / each) if each == "x.jpg" else each for each in command]
     words = [sys.executable, "-m", "app.cli", *command, *flags]

@@ -77,8 +77,7 @@ def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
         weights=region(1 << 22),
         tables=Tables(CPU),
         host=torch.full((room,), POISON, dtype=torch.uint8),
-        scores=torch.zeros((1, 3, 1)),
-        scores_host=torch.zeros((1, 3, 1)),
+        outputs={},
         marks=cast(Marks, Marks(*[cast(torch.cuda.Event, NoEvent())] * 6)),
         decoder=decoder,
     )

@@ -11,9 +11,8 @@ from PIL import Image as PillowImage
 
 from models.codec import encoded
 from models.domain.image import Jpeg, Pixels
+from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Precision
-from models.weights import BUNDLED
-from models.weights import RESNET18_PREPROCESSING as SPEC
 from tests.gpu.equality import MAX_PIXELS, Run, runner
 from tests.shared import PHOTOS
 from workers.engines.checkpoint import State, load_state
@@ -22,7 +21,7 @@ if find_spec("cupy") is None:
     collect_ignore_glob = ["test_*.py"]
 else:
     from workers.engines.cuda.engine import CudaEngine
-    from workers.engines.cuda.network import GraphedResNet18
+    from workers.engines.cuda.network import GraphedNetwork
 
 MAX_BATCH_SIZE = 64
 
@@ -41,8 +40,8 @@ def state() -> State:
 
 @pytest.fixture(scope="session")
 def engine(state: State) -> "Iterator[CudaEngine]":
-    network = GraphedResNet18(state, Precision.AUTO, SPEC, MAX_BATCH_SIZE, "cuda:0")
-    made = CudaEngine(network, MAX_BATCH_SIZE, MAX_PIXELS, "cuda:0")
+    network = GraphedNetwork(state, Precision.AUTO, RESNET18, MAX_BATCH_SIZE, "cuda:0")
+    made = CudaEngine([network], MAX_BATCH_SIZE, MAX_PIXELS, "cuda:0")
     made.warm_up()
     yield made
     made.close()

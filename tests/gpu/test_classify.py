@@ -11,12 +11,12 @@ from PIL import Image as PillowImage
 from models.codec import pixels_of
 from models.domain.image import Image, Source
 from models.domain.job import Labels
+from models.networks.resnet18 import RESNET18
 from models.settings import Precision
-from models.weights import RESNET18_PREPROCESSING as SPEC
 from tests.gpu.conftest import MAX_BATCH_SIZE, Run, as_jpeg, jpeg, photos
 from workers.engines.checkpoint import State
+from workers.engines.cpu.network import CpuNetwork
 from workers.engines.cuda.engine import CudaEngine
-from workers.engines.resnet18 import ResNet18
 from workers.operations import Classify, FunctionToApply
 from workers.preprocess import crop
 
@@ -32,12 +32,11 @@ def by_class(labels: object) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
 
 def compare_inputs(run: Run, engine: CudaEngine, batch: Sequence[Source]) -> None:
     """Of the network: the device's against those of the CPU."""
-    network = engine._network
-    assert network is not None
+    (network,) = engine._networks
     run(LOGITS, batch)
     found = network.input[: len(batch)].permute(0, 2, 3, 1).cpu()
     for made, source in zip(found, batch, strict=True):
-        levels = torch.from_numpy(crop(pixels_of(source), SPEC)).long()
+        levels = torch.from_numpy(crop(pixels_of(source), RESNET18.preprocessing)).long()
         channels = torch.arange(3).expand_as(levels)
         assert torch.equal(made, network.table.cpu()[levels, channels]), source.height
 
@@ -71,10 +70,12 @@ def test_tall_images_are_bit_equal_as_pixels_and_as_jpegs(run: Run, engine: Cuda
 
 def test_logits_and_labels_are_those_of_the_cpu_in_fp32(run: Run, state: State) -> None:
     sources = [as_jpeg(data) for data in photos()]
-    cpu = ResNet18(state, Precision.FP32, SPEC)
+    cpu = CpuNetwork(state, Precision.FP32, RESNET18)
     for start in range(0, len(sources), MAX_BATCH_SIZE):
         batch = sources[start : start + MAX_BATCH_SIZE]
-        expected = cpu.logits(np.stack([crop(pixels_of(source), SPEC) for source in batch]))
+        expected = cpu.logits(
+            np.stack([crop(pixels_of(source), RESNET18.preprocessing) for source in batch])
+        )
         for labels, logits in zip(run(LOGITS, batch).values, expected, strict=True):
             assert np.abs(by_class(labels) - logits).max() < 0.05
             second, first = np.sort(logits)[-2:]
@@ -102,7 +103,7 @@ def test_scores_are_those_of_the_cpu(run: Run, state: State, function: FunctionT
     operation = Classify(top_k=3, function_to_apply=function)
     (found,) = run(operation, [source]).values
     assert isinstance(found, Labels)
-    cpu = CpuEngine(ResNet18(state, Precision.FP32, SPEC), 1, 2)
+    cpu = CpuEngine([CpuNetwork(state, Precision.FP32, RESNET18)], 1, 2)
     slot = cpu.acquire()
     assert slot is not None
     from models.domain.job import Job

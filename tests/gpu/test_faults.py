@@ -65,7 +65,7 @@ def test_out_of_memory_splits_the_batch_and_only_the_guilty_image_fails() -> Non
 
 
 def test_a_batch_larger_than_a_slot_is_split_and_answered() -> None:
-    engine = CudaEngine(None, 8, 100_000, "cuda:0")
+    engine = CudaEngine([], 8, 100_000, "cuda:0")
     found = answers(engine, [image(n, 300) for n in range(8)])
     assert all(isinstance(each, Completed) for each in found)
 

@@ -37,7 +37,7 @@ def under_load(engine: CudaEngine, path: Path) -> Utilisation:
 
 
 def test_uploads_and_downloads_happen_while_neighbours_are_computed(tmp_path: Path) -> None:
-    found = under_load(CudaEngine(None, 2, 8_000_000, "cuda:0"), tmp_path / "trace.json")
+    found = under_load(CudaEngine([], 2, 8_000_000, "cuda:0"), tmp_path / "trace.json")
     assert found.overlap["upload"] > 0.3, found
     assert found.overlap["download"] > 0.3, found
     assert found.busy > 0.5, found

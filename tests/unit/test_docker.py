@@ -223,7 +223,7 @@ def test_a_container_is_given_the_time_to_finish_accepted_work() -> None:
 
 
 def test_the_baked_weights_are_the_published_ones_in_the_place_they_are_looked_for() -> None:
-    from models.weights import CATALOGUE
+    from models.networks.registry import CATALOGUE
 
     published = CATALOGUE[image_environment()["DARKROOM_WEIGHTS"]]
     (added,) = arguments("ADD")

@@ -13,7 +13,9 @@ def row(name: str) -> str:
     """A setting's line in the README's table."""
     field = Settings.model_fields[name]
     default = field.get_default(call_default_factory=False)
-    shown = "" if default in (None, ()) or default is Ellipsis else f"`{default}`"
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    shown = "" if default in (None, "") or default is Ellipsis else f"`{default}`"
     if name == "cache_folder":
         shown = "`~/.cache/darkroom`"
     return f"| `{PREFIX}{name.upper()}` | {shown} | {field.description} |"

@@ -3,7 +3,19 @@
 import math
 from collections.abc import Callable
 
-from models.domain.job import Completed, Failed, Job, Labels, Lane, Operation, Outcome, Result
+import numpy as np
+
+from models.domain.job import (
+    Completed,
+    Failed,
+    Job,
+    Labels,
+    Lane,
+    Operation,
+    Outcome,
+    Result,
+    Vector,
+)
 from workers.ipc import conversion
 from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.frames import Done, Submit
@@ -47,7 +59,9 @@ def outcome_of(slots: ArenaSlots, pending: Pending, done: Done) -> Outcome:
         return Failed(conversion.decode_error(done.error))
     assert done.trace is not None
     result: Result = Labels(done.class_ids, done.scores)
-    if done.shape is not None:
+    if done.vector is not None:
+        result = Vector(np.frombuffer(done.vector, np.float32))
+    elif done.shape is not None:
         lying = slots.read(pending, done.shape)
         result = conversion.decode_source(lying, done.jpeg)
     return Completed(result, conversion.decode_trace(done.trace))

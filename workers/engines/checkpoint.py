@@ -1,7 +1,7 @@
-"""Checkpoints: a weights file opened as a state dict that fits torchvision's resnet18.
+"""Checkpoints: a weights file opened as a state dict that fits a network.
 
-Knows nothing of downloads and digests: the file was verified before, and is not trusted all the
-same. No code in it is run, and every name, shape and number is checked before it is used.
+The file's digest was verified before, and its content is not trusted all the same: no code in it
+is run, and every name, shape and number is checked before it is used.
 """
 
 import hashlib
@@ -13,52 +13,55 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from workers.engines.architecture import Network
+from models.networks.resnet18 import RESNET18
+from models.networks.spec import NetworkSpec
+from workers.engines.builder import build
 
 State = dict[str, Tensor]
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 _COUNTER = "num_batches_tracked"
-"""Batch norms count their batches in training; older files lack the number and nothing reads it."""
+"""The batches that a batch norm saw in training. Older files lack the number; nothing reads it."""
 _NAMED_PROBLEMS = 3
 
 
-def load_state(path: Path, n_labels: int) -> State:
-    """A `.pth` or `.safetensors` file as resnet18's state dict, float32 on the CPU.
+def load_state(path: Path, n_labels: int, spec: NetworkSpec = RESNET18) -> State:
+    """Open a `.pth` or `.safetensors` file as the state dict of a network, float32 on the CPU.
 
-    The number of classes is that of `fc.weight` and must be `n_labels`: a network is never served
-    with labels that are not its own. Half precision is widened. ValueError names the first
-    problems; OSError when the file cannot be read.
+    The number of classes is that of the last layer and must be `n_labels`: a network is never
+    served with labels that are not its own. Half precision is widened. ValueError names the first
+    problems; OSError is raised when the file cannot be read.
     """
     state = _tensors(path)
-    if problems := list(_problems(state)):
+    if problems := list(_problems(state, spec)):
         more = f" and {len(problems) - _NAMED_PROBLEMS} more" * (len(problems) > _NAMED_PROBLEMS)
         raise ValueError(
-            f"{path} does not hold the weights of torchvision's resnet18: "
+            f"{path} does not hold the weights of torchvision's {spec.name}: "
             f"{'; '.join(problems[:_NAMED_PROBLEMS])}{more}"
         )
-    n_classes = state["fc.weight"].shape[0]
+    n_classes = state[_last(spec)].shape[0]
     if n_classes != n_labels:
         raise ValueError(
             f"{path} has {n_classes} classes, but there are {n_labels} labels: "
             "give the labels these weights were trained with, one for each class"
         )
-    return {name: _ready(state, name) for name in _expected(n_classes)}
+    return {name: _ready(state, name) for name in _expected(n_classes, spec)}
 
 
-def random_state(seed: int, n_classes: int) -> State:
-    """Untrained weights, torchvision's own initialisation: the same for the same seed.
+def random_state(seed: int, n_classes: int, spec: NetworkSpec = RESNET18) -> State:
+    """Draw untrained weights by torchvision's own initialisation: the same for the same seed.
 
-    Draws from torch's CPU generator and puts it back as it was; no other thread may draw meanwhile.
+    The numbers come from torch's CPU generator, which is put back as it was. No other thread may
+    draw meanwhile.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        network = Network(n_classes)
+        network = build(spec, n_classes)
     return {name: tensor.detach() for name, tensor in network.state_dict().items()}
 
 
 def state_sha256(state: Mapping[str, Tensor]) -> str:
-    """A digest over names, dtypes, shapes and values: what identifies weights without a file."""
+    """Return a SHA-256 digest over names, dtypes, shapes and values, for weights without a file."""
     digest = hashlib.sha256()
     for name, tensor in sorted(state.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -67,7 +70,7 @@ def state_sha256(state: Mapping[str, Tensor]) -> str:
 
 
 def _tensors(path: Path) -> State:
-    """What is in the file, if that is a flat mapping of names to plain tensors."""
+    """Return the content of the file if that is a flat mapping of names to plain tensors."""
     try:
         if path.suffix.lower() == ".safetensors":
             found: object = safetensors.torch.load(path.read_bytes())
@@ -99,10 +102,11 @@ def _unreadable(path: Path, error: Exception) -> str:
     return f"{path} is damaged, or was not written by torch.save ({type(error).__name__})"
 
 
-def _problems(state: State) -> Iterator[str]:
-    """Where `state` is not a resnet18, in the network's order."""
-    head = state.get("fc.weight")
-    expected = _expected(head.shape[0] if head is not None and head.ndim and len(head) else 1000)
+def _problems(state: State, spec: NetworkSpec) -> Iterator[str]:
+    """Yield where `state` does not fit the network, in the network's order."""
+    head = state.get(_last(spec))
+    n_classes = head.shape[0] if head is not None and head.ndim and len(head) else 1000
+    expected = _expected(n_classes, spec)
     for name, shape in expected.items():
         tensor = state.get(name)
         if tensor is None:
@@ -119,10 +123,15 @@ def _problems(state: State) -> Iterator[str]:
     yield from (f"{name} is not part of it" for name in state if name not in expected)
 
 
-def _expected(n_classes: int) -> dict[str, torch.Size]:
-    """Names and shapes; made on the meta device, which holds no numbers and draws none."""
+def _last(spec: NetworkSpec) -> str:
+    """Return the name of the weights whose first dimension is the number of classes."""
+    return f"{spec.head}.weight"
+
+
+def _expected(n_classes: int, spec: NetworkSpec) -> dict[str, torch.Size]:
+    """Return names and shapes; the meta device holds no numbers and draws none."""
     with torch.device("meta"):
-        network = Network(n_classes)
+        network = build(spec, n_classes)
     return {name: tensor.shape for name, tensor in network.state_dict().items()}
 
 

@@ -15,11 +15,12 @@ import numpy as np
 from models.domain.deadline import Deadline
 from models.domain.errors import InternalError, ServiceError
 from models.domain.image import Image
-from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome
+from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome, Vector
 from workers.ipc import conversion
 from workers.ipc import frames as wire
 from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.frames import Batched, Cancel, Done, Frame, LoadReport, Submit, ToWorker
+from workers.operations import kind_of
 from workers.scheduling.batch import Batch
 from workers.scheduling.ticket import Ticket
 from workers.scheduling.worker import Worker
@@ -56,8 +57,8 @@ class ClientSession:
 
     def batched(self, batch: Batch) -> None:
         """A micro-batch with a job of this front end is finished."""
-        kind = "filter" if isinstance(batch.tickets[0].key[0], tuple) else "classify"
-        said = Batched(kind, len(batch.tickets), batch.reason.value)
+        kind, network = kind_of(batch.tickets[0].job.operation)
+        said = Batched(kind, len(batch.tickets), batch.reason.value, network)
         self._loop.call_soon_threadsafe(self.protocol.send, [said])
 
     def _on_frames(self, frames: list[ToWorker]) -> None:
@@ -108,6 +109,8 @@ class ClientSession:
         trace, result = conversion.encode_trace(outcome.trace), outcome.result
         if isinstance(result, Labels):
             return Done(asked.number, trace, result.class_ids, result.scores)
+        if isinstance(result, Vector):
+            return Done(asked.number, trace, vector=result.values.tobytes())
         shape, jpeg = conversion.encode_source(result)
         content = result.pixels if isinstance(result, Image) else result.data.reshape(shape)
         np.copyto(self._arena.pixels(ArenaSlot(asked.offset, asked.size), shape), content)

@@ -9,7 +9,13 @@ from models.domain.image import Image, Jpeg, Pixels, Source, Subsampling
 from models.domain.job import Operation, ReleaseReason, Trace
 from workers.filters.registry import parse_chain
 from workers.ipc.frames import EncodedError, EncodedJpeg, Shape, Times
-from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply
+from workers.operations import (
+    Classify,
+    DeviceJpeg,
+    FilterChain,
+    FunctionToApply,
+    NetworkOutput,
+)
 
 _SUBSAMPLINGS = {each.value: each for each in Subsampling}
 
@@ -30,7 +36,12 @@ def encode_operation(operation: Operation) -> object:
         said = None if jpeg is None else (jpeg.quality, jpeg.subsampling.value)
         return [said, *(each.model_dump() for each in operation.filters)]
     assert isinstance(operation, Classify)
-    return {"top_k": operation.top_k, "function": operation.function_to_apply.value}
+    return {
+        "top_k": operation.top_k,
+        "function": operation.function_to_apply.value,
+        "network": operation.network,
+        "output": operation.output.value,
+    }
 
 
 def decode_operation(said: Any) -> Operation:
@@ -38,13 +49,13 @@ def decode_operation(said: Any) -> Operation:
     if isinstance(said, list):
         jpeg = None if said[0] is None else DeviceJpeg(said[0][0], _SUBSAMPLINGS[said[0][1]])
         return FilterChain(parse_chain(said[1:]), jpeg)
-    return _classify(said["top_k"], said["function"])
+    return _classify(said["top_k"], said["function"], said["network"], said["output"])
 
 
 @functools.lru_cache(1024)
-def _classify(top_k: int, function: str) -> Classify:
-    """Made once: it is asked for with every image."""
-    return Classify(top_k, FunctionToApply(function))
+def _classify(top_k: int, function: str, network: str, output: str) -> Classify:
+    """Make each operation once, because every image asks for one."""
+    return Classify(top_k, FunctionToApply(function), network, NetworkOutput(output))
 
 
 def encode_source(source: Source) -> tuple[Shape, EncodedJpeg | None]:

@@ -13,6 +13,8 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from workers.ipc.encoded_network import EncodedNetwork
+
 log = logging.getLogger("darkroom.wire")
 
 Shape = tuple[int, int, int]
@@ -32,7 +34,6 @@ EncodedJpeg = tuple[int, int, int, str]
 
 Times = tuple[float, float, float, float, float, int, int, str]
 """A trace, in the order of its fields."""
-
 
 EncodedError = tuple[str, str, list[tuple[str, str, Any]]]
 """An error's code and text, and the path, message and value of each wrong field."""
@@ -63,30 +64,29 @@ class Cancel(Frame, frozen=True):
 
 
 class Welcome(Frame, frozen=True):
-    """A worker's first word: its device, what it classifies with, or why with nothing.
+    """The first frame of a worker: its device, and the networks that it serves, default first.
 
-    `degraded`: why its device is not the one that was asked for. `start`: seconds that its start
-    took, which is how long a successor that is not warm will take.
+    `degraded` says why the device is not the one that was asked for. `start` is the seconds that
+    the worker's start took, which a successor that is not warm will take too.
     """
 
     device: str
-    model: dict[str, Any] | None
-    labels: tuple[str, list[str], list[str | None]] | None
-    problem: str | None
+    networks: list[EncodedNetwork]
     takes_jpegs: bool = False
     degraded: str | None = None
     start: float = 0.0
 
     @property
     def identity(self) -> object:
-        """What must not change in a server's life: the weights and their labels."""
-        return self.labels, (self.model or {}).get("sha256"), self.problem
+        """What must not change in a server's life: the networks, their weights and labels."""
+        return [each.identity for each in self.networks]
 
 
 class Done(Frame, frozen=True):
     """A worker hands a job's slot back, with the outcome; of a cancelled job, nothing else.
 
-    An image's pixels lie in the slot; with `jpeg` it is a file, (bytes, 1, 1).
+    An image's pixels lie in the slot; with `jpeg` it is a file, (bytes, 1, 1). `vector` holds the
+    float32 values of logits or of an embedding, in the byte order of the host.
     """
 
     number: int
@@ -96,6 +96,7 @@ class Done(Frame, frozen=True):
     shape: Shape | None = None
     error: EncodedError | None = None
     jpeg: EncodedJpeg | None = None
+    vector: bytes | None = None
 
 
 class LoadReport(Frame, frozen=True):
@@ -110,11 +111,12 @@ class LoadReport(Frame, frozen=True):
 
 
 class Batched(Frame, frozen=True):
-    """A micro-batch was finished; told to one front end, for its metrics."""
+    """A finished micro-batch, told to one front end for its metrics; filters have no network."""
 
     operation: str
     size: int
     reason: str
+    network: str = ""
 
 
 class Leaving(Frame, frozen=True):

@@ -5,14 +5,14 @@ Torch and CuPy are imported by the engine that is chosen, and only then.
 
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from models.api.schemas import ModelRecord
 from models.domain.job import Job
-from models.labels import LabelSet
+from models.networks.served import ServedNetwork
+from models.networks.spec import NetworkSpec
 from models.settings import Settings
-from models.weights import RESNET18_PREPROCESSING
 from workers.engines.cpu.engine import CpuEngine, CpuSlot
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
@@ -20,7 +20,7 @@ from workers.scheduling.worker import Observer, Worker
 from workers.supervision.malloc import keep_freed_memory
 
 if TYPE_CHECKING:
-    from workers.engines.resnet18 import ResNet18
+    from workers.engines.cpu.network import CpuNetwork
 
 log = logging.getLogger("darkroom.start")
 
@@ -33,15 +33,14 @@ GPU_BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A running worker, what it classifies with, or why with nothing.
+    """A running worker and the networks that it serves, the default first.
 
-    `degraded`: why it does not compute on what was asked for.
+    There are no networks where the worker was started only to filter. `degraded` says why it does
+    not compute on what was asked for.
     """
 
     worker: Worker[Any]
-    record: ModelRecord | None
-    labels: LabelSet | None
-    problem: str | None
+    networks: tuple[ServedNetwork, ...] = ()
     degraded: str | None = None
 
 
@@ -70,21 +69,24 @@ def _on_cpu(
 ) -> Started:
     """Without `weights` torch is not imported, which takes seconds: filters do not need it."""
     if not weights:
-        return Started(_cpu_worker(settings, on_batch, None), None, None, None, degraded)
-    from workers.engines.model import load_model
-    from workers.engines.resnet18 import ResNet18
+        return Started(_cpu_worker(settings, on_batch, []), degraded=degraded)
+    from workers.engines.cpu.network import CpuNetwork
+    from workers.engines.model import State, load_models
 
-    spec = RESNET18_PREPROCESSING
-    loaded = load_model(settings, "cpu", lambda s: ResNet18(s, settings.precision, spec))
-    worker = _cpu_worker(settings, on_batch, loaded.network)
-    return Started(worker, loaded.record, loaded.labels, loaded.problem, degraded)
+    def build(spec: NetworkSpec, state: State) -> CpuNetwork:
+        return CpuNetwork(state, settings.precision, spec)
+
+    loaded = load_models(settings, "cpu", build)
+    networks = [each.network for each in loaded if each.network is not None]
+    worker = _cpu_worker(settings, on_batch, networks)
+    return Started(worker, tuple(each.served for each in loaded), degraded)
 
 
 def _cpu_worker(
-    settings: Settings, on_batch: Observer, network: "ResNet18 | None"
+    settings: Settings, on_batch: Observer, networks: "Sequence[CpuNetwork]"
 ) -> Worker[CpuSlot]:
     size = settings.max_batch_size or CPU_BATCH
-    engine = CpuEngine(network, size, cores(settings))
+    engine = CpuEngine(networks, size, cores(settings))
     engine.warm_up()
     limits = replace(_limits(settings, size), alone=_filters)
     return _started(Worker(engine, limits, on_batch, progress=engine.progress))
@@ -92,25 +94,25 @@ def _cpu_worker(
 
 def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> Started:
     from workers.engines.cuda.engine import CudaEngine
-    from workers.engines.cuda.network import GraphedResNet18
-    from workers.engines.model import Loaded, State, load_model
+    from workers.engines.cuda.network import GraphedNetwork
+    from workers.engines.model import Loaded, State, load_models
 
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(settings.cache_folder / "inductor"))
     device = f"cuda:{gpu}"
     size = settings.max_batch_size or GPU_BATCH
 
-    def build(state: State) -> GraphedResNet18:
-        spec, optimize = RESNET18_PREPROCESSING, settings.optimize
-        return GraphedResNet18(state, settings.precision, spec, size, device, optimize)
+    def build(spec: NetworkSpec, state: State) -> GraphedNetwork:
+        return GraphedNetwork(state, settings.precision, spec, size, device, settings.optimize)
 
-    loaded: Loaded[GraphedResNet18] = Loaded()
+    loaded: list[Loaded[GraphedNetwork]] = []
     if weights:
-        loaded = load_model(settings, device, build)
+        loaded = load_models(settings, device, build)
     room = max(settings.max_batch_pixels, settings.max_pixels)
-    engine = CudaEngine(loaded.network, size, room, device)
+    networks = [each.network for each in loaded if each.network is not None]
+    engine = CudaEngine(networks, size, room, device)
     engine.warm_up()
     worker = _started(Worker(engine, _limits(settings, size), on_batch))
-    return Started(worker, loaded.record, loaded.labels, loaded.problem)
+    return Started(worker, tuple(each.served for each in loaded))
 
 
 def _filters(job: Job) -> bool:

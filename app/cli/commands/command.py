@@ -17,8 +17,15 @@ LOCAL = (
 )
 """The settings that matter without a server."""
 
-WEIGHTS = ("weights", "weights_labels", "weights_sha256", "cache_folder", "precision")
-"""The settings that choose the network and its labels."""
+WEIGHTS = (
+    "networks",
+    "weights",
+    "weights_labels",
+    "weights_sha256",
+    "cache_folder",
+    "precision",
+)
+"""The settings that choose the networks, their weights and their labels."""
 
 FILES = "files or URLs; - is standard input"
 
@@ -40,7 +47,8 @@ def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
     for name in names:
         field = Settings.model_fields[name]
         default = field.get_default(call_default_factory=True, validated_data={})
-        shown = "none" if default in (None, ()) else default
+        default = ",".join(default) if isinstance(default, tuple) else default
+        shown = "none" if default in (None, "") else default
         group.add_argument(
             "--" + name.replace("_", "-"),
             metavar=name.rsplit("_", 1)[-1].upper(),

@@ -30,7 +30,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(settings: Settings, seconds: float, output: str, ops: str | None, force: bool) -> int:
     """Write the trace, and print what it says about the device."""
     structured_logging.configure("warning")
-    operation = parsed_ops(ops) if ops else Classify()
+    operation = parsed_ops(ops) if ops else Classify(network=settings.networks[0])
     path = Path(output)
     if not 0 < seconds <= 600:
         raise WrongUsage(f"--seconds: more than 0 and at most 600 (given: {seconds:g})")

@@ -8,13 +8,13 @@ from torchvision.models import ResNet18_Weights
 
 from models import codec
 from models.domain.image import Image, Pixels
+from models.networks.resnet18 import RESNET18
 from models.settings import Precision
-from models.weights import RESNET18_PREPROCESSING
 from tests.pictures import drawing
 from tests.shared import PHOTOS
 from workers import preprocess
 from workers.engines.checkpoint import random_state
-from workers.engines.resnet18 import ResNet18
+from workers.engines.cpu.network import CpuNetwork
 
 TALL = [(300, 1200), (400, 900), (257, 2000), (300, 600), (300, 601)]
 
@@ -22,12 +22,12 @@ REFERENCE = ResNet18_Weights.IMAGENET1K_V1.transforms()
 
 
 @pytest.fixture(scope="module")
-def network() -> ResNet18:
-    return ResNet18(random_state(0, 10), Precision.FP32, RESNET18_PREPROCESSING)
+def network() -> CpuNetwork:
+    return CpuNetwork(random_state(0, 10), Precision.FP32, RESNET18)
 
 
-def ours(image: Image, network: ResNet18) -> torch.Tensor:
-    return network.normalised(preprocess.crop(image, RESNET18_PREPROCESSING)[None])[0]
+def ours(image: Image, network: CpuNetwork) -> torch.Tensor:
+    return network.normalised(preprocess.crop(image, RESNET18.preprocessing)[None])[0]
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def ours(image: Image, network: ResNet18) -> torch.Tensor:
 )
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_the_network_s_input_is_bit_equal_to_torchvision_s_on_pillow_images(
-    network: ResNet18, size: tuple[int, int], mode: str
+    network: CpuNetwork, size: tuple[int, int], mode: str
 ) -> None:
     picture = drawing(*size, mode=mode)
     pixels = np.asarray(picture).reshape(size[1], size[0], -1)
     assert torch.equal(ours(Image(pixels), network), REFERENCE(picture.convert("RGB")))
 
 
-def test_the_photos_are_preprocessed_bit_equal(network: ResNet18) -> None:
+def test_the_photos_are_preprocessed_bit_equal(network: CpuNetwork) -> None:
     if not PHOTOS.is_dir():
         pytest.skip("the photos of ../shared/data are not here")
     for path in sorted(PHOTOS.iterdir()):
@@ -69,7 +69,7 @@ def test_very_long_images_are_cropped_as_if_resized_whole(
 ) -> None:
     size = (long, short) if tall else (short, long)
     pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
-    found = preprocess.crop(Image(pixels), RESNET18_PREPROCESSING)
+    found = preprocess.crop(Image(pixels), RESNET18.preprocessing)
     assert np.array_equal(found, resized_whole(pixels))
 
 
@@ -78,7 +78,7 @@ def test_very_long_images_that_shrink_are_cropped_as_if_resized_whole(
     size: tuple[int, int],
 ) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
-    found = preprocess.crop(Image(pixels), RESNET18_PREPROCESSING)
+    found = preprocess.crop(Image(pixels), RESNET18.preprocessing)
     assert np.array_equal(found, resized_whole(pixels))
 
 
@@ -91,10 +91,10 @@ def test_the_window_is_what_pillow_s_whole_resize_has_there(
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preprocess, "MAX_ASPECT", 0)
-        found = preprocess.crop(Image(pixels), RESNET18_PREPROCESSING)
-    assert np.array_equal(found, preprocess.crop(Image(pixels), RESNET18_PREPROCESSING))
+        found = preprocess.crop(Image(pixels), RESNET18.preprocessing)
+    assert np.array_equal(found, preprocess.crop(Image(pixels), RESNET18.preprocessing))
 
 
 def test_an_image_of_65500_by_1_is_cropped_in_little_memory() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (1, 65500, 3), np.uint8)
-    assert preprocess.crop(Image(pixels), RESNET18_PREPROCESSING).shape == (224, 224, 3)
+    assert preprocess.crop(Image(pixels), RESNET18.preprocessing).shape == (224, 224, 3)

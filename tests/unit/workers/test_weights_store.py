@@ -11,17 +11,11 @@ import httpx
 import numpy as np
 import pytest
 
+from models.networks.registry import CATALOGUE, NETWORKS
+from models.networks.resnet18 import BUNDLED, RESNET18
+from models.networks.spec import PublishedWeights
 from models.settings import Settings
-from models.weights import (
-    BUNDLED,
-    CATALOGUE,
-    Auto,
-    LocalFile,
-    Published,
-    PublishedWeights,
-    Random,
-    resolve,
-)
+from models.weights.sources import Auto, LocalFile, Published, Random, WeightsSource, resolve
 from tests.range_server import RangeServer
 from workers.weights_store import (
     Status,
@@ -45,7 +39,9 @@ def server() -> Iterator[RangeServer]:
 @pytest.fixture
 def published(server: RangeServer) -> PublishedWeights:
     digest = hashlib.sha256(BODY).hexdigest()
-    return PublishedWeights("tiny", server.url, "tiny.pth", len(BODY), digest, "imagenet1k")
+    return PublishedWeights(
+        "resnet18", "tiny", server.url, "tiny.pth", len(BODY), digest, "imagenet1k"
+    )
 
 
 @pytest.fixture
@@ -373,8 +369,10 @@ def test_status_tells_absent_partial_and_present(
 
 
 def test_the_listing_names_the_whole_catalogue(store: WeightsStore) -> None:
-    pinned = CATALOGUE["imagenet1k_v1"]
-    assert store.listing() == ((pinned, store.path(pinned), Status.ABSENT),)
+    assert store.listing() == tuple(
+        (pinned, store.path(pinned), Status.ABSENT) for pinned in CATALOGUE.values()
+    )
+    assert len(CATALOGUE) == len(NETWORKS)
 
 
 class Terminal(io.StringIO):
@@ -424,36 +422,40 @@ def asked(weights: str, **others: object) -> Settings:
     return Settings.model_validate({"weights": weights, **others})
 
 
+def resolved(settings: Settings) -> WeightsSource:
+    return resolve(settings, RESNET18)
+
+
 def test_a_name_of_the_catalogue_means_the_published_file_and_no_other() -> None:
-    assert resolve(asked("imagenet1k_v1")) == Published(CATALOGUE["imagenet1k_v1"])
+    assert resolved(asked("imagenet1k_v1")) == Published(CATALOGUE["imagenet1k_v1"])
 
 
 def test_who_asks_for_nothing_gets_imagenet_s_or_the_bundled_weights() -> None:
-    assert resolve(Settings()) == Auto(Published(CATALOGUE["imagenet1k_v1"]), BUNDLED)
-    assert resolve(asked("bundled")) is BUNDLED
+    assert resolved(Settings()) == Auto(Published(CATALOGUE["imagenet1k_v1"]), BUNDLED)
+    assert resolved(asked("bundled")) is BUNDLED
 
 
 @pytest.mark.parametrize(("weights", "seed"), [("random", 0), ("random:0", 0), ("random:7", 7)])
 def test_random_has_a_seed(weights: str, seed: int) -> None:
-    assert resolve(asked(weights)) == Random(seed)
+    assert resolved(asked(weights)) == Random(seed)
 
 
 @pytest.mark.parametrize("name", ["own.pth", "folder/own.safetensors", "/abs/OWN.PTH"])
 def test_a_file_is_known_by_its_suffix_and_comes_with_its_labels(name: str) -> None:
     digest = "a" * 64
     settings = asked(name, weights_labels="labels.txt", weights_sha256=digest)
-    assert resolve(settings) == LocalFile(Path(name), Path("labels.txt"), digest)
+    assert resolved(settings) == LocalFile(Path(name), Path("labels.txt"), digest)
 
 
 def test_a_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    found = resolve(asked("~/own.pth", weights_labels="~/labels.txt"))
+    found = resolved(asked("~/own.pth", weights_labels="~/labels.txt"))
     assert found == LocalFile(Path("/home/me/own.pth"), Path("/home/me/labels.txt"), None)
 
 
 def test_a_file_without_labels_is_refused() -> None:
     with pytest.raises(ValueError, match=r"own\.pth needs labels.*DARKROOM_WEIGHTS_LABELS"):
-        resolve(asked("own.pth"))
+        resolved(asked("own.pth"))
 
 
 @pytest.mark.parametrize("weights", ["auto", "bundled", "imagenet1k_v1", "random:7"])
@@ -462,7 +464,7 @@ def test_labels_or_a_digest_for_weights_that_bring_their_own_are_refused(
     weights: str, other: dict[str, str]
 ) -> None:
     with pytest.raises(ValueError, match=f"'{weights}' bring their own labels and digest"):
-        resolve(asked(weights, **other))
+        resolved(asked(weights, **other))
 
 
 @pytest.mark.parametrize(
@@ -479,7 +481,7 @@ def test_labels_or_a_digest_for_weights_that_bring_their_own_are_refused(
 def test_anything_else_is_refused_with_the_choices(weights: str, hint: str) -> None:
     choices = r"there are auto, bundled, imagenet1k_v1, random, random:SEED and files named \*\.pth"
     with pytest.raises(ValueError, match=f"no weights '{weights}'{hint}: {choices}"):
-        resolve(asked(weights))
+        resolved(asked(weights))
 
 
 def test_a_file_of_one_s_own_is_verified_when_a_digest_was_set(tmp_path: Path) -> None:
@@ -494,12 +496,3 @@ def test_a_file_of_one_s_own_is_verified_when_a_digest_was_set(tmp_path: Path) -
 def test_a_missing_file_of_one_s_own_is_named(tmp_path: Path) -> None:
     with pytest.raises(WeightsUnavailable, match=r"cannot read the weights .*own\.pth: No such"):
         verified_sha256(tmp_path / "own.pth", None)
-
-
-def test_the_pinned_weights_are_those_of_torchvision() -> None:
-    from torchvision.models import ResNet18_Weights
-
-    pinned = CATALOGUE["imagenet1k_v1"]
-    assert pinned.url == ResNet18_Weights.IMAGENET1K_V1.url
-    assert pinned.url.endswith(f"/{pinned.filename}")
-    assert pinned.sha256[:8] in pinned.filename

@@ -4,6 +4,10 @@ A batch is computed by the collect thread that waits for it, on one core; every 
 thread. Side by side they never wait for each other, as OpenMP threads do at every layer, and a slow
 filter holds one core, not its neighbours. Only an image alone is spread over all cores: by a
 thread that keeps their OpenMP team warm, and by OpenCV, whose threads serve one call at a time.
+
+Vectors (logits and embeddings) are computed one image after the other, on the core of the thread.
+The last bits of a sum depend on the batch size and on the number of cores, and the same image must
+always give the same vector, whatever else the server is doing.
 """
 
 import queue
@@ -18,46 +22,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.codec import pixels_of
-from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
+from models.domain.errors import FieldError, InvalidParameter, ServiceError, WeightsMissing
 from models.domain.image import Image, Pixels
-from models.domain.job import Job, Labels
-from models.weights import RESNET18_PREPROCESSING
-from workers.operations import Classify, FilterChain, FunctionToApply
+from models.domain.job import Job, Labels, Result, Vector
+from models.networks.spec import NetworkSpec
+from workers.operations import Classify, FilterChain, FunctionToApply, NetworkOutput
 from workers.preprocess import crop
 from workers.scheduling.engine import BatchResult
 
 if TYPE_CHECKING:
-    from workers.engines.cpu.forward import ForwardPasses
-    from workers.engines.resnet18 import ResNet18
+    from workers.engines.cpu.forward import Forward, ForwardPasses
+    from workers.engines.cpu.network import CpuNetwork
 
 
 @dataclass(slots=True, eq=False)
 class CpuSlot:
-    """A staging slot: the crops of one batch and its jobs."""
+    """A staging slot: the crops of one batch, uint8 (n, crop, crop, 3), and its jobs.
 
+    `memory` has room for the crops of the largest batch of any network.
+    """
+
+    memory: Pixels
     crops: Pixels
     jobs: Sequence[Job] = ()
 
 
 class CpuEngine:
-    """Classifies with `network` (None: there are no weights) and filters, on `threads` cores.
+    """Runs `networks` and filters on `threads` cores; networks without weights are left out.
 
-    `max_batch_size` bounds the batches it will be given.
+    `max_batch_size` bounds the batches that it will be given.
     """
 
     device = "cpu"
     takes_jpegs = False
 
-    def __init__(self, network: "ResNet18 | None", max_batch_size: int, threads: int) -> None:
+    def __init__(self, networks: "Sequence[CpuNetwork]", max_batch_size: int, threads: int) -> None:
         self.collectors = threads
-        self._passes = None if network is None else _passes(network, threads)
+        self._networks = {network.spec.name: network for network in networks}
+        self._passes = _passes(threads) if networks else None
+        self._max_batch_size = max_batch_size
         self._counting = threading.Lock()
         self._computing: dict[int, float] = {}
         self._spent = 0.0
         self._free: queue.SimpleQueue[CpuSlot | None] = queue.SimpleQueue()
-        side = RESNET18_PREPROCESSING.crop
+        side = max([network.spec.preprocessing.crop for network in networks], default=0)
         for _ in range(threads):
-            self._free.put(CpuSlot(np.empty((max_batch_size, side, side, 3), np.uint8)))
+            memory = np.empty(max_batch_size * side * side * 3, np.uint8)
+            self._free.put(CpuSlot(memory, memory[:0]))
 
     def acquire(self) -> CpuSlot | None:
         """A free staging slot, waiting for one; None once the engine is closed."""
@@ -74,12 +85,20 @@ class CpuEngine:
         """Compute the batch: upload is preprocessing, compute the forward pass or the filters."""
         with self._counted():
             start = time.monotonic()
-            classifies = isinstance(slot.jobs[0].operation, Classify)
-            if classifies and self._passes is not None:
-                for target, job in zip(slot.crops, slot.jobs, strict=False):
-                    target[:] = crop(pixels_of(job.image), RESNET18_PREPROCESSING)
+            operation = slot.jobs[0].operation
+            network = None
+            if isinstance(operation, Classify):
+                network = self._networks.get(operation.network)
+            if network is not None:
+                slot.crops = _crops(slot, network.spec, len(slot.jobs))
+                for target, job in zip(slot.crops, slot.jobs, strict=True):
+                    target[:] = crop(pixels_of(job.image), network.spec.preprocessing)
             uploaded = time.monotonic()
-            values = self._classified(slot) if classifies else [_filtered(j) for j in slot.jobs]
+            values: Sequence[Result | ServiceError]
+            if isinstance(operation, Classify):
+                values = self._classified(slot, network, operation.output)
+            else:
+                values = [_filtered(job) for job in slot.jobs]
             return BatchResult(values, uploaded - start, time.monotonic() - uploaded, 0.0)
 
     @contextmanager
@@ -106,15 +125,18 @@ class CpuEngine:
         self._free.put(slot)
 
     def warm_up(self) -> None:
-        """Forward passes of one image and of the largest batch: the first request pays for none."""
+        """Run every network on one image and on the largest batch: no request pays for that."""
         slot = self.acquire()
         if slot is None:
             return
-        if self._passes is not None:
-            slot.crops.fill(0)
-            for size in (1, len(slot.crops)):
+        for network in self._networks.values():
+            crops = _crops(slot, network.spec, self._max_batch_size)
+            crops.fill(0)
+            for size in (1, len(crops)):
                 with self._counted():
-                    self._forward(self._passes, slot.crops[:size])
+                    self._logits(network, crops[:size])
+            with self._counted():
+                self._vectors(network.features, crops[:1])
         self.release(slot)
 
     def close(self) -> None:
@@ -123,24 +145,42 @@ class CpuEngine:
         if self._passes is not None:
             self._passes.close()
 
-    def _classified(self, slot: CpuSlot) -> Sequence[Labels | WeightsMissing]:
-        if self._passes is None:
+    def _classified(
+        self, slot: CpuSlot, network: "CpuNetwork | None", output: NetworkOutput
+    ) -> Sequence[Labels | Vector | WeightsMissing]:
+        if network is None:
             return [WeightsMissing("no weights are loaded") for _ in slot.jobs]
-        logits = self._forward(self._passes, slot.crops[: len(slot.jobs)])
-        return [_labels(row, job) for row, job in zip(logits, slot.jobs, strict=True)]
+        if output is NetworkOutput.LABELS:
+            logits = self._logits(network, slot.crops)
+            return [_labels(row, job) for row, job in zip(logits, slot.jobs, strict=True)]
+        wanted = network.logits if output is NetworkOutput.LOGITS else network.features
+        return self._vectors(wanted, slot.crops)
 
-    def _forward(self, passes: "ForwardPasses", crops: Pixels) -> NDArray[np.float32]:
-        """On all cores for one image when nothing else is computed, else on this one."""
+    def _logits(self, network: "CpuNetwork", crops: Pixels) -> NDArray[np.float32]:
+        """Compute on all cores for one image when nothing else is computed, else on this one."""
+        assert self._passes is not None
         if len(crops) == 1 and len(self._computing) == 1:
-            return passes.on_all_cores(crops)
-        return passes.on_this_core(crops)
+            return self._passes.on_all_cores(network.logits, crops)
+        return self._passes.on_this_core(network.logits, crops)
+
+    def _vectors(self, forward: "Forward", crops: Pixels) -> list[Vector]:
+        """Compute each image by itself on this core: the same bits in every company."""
+        assert self._passes is not None
+        alone = (crops[index : index + 1] for index in range(len(crops)))
+        return [Vector(self._passes.on_this_core(forward, each)[0]) for each in alone]
 
 
-def _passes(network: "ResNet18", threads: int) -> "ForwardPasses":
-    """Import torch only with a network: filters alone need none, and it takes seconds."""
+def _crops(slot: CpuSlot, spec: NetworkSpec, n: int) -> Pixels:
+    """Return the beginning of the slot's memory as `n` crops of a network."""
+    side = spec.preprocessing.crop
+    return slot.memory[: n * side * side * 3].reshape(n, side, side, 3)
+
+
+def _passes(threads: int) -> "ForwardPasses":
+    """Import torch only where there is a network: filters alone need none, and it takes seconds."""
     from workers.engines.cpu.forward import ForwardPasses
 
-    return ForwardPasses(network, threads)
+    return ForwardPasses(threads)
 
 
 def _filtered(job: Job) -> Image | InvalidParameter:

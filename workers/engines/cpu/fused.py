@@ -1,4 +1,4 @@
-"""ResNet18's convolutions as oneDNN runs them best on a CPU.
+"""The convolutions of residual networks as oneDNN runs them best on a CPU.
 
 Weights are laid out once, and ReLU and the residual sum happen inside the convolution. These are
 the operators torch.compile emits for frozen weights on a CPU (torch/_inductor/fx_passes/
@@ -11,13 +11,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from workers.engines.architecture import Block, Network
+from workers.engines.residual_network import Block, BottleneckBlock, ResidualNetwork
 
 _MKLDNN = torch.ops.mkldnn
 
 
 def supports(dtype: torch.dtype) -> bool:
-    """Whether this build of torch has the operators for `dtype` on this CPU."""
+    """Return whether this build of torch has the operators for `dtype` on this CPU."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     if dtype is torch.bfloat16:
@@ -26,9 +26,14 @@ def supports(dtype: torch.dtype) -> bool:
 
 
 class FusedFeatures:
-    """A folded, channels-last resnet18 without its last layer: (n, 3, h, w) to (n, 512)."""
+    """A residual network without its last layer: (n, 3, h, w) to (n, features).
 
-    def __init__(self, network: Network) -> None:
+    The module must be channels last, with its batch norms folded.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        if not isinstance(network, ResidualNetwork):
+            raise TypeError(f"only residual networks can be fused, not {type(network).__name__}")
         self._stem = _Convolution(network.conv1)
         self._blocks = [
             _Block(cast(Block, block))
@@ -37,7 +42,7 @@ class FusedFeatures:
         ]
 
     def __call__(self, batch: Tensor) -> Tensor:
-        """The features of a batch."""
+        """Return the features of a batch."""
         x = self._stem(batch, "relu")
         x = nn.functional.max_pool2d(x, 3, 2, 1)
         for block in self._blocks:
@@ -46,16 +51,24 @@ class FusedFeatures:
 
 
 class _Block:
+    """All convolutions but the last one in order, the last one added to the shortcut."""
+
     def __init__(self, block: Block) -> None:
-        self._first, self._second = _Convolution(block.conv1), _Convolution(block.conv2)
+        convolutions = [block.conv1, block.conv2]
+        if isinstance(block, BottleneckBlock):
+            convolutions.append(block.conv3)
+        *first, last = map(_Convolution, convolutions)
+        self._first, self._last = first, last
         self._shortcut = (
             None if block.downsample is None else _Convolution(cast(nn.Conv2d, block.downsample[0]))
         )
 
     def __call__(self, x: Tensor) -> Tensor:
-        inner = self._first(x, "relu")
+        inner = x
+        for convolution in self._first:
+            inner = convolution(inner, "relu")
         residual = x if self._shortcut is None else self._shortcut(x, "none")
-        return self._second.onto(residual, inner)
+        return self._last.onto(residual, inner)
 
 
 class _Convolution:
@@ -70,7 +83,7 @@ class _Convolution:
         return result
 
     def onto(self, residual: Tensor, x: Tensor) -> Tensor:
-        """relu(residual + conv(x)), written over `residual`."""
+        """Return relu(residual + conv(x)), written over `residual`."""
         written: Tensor = _MKLDNN._convolution_pointwise_.binary(
             residual, x, *self._arguments, "add", 1.0, "relu", [], None
         )

@@ -1,48 +1,78 @@
-"""A batch of images to labels: crops, one graph, scores sorted on the device."""
+"""A batch of images through one network: crops, a forward pass, labels or vectors."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.domain.job import Job, Labels
+from models.domain.job import Job, Labels, Vector
 from workers.engines.cuda.crops import Cropper
-from workers.engines.cuda.network import CLASSES, LOGITS, SOFTMAX, GraphedResNet18
+from workers.engines.cuda.network import CLASSES, LOGITS, SOFTMAX, GraphedNetwork
 from workers.engines.cuda.slot import Slot
 from workers.engines.cuda.streams import Streams
-from workers.operations import Classify, FunctionToApply
+from workers.operations import Classify, FunctionToApply, NetworkOutput
 
 
 class Classifying:
-    """Launches on `streams`; the network belongs to the compute stream."""
+    """Launches batches on `streams`; the network belongs to the compute stream."""
 
-    def __init__(self, network: GraphedResNet18, cropper: Cropper, streams: Streams) -> None:
-        self._network = network
+    def __init__(self, network: GraphedNetwork, cropper: Cropper, streams: Streams) -> None:
+        self.network = network
         self._cropper = cropper
         self._streams = streams
 
     def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
-        """Upload and decode, crop and classify, download: each on its own stream."""
-        n = len(jobs)
+        """Upload and decode, crop and compute, download: each on its own stream.
+
+        Scores carry the logits of all classes, so logits need no other pass than labels do.
+        """
+        n, outputs = len(jobs), slot.outputs[self.network.spec.name]
+        embeds = _output(jobs) is NetworkOutput.EMBEDDING
         with self._streams.uploading(slot):
             rows, starts = self._cropper.place([job.image for job in jobs], slot)
             rows_at, starts_at = slot.tables.add(rows), slot.tables.add(starts)
             slot.tables.upload()
         with self._streams.computing(slot):
-            self._cropper.launch(rows_at, starts_at, n, int(starts[-1]), self._network.input)
-            self._network.run(n)
-            slot.scores[:n].copy_(self._network.scores[:n])
+            self._cropper.launch(rows_at, starts_at, n, int(starts[-1]), self.network.input)
+            if embeds:
+                self.network.embed(n)
+                outputs.vectors[:n].copy_(self.network.vectors[:n])
+            else:
+                self.network.run(n)
+                outputs.scores[:n].copy_(self.network.scores[:n])
         with self._streams.downloading(slot):
-            slot.scores_host[:n].copy_(slot.scores[:n], non_blocking=True)
+            if embeds:
+                outputs.vectors_host[:n].copy_(outputs.vectors[:n], non_blocking=True)
+            else:
+                outputs.scores_host[:n].copy_(outputs.scores[:n], non_blocking=True)
 
-    def results(self, slot: Slot, jobs: Sequence[Job]) -> list[Labels]:
-        """The labels of a batch that is done."""
-        scores = slot.scores_host.numpy()
+    def results(self, slot: Slot, jobs: Sequence[Job]) -> list[Labels | Vector]:
+        """Return the answers of a batch that is done."""
+        outputs, output = slot.outputs[self.network.spec.name], _output(jobs)
+        if output is NetworkOutput.EMBEDDING:
+            return [Vector(row.copy()) for row in outputs.vectors_host.numpy()[: len(jobs)]]
+        scores = outputs.scores_host.numpy()
+        if output is NetworkOutput.LOGITS:
+            return [Vector(in_class_order(row)) for row in scores[: len(jobs)]]
         return [_labels(row, job) for row, job in zip(scores, jobs, strict=False)]
 
 
+def in_class_order(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Undo the sorting of (3, classes) scores: return the logits (classes,) in class order."""
+    logits = np.empty(scores.shape[1], np.float32)
+    logits[scores[CLASSES].astype(np.int64)] = scores[LOGITS]
+    return logits
+
+
+def _output(jobs: Sequence[Job]) -> NetworkOutput:
+    """Return the output that all jobs of a batch want; it is part of the batch key."""
+    operation = jobs[0].operation
+    assert isinstance(operation, Classify)
+    return operation.output
+
+
 def _labels(scores: NDArray[np.float32], job: Job) -> Labels:
-    """From (3, classes)."""
+    """Return the labels of one image from its (3, classes) scores."""
     assert isinstance(job.operation, Classify)
     best = slice(job.operation.top_k)
     values = scores[LOGITS, best]

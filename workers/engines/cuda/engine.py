@@ -18,20 +18,21 @@ from models.codec import ImageFormat, encode, encoded
 from models.domain.errors import ServiceError, WeightsMissing
 from models.domain.image import Image
 from models.domain.job import Job, Result
-from models.weights import RESNET18_PREPROCESSING
+from models.networks.resnet18 import RESNET18
+from models.networks.spec import Preprocessing
 from workers.engines.cuda.classifying import Classifying
 from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.encoding import as_jpegs
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.modules import Kernels
-from workers.engines.cuda.network import GraphedResNet18
+from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, filled_up
 from workers.engines.cuda.self_test import Kind, run_self_test, sizes
-from workers.engines.cuda.slot import ALIGNMENT, Marks, Region, Slot, Tables
+from workers.engines.cuda.slot import ALIGNMENT, Marks, Outputs, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
 from workers.filters.registry import parse_one
-from workers.operations import Classify, FilterChain
+from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult
 
 log = logging.getLogger("darkroom.cuda")
@@ -49,14 +50,14 @@ SLACK = 1 << 16
 
 
 class CudaEngine:
-    """Classifies with `network` (None: there are no weights) and filters, on `device`.
+    """Runs `networks` and filters on `device`; networks without weights are left out.
 
     Batches have at most `max_batch_size` images and `max_pixels` pixels.
     """
 
     def __init__(
         self,
-        network: GraphedResNet18 | None,
+        networks: Sequence[GraphedNetwork],
         max_batch_size: int,
         max_pixels: int,
         device: str,
@@ -64,17 +65,17 @@ class CudaEngine:
         torch.cuda.set_device(device)
         self.device = device
         self.collectors = SLOTS
-        self._network = network
+        self._networks = networks
         self._max_batch_size = max_batch_size
         self._side = min(TYPICAL_SIDE, math.isqrt(max_pixels // max_batch_size))
         self._torch_device = torch.device(device)
         self._streams = Streams(self._torch_device)
         self._nvjpeg = _decoder()
         kernels = Kernels()
-        self._classifying = None
-        if network is not None:
-            cropper = Cropper(kernels, RESNET18_PREPROCESSING, network.table)
-            self._classifying = Classifying(network, cropper, self._streams)
+        self._classifying: dict[str, Classifying] = {}
+        for network in networks:
+            cropper = Cropper(kernels, network.spec.preprocessing, network.table)
+            self._classifying[network.spec.name] = Classifying(network, cropper, self._streams)
         room = BYTES_PER_PIXEL * max_pixels + SLACK * max_batch_size
         scratch = Region(SCRATCH_PER_BYTE * room, self._torch_device)
         self._filtering = Filtering(kernels, self._streams, scratch)
@@ -101,8 +102,8 @@ class CudaEngine:
         try:
             if not isinstance(jobs[0].operation, Classify):
                 self._filtering.launch(slot, jobs)
-            elif self._classifying is not None:
-                self._classifying.launch(slot, jobs)
+            elif (through := self._classifying.get(jobs[0].operation.network)) is not None:
+                through.launch(slot, jobs)
             else:  # nothing runs on the device: `collect` answers with this
                 slot.refusal = WeightsMissing("no weights are loaded")
         except Exception as error:
@@ -132,8 +133,8 @@ class CudaEngine:
 
         Raises SelfTestFailed when one of them gives an error. Nothing else may use the engine yet.
         """
-        if self._network is not None:
-            self._network.capture(self._streams.compute)
+        for network in self._networks:
+            network.capture(self._streams.compute)
         slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
         try:
             run_self_test(slots, self._kinds(), self.launch, self.collect, Slot.clear)
@@ -147,8 +148,10 @@ class CudaEngine:
         file = encoded(encode(grey, ImageFormat.JPEG), max_pixels=grey.n_pixels)
         filtering = FilterChain((parse_one("invert", {}),))
         kinds = [Kind("filtered pixels", Job(filtering, grey), 1)]
-        if self._classifying is not None:
-            kinds.append(Kind("classified pixels", Job(Classify(), grey), 1))
+        for name in self._classifying:
+            for output in NetworkOutput:
+                job = Job(Classify(network=name, output=output), grey)
+                kinds.append(Kind(f"{output.value} of {name}", job, 1))
         if file is not None and self.takes_jpegs:
             job = Job(filtering, file.image)
             few = sizes(self._max_batch_size, filled_up)
@@ -162,8 +165,8 @@ class CudaEngine:
     def _values(self, slot: Slot) -> Sequence[Result | ServiceError]:
         values: list[Result | ServiceError]
         operation = slot.jobs[0].operation
-        if self._classifying is not None and isinstance(operation, Classify):
-            values = [*self._classifying.results(slot, slot.jobs)]
+        if isinstance(operation, Classify):
+            values = [*self._classifying[operation.network].results(slot, slot.jobs)]
         elif isinstance(operation, FilterChain) and operation.jpeg is not None:
             with torch.cuda.device(self._torch_device):
                 values = as_jpegs(slot, operation.jpeg)
@@ -175,31 +178,36 @@ class CudaEngine:
 
     def _slot(self, room: int, max_batch_size: int) -> Slot:
         device = self._torch_device
-        n_classes = 0 if self._network is None else self._network.n_classes
-        shape = (max_batch_size, 3, n_classes)
+        own = [network.spec.preprocessing for network in self._networks]
+        preprocessings = [RESNET18.preprocessing, *own]
         return Slot(
             first=Region(room, device),
             second=Region(room, device),
-            weights=Region(_weights(room, max_batch_size), device),
+            weights=Region(_weights(room, max_batch_size, preprocessings), device),
             tables=Tables(device),
             host=torch.empty(room, dtype=torch.uint8, pin_memory=True),
-            scores=torch.zeros(shape, device=device),
-            scores_host=torch.zeros(shape, pin_memory=True),
+            outputs={
+                each.spec.name: Outputs.of(
+                    max_batch_size, each.n_classes, each.spec.features, device
+                )
+                for each in self._networks
+            },
             marks=Marks.made(),
             decoder=None if self._nvjpeg is None else self._nvjpeg.decoder(),
         )
 
 
-def _weights(room: int, max_batch_size: int) -> int:
-    """Bytes for the resampling weights of any batch: 2 · 224 · (2 + taps) integers an image.
+def _weights(room: int, max_batch_size: int, each: Sequence[Preprocessing]) -> int:
+    """Return the bytes for the resampling weights of any batch of any network.
 
-    An image of p pixels has at most 2 · sqrt(p) / 256 + 3 taps; the sum of the roots is largest
-    when all images of a batch are equal.
+    They are 2 · crop · (2 + taps) integers of 4 bytes an image. An image of p pixels has at most
+    2 · sqrt(p) / resize + 3 taps; the sum of the roots is largest when all images of a batch are
+    equal.
     """
     pixels = room // BYTES_PER_PIXEL
-    spec = RESNET18_PREPROCESSING
-    taps = 6 * max_batch_size + 2 * math.isqrt(max_batch_size * pixels) // spec.resize
-    return 2 * 4 * spec.crop * taps + ALIGNMENT * max_batch_size
+    root = math.isqrt(max_batch_size * pixels)
+    integers = [2 * spec.crop * (6 * max_batch_size + 2 * root // spec.resize) for spec in each]
+    return 4 * max(integers) + ALIGNMENT * max_batch_size
 
 
 def _decoder() -> NvJpeg | None:

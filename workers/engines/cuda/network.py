@@ -1,26 +1,24 @@
-"""ResNet18 on a GPU: one CUDA graph a batch size, from the network's input to sorted scores.
+"""A network on a GPU: one CUDA graph a batch size, from the network's input to sorted scores.
 
-Knows no jobs and no labels.
+Jobs and labels are the engine's business.
 """
 
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from models.networks.spec import NetworkSpec, Speedup
 from models.settings import Optimize, Precision
-from models.weights import Preprocessing
-from workers.engines.architecture import Network
+from workers.engines.builder import DTYPES, loaded, normalisation_table, take_head
 from workers.engines.cuda.crops import input_buffer
-from workers.engines.resnet18 import DTYPES, folded, table
 
 log = logging.getLogger("darkroom.network")
 
 LOGITS, CLASSES, SOFTMAX = 0, 1, 2
-"""What `GraphedResNet18.scores` holds of every image, best class first; classes as float32."""
+"""The rows of `GraphedNetwork.scores` for an image, best class first; classes as float32."""
 
 MAX_AUTOTUNE = "max-autotune-no-cudagraphs"
 """Kernels are timed for every batch size, which must not become a variable; graphs are ours."""
@@ -29,29 +27,29 @@ ROUNDS = 3
 """Runs before a capture: algorithms are chosen, memory is taken."""
 
 
-class GraphedResNet18:
-    """torchvision's resnet18 with folded batch norms, channels last, in half precision by default.
+class GraphedNetwork:
+    """The network of `spec` with the weights of `state`, channels last.
 
-    `input` is (max_batch_size, 3, crop, crop), to be filled by the caller; `scores` is float32
-    (max_batch_size, 3, classes). Both belong to whoever runs on the compute stream.
+    `precision` is half precision unless the settings ask for another one. `input` is
+    (max_batch_size, 3, crop, crop) and is filled by the caller. `scores` is float32
+    (max_batch_size, 3, classes), `vectors` float32 (max_batch_size, features). All three belong to
+    whoever runs on the compute stream.
     """
 
     def __init__(
         self,
         state: Mapping[str, Tensor],
         precision: Precision,
-        spec: Preprocessing,
+        spec: NetworkSpec,
         max_batch_size: int,
         device: str,
         optimize: Optimize = Optimize.DEFAULT,
     ) -> None:
+        self.spec = spec
         self.precision = Precision.FP16 if precision is Precision.AUTO else precision
         dtype = DTYPES[self.precision]
-        network = Network(state["fc.weight"].shape[0])
-        network.load_state_dict(state)
-        network = folded(network.eval())
-        self._head = cast(nn.Linear, network.fc).to(device)
-        network.fc = nn.Identity()
+        network = loaded(spec, state)
+        self._head = take_head(spec, network, nn.Identity()).to(device)
         self._features: Callable[[Tensor], Tensor] = network.to(  # type: ignore[call-overload]
             device, dtype, memory_format=torch.channels_last
         )
@@ -60,15 +58,18 @@ class GraphedResNet18:
             torch._dynamo.config.recompile_limit = 64
             self._features = torch.compile(network, mode=MAX_AUTOTUNE, dynamic=False)
         self.n_classes = self._head.out_features
-        self.input = input_buffer(max_batch_size, spec, dtype, device)
+        self.input = input_buffer(max_batch_size, spec.preprocessing, dtype, device)
         self.scores = torch.zeros((max_batch_size, 3, self.n_classes), device=device)
-        self.table = torch.from_numpy(table(spec)[0]).to(device, dtype).contiguous()
+        self.vectors = torch.zeros((max_batch_size, spec.features), device=device)
+        table = normalisation_table(spec.preprocessing)[0]
+        self.table = torch.from_numpy(table).to(device, dtype).contiguous()
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def capture(self, stream: torch.cuda.Stream, batch_sizes: Sequence[int] = ()) -> None:
         """Make a graph for each batch size, by default `sizes`, to be run on `stream`.
 
-        Before serving, because a capture stands no neighbour.
+        Call this before serving: CUDA graph capture fails while other work uses the device. A
+        network whose specification names no graphs is only run, so that algorithms are chosen.
         """
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = False
@@ -78,18 +79,38 @@ class GraphedResNet18:
                 for _ in range(ROUNDS):
                     self._run(size)
                 stream.synchronize()
+                if Speedup.CUDA_GRAPHS not in self.spec.speedups:
+                    continue
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, pool=pool, stream=stream):
                     self._run(size)
             pool = pool or graph.pool()
             self._graphs[size] = graph
         seconds = time.monotonic() - started
-        said = "captured %d batch sizes in %.1f s (optimize: %s)"
-        log.info(said, len(self._graphs), seconds, self._optimize.value)
+        message = "captured %d batch sizes of %s in %.1f s (optimize: %s)"
+        log.info(message, len(self._graphs), self.spec.name, seconds, self._optimize.value)
 
     def run(self, n: int) -> None:
-        """Scores of the first `n` inputs, on the current stream."""
-        self._graphs[min(size for size in self._graphs if size >= n)].replay()
+        """Compute the scores of the first `n` inputs, on the current stream."""
+        if self._graphs:
+            self._graphs[min(size for size in self._graphs if size >= n)].replay()
+            return
+        with torch.inference_mode():
+            self._run(self._padded(n))
+
+    def embed(self, n: int) -> None:
+        """Write the features of the first `n` inputs to `vectors`, on the current stream.
+
+        This runs without a graph: the graphs of scores stay as small as they are, and embeddings
+        are asked for by few servers. Sizes are those of the graphs, whose algorithms are chosen.
+        """
+        size = self._padded(n)
+        with torch.inference_mode():
+            self.vectors[:size] = self._features(self.input[:size]).float()
+
+    def _padded(self, n: int) -> int:
+        """Return the smallest size with algorithms of its own that has room for `n` images."""
+        return min(size for size in sizes(len(self.input)) if size >= n)
 
     def _run(self, size: int) -> None:
         logits = self._head(self._features(self.input[:size]).float())
@@ -101,6 +122,6 @@ class GraphedResNet18:
 
 
 def sizes(largest: int) -> list[int]:
-    """The batch sizes with a graph of their own: powers of two, and the largest."""
+    """Return the batch sizes with a graph of their own: powers of two, and the largest."""
     powers = [1 << n for n in range(largest.bit_length()) if 1 << n < largest]
     return [*powers, largest]

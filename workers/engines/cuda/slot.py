@@ -3,7 +3,7 @@
 Guarantee: whoever holds the slot is alone with its memory, on the host and on the device.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -95,17 +95,43 @@ class Marks:
         return cls(begun, copied, uploaded, computing, computed, done)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Outputs:
+    """Memory for what one network gives for a batch, float32, on the device and on the host.
+
+    Scores are (batch, 3, classes), vectors (batch, features).
+    """
+
+    scores: Tensor
+    scores_host: Tensor
+    vectors: Tensor
+    vectors_host: Tensor
+
+    @classmethod
+    def of(cls, batch: int, n_classes: int, features: int, device: torch.device) -> "Outputs":
+        """Take the memory; on the host it is pinned where `device` is a GPU."""
+        pinned, shape = device.type == "cuda", (batch, 3, n_classes)
+        return cls(
+            torch.zeros(shape, device=device),
+            torch.zeros(shape, pin_memory=pinned),
+            torch.zeros((batch, features), device=device),
+            torch.zeros((batch, features), pin_memory=pinned),
+        )
+
+
 @dataclass(slots=True, eq=False)
 class Slot:
-    """`first` and `second` hold images, in turns source and target; `host` is pinned."""
+    """`first` and `second` hold images, in turns source and target; `host` is pinned.
+
+    `outputs` are those of each network, by its name.
+    """
 
     first: Region
     second: Region
     weights: Region
     tables: Tables
     host: Tensor
-    scores: Tensor
-    scores_host: Tensor
+    outputs: Mapping[str, Outputs]
     marks: Marks
     decoder: Decoder | None
     encoder: Encoder | None = None

@@ -42,7 +42,7 @@ class FakeBackend:
 
 def made(interval: float = INTERVAL) -> tuple[Canary, FakeBackend, FakeClock]:
     backend, clock = FakeBackend(), FakeClock(100.0)
-    return Canary(backend, FakeOperation("a"), fake_job().image, interval, clock), backend, clock
+    return Canary(backend, [FakeOperation("a")], fake_job().image, interval, clock), backend, clock
 
 
 def run(test: Coroutine[object, object, None]) -> None:

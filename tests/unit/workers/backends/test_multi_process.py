@@ -30,6 +30,7 @@ from workers.backends.quarantine import Quarantine
 from workers.ipc import conversion
 from workers.ipc.arena import PAGE, Arena
 from workers.ipc.arena_slots import ArenaSlots
+from workers.ipc.encoded_network import EncodedNetwork
 from workers.ipc.frames import Batched, Welcome
 from workers.ipc.worker_client import Pending
 from workers.scheduling.batcher import BatchLimits
@@ -274,7 +275,7 @@ def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_speaks_of_
         with hosted(ENGINE, LIMITS, address):
             assert number(await ours.run(fake_job(1))) == 1
         await come_true(lambda: not ours.load().alive)
-        other = Welcome("fake", {"name": "other"}, ("other", ["a"], [None]), None)
+        other = Welcome("fake", [EncodedNetwork("resnet18", {}, ("other", ["a"], [None]))])
         with hosted(ENGINE, LIMITS, address, other) as worker:
             task = asyncio.create_task(ours.run(fake_job(2)))
             await come_true(lambda: bool(others))

@@ -2,17 +2,22 @@
 
 import hashlib
 import logging
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from models import weights
+from models.api.schemas import ModelRecord
+from models.labels import LabelSet
+from models.networks.registry import CATALOGUE
+from models.networks.resnet18 import BUNDLED, RESNET18
+from models.networks.resnet50 import RESNET50
+from models.networks.spec import NetworkSpec, PublishedWeights
 from models.settings import Settings
-from models.weights import BUNDLED, CATALOGUE, Auto, Published, PublishedWeights
-from workers.engines.checkpoint import random_state
-from workers.engines.model import Loaded, load_model
-from workers.engines.resnet18 import ResNet18
+from workers.engines.checkpoint import State, random_state
+from workers.engines.cpu.network import CpuNetwork
+from workers.engines.model import load_model
 from workers.weights_store import file_sha256
 
 
@@ -27,9 +32,24 @@ def asked(name: str, cache: Path) -> Settings:
     return Settings.model_validate({"weights": name, "cache_folder": cache, "precision": "fp32"})
 
 
-def opened(settings: Settings) -> Loaded[ResNet18]:
-    spec = weights.RESNET18_PREPROCESSING
-    return load_model(settings, "cpu", lambda state: ResNet18(state, settings.precision, spec))
+@dataclass(frozen=True)
+class Opened:
+    """What was loaded, in fewer words."""
+
+    network: CpuNetwork | None
+    record: ModelRecord | None
+    labels: LabelSet | None
+    problem: str | None
+
+
+def opened(settings: Settings, spec: NetworkSpec = RESNET18) -> Opened:
+    def build(spec: NetworkSpec, state: State) -> CpuNetwork:
+        return CpuNetwork(state, settings.precision, spec)
+
+    loaded = load_model(settings, spec, "cpu", build)
+    model = loaded.served.model
+    record, labels = (model.record, model.labels) if model else (None, None)
+    return Opened(loaded.network, record, labels, loaded.served.problem)
 
 
 def test_the_bundled_weights_are_the_pinned_ones_and_small() -> None:
@@ -64,19 +84,20 @@ def test_auto_falls_back_to_the_bundled_weights_and_says_so_loudly(
     assert any("download.pytorch.org" in message for message in caplog.messages)
 
 
+@pytest.mark.parametrize("spec", [RESNET18, RESNET50], ids=lambda spec: spec.name)
 def test_auto_takes_the_published_weights_when_they_are_in_the_cache(
-    tmp_path: Path, no_network: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, no_network: None, spec: NetworkSpec
 ) -> None:
     path = tmp_path / "weights" / "stand-in.pth"
     path.parent.mkdir()
-    torch.save(random_state(0, 1000), path)
+    torch.save(random_state(0, 1000, spec), path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     url, size = "https://example.org/stand-in.pth", path.stat().st_size
-    published = PublishedWeights("stand-in", url, path.name, size, digest, "imagenet1k")
-    monkeypatch.setattr(weights, "AUTO", Auto(Published(published), BUNDLED))
-    record = opened(asked("auto", tmp_path)).record
+    published = PublishedWeights(spec.name, "stand-in", url, path.name, size, digest, "imagenet1k")
+    record = opened(asked("auto", tmp_path), replace(spec, weights=(published,))).record
     assert record is not None
-    assert (record.name, record.sha256, record.warning) == ("stand-in", digest, None)
+    assert (record.network, record.name) == (spec.name, "stand-in")
+    assert (record.sha256, record.warning) == (digest, None)
 
 
 def test_weights_asked_for_by_name_never_fall_back(tmp_path: Path, no_network: None) -> None:
@@ -84,3 +105,22 @@ def test_weights_asked_for_by_name_never_fall_back(tmp_path: Path, no_network: N
     assert loaded.network is None
     assert loaded.record is None
     assert CATALOGUE["imagenet1k_v1"].sha256 in str(loaded.problem)
+
+
+def test_a_network_without_bundled_weights_never_falls_back(
+    tmp_path: Path, no_network: None
+) -> None:
+    loaded = opened(asked("auto", tmp_path), RESNET50)
+    assert loaded.record is None
+    assert "darkroom weights fetch resnet50/imagenet1k_v2" in str(loaded.problem)
+
+
+def test_a_file_of_another_network_is_refused(tmp_path: Path, no_network: None) -> None:
+    path, labels = tmp_path / "own.pth", tmp_path / "labels.txt"
+    torch.save(random_state(0, 3, RESNET18), path)
+    labels.write_text("a\nb\nc\n")
+    settings = Settings.model_validate(
+        {"weights": str(path), "weights_labels": str(labels), "cache_folder": tmp_path}
+    )
+    with pytest.raises(ValueError, match="does not hold the weights of torchvision's resnet50"):
+        opened(settings, RESNET50)

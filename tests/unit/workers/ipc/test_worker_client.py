@@ -66,7 +66,7 @@ async def linked(**replaced: Callable[..., Any]) -> AsyncIterator[tuple[WorkerCo
     arena, peer = Arena.create(PAGE), Peer()
     link = WorkerConnection(peer.address, arena, hooks(**replaced))
     await peer.accept()
-    await peer.send(Welcome("fake", None, None, None))
+    await peer.send(Welcome("fake", []))
     try:
         await come_true(lambda: link.line is not None)
         yield link, peer
@@ -103,7 +103,7 @@ def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
         assert peer.connection is not None
         peer.connection.close()
         await peer.accept()
-        await peer.send(Welcome("fake", None, None, None))
+        await peer.send(Welcome("fake", []))
         await come_true(lambda: link.line is not None)
         await link.close()
         peer.close()
@@ -201,7 +201,7 @@ def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called() -> N
             await peer.send(wire.Leaving())
             await come_true(lambda: link.line is None)
             await peer.accept()
-            await peer.send(Welcome("next", None, None, None))
+            await peer.send(Welcome("next", []))
             await come_true(lambda: link.line is not None and link.line is not line)
             assert line is not None
             assert not line.gone.is_set()

@@ -32,8 +32,9 @@ def test_a_gpu_that_cannot_be_used_leaves_a_worker_on_the_cpu_that_says_so(
         started = start_worker(settings, lambda batch, result: None, gpu=NO_SUCH_GPU)
     try:
         assert started.worker.load().device == "cpu"
-        assert started.record is not None
-        assert started.record.device == "cpu"
+        (served,) = started.networks
+        assert served.model is not None
+        assert served.model.record.device == "cpu"
         assert started.degraded
         assert f"GPU {NO_SUCH_GPU} cannot be used" in started.degraded
     finally:

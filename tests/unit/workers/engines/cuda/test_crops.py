@@ -9,7 +9,7 @@ import torch
 
 from models.codec.decode import upright
 from models.domain.image import Image, Jpeg, Source, Subsampling
-from models.weights import RESNET18_PREPROCESSING as SPEC
+from models.networks.resnet18 import RESNET18
 from tests.emulation.staging import EmulatedKernels, Planes, noise, staging_slot
 from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.nvjpeg import Decoder
@@ -19,7 +19,7 @@ SIZES = [(1, 1), (1, 40), (37, 2), (224, 224), (256, 256), (300, 255), (255, 401
 TALL = [(1200, 300), (900, 400), (2000, 257), (513, 256), (599, 300), (600, 300), (601, 300)]
 """Pillow begins with the columns of most of these, with the rows of those in SIZES."""
 
-SIDE = SPEC.crop
+SIDE = RESNET18.preprocessing.crop
 
 
 def cropped(
@@ -28,7 +28,7 @@ def cropped(
     """All crops by one launch; the table leaves levels as they are."""
     slot = staging_slot(room, cast(Decoder, decoder))
     table = torch.arange(256, dtype=torch.int16).repeat_interleave(3).view(256, 3).contiguous()
-    cropper = Cropper(EmulatedKernels(), SPEC, table)
+    cropper = Cropper(EmulatedKernels(), RESNET18.preprocessing, table)
     rows, starts = cropper.place(images, slot)
     rows_at, starts_at = slot.tables.add(rows), slot.tables.add(starts)
     slot.tables.upload()
@@ -41,27 +41,27 @@ def test_crops_of_mixed_sizes_and_channels_are_pillows() -> None:
     images = [Image(noise(*size, channels)) for size in SIZES for channels in (1, 3, 4)]
     found = cropped(images)
     for made, image in zip(found, images, strict=True):
-        assert np.array_equal(made, crop(image, SPEC)), image.pixels.shape
+        assert np.array_equal(made, crop(image, RESNET18.preprocessing)), image.pixels.shape
 
 
 def test_crops_of_tall_images_beside_others_are_pillows() -> None:
     images = [Image(noise(*size, channels)) for size in TALL + SIZES[-2:] for channels in (1, 3, 4)]
     found = cropped(images, room=1 << 25)
     for made, image in zip(found, images, strict=True):
-        assert np.array_equal(made, crop(image, SPEC)), image.pixels.shape
+        assert np.array_equal(made, crop(image, RESNET18.preprocessing)), image.pixels.shape
 
 
 @pytest.mark.parametrize("size", [(9200, 9190), (2000, 17)])
 def test_crops_of_very_large_and_very_long_images_are_pillows(size: tuple[int, int]) -> None:
     image = Image(np.zeros((*size, 1), np.uint8) + noise(1, size[1], 1))
     (found,) = cropped([image], room=1 << 27)
-    assert np.array_equal(found, crop(image, SPEC))
+    assert np.array_equal(found, crop(image, RESNET18.preprocessing))
 
 
 def test_crops_of_large_tall_images_are_pillows() -> None:
     image = Image(noise(8200, 4000, 1))
     (found,) = cropped([image], room=1 << 26)
-    assert np.array_equal(found, crop(image, SPEC))
+    assert np.array_equal(found, crop(image, RESNET18.preprocessing))
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6])
@@ -78,4 +78,4 @@ def test_a_jpeg_is_as_tall_as_it_is_upright(
     file = np.zeros(4, np.uint8)
     jpeg = Jpeg(file, image.height, image.width, orientation, Subsampling.GREY)
     (found,) = cropped([jpeg], decoder=Planes([samples[..., 0]]))
-    assert np.array_equal(found, crop(image, SPEC))
+    assert np.array_equal(found, crop(image, RESNET18.preprocessing))

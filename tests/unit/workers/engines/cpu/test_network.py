@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 
 from models import codec
 from models.domain.image import Image
+from models.networks.resnet18 import RESNET18
 from models.settings import Precision
-from models.weights import RESNET18_PREPROCESSING
 from tests.pictures import drawing
 from tests.shared import PHOTOS
-from workers.engines import resnet18
+from workers.engines.builder import DTYPES
 from workers.engines.checkpoint import State, random_state
+from workers.engines.cpu import network
 from workers.engines.cpu.fused import supports
-from workers.engines.resnet18 import ResNet18
+from workers.engines.cpu.network import CpuNetwork
 from workers.preprocess import crop
 
 CLASSES = 40
@@ -28,7 +29,7 @@ def crops() -> NDArray[np.uint8]:
         images = [codec.decode(f.read_bytes(), max_pixels=10**8).image for f in files]
     else:
         images = [Image(np.asarray(drawing(300, 260, seed))) for seed in range(64)]
-    return np.stack([crop(image, RESNET18_PREPROCESSING) for image in images])
+    return np.stack([crop(image, RESNET18.preprocessing) for image in images])
 
 
 def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -52,7 +53,7 @@ def decided(pictures: NDArray[np.uint8]) -> State:
     network = torchvision.models.resnet18(num_classes=CLASSES)
     network.load_state_dict(state)
     network.fc = torch.nn.Identity()
-    batch = ResNet18(state, Precision.FP32, RESNET18_PREPROCESSING).normalised(pictures)
+    batch = CpuNetwork(state, Precision.FP32, RESNET18).normalised(pictures)
     with torch.inference_mode():
         features = network.eval()(batch).numpy().astype(np.float64)
     centred = features - features.mean(0)
@@ -73,7 +74,7 @@ def test_fp32_scores_are_torchvision_s_within_a_hundred_thousandth(
 ) -> None:
     reference = torchvision.models.resnet18(num_classes=CLASSES)
     reference.load_state_dict(decided)
-    ours = ResNet18(decided, Precision.FP32, RESNET18_PREPROCESSING)
+    ours = CpuNetwork(decided, Precision.FP32, RESNET18)
     with torch.inference_mode():
         expected = reference.eval()(ours.normalised(pictures)).numpy()
     difference = np.abs(softmax(ours.logits(pictures)) - softmax(expected))
@@ -84,8 +85,8 @@ def test_fp32_scores_are_torchvision_s_within_a_hundred_thousandth(
 def test_labels_equal_fp32_s_wherever_the_two_best_scores_differ_by_a_hundredth(
     pictures: NDArray[np.uint8], decided: State, precision: Precision
 ) -> None:
-    exact = softmax(ResNet18(decided, Precision.FP32, RESNET18_PREPROCESSING).logits(pictures))
-    fast = ResNet18(decided, precision, RESNET18_PREPROCESSING).logits(pictures)
+    exact = softmax(CpuNetwork(decided, Precision.FP32, RESNET18).logits(pictures))
+    fast = CpuNetwork(decided, precision, RESNET18).logits(pictures)
     second, best = np.sort(exact, 1)[:, -2:].T
     clear = best - second >= 0.01
     assert clear.sum() >= len(pictures) // 4, "the network decides too little to test anything"
@@ -93,14 +94,14 @@ def test_labels_equal_fp32_s_wherever_the_two_best_scores_differ_by_a_hundredth(
 
 
 def test_auto_is_a_precision_this_machine_computes() -> None:
-    network = ResNet18(random_state(0, 10), Precision.AUTO, RESNET18_PREPROCESSING)
+    network = CpuNetwork(random_state(0, 10), Precision.AUTO, RESNET18)
     assert network.precision in (Precision.FP32, Precision.BF16)
 
 
 def test_an_image_s_logits_do_not_depend_on_its_neighbours(decided: State) -> None:
-    network = ResNet18(decided, Precision.FP32, RESNET18_PREPROCESSING)
+    network = CpuNetwork(decided, Precision.FP32, RESNET18)
     batch = np.stack(
-        [crop(Image(np.asarray(drawing(seed=n))), RESNET18_PREPROCESSING) for n in range(8)]
+        [crop(Image(np.asarray(drawing(seed=n))), RESNET18.preprocessing) for n in range(8)]
     )
     together = network.logits(batch)
     for number, alone in enumerate(batch):
@@ -111,11 +112,11 @@ def test_an_image_s_logits_do_not_depend_on_its_neighbours(decided: State) -> No
 def test_fused_convolutions_give_the_logits_of_the_plain_ones(
     decided: State, precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not supports(resnet18.DTYPES[precision]):
+    if not supports(DTYPES[precision]):
         pytest.skip(f"no fused {precision} convolutions on this machine")
     batch = np.random.default_rng(0).integers(0, 256, (3, 224, 224, 3), np.uint8)
-    fused = ResNet18(decided, precision, RESNET18_PREPROCESSING).logits(batch)
-    monkeypatch.setattr(resnet18, "supports", lambda dtype: False)
-    plain = ResNet18(decided, precision, RESNET18_PREPROCESSING).logits(batch)
+    fused = CpuNetwork(decided, precision, RESNET18).logits(batch)
+    monkeypatch.setattr(network, "supports", lambda dtype: False)
+    plain = CpuNetwork(decided, precision, RESNET18).logits(batch)
     within = 1e-4 if precision is Precision.FP32 else 0.03
     assert np.abs(fused - plain).max() <= within * np.abs(plain).max()

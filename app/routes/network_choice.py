@@ -1,0 +1,40 @@
+"""From the options of a request to the network that answers it and the output that is wanted."""
+
+from app.service import Computing, missing
+from models.api.schemas import ClassifyOptions, ProcessOptions
+from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
+from workers.operations import Classify, FunctionToApply, NetworkOutput
+
+_OF_LABELS = ("top_k", "function_to_apply")
+_OF_VECTORS = ("vector_format",)
+
+
+def classification(
+    options: ClassifyOptions | ProcessOptions, computing: Computing
+) -> Classify | WeightsMissing:
+    """Return what a network is asked for, or the error where that network has no weights.
+
+    InvalidParameter is raised for an unknown network, which names those that are served, and for
+    options that have no meaning for the output.
+    """
+    served = computing.chosen(options.model)
+    wanted = asked(options, served.name)
+    return missing(served) if served.model is None else wanted
+
+
+def asked(options: ClassifyOptions | ProcessOptions, network: str) -> Classify:
+    """Return what the network of this name is asked for; raises InvalidParameter."""
+    output = NetworkOutput(options.output)
+    _check(options, output)
+    function = FunctionToApply(options.function_to_apply)
+    return Classify(options.top_k, function, network, output)
+
+
+def _check(options: ClassifyOptions | ProcessOptions, output: NetworkOutput) -> None:
+    labels = output is NetworkOutput.LABELS
+    unfit = options.model_fields_set.intersection(_OF_VECTORS if labels else _OF_LABELS)
+    if unfit:
+        name = min(unfit)
+        fitting = "output=logits or output=embedding" if labels else "output=labels"
+        text = f"has a meaning with {fitting} only; leave it out, or change output"
+        raise InvalidParameter(f"{name}: {text}", [FieldError(name, text, getattr(options, name))])

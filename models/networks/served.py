@@ -1,0 +1,37 @@
+"""A network as it is served: with the weights that were found for it, or the reason without."""
+
+from dataclasses import dataclass
+
+from models.api.schemas import ModelRecord
+from models.labels import LabelSet
+from models.networks.registry import DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What classifies: the record of a network with its weights, and the names of its classes."""
+
+    record: ModelRecord
+    labels: LabelSet
+
+    def record_for(self, chosen: bool) -> ModelRecord:
+        """Return the record that an answer shows.
+
+        Answers of the default network to requests that have not `chosen` it do not name it: they
+        are the same as before there were several.
+        """
+        if chosen or self.record.network != DEFAULT:
+            return self.record
+        return self.record.model_copy(update={"network": None})
+
+
+@dataclass(frozen=True, slots=True)
+class ServedNetwork:
+    """One of the networks of a server, by its name.
+
+    `model` is None where there are no weights; `problem` then says why and what to do.
+    """
+
+    name: str
+    model: Model | None = None
+    problem: str | None = None

@@ -1,0 +1,106 @@
+"""The specification of a network: everything that the engines must know to serve it.
+
+A specification is data. It names the function that builds the torch module, because `models` may
+not import torch: `workers.engines.builder` imports that function when a network is loaded. A
+dotted name was preferred to a table in the engines' room, because a new network then costs one
+file and one entry in `registry.py`, and no table has to be kept in step with the specifications.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessing:
+    """The parameters of torchvision's `ImageClassification` transform.
+
+    `resize` is the length of the shorter side after the resize and `crop` the side of the square
+    that the network gets, both in pixels. `mean` and `std` normalise RGB values of 0…1. `version`
+    is raised when the same image would give other values.
+    """
+
+    resize: int
+    crop: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    version: int
+
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Mean and standard deviation of ImageNet's RGB values, as torchvision has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedWeights:
+    """A weights file that others publish, pinned by its size in bytes and its SHA-256 digest.
+
+    `name` is the name of the weights among those of `network`.
+    """
+
+    network: str
+    name: str
+    url: str
+    filename: str
+    size: int
+    sha256: str
+    label_set: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bundled:
+    """A weights file that ships with Darkroom, pinned by its SHA-256 digest."""
+
+    name: str
+    path: Path
+    sha256: str
+    label_set: str
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """The function that builds a network, by its dotted name, and its keyword arguments.
+
+    The function also takes `n_classes`. It returns a torch module that maps a batch of crops,
+    float (n, 3, crop, crop), to logits (n, n_classes).
+    """
+
+    function: str
+    arguments: Mapping[str, object] = field(default_factory=dict)
+
+
+class Speedup(Enum):
+    """An optional way to compute a network faster. The result is equal up to rounding."""
+
+    FOLDED_BATCH_NORMS = "folded batch norms"
+    """Each batch norm is folded into the convolution that is declared right before it."""
+    FUSED_CONVOLUTIONS = "fused convolutions"
+    """On a CPU, oneDNN applies ReLU and the residual sum inside of the convolutions.
+
+    Only for modules of `workers.engines.residual_network`; needs folded batch norms.
+    """
+    CUDA_GRAPHS = "CUDA graphs"
+    """On a GPU, the forward pass is captured once for each batch size and then replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSpec:
+    """One network: its architecture, its input, its labels and its weights.
+
+    `name` is what clients give as `model`. `head` is the attribute of the built module that is the
+    last layer, a `Linear` of `features` inputs; those inputs are the embedding of an image.
+    `label_set` names the labels of untrained weights. `weights` are the published files, the
+    default first, and `bundled` is used by `auto` where they cannot be had.
+    """
+
+    name: str
+    build: Builder
+    preprocessing: Preprocessing
+    label_set: str
+    weights: tuple[PublishedWeights, ...]
+    features: int
+    head: str = "fc"
+    bundled: Bundled | None = None
+    speedups: frozenset[Speedup] = frozenset()

@@ -1,0 +1,130 @@
+"""What the settings ask for: the weights of each network that is served.
+
+Reads no file and downloads nothing; `workers.engines.model` opens what is resolved here.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.networks.registry import NETWORKS
+from models.networks.spec import Bundled, NetworkSpec, PublishedWeights
+from models.settings import PREFIX, Settings
+
+SUFFIXES = (".pth", ".safetensors")
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Weights of the catalogue."""
+
+    published: PublishedWeights
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A weights file of the operator's own; `sha256` is the digest that it must have, if any."""
+
+    path: Path
+    labels_path: Path
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """Untrained weights, which are the same for the same seed. Answers must mark them."""
+
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """`preferred` if it is in the cache or can be downloaded, else `fallback` with a warning."""
+
+    preferred: Published
+    fallback: Bundled
+
+
+WeightsSource = Auto | Bundled | Published | LocalFile | Random
+
+
+def served_specs(settings: Settings) -> list[NetworkSpec]:
+    """Return the specifications of the networks that the settings ask for, the default first."""
+    return [NETWORKS[name] for name in settings.networks]
+
+
+def resolve_all(settings: Settings) -> dict[str, WeightsSource]:
+    """Return the source of the weights of every network that is served, by the network's name.
+
+    ValueError says what is wrong with the settings and lists the choices.
+    """
+    return {spec.name: resolve(settings, spec) for spec in served_specs(settings)}
+
+
+def resolve(settings: Settings, spec: NetworkSpec) -> WeightsSource:
+    """Return the source of the weights of one network; ValueError lists the choices."""
+    asked = _of(settings, "weights", spec)
+    asked = "auto" if asked is None else asked
+    labels = _of(settings, "weights_labels", spec)
+    sha256 = _of(settings, "weights_sha256", spec)
+    path = Path(os.path.expanduser(asked))
+    named = _named(spec)
+    if random := re.fullmatch(r"random(?::(\d{1,18}))?", asked):
+        named[asked] = Random(int(random[1] or 0))
+    if asked in named:
+        if labels or sha256:
+            raise ValueError(
+                f"weights {asked!r} bring their own labels and digest: DARKROOM_WEIGHTS_LABELS and "
+                "DARKROOM_WEIGHTS_SHA256 belong to a weights file, unset them"
+            )
+        return named[asked]
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(_unknown(asked, spec, named, len(settings.networks) > 1))
+    if labels is None:
+        raise ValueError(
+            f"the weights file {path} needs labels, which cannot be guessed: set "
+            "DARKROOM_WEIGHTS_LABELS to a JSON list, or a text with one label a line"
+        )
+    return LocalFile(path, Path(os.path.expanduser(labels)), sha256)
+
+
+def _named(spec: NetworkSpec) -> dict[str, WeightsSource]:
+    """The weights of a network that have names of their own."""
+    best = Published(spec.weights[0])
+    named: dict[str, WeightsSource] = {"auto": best}
+    if spec.bundled is not None:
+        named = {"auto": Auto(best, spec.bundled), spec.bundled.name: spec.bundled}
+    return named | {each.name: Published(each) for each in spec.weights}
+
+
+def _unknown(
+    asked: str, spec: NetworkSpec, named: Mapping[str, WeightsSource], several: bool
+) -> str:
+    close = difflib.get_close_matches(asked, [*named, "random"], n=1)
+    each = f"; for each network its own: {PREFIX}WEIGHTS={spec.name}=auto,…" if several else ""
+    return (
+        f"no weights {asked!r}{f' of {spec.name}' if several else ''}"
+        f"{f' (did you mean {close[0]!r}?)' if close else ''}: there are "
+        f"{', '.join(named)}, random, random:SEED and files named *{', *'.join(SUFFIXES)}{each}"
+    )
+
+
+def _of(settings: Settings, field: str, spec: NetworkSpec) -> str | None:
+    """Return the part of a setting that is about one network, None where there is none.
+
+    The setting is one value for every network, or `network=value` for some, between commas.
+    """
+    given = getattr(settings, field)
+    if given is None or not re.match(rf"({'|'.join(NETWORKS)})=", str(given)):
+        return None if given is None else str(given)
+    parts = dict(part.strip().partition("=")[::2] for part in str(given).split(","))
+    if wrong := [name for name in parts if name not in settings.networks]:
+        raise ValueError(
+            f"{PREFIX}{field.upper()} has a value for {wrong[0]!r}, but the networks are "
+            f"{', '.join(settings.networks)}: write network=value between commas, or add the "
+            f"network to {PREFIX}NETWORKS"
+        )
+    return parts.get(spec.name)

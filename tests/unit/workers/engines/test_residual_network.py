@@ -1,0 +1,71 @@
+"""Our networks against torchvision's: the same names, the same fresh weights, the same logits."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from models.networks.registry import NETWORKS
+from workers.engines.builder import build
+
+ALL = pytest.mark.parametrize("name", NETWORKS)
+
+
+def theirs_of(name: str, n_classes: int) -> nn.Module:
+    made: nn.Module = getattr(torchvision.models, name)(num_classes=n_classes)
+    return made
+
+
+def drawn(make: Callable[[], nn.Module]) -> dict[str, torch.Tensor]:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(7)
+        return dict(make().state_dict())
+
+
+@ALL
+def test_fresh_weights_are_those_that_torchvision_draws(name: str) -> None:
+    ours = drawn(lambda: build(NETWORKS[name], 10))
+    theirs = drawn(lambda: theirs_of(name, 10))
+    assert list(ours) == list(theirs)
+    assert all(torch.equal(ours[each], theirs[each]) for each in theirs)
+
+
+def test_one_class_is_enough() -> None:
+    ours = drawn(lambda: build(NETWORKS["resnet18"], 1))
+    theirs = drawn(lambda: theirs_of("resnet18", 1))
+    assert all(torch.equal(ours[each], theirs[each]) for each in theirs)
+
+
+@ALL
+def test_logits_are_torchvision_s_to_the_bit(name: str) -> None:
+    theirs = theirs_of(name, 5).eval()
+    ours = build(NETWORKS[name], 5).eval()
+    ours.load_state_dict(theirs.state_dict())
+    batch = torch.rand(2, 3, 64, 48)
+    with torch.inference_mode():
+        assert torch.equal(ours(batch), theirs(batch))
+
+
+@ALL
+def test_the_head_has_as_many_inputs_as_the_specification_has_features(name: str) -> None:
+    spec = NETWORKS[name]
+    with torch.device("meta"):
+        head = getattr(build(spec, 3), spec.head)
+    assert isinstance(head, nn.Linear)
+    assert (head.in_features, head.out_features) == (spec.features, 3)
+
+
+def test_a_worker_s_start_imports_neither_torchvision_nor_a_compiler_nor_http() -> None:
+    program = (
+        "import sys, app.processes.member, workers.engines.cpu.engine, workers.engines.cpu.forward,"
+        "workers.engines.cpu.network, workers.engines.model; "
+        "print(*[m for m in ('torchvision', 'torch._dynamo', 'fastapi') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == ""

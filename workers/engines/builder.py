@@ -1,0 +1,70 @@
+"""From the specification of a network to its torch module, and what both engines share of it.
+
+`models` may not import torch, so a specification only names the function that builds its module.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from itertools import pairwise
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from models.networks.spec import NetworkSpec, Preprocessing, Speedup
+from models.settings import Precision
+
+DTYPES = {
+    Precision.FP32: torch.float32,
+    Precision.BF16: torch.bfloat16,
+    Precision.FP16: torch.float16,
+}
+
+
+def build(spec: NetworkSpec, n_classes: int) -> nn.Module:
+    """Import the function that the specification names, and build the module with fresh weights."""
+    module, _, function = spec.build.function.rpartition(".")
+    made: object = getattr(import_module(module), function)(
+        **spec.build.arguments, n_classes=n_classes
+    )
+    assert isinstance(made, nn.Module)
+    return made
+
+
+def loaded(spec: NetworkSpec, state: Mapping[str, Tensor]) -> nn.Module:
+    """Build the module with the weights of `state`, ready for inference.
+
+    Batch norms are folded into convolutions where the specification allows that.
+    """
+    network = build(spec, state[f"{spec.head}.weight"].shape[0])
+    network.load_state_dict(state)
+    network = network.eval()
+    return folded(network) if Speedup.FOLDED_BATCH_NORMS in spec.speedups else network
+
+
+def take_head(spec: NetworkSpec, network: nn.Module, instead: nn.Module) -> nn.Linear:
+    """Replace the last layer of the module by `instead` and return the layer."""
+    head = cast(nn.Linear, getattr(network, spec.head))
+    setattr(network, spec.head, instead)
+    return head
+
+
+def folded(network: nn.Module) -> nn.Module:
+    """Fold every batch norm into the convolution declared right before it; same function."""
+    for module in list(network.modules()):
+        children = list(module.named_children())
+        for (conv_name, conv), (norm_name, norm) in pairwise(children):
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                setattr(module, conv_name, fuse_conv_bn_eval(conv, norm))
+                setattr(module, norm_name, nn.Identity())
+    return network
+
+
+def normalisation_table(preprocessing: Preprocessing) -> NDArray[np.float32]:
+    """Return what torchvision's transform makes of every level of every channel: (1, 256, 3)."""
+    levels = torch.arange(256, dtype=torch.float32).view(1, 256, 1).div_(255)
+    mean, std = torch.tensor(preprocessing.mean), torch.tensor(preprocessing.std)
+    return (levels - mean).div_(std).numpy()
