@@ -12,7 +12,16 @@ typedef long long i64;
 constexpr int THREADS = 256;
 constexpr u32 HALVES = 0x00FF00FF;  // the low byte of both halves of a word
 
-// One image of a launch; workers/kernels/items.py has the same. `data` is the filter's own.
+// How the host launches a kernel: with a block for every tile of so many pixels, for every `samples`
+// samples of the image as one line, or with so many blocks for an image of any size. The filters'
+// passes in Python have the same numbers; tests compile a comparison of both.
+#define LAUNCHED_BY_TILES(kernel, width, height)                                                   \
+    enum { launch_width_##kernel = (width), launch_height_##kernel = (height) }
+#define LAUNCHED_BY_LINES(kernel, samples) enum { launch_line_##kernel = (samples) }
+#define LAUNCHED_BY_BLOCKS(kernel, blocks) enum { launch_blocks_##kernel = (blocks) }
+
+// One image of a launch: `ITEM` of workers/kernels/items.py, with which tests compare it. `data` is
+// the filter's own.
 struct Item {
     u64 src, dst, scratch, data;
     int width, height, channels, step;

@@ -141,8 +141,10 @@ struct Unpack {
     u64 target;  // (height, width, channels) of the upright image, 1 or 3 channels
 };
 
+constexpr int UNPACK_LINE = 1024;  // pixels a block
+
 // The pixels of decoded JPEGs, upright and interleaved: what the filters work on. A block for
-// every 1024 pixels.
+// every UNPACK_LINE pixels.
 extern "C" __global__ void unpack(const Unpack* items, const u32* starts, int n)
 {
     int image = item_of(starts, n);
@@ -150,8 +152,8 @@ extern "C" __global__ void unpack(const Unpack* items, const u32* starts, int n)
     bool turned = item.source.orientation >= 5;
     int width = turned ? item.source.height : item.source.width;
     int pixels = item.source.width * item.source.height;
-    int first = (blockIdx.x - starts[image]) * 1024;
-    int last = first + 1024 < pixels ? first + 1024 : pixels;
+    int first = (blockIdx.x - starts[image]) * UNPACK_LINE;
+    int last = first + UNPACK_LINE < pixels ? first + UNPACK_LINE : pixels;
     u8* target = (u8*)item.target;
     for (int i = first + threadIdx.x; i < last; i += blockDim.x) {
         Colour c = upright_rgb(item.source, i % width, i / width);
@@ -164,3 +166,4 @@ extern "C" __global__ void unpack(const Unpack* items, const u32* starts, int n)
         target[3 * (i64)i + 2] = c.b;
     }
 }
+LAUNCHED_BY_LINES(unpack, UNPACK_LINE);

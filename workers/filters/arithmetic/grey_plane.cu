@@ -24,3 +24,4 @@ extern "C" __global__ void __launch_bounds__(256)
     if (item.channels == 3) grey_line<3>(item, block);
     else if (item.channels == 4) grey_line<4>(item, block);
 }
+LAUNCHED_BY_LINES(grey_plane, LINE);

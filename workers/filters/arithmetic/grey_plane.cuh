@@ -15,9 +15,13 @@ __device__ __forceinline__ Item grey_of(const Item& item)
     return grey;
 }
 
-// An item whose data are the weights.
+// Bytes in front of `struct Gaussian` or `struct Separable` in the data of filters that have both a
+// header of their own and weights.
+constexpr int WEIGHTS_OFFSET = 32;
+
+// The item with the weights as its data.
 __device__ __forceinline__ Item with_weights(Item item)
 {
-    item.data += 32;
+    item.data += WEIGHTS_OFFSET;
     return item;
 }

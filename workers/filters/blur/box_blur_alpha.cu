@@ -128,3 +128,4 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     if (box_of(item).radius < 256) box_alpha<1>(item, tile, prefix, totals, (u8*)line);
     else box_alpha<2>(item, tile, prefix, totals, (u8*)line);
 }
+LAUNCHED_BY_TILES(box_blur_alpha, BOX_WIDTH, BOX_HEIGHT);

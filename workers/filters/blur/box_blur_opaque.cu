@@ -10,14 +10,20 @@
 constexpr int MOST_WARPS = 16,
               SUMS_LINE = THREADS + 64;  // quads before which squares may end, and some more
 
-// As box_blur.py has it: a block has a quad of columns a thread, or two where squares are too
-// large.
+// Tiles for radii below `radii`: a thread has a quad of columns, or two where squares are too large.
+struct BoxTiles {
+    int radii, width, height;
+};
+constexpr BoxTiles BOX_TILES[] = {
+    {32, 960, 180}, {192, 640, 270}, {256, 512, 360}, {501, 960, 270}};
+
 __device__ __forceinline__ Tile sums_tile(const Item& item, int block, int radius)
 {
-    if (radius < 32) return tile_of(item, block, 960, 180);
-    if (radius < 192) return tile_of(item, block, 640, 270);
-    if (radius < 256) return tile_of(item, block, 512, 360);
-    return tile_of(item, block, 960, 270);
+    constexpr BoxTiles A = BOX_TILES[0], B = BOX_TILES[1], C = BOX_TILES[2], D = BOX_TILES[3];
+    if (radius < A.radii) return tile_of(item, block, A.width, A.height);
+    if (radius < B.radii) return tile_of(item, block, B.width, B.height);
+    if (radius < C.radii) return tile_of(item, block, C.width, C.height);
+    return tile_of(item, block, D.width, D.height);
 }
 
 // (sum + area / 2) / area by a 32-bit multiplication: the quotient is one of the upper word's

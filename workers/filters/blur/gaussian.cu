@@ -17,3 +17,4 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (!of.premultiplied) blur_rows<4, 3, u8, u32, u16>(item, tile, (u8*)planes, weights);
     else blur_rows<4, 4, u16, u64, u32>(item, tile, (u16*)planes, weights);
 }
+LAUNCHED_BY_TILES(gaussian_rows, ROWS_WIDTH, ROWS_HEIGHT);

@@ -62,6 +62,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     Item item = find_item(items, starts, n, block);
     column_block<false>(item, block, weights, (u8*)out);
 }
+LAUNCHED_BY_TILES(gaussian_columns, COLUMNS_WIDTH, COLUMNS_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     unsharp_columns(const Item* items, const u32* starts, int n)
@@ -72,3 +73,4 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     Item item = find_item(items, starts, n, block);
     column_block<true>(item, block, weights, (u8*)out);
 }
+LAUNCHED_BY_TILES(unsharp_columns, COLUMNS_WIDTH, COLUMNS_HEIGHT);

@@ -99,6 +99,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     if (item.channels == 1) row_tile_mma<1>(item, tile, planes);
     else row_tile_mma<3>(item, tile, planes);
 }
+LAUNCHED_BY_TILES(gaussian_rows_mma, MMA_WIDTH, MMA_ROWS);
 
 // Four samples of a plane of scratch, two a word.
 __device__ __forceinline__ void intermediates4(const Item& item, int y, int plane, int x, u32* two)
@@ -205,3 +206,4 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     if (item.channels == 1) column_tile_mma<1>(item, tile, (u32*)middle, made);
     else column_tile_mma<3>(item, tile, (u32*)middle, made);
 }
+LAUNCHED_BY_TILES(gaussian_columns_mma, MMA_WIDTH, MMA_HEIGHT);

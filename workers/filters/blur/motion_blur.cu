@@ -77,3 +77,4 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (item.channels == 3) motion_tile<3>(item, tile, (u32*)out);
     else motion_tile<4>(item, tile, (u32*)out);
 }
+LAUNCHED_BY_TILES(motion_blur, MOTION_WIDTH, MOTION_HEIGHT);

@@ -56,6 +56,7 @@ extern "C" __global__ void __launch_bounds__(256)
     Item item = find_item(items, starts, n, block);
     map_to_colour(item, block, *global<const Matrix>(item.data));
 }
+LAUNCHED_BY_LINES(color_matrix, LINE);
 
 // The colour of every luma, blended with the pixel's own.
 struct Colorize {
@@ -81,6 +82,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     map_to_colour(item, block, Colorize{colours, __uint_as_float(from[256])});
 }
+LAUNCHED_BY_LINES(colorize, LINE);
 
 // The hue turned, value and chroma kept. All of it is times the chroma and 2**16, a sixth of the
 // circle; what is no larger than 13 times that needs no division to be brought into the circle.
@@ -117,6 +119,7 @@ extern "C" __global__ void __launch_bounds__(256) hue(const Item* items, const u
     else if (item.channels == 3) map_pixels<3>(item, block, turned);
     else map_pixels<4>(item, block, turned);
 }
+LAUNCHED_BY_LINES(hue, LINE);
 
 // A pixel over an opaque colour: (c * a + b * (255 - a)) / 255, to the nearest.
 __device__ __forceinline__ void composite_over(u32 pixel, u32 behind, u32* made)
@@ -158,6 +161,7 @@ extern "C" __global__ void __launch_bounds__(256)
         }
     }
 }
+LAUNCHED_BY_LINES(composite, LINE);
 
 // What is lighter than a value, and the rest, which becomes black.
 struct Threshold {
@@ -184,3 +188,4 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (item.channels == 3) map_pixels<3>(item, block, ThresholdMap<3>{tones});
     else map_pixels<4>(item, block, ThresholdMap<4>{tones});
 }
+LAUNCHED_BY_LINES(apply_threshold, LINE);

@@ -49,6 +49,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int i = threadIdx.x; i < of.across; i += THREADS) weights[i] = of.weights[i];
     blur_rows<1, 1, u8, u32, u16>(item, tile, (u8*)planes, weights);
 }
+LAUNCHED_BY_TILES(canny_blur_rows, ROWS_WIDTH, ROWS_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     canny_blur_columns(const Item* items, const u32* starts, int n)
@@ -64,6 +65,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     __syncthreads();
     blur_columns<false, false>(item, tile, weights, (u8*)out);
 }
+LAUNCHED_BY_TILES(canny_blur_columns, COLUMNS_WIDTH, COLUMNS_HEIGHT);
 
 // The blur of small windows in one pass, from the image.
 template <int REACH>
@@ -85,6 +87,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ uint4 room[STORE_WORDS / 4];
     blur_grey<8>(items, starts, n, plane, (u32*)room);
 }
+LAUNCHED_BY_TILES(canny_blur_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     canny_blur_reach_24(const Item* items, const u32* starts, int n)
@@ -93,6 +96,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     __shared__ uint4 room[STORE_WORDS / 4];
     blur_grey<24>(items, starts, n, plane, (u32*)room);
 }
+LAUNCHED_BY_TILES(canny_blur_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);
 
 struct Gradient {
     int x, y;
@@ -180,6 +184,7 @@ extern "C" __global__ void __launch_bounds__(256)
         parents[(u32)(tile.y + y) * item.width + tile.x + x] = first;
     }
 }
+LAUNCHED_BY_TILES(canny_edges, CANNY_WIDTH, CANNY_HEIGHT);
 
 // Join a pixel to its neighbours in other tiles.
 __device__ __forceinline__ void join_across_tiles(const Item& item, int x, int y)
@@ -210,6 +215,7 @@ extern "C" __global__ void __launch_bounds__(256)
     if (row == 0 || column >= 2 * (THREADS / CANNY_WIDTH)) return;
     join_across_tiles(item, tile.x + (column + 1) / 2 * CANNY_WIDTH - column % 2, tile.y + row);
 }
+LAUNCHED_BY_TILES(canny_join_tiles, THREADS, CANNY_HEIGHT);
 
 template <int C>
 __device__ __forceinline__ void paint_edges(const Item& item, int block, u32 pixels)
@@ -241,3 +247,4 @@ extern "C" __global__ void __launch_bounds__(256)
     if (item.channels == 1) paint_edges<1>(item, block, LINE);
     else paint_edges<3>(item, block, LINE / item.channels);
 }
+LAUNCHED_BY_LINES(canny_paint, LINE);

@@ -12,6 +12,8 @@ struct Dog {
     Gaussian first;
 };
 
+constexpr int DOG_HEADER = 16;  // bytes before the weights of the first blur
+
 __device__ __forceinline__ u64 rounded_up_256(u64 bytes) { return (bytes + 255) & ~255ull; }
 
 // The lumas as an image of one channel, with weights and scratch of one of the blurs.
@@ -20,7 +22,7 @@ __device__ __forceinline__ Item dog_blur(const Item& item, int which)
     Item blur = item;
     blur.channels = 1;
     if (item.channels > 1) blur.src = item.scratch;
-    blur.data += 16 + which * global<const Dog>(item.data)->second;
+    blur.data += DOG_HEADER + which * global<const Dog>(item.data)->second;
     blur.scratch += rounded_up_256(pixels_of(item) + 4);
     blur.scratch += which * rounded_up_256(2ull * (item.width + 3) * item.height);
     return blur;
@@ -38,6 +40,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int i = threadIdx.x; i < of.across; i += THREADS) weights[i] = of.weights[i];
     blur_rows<1, 1, u8, u32, u16>(blur, tile, (u8*)planes, weights);
 }
+LAUNCHED_BY_TILES(dog_rows, ROWS_WIDTH, ROWS_HEIGHT);
 
 __device__ __forceinline__ void dog_tile(
     const Item& item, const Tile& tile, const u32* weights, u8* out)
@@ -82,3 +85,4 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     store_tile_of<COLUMNS_WIDTH>(item, tile, (const u8*)out);
 }
+LAUNCHED_BY_TILES(dog_columns, COLUMNS_WIDTH, COLUMNS_HEIGHT);

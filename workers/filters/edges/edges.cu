@@ -219,3 +219,4 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __syncthreads();
     store_tile_of<EDGES_WIDTH>(item, tile, (const u8*)out);
 }
+LAUNCHED_BY_TILES(edges, EDGES_WIDTH, EDGES_HEIGHT);

@@ -54,3 +54,4 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (item.channels == 3) wide_edges_tile<3>(item, tile, of, weights, lumas, (u8*)out);
     else wide_edges_tile<4>(item, tile, of, weights, lumas, (u8*)out);
 }
+LAUNCHED_BY_TILES(edges_wide, WIDE_EDGES_WIDTH, WIDE_EDGES_HEIGHT);

@@ -132,3 +132,4 @@ extern "C" __global__ void __launch_bounds__(256) noise(const Item* items, const
     else if (item.channels == 3) noisy_line<3>(item, block, key, grain);
     else noisy_line<4>(item, block, key, grain);
 }
+LAUNCHED_BY_LINES(noise, NOISE_LINE);

@@ -119,3 +119,4 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (item.channels == 3) pixelate_part<3>(item, squares, (u32*)sums, means, (u8*)lines);
     else pixelate_part<4>(item, squares, sums, means, (u8*)lines);
 }
+LAUNCHED_BY_TILES(pixelate, PIXELATE_SIDE, PIXELATE_SIDE);

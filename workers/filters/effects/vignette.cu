@@ -23,6 +23,7 @@ extern "C" __global__ void __launch_bounds__(256)
         light[i] = (u16)min((1 - of.amount * t * t * (3 - 2 * t)) * DISTANCES + 0.5, 65535.0);
     }
 }
+LAUNCHED_BY_BLOCKS(vignette_light, VIGNETTE_BLOCKS);
 
 // A coordinate's part of the squared distance from the centre, in units of 2**-30.
 __device__ __forceinline__ u32 squared_offset(int at, int length)
@@ -106,3 +107,4 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (item.channels == 3) vignette_tile<3>(item, upper, lower, across, down, (u32*)out);
     else vignette_tile<4>(item, upper, lower, across, down, (u32*)out);
 }
+LAUNCHED_BY_TILES(vignette, VIGNETTE_WIDTH, VIGNETTE_HEIGHT);

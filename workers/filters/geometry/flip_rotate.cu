@@ -57,6 +57,7 @@ extern "C" __global__ void __launch_bounds__(256) flip(const Item* items, const 
     else if (item.channels == 3) flip_tile<3>(item, tile, (u8*)out);
     else flip_tile<4>(item, tile, (u8*)out);
 }
+LAUNCHED_BY_TILES(flip, FLIP_WIDTH, FLIP_HEIGHT);
 
 // Pixel x of a row in shared memory, in the low bytes.
 template <int C> __device__ __forceinline__ u32 pixel_at(const u32* row, int x)
@@ -123,3 +124,4 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (item.channels == 3) rotate_tile<3>(item, tile, clockwise, rows, (u32*)out, turned);
     else rotate_tile<4>(item, tile, clockwise, rows, (u32*)out, turned);
 }
+LAUNCHED_BY_TILES(rotate90, ROTATE_SIDE, ROTATE_SIDE);

@@ -195,3 +195,4 @@ extern "C" __global__ void __launch_bounds__(256)
     else resize_tile<4>(item, of, tile, (u32*)rows, (u32*)out);
     store_tile_of<RESIZE_WIDTH>(made, tile, (const u8*)out);
 }
+LAUNCHED_BY_TILES(resize, RESIZE_WIDTH, RESIZE_HEIGHT);

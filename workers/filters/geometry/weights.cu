@@ -66,3 +66,4 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int i = first; i < of.size[axis]; i += RESIZE_BLOCKS / 2 * THREADS)
         resize_output(line, of, axis, length, i);
 }
+LAUNCHED_BY_BLOCKS(resize_weights, RESIZE_BLOCKS);

@@ -50,3 +50,4 @@ extern "C" __global__ void __launch_bounds__(256)
         }
     }
 }
+LAUNCHED_BY_LINES(copy_window, LINE);

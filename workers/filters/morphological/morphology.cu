@@ -69,6 +69,7 @@ extern "C" __global__ void __launch_bounds__(256)
             store4(to, (const u8*)other, at, bytes);
     }
 }
+LAUNCHED_BY_TILES(morphology_rows, LINES_WIDTH, LINES_HEIGHT);
 
 __device__ __forceinline__ void store_word(u8* line, u32 word, int at, int bytes)
 {
@@ -125,6 +126,7 @@ extern "C" __global__ void __launch_bounds__(256)
             step.dilates ? ~0u : 0, upper + threadIdx.x);
     }
 }
+LAUNCHED_BY_TILES(morphology_columns, STRIP_WIDTH, STRIP_HEIGHT);
 
 // R rows of words, one word a thread, against the runs of the source's rows, as many at a time as
 // their doubled windows fit into shared memory.
@@ -192,6 +194,7 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (item.channels == 3) runs_tile<3, 16>(moved, tile, runs, flip, (u32*)lines);
     else runs_tile<4, 16>(moved, tile, runs, flip, (u32*)lines);
 }
+LAUNCHED_BY_TILES(morphology_runs, RUNS_WIDTH, RUNS_HEIGHT);
 
 // What is left of one image when another is taken away; alpha is the source's.
 extern "C" __global__ void __launch_bounds__(256)
@@ -212,3 +215,4 @@ extern "C" __global__ void __launch_bounds__(256)
         store_word(dst, made, at, total);
     }
 }
+LAUNCHED_BY_LINES(morphology_difference, LINE);

@@ -9,7 +9,7 @@ constexpr int SMALL_RECT_WORDS = 6640,
               SMALL_RECT_RESULTS = 4752;  // of four channels: windows of 25, and of 16
 
 // Of a tile: strips of windows of 15 fill it, and five blocks fit a multiprocessor.
-__device__ __forceinline__ int small_rect_height(int length) { return length <= 16 ? 60 : 48; }
+__device__ constexpr int small_rect_height(int length) { return length <= 16 ? 60 : 48; }
 
 // The least of words, byte by byte; two samples a word in the high bytes of its halves, as in
 // median.cu.

@@ -82,3 +82,4 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (item.channels == 3) correlate_tile<3>(item, tile, of, weights, pixels, (u32*)out);
     else correlate_tile<4>(item, tile, of, weights, pixels, (u32*)out);
 }
+LAUNCHED_BY_TILES(correlate, CORRELATE_WIDTH, CORRELATE_HEIGHT);

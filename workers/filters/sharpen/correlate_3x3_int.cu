@@ -89,3 +89,4 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     else if (item.channels == 3) correlate_int_tile<3>(item, tile, (u32*)words, (u32*)out);
     else correlate_int_tile<4>(item, tile, (u32*)words, (u32*)out);
 }
+LAUNCHED_BY_TILES(correlate_3x3_int, STAGED_WIDTH, STAGED_HEIGHT);

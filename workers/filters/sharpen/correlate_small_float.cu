@@ -196,6 +196,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ uint4 staged[SMALL_GROUPS + 1], planes[3 * SMALL_GROUPS / 4];
     correlate_small_tile<1>(items, starts, n, (u32*)staged, (u32*)planes);
 }
+LAUNCHED_BY_TILES(correlate_3x3_float, SMALL_WIDTH, SMALL_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     correlate_5x5_float(const Item* items, const u32* starts, int n)
@@ -203,3 +204,4 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     __shared__ uint4 staged[SMALL_GROUPS + 1], planes[3 * SMALL_GROUPS / 4];
     correlate_small_tile<2>(items, starts, n, (u32*)staged, (u32*)planes);
 }
+LAUNCHED_BY_TILES(correlate_5x5_float, SMALL_WIDTH, SMALL_HEIGHT);

@@ -108,3 +108,4 @@ extern "C" __global__ void __launch_bounds__(256, 5)
     else if (item.channels == 3) sharpen_tile<3>(item, tile, (u32*)words, (u32*)out);
     else sharpen_tile<4>(item, tile, (u32*)words, (u32*)out);
 }
+LAUNCHED_BY_TILES(sharpen, STAGED_WIDTH, STAGED_HEIGHT);

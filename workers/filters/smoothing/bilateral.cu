@@ -202,3 +202,4 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     else if (item.channels == 3) bilateral_tile<3>(item, tile, of, shared);
     else bilateral_tile<4>(item, tile, of, shared);
 }
+LAUNCHED_BY_TILES(bilateral, BILATERAL_WIDTH, BILATERAL_HEIGHT);

@@ -182,6 +182,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
         *(uint2*)(fits + (i64)y * item.width + x) = make_uint2(fit.slope, fit.offset);
     });
 }
+LAUNCHED_BY_TILES(guided_fit, GUIDED_WIDTH, GUIDED_HEIGHT);
 
 // round(mean / 2**16) by the nearest whole of the sum: (sum + 2**15) >> 16 plus half the area,
 // rounded down, is (sum + 2**15 · area) >> 16, for areas are odd.
@@ -207,3 +208,4 @@ extern "C" __global__ void __launch_bounds__(256, 4)
         if (item.channels == 4 && colour == 0) to[3] = from[3];
     });
 }
+LAUNCHED_BY_TILES(guided_mean, GUIDED_WIDTH, GUIDED_HEIGHT);

@@ -154,3 +154,4 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     else if (item.channels == 3) median_tile<3>(item, tile, (u32*)words, (u32*)out);
     else median_tile<4>(item, tile, (u32*)words, (u32*)out);
 }
+LAUNCHED_BY_TILES(median_3, STAGED_WIDTH, STAGED_HEIGHT);

@@ -150,3 +150,4 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     else if (item.channels == 3) nl_means_tile<3>(item, tile, shared);
     else nl_means_tile<4>(item, tile, shared);
 }
+LAUNCHED_BY_TILES(nl_means, PATCH_WIDTH, PATCH_HEIGHT);

@@ -141,6 +141,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     Item item = find_item(items, starts, n, block);
     ranked_tile<3>(item, block, rank_square_of(item).rank, planes, (u32*)out);
 }
+LAUNCHED_BY_TILES(rank_3, BITSLICED_WIDTH, BITSLICED_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     rank_5(const Item* items, const u32* starts, int n)
@@ -151,6 +152,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     Item item = find_item(items, starts, n, block);
     ranked_tile<5>(item, block, rank_square_of(item).rank, planes, (u32*)out);
 }
+LAUNCHED_BY_TILES(rank_5, BITSLICED_WIDTH, BITSLICED_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     rank_7(const Item* items, const u32* starts, int n)
@@ -161,6 +163,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     Item item = find_item(items, starts, n, block);
     ranked_tile<7>(item, block, rank_square_of(item).rank, planes, (u32*)out);
 }
+LAUNCHED_BY_TILES(rank_7, BITSLICED_WIDTH, BITSLICED_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 1)
     rank_9(const Item* items, const u32* starts, int n)
@@ -171,6 +174,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     Item item = find_item(items, starts, n, block);
     ranked_tile<9>(item, block, rank_square_of(item).rank, planes, (u32*)out);
 }
+LAUNCHED_BY_TILES(rank_9, BITSLICED_WIDTH, BITSLICED_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     median_5(const Item* items, const u32* starts, int n)
@@ -181,6 +185,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     Item item = find_item(items, starts, n, block);
     ranked_tile<5>(item, block, 5 * 5 / 2, planes, (u32*)out);
 }
+LAUNCHED_BY_TILES(median_5, BITSLICED_WIDTH, BITSLICED_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     median_7(const Item* items, const u32* starts, int n)
@@ -191,3 +196,4 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     Item item = find_item(items, starts, n, block);
     ranked_tile<7>(item, block, 7 * 7 / 2, planes, (u32*)out);
 }
+LAUNCHED_BY_TILES(median_7, BITSLICED_WIDTH, BITSLICED_HEIGHT);

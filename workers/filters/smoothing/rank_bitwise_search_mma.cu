@@ -154,42 +154,47 @@ __device__ __forceinline__ void search_tile(const Item& item, int block, u32* fo
     for (int c = 0; c < item.channels; ++c) search_plane<D>(item, tile, c, bands, there, fours);
 }
 
+using RankWindow17 = RankWindow<2, 128>;
+using RankWindow33 = RankWindow<3, 128>;
+using RankWindow65 = RankWindow<5, 128>;
+using RankWindow101 = RankWindow<8, 64>;
+
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_17(const Item* items, const u32* starts, int n)
 {
-    typedef RankWindow<2, 128> D;
-    __shared__ u32 fours[D::WORDS];
+    __shared__ u32 fours[RankWindow17::WORDS];
     int block;
     Item item = find_item(items, starts, n, block);
-    search_tile<D>(item, block, fours);
+    search_tile<RankWindow17>(item, block, fours);
 }
+LAUNCHED_BY_TILES(rank_17, SEARCH_WIDTH, RankWindow17::HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_33(const Item* items, const u32* starts, int n)
 {
-    typedef RankWindow<3, 128> D;
-    __shared__ u32 fours[D::WORDS];
+    __shared__ u32 fours[RankWindow33::WORDS];
     int block;
     Item item = find_item(items, starts, n, block);
-    search_tile<D>(item, block, fours);
+    search_tile<RankWindow33>(item, block, fours);
 }
+LAUNCHED_BY_TILES(rank_33, SEARCH_WIDTH, RankWindow33::HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_65(const Item* items, const u32* starts, int n)
 {
-    typedef RankWindow<5, 128> D;
-    __shared__ u32 fours[D::WORDS];
+    __shared__ u32 fours[RankWindow65::WORDS];
     int block;
     Item item = find_item(items, starts, n, block);
-    search_tile<D>(item, block, fours);
+    search_tile<RankWindow65>(item, block, fours);
 }
+LAUNCHED_BY_TILES(rank_65, SEARCH_WIDTH, RankWindow65::HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_101(const Item* items, const u32* starts, int n)
 {
-    typedef RankWindow<8, 64> D;
-    __shared__ u32 fours[D::WORDS];
+    __shared__ u32 fours[RankWindow101::WORDS];
     int block;
     Item item = find_item(items, starts, n, block);
-    search_tile<D>(item, block, fours);
+    search_tile<RankWindow101>(item, block, fours);
 }
+LAUNCHED_BY_TILES(rank_101, SEARCH_WIDTH, RankWindow101::HEIGHT);

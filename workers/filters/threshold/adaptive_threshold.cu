@@ -27,6 +27,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int i = threadIdx.x; i < of.across; i += THREADS) weights[i] = of.weights[i];
     blur_rows<1, 1, u8, u32, u32, 0>(item, tile, (u8*)planes, weights);
 }
+LAUNCHED_BY_TILES(adaptive_rows, ROWS_WIDTH, ROWS_HEIGHT);
 
 __device__ __forceinline__ u32 mean_around(const Adaptive& of, u64 sum)
 {
@@ -75,6 +76,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     item.channels = min(item.channels, 3);
     store_tile_of<COLUMNS_WIDTH>(item, tile, (const u8*)out);
 }
+LAUNCHED_BY_TILES(adaptive_columns, COLUMNS_WIDTH, COLUMNS_HEIGHT);
 
 // By the plain mean of a small window, at once: `sums` are 2 · sum + area - 1, the inverse is
 // 2**31 / area, rounded up.
@@ -119,6 +121,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ uint4 room[STORE_WORDS / 4];
     mean_threshold_tile<8>(items, starts, n, plane, (u32*)room);
 }
+LAUNCHED_BY_TILES(adaptive_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 4)
     adaptive_reach_24(const Item* items, const u32* starts, int n)
@@ -127,3 +130,4 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ uint4 room[STORE_WORDS / 4];
     mean_threshold_tile<24>(items, starts, n, plane, (u32*)room);
 }
+LAUNCHED_BY_TILES(adaptive_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);

@@ -233,3 +233,4 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     else if (item.channels == 3) clahe_tile<3>(item, tile, of, corners, places, (u32*)out);
     else clahe_tile<4>(item, tile, of, corners, places, (u32*)out);
 }
+LAUNCHED_BY_TILES(clahe, CLAHE_WIDTH, CLAHE_HEIGHT);

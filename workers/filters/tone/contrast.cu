@@ -40,6 +40,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     if (threadIdx.x == 0) atomicAdd(&global<Contrast>(item.data)->sum, (u64)total);
 }
+LAUNCHED_BY_LINES(luma_sum, LINE);
 
 extern "C" __global__ void __launch_bounds__(256)
     contrast(const Item* items, const u32* starts, int n)
@@ -54,3 +55,4 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     map_samples(item, block, table);
 }
+LAUNCHED_BY_LINES(contrast, LINE);

@@ -67,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(256)
     Item item = find_item(items, starts, n, block);
     count_block<false>(item, block, bins);
 }
+LAUNCHED_BY_LINES(histogram_levels, HISTOGRAM_LINE);
 
 extern "C" __global__ void __launch_bounds__(256)
     histogram_lumas(const Item* items, const u32* starts, int n)
@@ -76,3 +77,4 @@ extern "C" __global__ void __launch_bounds__(256)
     Item item = find_item(items, starts, n, block);
     count_block<true>(item, block, bins);
 }
+LAUNCHED_BY_LINES(histogram_lumas, HISTOGRAM_LINE);

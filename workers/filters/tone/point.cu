@@ -13,6 +13,7 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     map_samples(item, block, table);
 }
+LAUNCHED_BY_LINES(apply_table, LINE);
 
 // The colours of a pixel and its luma, blended; `from_grey` says which of the two is the base.
 struct GreyBlend {
@@ -44,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(256)
     Item item = find_item(items, starts, n, block);
     blend_with_grey(item, block, false);
 }
+LAUNCHED_BY_LINES(grayscale, LINE);
 
 extern "C" __global__ void __launch_bounds__(256)
     saturation(const Item* items, const u32* starts, int n)
@@ -52,3 +54,4 @@ extern "C" __global__ void __launch_bounds__(256)
     Item item = find_item(items, starts, n, block);
     blend_with_grey(item, block, true);
 }
+LAUNCHED_BY_LINES(saturation, LINE);

@@ -22,6 +22,7 @@ extern "C" __global__ void __launch_bounds__(256)
         of.tables[c][level] = (u8)(high <= low ? level : min(max(tone, 0), 255));
     }
 }
+LAUNCHED_BY_BLOCKS(autocontrast_tables, 1);
 
 // ImageOps.equalize.
 extern "C" __global__ void __launch_bounds__(256)
@@ -39,6 +40,7 @@ extern "C" __global__ void __launch_bounds__(256)
         of.tables[c][level] = (u8)(step ? min((step / 2 + upto - own) / step, 255u) : level);
     }
 }
+LAUNCHED_BY_BLOCKS(equalize_tables, 1);
 
 struct Tables {
     const u8* tables;
@@ -64,6 +66,7 @@ extern "C" __global__ void __launch_bounds__(256)
     else if (item.channels == 3) map_pixels<3>(item, block, map);
     else map_pixels<4>(item, block, map);
 }
+LAUNCHED_BY_LINES(apply_tables, LINE);
 
 constexpr double EPSILON = 1.1920928955078125e-07;  // FLT_EPSILON
 
@@ -109,3 +112,4 @@ extern "C" __global__ void __launch_bounds__(256)
     __syncthreads();
     if (level == 0) of.parameters[0] = best ? value : 0, of.parameters[1] = 255;
 }
+LAUNCHED_BY_BLOCKS(otsu_threshold, 1);

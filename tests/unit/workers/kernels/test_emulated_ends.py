@@ -1,14 +1,9 @@
 """Kernels at the ends of their parameters' ranges: sizes, repetitions, plain and odd images."""
 
-import re
-import struct
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
-from workers.filters.effects.noise import Noise
 from workers.filters.registry import parse_one
 
 OPERATIONS = ["erode", "dilate", "open", "close", "gradient", "tophat", "blackhat"]
@@ -264,11 +259,3 @@ def test_likenesses_of_every_patch_and_search_are_exact(h: float, patch: int, se
     images = [image(random, *shape) for shape in [(33, 66, 3), (9, 70, 1), (5, 6, 4), (1, 1, 3)]]
     images += [np.full((9, 4, 3), 255, np.uint8)]
     assert_equal([parse_one("nl_means", {"h": h, "patch": patch, "search": search})] * 5, images)
-
-
-def test_quantiles_of_any_amount_fit_where_the_kernel_has_them() -> None:
-    text = Path("workers/filters/effects/noise.cu").read_text("utf-8")
-    (most,) = re.findall(r"MOST_TAIL = (\d+)", text)
-    for amount in np.linspace(0, 128, 129):
-        _, tail = struct.unpack_from("<QI", Noise(amount=amount).device_data((9, 9, 3)))
-        assert tail <= int(most)

@@ -1,4 +1,4 @@
-"""How many blocks a batch needs, and what an item is."""
+"""How many blocks a batch needs."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 
 from workers.filters.registry import FILTERS, parse_one
 from workers.kernels import loader
-from workers.kernels.items import ITEM, Pass, starts
+from workers.kernels.items import Pass, starts
 
 SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1, 3, 4]))
-
-
-def test_an_item_is_48_bytes_as_in_the_text() -> None:
-    assert ITEM.itemsize == 48
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,210 @@
+"""Structs, tiles and numbers that Python and the CUDA text both state: a compiler compares them.
+
+Every comparison is a static_assert with the number that Python computes, and g++ reads it together
+with the whole text of the kernels.
+"""
+
+import importlib
+import pkgutil
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workers.filters
+from models.domain.image import Subsampling
+from models.weights import RESNET18_PREPROCESSING
+from tests.emulation.emulator import FLAGS
+from workers.engines.cuda import crops, filtering, sources
+from workers.filters.arithmetic.borders import OPENCV
+from workers.filters.arithmetic.box_sums import device_box
+from workers.filters.arithmetic.gaussian import device_weights
+from workers.filters.arithmetic.gradient import OPERATORS, edge_data, wide_edge_data
+from workers.filters.effects.noise import Noise
+from workers.filters.geometry import resize
+from workers.filters.morphological import morphology
+from workers.filters.registry import FILTERS, parse_one
+from workers.filters.smoothing import bilateral
+from workers.kernels import items, loader
+from workers.kernels.items import Pass
+
+SHAPE = (90, 100, 3)
+BY_HOST = {"clahe_tables", "box_blur_opaque", "box_blur_opaque_wide", "morphology_small"}
+"""Kernels whose number of blocks depends on parameters; box and small rectangles stand below."""
+
+CROPS = {"crop_weights", "crop_normalise_16", "crop_normalise_32"}
+"""Kernels of the network's input; they are not passes."""
+
+
+def failures(assertions: Iterator[str]) -> str:
+    """What g++ reports about assertions behind the text of all kernels."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is not installed; it compares the numbers of Python and of the kernels")
+    text = loader.root() + "".join(f'static_assert({each}, "{each}");\n' for each in assertions)
+    command = [compiler, *FLAGS, "-fsyntax-only", "-x", "c++", "-"]
+    return subprocess.run(command, input=text.encode(), capture_output=True).stderr.decode()
+
+
+def data(name: str, **parameters: Any) -> int:
+    """The bytes that a filter uploads for a kernel."""
+    return len(parse_one(name, parameters).device_data(SHAPE))
+
+
+def passes_in(value: object) -> Iterator[Pass]:
+    """All passes in a value of a module or a class."""
+    if isinstance(value, Pass):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from passes_in(tuple(value.values()))
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from passes_in(each)
+
+
+def all_passes() -> set[Pass]:
+    modules = [
+        importlib.import_module(found.name)
+        for found in pkgutil.walk_packages(workers.filters.__path__, "workers.filters.")
+    ]
+    values = [value for module in modules for value in vars(module).values()]
+    values += [value for filter_ in FILTERS.values() for value in vars(filter_).values()]
+    return {pass_ for value in values for pass_ in passes_in(value)} | {filtering.UNPACKING}
+
+
+def launched(pass_: Pass) -> str:
+    if pass_.each:
+        return f"launch_blocks_{pass_.kernel} == {pass_.each}"
+    if pass_.flat:
+        return f"launch_line_{pass_.kernel} == {pass_.width}"
+    width, height = f"launch_width_{pass_.kernel}", f"launch_height_{pass_.kernel}"
+    return f"{width} == {pass_.width} && {height} == {pass_.height}"
+
+
+def test_every_kernel_is_launched_for_the_tiles_that_it_makes() -> None:
+    passes = all_passes()
+    assert {pass_.kernel for pass_ in passes} | CROPS == set(loader.KERNELS)
+    assert failures(launched(pass_) for pass_ in passes if pass_.kernel not in BY_HOST) == ""
+
+
+def test_a_tile_of_another_size_is_reported() -> None:
+    assert "launch_width_bilateral" in failures(iter([launched(Pass("bilateral", 64, 17))]))
+
+
+def test_tiles_that_depend_on_parameters_are_those_of_the_kernels() -> None:
+    box = [parse_one("box_blur", {"radius": radius}) for radius in (31, 191, 255, 500)]
+    small = {length: tile for length, tile in zip((16, 25), morphology.SQUARES, strict=True)}
+
+    def assertions() -> Iterator[str]:
+        for index, filter_ in enumerate(box):
+            tile, of = filter_.device_passes[0], f"BOX_TILES[{index}]"
+            yield f"{of}.width == {tile.width} && {of}.height == {tile.height}"
+            yield f"{of}.radii == {filter_.radius + 1}"  # type: ignore[attr-defined]
+        for length, tile in small.items():
+            yield f"SMALL_RECT_WIDTH == {tile.width}"
+            yield f"small_rect_height({length}) == {tile.height}"
+
+    assert failures(assertions()) == ""
+
+
+NAMED = {"resized": "resized_width", "corner": "left"}
+"""Members of `struct Crop` that are one array in Python."""
+
+
+def of_dtype(name: str, dtype: np.dtype[Any]) -> Iterator[str]:
+    yield f"sizeof({name}) == {dtype.itemsize}"
+    assert dtype.fields is not None
+    for field, (_, offset, *_) in dtype.fields.items():
+        yield f"__builtin_offsetof({name}, {NAMED.get(field, field)}) == {offset}"
+
+
+def test_rows_of_a_launch_are_the_structs_of_the_kernels() -> None:
+    structs = {
+        "Item": items.ITEM,
+        "Source": sources.SOURCE,
+        "Crop": crops.CROP,
+        "Unpack": filtering.UNPACK,
+    }
+    assert failures(line for name, kind in structs.items() for line in of_dtype(name, kind)) == ""
+
+
+def uploads() -> Iterator[str]:
+    """Sizes and offsets of structs, and the number of bytes that filters upload there."""
+    tones = np.zeros(256, np.uint8)
+    motion = parse_one("motion_blur", {"length": 21, "angle": 30}).device_data(SHAPE)
+    (taps,) = struct.unpack_from("<i", motion)
+    noise = parse_one("noise", {"amount": 20})
+    quantiles = noise.device_data(SHAPE)
+    exact = {"kernel": [[0.5, 0.25], [0.125, 1]], "divisor": 3}
+    weights = (np.ones(9, np.int64), np.ones(17, np.int64))
+    yield f"sizeof(Box) == {len(device_box(3))}"
+    yield f"sizeof(Guided) == {data('guided')}"
+    yield f"sizeof(Bilateral) == {data('bilateral')}"
+    yield f"MOST_REACH == {bilateral.MOST_REACH}"
+    yield f"sizeof(RankSquare) == {data('rank', size=5)} && sizeof(RankSquare) == {data('median')}"
+    yield f"sizeof(Flip) == {data('flip')}"
+    yield f"sizeof(Window) == {data('pad', left=2)} && sizeof(Window) == {data('crop')}"
+    yield f"sizeof(Resize) == {data('resize', width=9)}"
+    yield f"sizeof(Vignette) == {data('vignette')}"
+    yield f"sizeof(Clahe) == {data('clahe')}"
+    yield f"sizeof(Contrast) == {data('contrast')}"
+    yield f"sizeof(HistogramData) == {data('otsu')}"
+    yield f"sizeof(Threshold) == {data('threshold')}"
+    yield f"sizeof(HueRotation) == {data('hue')}"
+    yield f"sizeof(Matrix) == {data('sepia')}"
+    yield f"sizeof(PatchDistances) + sizeof(PatchShared::weights) >= {data('nl_means')}"
+    yield f"sizeof(CorrelateInt) == {data('convolve', kernel=[[1, 2, 3]])}"
+    yield f"sizeof(CorrelateSmall) - 16 * 4 == {data('convolve', **exact)}"
+    yield f"__builtin_offsetof(Motion, tap) + {taps} * sizeof(Tap) == {len(motion)}"
+    yield f"sizeof(Edges) == {len(edge_data('sobel', 2, tones)) - len(tones)}"
+    wide = len(wide_edge_data(1.0, np.ones((5, 5), np.int64)))
+    yield f"__builtin_offsetof(WideEdges, weights) + sizeof(WideEdges::weights) == {wide}"
+    yield f"__builtin_offsetof(Gaussian, weights) == {len(device_weights(*weights)) - 4 * (4 + 8)}"
+    yield "__builtin_offsetof(Canny, weights) == WEIGHTS_OFFSET"
+    yield "__builtin_offsetof(Adaptive, weights) == WEIGHTS_OFFSET"
+    yield "__builtin_offsetof(Dog, first) == DOG_HEADER"
+    yield f"__builtin_offsetof(Noise, quantiles) == {len(quantiles) - used_quantiles(quantiles)}"
+
+
+def used_quantiles(blob: bytes) -> int:
+    """The bytes of quantiles behind the head of `struct Noise`: one for a group, more in tails."""
+    _, tail = struct.unpack_from("<QI", blob)
+    used = 2 * (1024 + 2 * tail * 63)
+    return used + -used % 16
+
+
+def test_uploads_of_filters_have_the_sizes_of_the_structs() -> None:
+    assert failures(uploads()) == ""
+
+
+def test_numbers_of_options_are_those_of_the_enums() -> None:
+    def assertions() -> Iterator[str]:
+        for enum in (OPENCV, OPERATORS, resize._METHODS):
+            for number, name in enumerate(enum):
+                yield f"{str(name).upper()} == {number}"
+        for subsampling, number in sources.KINDS.items():
+            name = "GREY" if subsampling is Subsampling.GREY else f"S{subsampling.name[1:]}"
+            yield f"{name} == {number}"
+        for name in ("SOURCE", "RESULT", "SCRATCH", "SPARE"):
+            yield f"{name} == {getattr(morphology, name)}"
+
+    assert failures(assertions()) == ""
+
+
+def test_limits_of_python_are_those_of_the_kernels() -> None:
+    most = max(
+        struct.unpack_from("<QI", Noise(amount=amount).device_data(SHAPE))[1]
+        for amount in np.linspace(0, 128, 129)
+    )
+
+    def assertions() -> Iterator[str]:
+        yield f"THREADS == {items.THREADS} && LINE == {items.LINE}"
+        yield f"ROWS == {crops.ROWS} && SIDE == {RESNET18_PREPROCESSING.crop}"
+        yield f"MOST_TAIL >= {most}"
+        yield f"{morphology.STEPS} * sizeof(MorphologyPass) == sizeof(Morphology::steps)"
+
+    assert failures(assertions()) == ""
