@@ -10,7 +10,8 @@
 constexpr int MOST_WARPS = 16,
               SUMS_LINE = THREADS + 64;  // quads before which squares may end, and some more
 
-// Tiles for radii below `radii`: a thread has a quad of columns, or two where squares are too large.
+// Tiles for radii below `radii`: a thread has a quad of columns, or two where squares are too
+// large.
 struct BoxTiles {
     int radii, width, height;
 };
