@@ -19,6 +19,7 @@ from app.decoders import DecoderPool, Limits
 from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.http import problems
+from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
 from app.routes import access_log, catalogue, classify, direct, docs, filter, health, process
@@ -83,7 +84,9 @@ def _assembled(
     threads = cores(settings)
     decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end)
     started.push_async_callback(decoders.aclose)
-    pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, settings.max_pixels, threads)
+    files = EncodedFiles(settings.max_bytes_in_flight // counters.front_ends)
+    pixels = settings.max_pixels
+    pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, files, pixels, threads)
     started.callback(pipeline.close)
     operations = canary_operations(executor.computing().networks)
     return Service(

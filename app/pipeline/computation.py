@@ -3,6 +3,7 @@
 from app.admission import Permit
 from app.intake.wanted import Version
 from app.pipeline.decoding import ImageDecoder
+from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.outcomes import EncodedImage
 from app.pipeline.pixel_cost import check
 from app.pipeline.timings import Timings
@@ -14,11 +15,17 @@ from workers.operations import Classify
 
 
 class Computation:
-    """Labels and filtered files of decoded images; `max_pixels` bounds what filters may make."""
+    """Labels and filtered files of decoded images.
 
-    def __init__(self, backend: Backend, decoder: ImageDecoder, max_pixels: int) -> None:
+    `max_pixels` bounds what filters may make; `files` keeps the results until they are sent.
+    """
+
+    def __init__(
+        self, backend: Backend, decoder: ImageDecoder, files: EncodedFiles, max_pixels: int
+    ) -> None:
         self._backend = backend
         self._decoder = decoder
+        self._files = files
         self._max_pixels = max_pixels
 
     def load(self) -> Load:
@@ -44,7 +51,7 @@ class Computation:
         assert not isinstance(result, Labels | Vector)
         with stages.measure("encode"):
             data = await self._decoder.encode(result, decoded, format_, output.encoding)
-            return EncodedImage(data, format_, result.width, result.height)
+            return EncodedImage(self._files.keep(data), format_, result.width, result.height)
 
     async def _run(
         self, operation: Operation, image: Source, permit: Permit, stages: Timings

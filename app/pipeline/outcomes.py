@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from app.intake.request_items import Item
+from app.pipeline.encoded_files import EncodedFile
 from app.pipeline.timings import Timings
 from models.codec import ImageFormat
 from models.domain.errors import ServiceError
@@ -14,7 +15,7 @@ from models.domain.job import Labels, Vector
 class EncodedImage:
     """A filtered image as a file."""
 
-    data: bytes
+    file: EncodedFile
     format: ImageFormat
     width: int
     height: int

@@ -17,6 +17,7 @@ from app.intake.wanted import ImageRequest, Parts, Version, Wanted, kinds
 from app.pipeline.computation import Computation
 from app.pipeline.context import ImageContext, caught
 from app.pipeline.decoding import ImageDecoder
+from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
 from app.pipeline.parts import PartsOfImage
 from app.pipeline.pixel_budget import PixelBudget
@@ -44,13 +45,15 @@ class Pipeline:
         metrics: Metrics,
         budget: PixelBudget,
         decoders: DecoderPool,
+        files: EncodedFiles,
         max_pixels: int,
         threads: int,
     ) -> None:
         self._metrics = metrics
+        self._files = files
         self._max_pixels = max_pixels
         self._decoder = ImageDecoder(fetcher, budget, decoders, max_pixels, threads)
-        self._computation = Computation(backend, self._decoder, max_pixels)
+        self._computation = Computation(backend, self._decoder, files, max_pixels)
 
     def answers(
         self, request: ImageRequest, permit: Permit, left: Left
@@ -73,6 +76,7 @@ class Pipeline:
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
         self._decoder.close()
+        self._files.close()
 
     async def _outcome(self, context: ImageContext, wanted: Wanted) -> AnswerOutcome:
         """Open the item, wait for its turn among all clients, then do what is wanted."""

@@ -7,22 +7,20 @@ import zipfile
 from collections.abc import AsyncIterator
 from typing import Any
 
-from app.responses.body import Body
+from app.pipeline.encoded_files import EncodedFile
+from app.responses.body import Body, pieces_of
 from app.responses.records import archive_name, line
 from app.responses.rendering import Answers, Rendering
 
-PIECE = 1 << 20
-"""Bytes that are summed up at a time, in 0.3 ms."""
 
-
-async def stored(members: AsyncIterator[tuple[str, bytes]]) -> Body:
+async def stored(members: AsyncIterator[tuple[str, EncodedFile]]) -> Body:
     """A ZIP of the members, by name, uncompressed and in the order they come."""
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
-        async for name, data in members:
-            with archive.open(_entry(name, len(data)), "w") as file:
-                for start in range(0, len(data), PIECE):
-                    file.write(memoryview(data)[start : start + PIECE])
+        async for name, content in members:
+            with archive.open(_entry(name, content.size), "w") as file:
+                for piece in pieces_of(content):
+                    file.write(piece)
                     for chunk in sink.drain():
                         yield chunk
                     await asyncio.sleep(0)
@@ -58,11 +56,11 @@ class _Sink(io.RawIOBase):
         return chunks
 
 
-async def members(answers: Answers, rendering: Rendering) -> AsyncIterator[tuple[str, bytes]]:
+async def members(answers: Answers, rendering: Rendering) -> AsyncIterator[tuple[str, EncodedFile]]:
     """Yield the images as they finish, by name; last `results.jsonl` with every record."""
     lines: dict[int, bytes] = {}
     async for each in answers:
         lines[each.item.index] = line(rendering.record(each, named=True))
         for version, file in each.images:
-            yield archive_name(each.item.index, file, version), file.data
-    yield "results.jsonl", b"".join(lines[n] for n in sorted(lines))
+            yield archive_name(each.item.index, file, version), file.file
+    yield "results.jsonl", EncodedFile(b"".join(lines[n] for n in sorted(lines)))

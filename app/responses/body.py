@@ -1,17 +1,20 @@
-"""Send bodies in pieces of 1 MiB: this bounds buffering, and the write timeout applies to each."""
+"""Send bodies in pieces: this bounds what is buffered, and the write timeout applies to each."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from fastapi.responses import Response
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from app.pipeline.encoded_files import EncodedFile
 from models.domain.errors import Cancelled
 
-PIECE = 1 << 20
-"""Bytes of an answer that are sent at a time."""
+PIECE = 1 << 18
+"""Bytes of an answer that are sent at a time: about what the buffers of a connection hold that
+nobody reads."""
 
 Body = AsyncGenerator[bytes | memoryview, None]
 """The content of an answer, in chunks of any size."""
@@ -51,8 +54,8 @@ class StreamedBody(Response):
             async with aclosing(self.pieces()) as pieces:
                 async for piece in pieces:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
-        except Cancelled:
-            pass  # the client has left; the server ends what has been begun
+        except Cancelled:  # the client has left, or it read so slowly that its answer was dropped
+            raise ClientDisconnect from None
         finally:
             if self._source is not None:
                 await self._source.aclose()
@@ -66,12 +69,18 @@ class StreamedBody(Response):
                     yield memoryview(chunk)[start : start + PIECE]
 
 
-def whole_body(data: bytes, headers: dict[str, str], media_type: str) -> Response:
+def whole_body(file: EncodedFile, headers: dict[str, str], media_type: str) -> Response:
     """Return a response of known length; large ones are sent in pieces."""
-    if len(data) <= PIECE:
-        return Response(data, headers=headers, media_type=media_type)
-    sized = headers | {"Content-Length": str(len(data))}
-    return StreamedBody(in_turns((data,)), sized, media_type)
+    if file.size <= PIECE:
+        return Response(file.read(), headers=headers, media_type=media_type)
+    sized = headers | {"Content-Length": str(file.size)}
+    return StreamedBody(in_turns(pieces_of(file)), sized, media_type)
+
+
+def pieces_of(file: EncodedFile) -> Iterator[bytes]:
+    """Yield a file in pieces, each read when it is asked for."""
+    for start in range(0, file.size, PIECE):
+        yield file.read(start, PIECE)
 
 
 async def in_turns(pieces: Iterable[bytes]) -> Body:

@@ -52,7 +52,7 @@ async def image_reply(answers: Answers, rendering: Rendering) -> Response:
         return problem_response(found.outcome, rendering.request)
     timing = server_timing([rendering.intake, found.stages])
     headers = rendering.headers | {"Server-Timing": timing}
-    return whole_body(found.outcome.data, headers, found.outcome.format.media_type)
+    return whole_body(found.outcome.file, headers, found.outcome.format.media_type)
 
 
 def _written(found: list[Answer], rendering: Rendering, inline: InlineImages) -> bytes:

@@ -9,6 +9,8 @@ import re
 import secrets
 from collections.abc import Iterator
 
+from app.pipeline.encoded_files import EncodedFile
+
 PIECE = 3 << 16
 """Bytes that are encoded at a time, in 0.3 ms; a multiple of three, so that no piece is padded."""
 
@@ -22,11 +24,11 @@ class InlineImages:
     """The images of one JSON text."""
 
     def __init__(self) -> None:
-        self._images: list[bytes] = []
+        self._images: list[EncodedFile] = []
 
-    def add(self, data: bytes) -> str:
+    def add(self, file: EncodedFile) -> str:
         """The text that stands for an image in the JSON until it is sent."""
-        self._images.append(data)
+        self._images.append(file)
         return f"{_MARK}{len(self._images) - 1}."
 
     def size(self, text: bytes) -> int:
@@ -34,7 +36,7 @@ class InlineImages:
         if not self._images:
             return len(text)
         marks = _MARKS.finditer(text)
-        return len(text) + sum((len(self._image(m)) + 2) // 3 * 4 - len(m[0]) for m in marks)
+        return len(text) + sum((self._image(m).size + 2) // 3 * 4 - len(m[0]) for m in marks)
 
     def pieces(self, text: bytes) -> Iterator[bytes]:
         """The text with base64 in the place of the marks."""
@@ -45,10 +47,10 @@ class InlineImages:
         for mark in _MARKS.finditer(text):
             yield text[place : mark.start()]
             place = mark.end()
-            data = memoryview(self._image(mark))
-            for start in range(0, len(data), PIECE):
-                yield base64.b64encode(data[start : start + PIECE])
+            file = self._image(mark)
+            for start in range(0, file.size, PIECE):
+                yield base64.b64encode(file.read(start, PIECE))
         yield text[place:]
 
-    def _image(self, mark: re.Match[bytes]) -> bytes:
+    def _image(self, mark: re.Match[bytes]) -> EncodedFile:
         return self._images[int(mark[1])]

@@ -2,7 +2,7 @@
 
 from app.http.media_types import JSON
 from app.pipeline.outcomes import EncodedImage
-from app.responses.body import Body
+from app.responses.body import Body, pieces_of
 from app.responses.records import archive_name, line
 from app.responses.rendering import Answers, Rendering
 
@@ -19,7 +19,8 @@ async def parts(answers: Answers, rendering: Rendering, boundary: str) -> Body:
             name = archive_name(index, file, version)
             named = f'Content-Disposition: attachment; filename="{name}"\r\n'
             yield _head(boundary, id_, file.format.media_type, named)
-            yield file.data
+            for piece in pieces_of(file.file):
+                yield piece
             yield b"\r\n"
     yield f"--{boundary}--\r\n".encode()
 

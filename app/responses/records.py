@@ -125,7 +125,7 @@ def _shown(
         media_type=image.format.media_type,
         width=image.width,
         height=image.height,
-        bytes=len(image.data),
+        bytes=image.file.size,
         name=archive_name(index, image, version) if named else None,
-        data=None if inline is None else inline.add(image.data),
+        data=None if inline is None else inline.add(image.file),
     )

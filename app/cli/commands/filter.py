@@ -79,7 +79,7 @@ def run(
     def keep(service: Service, answer: Answer) -> None:
         if isinstance(answer.outcome, EncodedImage):
             name = targets.name_for(answer.item.source or "image", answer.outcome.format)
-            targets.write(target, name, answer.outcome.data)
+            targets.write(target, name, answer.outcome.file.read())
         print(line(record(answer)).decode(), end="", file=sys.stderr)
 
     return local_service.run(local_service.answer_each(settings, files, work, keep))

@@ -3,14 +3,16 @@ import io
 import zipfile
 from collections.abc import AsyncIterator
 
-from app.responses.archive import PIECE, stored
+from app.pipeline.encoded_files import EncodedFile
+from app.responses.archive import stored
+from app.responses.body import PIECE
 
 MEMBERS = {"0000.png": bytes(range(256)) * (PIECE // 64), "empty": b"", "results.jsonl": b"{}\n"}
 
 
-async def members() -> AsyncIterator[tuple[str, bytes]]:
-    for each in MEMBERS.items():
-        yield each
+async def members() -> AsyncIterator[tuple[str, EncodedFile]]:
+    for name, data in MEMBERS.items():
+        yield name, EncodedFile(data)
 
 
 async def written() -> list[bytes | memoryview]:

@@ -5,11 +5,13 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from app.http import media_types
 from app.intake.request_items import Item
 from app.intake.spool import Blob
+from app.pipeline.encoded_files import EncodedFile
 from app.pipeline.outcomes import Answer, EncodedImage
 from app.pipeline.runner import run
 from app.pipeline.timings import Timings
@@ -28,7 +30,7 @@ def rendering() -> Rendering:
 
 
 async def answered(index: int) -> Answer:
-    image = EncodedImage(FILE, ImageFormat.PNG, 1, 1)
+    image = EncodedImage(EncodedFile(FILE), ImageFormat.PNG, 1, 1)
     return Answer(Item(index, Blob.of(b"")), image, Timings())
 
 
@@ -73,7 +75,7 @@ def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None:
     asyncio.run(scenario())
 
 
-def test_a_stream_whose_client_has_left_ends_without_an_error() -> None:
+def test_a_stream_whose_client_has_left_is_not_ended_as_if_it_were_complete() -> None:
     async def scenario() -> list[Message]:
         async def content() -> AsyncGenerator[bytes, None]:
             yield b"one"
@@ -84,11 +86,12 @@ def test_a_stream_whose_client_has_left_ends_without_an_error() -> None:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await StreamedBody(content(), {}, "text/plain")({"type": "http"}, never, send)
+        with pytest.raises(ClientDisconnect):
+            await StreamedBody(content(), {}, "text/plain")({"type": "http"}, never, send)
         return sent
 
     bodies = [(each.get("body"), each.get("more_body")) for each in asyncio.run(scenario())]
-    assert bodies == [(None, None), (b"one", True), (b"", False)]
+    assert bodies == [(None, None), (b"one", True)]
 
 
 def test_the_whole_json_lists_images_in_the_order_of_the_request() -> None:
@@ -100,7 +103,7 @@ def test_the_whole_json_lists_images_in_the_order_of_the_request() -> None:
                 second_first.set()
             else:
                 await second_first.wait()
-            image = EncodedImage(b"x", ImageFormat.PNG, 1, 1)
+            image = EncodedImage(EncodedFile(b"x"), ImageFormat.PNG, 1, 1)
             return Answer(Item(index, Blob.of(b"")), image, Timings())
 
         reply = await render(run(work, [0, 1], never), media_types.JSON, rendering())

@@ -4,13 +4,14 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.pipeline.encoded_files import EncodedFile
 from app.responses.inline_images import PIECE, InlineImages
 
 
 @given(st.lists(st.binary(max_size=100), max_size=4), st.text())
 def test_the_text_is_what_it_would_be_with_base64_in_it(images: list[bytes], text: str) -> None:
     inline = InlineImages()
-    marked = json.dumps([text, *map(inline.add, images)]).encode()
+    marked = json.dumps([text, *(inline.add(EncodedFile(each)) for each in images)]).encode()
     expected = json.dumps([text, *(base64.b64encode(each).decode() for each in images)]).encode()
     assert b"".join(inline.pieces(marked)) == expected
     assert inline.size(marked) == len(expected)
@@ -18,13 +19,13 @@ def test_the_text_is_what_it_would_be_with_base64_in_it(images: list[bytes], tex
 
 def test_a_large_image_is_encoded_in_pieces() -> None:
     inline, data = InlineImages(), bytes(range(256)) * (PIECE // 64)
-    pieces = list(inline.pieces(inline.add(data).encode()))
+    pieces = list(inline.pieces(inline.add(EncodedFile(data)).encode()))
     assert max(map(len, pieces)) == PIECE // 3 * 4
     assert base64.b64decode(b"".join(pieces)) == data
 
 
 def test_an_image_may_stand_twice_or_not_at_all() -> None:
     inline = InlineImages()
-    mark = inline.add(b"abc").encode()
-    inline.add(b"never")
+    mark = inline.add(EncodedFile(b"abc")).encode()
+    inline.add(EncodedFile(b"never"))
     assert b"".join(inline.pieces(mark + b" " + mark)) == b"YWJj YWJj"
