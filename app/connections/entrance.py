@@ -17,7 +17,7 @@ from app.connections.guard import Guard
 from app.connections.refusals import refusal
 from models.domain.errors import ConnectionsExhausted, ServiceError, TooManyConnections
 
-AT_ONCE = 32
+AT_ONCE = 64
 """Connections that are taken in one turn of the event loop: many that come at once must not fill
 the kernel's queue, which lets others wait for a second; nor may they keep requests waiting."""
 

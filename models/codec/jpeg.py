@@ -27,9 +27,12 @@ _FIRST_SEGMENTS = 64
 
 _MAX_HUFFMAN_BYTES = 2 * (17 + 12) + 2 * (17 + 162)
 _CACHED = 64
-"""Huffman segments remembered: most encoders write the four example tables of the standard."""
+"""Segments of tables that are remembered: most encoders write the four example Huffman tables of
+the standard, and the same quantization tables for all images of one quality."""
 
-_SOI, _SOF0, _DHT, _SOS, _DQT, _DRI = 0xD8, 0xC0, 0xC4, 0xDA, 0xDB, 0xDD
+_MAX_QUANTIZATION_BYTES = 4 * 65
+
+_SOF0, _DHT, _SOS, _DQT, _DRI = 0xC0, 0xC4, 0xDA, 0xDB, 0xDD
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {_DHT, 0xC8, 0xCC}
 _APP0, _APP14, _APP15, _COM = 0xE0, 0xEE, 0xEF, 0xFE
 
@@ -41,7 +44,6 @@ _SEQUENTIAL = bytes((0, 63, 0))  # Ss, Se, Ah and Al
 _KRAFT = tuple(1 << (16 - length) for length in range(1, 17))
 _DC_SYMBOLS = bytes(range(12))
 _AC_SYMBOLS = bytes((0x00, 0xF0, *(run << 4 | size for run in range(16) for size in range(1, 11))))
-
 
 _BY_FACTORS = {
     b"\x11": Subsampling.GREY,
@@ -132,14 +134,17 @@ def _require(condition: bool) -> None:
 
 def _segments(stream: bytes) -> Iterator[tuple[int, int, int]]:
     """Each segment's marker and where its body starts and ends; nothing may lie between them."""
-    _require(stream[:2] == bytes((0xFF, _SOI)))
-    start = 2
+    _require(stream.startswith(b"\xff\xd8"))
+    start, size = 2, len(stream)
     for _ in range(MAX_SEGMENTS):
-        _require(len(stream) >= start + _SEGMENT.size)
+        body = start + _SEGMENT.size
+        if size < body:
+            raise _Unfit
         prefix, marker, length = _SEGMENT.unpack_from(stream, start)
         end = start + 2 + length
-        _require(prefix == 0xFF and length >= 2 and end <= len(stream))
-        yield marker, start + _SEGMENT.size, end
+        if prefix != 0xFF or length < 2 or end > size:
+            raise _Unfit
+        yield marker, body, end
         start = end
 
 
@@ -149,7 +154,10 @@ def _read(header: _Header, marker: int, stream: bytes, start: int, end: int) -> 
         return
     body = stream[start:end]
     if marker == _DQT:
-        _read_quantization(header, body)
+        _require(len(body) <= _MAX_QUANTIZATION_BYTES)
+        for name in _quantization_tables(body):
+            _require(name not in header.quantization)
+            header.quantization.add(name)
     elif marker == _DHT:
         _require(len(body) <= _MAX_HUFFMAN_BYTES)
         for name, shortest in _huffman_tables(body):
@@ -175,13 +183,14 @@ def _read_application(header: _Header, marker: int, head: bytes) -> None:
         header.other_colours |= head[11] != 1
 
 
-def _read_quantization(header: _Header, body: bytes) -> None:
+@lru_cache(maxsize=_CACHED)
+def _quantization_tables(body: bytes) -> tuple[int, ...]:
+    """The number of each table; the upper four bits of a larger one say 16 bits a value."""
     _require(len(body) % 65 == 0)
-    for start in range(0, len(body), 65):
-        name = body[start]  # the upper four bits say 16 bits a value
-        _require(name <= 3 and name not in header.quantization)
-        _require(0 not in body[start + 1 : start + 65])
-        header.quantization.add(name)
+    names = tuple(body[::65])
+    _require(max(names, default=0) <= 3)
+    _require(not any(0 in body[start + 1 : start + 65] for start in range(0, len(body), 65)))
+    return names
 
 
 @lru_cache(maxsize=_CACHED)
@@ -212,11 +221,18 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
     subsampling = _BY_FACTORS.get(factors)
     if subsampling is None or len(header.frame) != 6 + 3 * n:
         raise _Unfit
-    _require(precision == 8 and 1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE)
-    _require(len(set(ids)) == n and header.quantization.issuperset(tables))
-    _require(n == 1 or not (header.other_colours or ids == b"RGB"))
-    _require(len(scan) == 4 + 2 * n and scan[0] == n)
-    _require(scan[1:-3:2] == ids and scan[-3:] == _SEQUENTIAL)
+    _require(
+        precision == 8
+        and 1 <= width <= MAX_SIDE
+        and 1 <= height <= MAX_SIDE
+        and len(set(ids)) == n
+        and header.quantization.issuperset(tables)
+        and (n == 1 or not (header.other_colours or ids == b"RGB"))
+        and len(scan) == 4 + 2 * n
+        and scan[0] == n
+        and scan[1:-3:2] == ids
+        and scan[-3:] == _SEQUENTIAL
+    )
     mcu_width, mcu_height, blocks = _MCU[subsampling]
     bits = sum(map(mul, blocks, (_least_bits(header, selector) for selector in scan[2:-3:2])))
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
