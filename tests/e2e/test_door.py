@@ -154,7 +154,7 @@ def test_metrics_have_the_documented_names(client: httpx.Client) -> None:
     for name in (
         'darkroom_http_request_duration_seconds_count{method="POST",route="/classify",status="200"}',
         'darkroom_stage_duration_seconds_count{stage="compute"}',
-        'darkroom_batch_size_count{operation="classify"}',
+        'darkroom_batch_size_count{network="resnet18",operation="classify"}',
         'darkroom_batch_releases_total{reason="idle"}',
         'darkroom_images_total{operation="classify",outcome="ok"}',
         "darkroom_queue_images 0.0",

@@ -62,6 +62,22 @@ def test_images_are_labelled_and_filtered_as_by_one_process(tree: Served) -> Non
     assert several.status_code == 200
 
 
+def test_networks_and_vectors_pass_between_processes(tree: Served) -> None:
+    path = "/classify?model=resnet18&output=embedding"
+    replies = [
+        httpx.post(url(tree, path), content=jpeg(), headers=RAW, timeout=PATIENCE) for _ in range(4)
+    ]
+    vectors = [reply.json()["results"][0]["embedding"] for reply in replies]
+    assert all(vector == vectors[0] for vector in vectors)
+    assert len(vectors[0]) == 512
+    listed = httpx.get(url(tree, "/models"), timeout=PATIENCE).json()["models"]
+    assert [each["network"] for each in listed] == ["resnet18"]
+    unknown = httpx.post(
+        url(tree, "/classify?model=resnet50"), content=jpeg(), headers=RAW, timeout=PATIENCE
+    )
+    assert "allowed: resnet18" in unknown.json()["detail"]
+
+
 def test_whichever_front_end_is_asked_metrics_are_those_of_all(tree: Served) -> None:
     line = 'darkroom_images_total{operation="classify",outcome="ok"}'
     before = metric(tree, line)
@@ -70,7 +86,7 @@ def test_whichever_front_end_is_asked_metrics_are_those_of_all(tree: Served) -> 
     assert {metric(tree, line) for _ in range(12)} == {before + 24}
     assert metric(tree, "darkroom_in_flight_images") == 0
     assert metric(tree, "darkroom_worker_alive") == 1
-    assert metric(tree, 'darkroom_batch_size_count{operation="classify"}') > 0
+    assert metric(tree, 'darkroom_batch_size_count{network="resnet18",operation="classify"}') > 0
 
 
 def test_a_worker_killed_under_load_costs_no_request(tree: Served) -> None:

@@ -17,7 +17,13 @@ from workers.filters.registry import parse_chain
 from workers.ipc import conversion
 from workers.ipc import frames as wire
 from workers.ipc.frames import Cancel, Done, Submit
-from workers.operations import Classify, DeviceJpeg, FilterChain, FunctionToApply
+from workers.operations import (
+    Classify,
+    DeviceJpeg,
+    FilterChain,
+    FunctionToApply,
+    NetworkOutput,
+)
 
 CHAIN = parse_chain([{"name": "gaussian_blur", "sigma": 2.5}, {"name": "sobel", "axis": "x"}])
 SUBMIT = Submit(7, 4096, 8192, (3, 2, 3), {"top_k": 1, "function": "none"}, 12.5, False)
@@ -28,6 +34,7 @@ SUBMIT = Submit(7, 4096, 8192, (3, 2, 3), {"top_k": 1, "function": "none"}, 12.5
     [
         Classify(3, FunctionToApply.SIGMOID),
         Classify(),
+        Classify(network="resnet50", output=NetworkOutput.EMBEDDING),
         FilterChain(CHAIN),
         FilterChain(CHAIN, DeviceJpeg(77, Subsampling.S422)),
     ],

@@ -10,6 +10,8 @@ import torch
 from models.codec.decode import upright
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.networks.resnet18 import RESNET18
+from models.networks.resnet50 import RESNET50
+from models.networks.spec import Preprocessing
 from tests.emulation.staging import EmulatedKernels, Planes, noise, staging_slot
 from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.nvjpeg import Decoder
@@ -23,12 +25,15 @@ SIDE = RESNET18.preprocessing.crop
 
 
 def cropped(
-    images: Sequence[Source], room: int = 1 << 22, decoder: Any = None
+    images: Sequence[Source],
+    room: int = 1 << 22,
+    decoder: Any = None,
+    spec: Preprocessing = RESNET18.preprocessing,
 ) -> np.ndarray[tuple[int, ...], np.dtype]:
     """All crops by one launch; the table leaves levels as they are."""
     slot = staging_slot(room, cast(Decoder, decoder))
     table = torch.arange(256, dtype=torch.int16).repeat_interleave(3).view(256, 3).contiguous()
-    cropper = Cropper(EmulatedKernels(), RESNET18.preprocessing, table)
+    cropper = Cropper(EmulatedKernels(), spec, table)
     rows, starts = cropper.place(images, slot)
     rows_at, starts_at = slot.tables.add(rows), slot.tables.add(starts)
     slot.tables.upload()
@@ -42,6 +47,14 @@ def test_crops_of_mixed_sizes_and_channels_are_pillows() -> None:
     found = cropped(images)
     for made, image in zip(found, images, strict=True):
         assert np.array_equal(made, crop(image, RESNET18.preprocessing)), image.pixels.shape
+
+
+def test_crops_of_another_network_s_preprocessing_are_pillows() -> None:
+    images = [Image(noise(*size, 3)) for size in (*SIZES, TALL[0])]
+    found = cropped(images, room=1 << 25, spec=RESNET50.preprocessing)
+    for made, image in zip(found, images, strict=True):
+        expected = crop(image, RESNET50.preprocessing)
+        assert np.array_equal(made, expected), image.pixels.shape
 
 
 def test_crops_of_tall_images_beside_others_are_pillows() -> None:
