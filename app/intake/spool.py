@@ -6,6 +6,7 @@ nothing behind.
 """
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -14,6 +15,36 @@ from typing import Any, BinaryIO
 from aiofiles.tempfile import TemporaryFile
 
 from models.domain.errors import TooLarge
+
+IN_MEMORY = 64 << 20
+"""Bytes of finished bodies that stay in memory in one process, however small each of them is."""
+
+SMALL = 1 << 16
+"""Bytes of a body that stays in memory even then."""
+
+
+class MemoryUse:
+    """Counts the bytes that all blobs of a process hold in memory, at most `limit`.
+
+    Blobs may be closed on any thread.
+    """
+
+    def __init__(self, limit: int = IN_MEMORY) -> None:
+        self.limit = limit
+        self.held = 0
+        self._lock = threading.Lock()
+
+    def add(self, n_bytes: int) -> None:
+        """Count more bytes, or fewer where `n_bytes` is negative."""
+        with self._lock:
+            self.held += n_bytes
+
+    def full(self, more: int) -> bool:
+        """Return whether a body of `more` bytes should not stay in memory."""
+        return more > SMALL and self.held + more > self.limit
+
+
+MEMORY = MemoryUse()
 
 
 class Blob:
@@ -30,6 +61,8 @@ class Blob:
         self._data = data
         self._file = file
         self.size = size
+        if data is not None:
+            MEMORY.add(size)
 
     @classmethod
     def of(cls, data: bytes) -> "Blob":
@@ -75,7 +108,9 @@ class Blob:
 
     def close(self) -> None:
         """Let go of the bytes, or of the file; may be called again."""
-        self._data = None
+        data, self._data = self._data, None
+        if data is not None:
+            MEMORY.add(-self.size)
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -86,6 +121,8 @@ class Blob:
 class Spool:
     """Collects at most `limit` bytes; more than `threshold` of them move to disk.
 
+    While all bodies of the process hold too much memory, SMALL takes the place of `threshold`:
+    hundreds of requests that wait for their turn must not fill the memory with their uploads.
     To be used as a context manager: its end closes what `finish` has not handed over, also when
     the block is cancelled. A body of one chunk is never copied.
     """
@@ -124,7 +161,7 @@ class Spool:
             await self._file.write(chunk)
             return
         self._chunks.append(chunk)
-        if self._size > self._threshold:
+        if self._size > self._threshold or MEMORY.full(self._size):
             self._file = await TemporaryFile("w+b")
             await self._file.writelines(self._chunks)
             self._chunks.clear()

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.intake.spool import Blob, Spool
+from app.intake import spool as spool_module
+from app.intake.spool import SMALL, Blob, MemoryUse, Spool
 from models.domain.errors import TooLarge
 
 
@@ -49,6 +50,24 @@ def test_a_body_up_to_the_threshold_stays_in_memory_and_one_byte_more_goes_to_di
     blob = asyncio.run(spooled(bytes(6), bytes(5), threshold=10))
     assert blob.on_disk
     blob.close()
+
+
+def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(2 * SMALL + 1))
+    first = asyncio.run(spooled(bytes(SMALL + 1)))
+    second, small = asyncio.run(spooled(bytes(SMALL + 1))), asyncio.run(spooled(bytes(SMALL)))
+    assert [first.on_disk, second.on_disk, small.on_disk] == [False, True, False]
+    assert memory.held == first.size + small.size
+    first.close()
+    first.close()
+    assert memory.held == small.size
+    third = asyncio.run(spooled(bytes(SMALL + 1)))
+    assert not third.on_disk
+    for each in (second, small, third):
+        each.close()
+    assert memory.held == 0
 
 
 def test_nothing_written_is_an_empty_blob() -> None:
