@@ -1,6 +1,6 @@
-"""What computes for a server: a worker in this process, or workers in others.
+"""Executors: the worker that computes for a server, in this process or in others.
 
-Part of the composition root; `app.main` puts the rest around it.
+This module is part of the composition root; `app.main` puts the other parts around it.
 """
 
 import asyncio
@@ -26,25 +26,25 @@ from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import start_worker
 
 BYTES_PER_PIXEL = 4
-"""Of the shared memory through which images go to worker processes."""
+"""Bytes for each pixel in the shared memory through which images go to worker processes."""
 
 LEAST_PIXELS_IN_FLIGHT = 200_000_000
-"""Decoded pixels in memory, where the settings say nothing and few front ends share them."""
+"""The limit on decoded pixels in memory, if the settings give none and there are few front ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """A started backend and what it classifies with."""
+    """A started backend, and the networks that it classifies with."""
 
     backend: Backend
     computing: Callable[[], Computing]
     absence: Callable[[], float] = lambda: 0.0
-    """Seconds until something computes again."""
+    """Return the seconds until a worker computes again; 0 while one does."""
     set_batching: Callable[[Settings], None] = lambda settings: None
 
 
 async def local_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
-    """A worker in threads of this process, on the first GPU if there is one to be used."""
+    """Start a worker in threads of this process, on the first GPU if there is a usable one."""
     gpu = 0 if wanted_gpus(settings.gpus) else None
     started = await asyncio.to_thread(
         start_worker, settings, _observer(metrics), weights=weights, gpu=gpu
@@ -66,9 +66,10 @@ async def remote_executor(
     front_ends: int,
     quarantine: int | None = None,
 ) -> Executor:
-    """Workers in processes of their own, at Unix sockets; waits until one is there.
+    """Connect to workers in other processes, at Unix sockets; wait until one answers.
 
-    `quarantine` is the descriptor of the memory in which front ends note what they refuse.
+    `quarantine` is the descriptor of the memory in which front ends note the images that they
+    refuse.
     """
     own_pixels = -(-pixels_in_flight(settings, front_ends) // front_ends)
     arena = BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels)
@@ -102,7 +103,7 @@ async def remote_executor(
 
 
 def pixels_in_flight(settings: Settings, front_ends: int) -> int:
-    """The limit on decoded pixels in memory, over all front ends."""
+    """Return the limit on decoded pixels in memory, over all front ends."""
     return settings.max_pixels_in_flight or max(
         LEAST_PIXELS_IN_FLIGHT, settings.max_pixels * front_ends
     )

@@ -1,6 +1,6 @@
-"""The composition root: builds every part from the settings and hands it over.
+"""The composition root: builds every part from the settings and connects them.
 
-The only file of `app` that picks a backend and reaches into `workers` beyond declarations.
+It is the only file of `app`, besides `executors.py`, that chooses a backend.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ def _assembled(
 
 
 async def stop_service(service: Service) -> None:
-    """Refuse, finish what was accepted, stop the threads."""
+    """Refuse new work, finish the accepted work, and stop the threads."""
     service.stopping.set()
     service.admission.draining = True
     await service.backend.aclose()
@@ -118,7 +118,7 @@ async def stop_service(service: Service) -> None:
 
 @asynccontextmanager
 async def _serving(service: Service) -> AsyncIterator[None]:
-    """Keep a canary singing; whatever ends the block, the parts are stopped."""
+    """Probe with the canary while the block runs; stop all parts at its end, however it ends."""
     try:
         await asyncio.gather(service.canary.probe(), service.decoders.start())
         singing = asyncio.create_task(service.canary.keep_probing())
@@ -134,10 +134,10 @@ def create_app(
     counters: Counters | None = None,
     quarantine: int | None = None,
 ) -> FastAPI:
-    """The ASGI application; its parts live from startup to shutdown.
+    """Return the ASGI application; its parts live from startup to shutdown.
 
-    With `addresses` it is a front end, and the workers there do the work; `counters` hold what all
-    front ends count together.
+    With `addresses` it is a front end, and the workers at these addresses compute. `counters` hold
+    the counts that all front ends share.
     """
     metrics = Metrics()
 
@@ -145,7 +145,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
             service = await start_service(settings, metrics, True, addresses, counters, quarantine)
-        except ValueError as error:  # of the settings: it would be the same the next time
+        except ValueError as error:  # wrong settings: the next start would fail too
             log.critical("%s", error)
             app.state.wrong_settings = True
             raise
@@ -160,8 +160,8 @@ def create_app(
         lifespan=lifespan,
         responses=PROBLEMS,
         telemetry=_NO_TELEMETRY,
-        openapi_url=None,  # `docs` answers it, made once
-        docs_url=None,  # loads its scripts from elsewhere, as the other does; `docs` asks nobody
+        openapi_url=None,  # `routes/docs.py` serves it, made once
+        docs_url=None,  # FastAPI's pages load scripts from a CDN; `routes/docs.py` does not
         redoc_url=None,
     )
     _install_routes(app, settings, metrics)
@@ -169,7 +169,7 @@ def create_app(
 
 
 def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
-    """Add the routes and what stands around them: errors as problems, the access log."""
+    """Add the routes, the conversion of errors to problems, and the access log."""
     images = (classify.router, filter.router, process.router)
     for router in (*images, catalogue.router, health.router, docs.router):
         app.include_router(router)
@@ -179,7 +179,9 @@ def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
 
 
 def _at_once(settings: Settings) -> int:
-    """Images that keep a device busy: a batch of a GPU; on a CPU one to decode, one to compute."""
+    """Return how many images keep a device busy: a batch on a GPU; on a CPU one to decode and one
+    to compute.
+    """
     if wanted_gpus(settings.gpus):
         return settings.max_batch_size or GPU_BATCH
     return 2 * cores(settings)

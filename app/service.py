@@ -1,4 +1,4 @@
-"""Everything one running server consists of, and how a route gets hold of it."""
+"""The parts of one running server, and how a route reaches them."""
 
 import asyncio
 from collections.abc import Callable
@@ -38,17 +38,17 @@ class Computing:
 
     @property
     def model(self) -> Model | None:
-        """The default network with its weights, None where it has none."""
+        """Return the default network with its weights, or None if it has none."""
         return self.networks[0].model if self.networks else None
 
     @property
     def weights_problem(self) -> str | None:
-        """Why the default network has no weights, and what to do."""
+        """Return why the default network has no weights and what to do, or None."""
         return self.networks[0].problem if self.networks else None
 
     @property
     def missing(self) -> WeightsMissing:
-        """The error for label requests while the default network has no weights."""
+        """Return the error for label requests while the default network has no weights."""
         return missing(self.chosen(None))
 
     def chosen(self, name: str | None) -> ServedNetwork:
@@ -88,34 +88,34 @@ class Service:
     canary: Canary
     computing: Callable[[], Computing]
     keys: ApiKeys | None
-    """The API keys, if images are taken only with one."""
+    """The API keys; None if images are accepted without a key."""
     counters: Counters
-    """What is in use of every limit, over all front ends."""
+    """The use of every limit, over all front ends."""
     set_batching: Callable[[Settings], None]
-    """Forms batches by other settings, where the worker is in this process."""
+    """Applies new settings of batches; does nothing if the worker is in another process."""
     ends_with_worker: bool
-    """Whether the worker is in this process; a front end waits for the next one."""
+    """True if the worker is in this process; a front end waits for a new worker instead."""
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a thumbnail is made: one at a time, or they would take all threads."""
+    """Lock for making thumbnails, one at a time: several would occupy all threads."""
     bodies: dict[str, tuple[object, bytes]] = field(default_factory=dict)
-    """Bodies that are made once, by name, each with what it was made of."""
+    """Bodies that are made once, by name, each with the value that it was made of."""
     stopping: Event = field(default_factory=Event)
-    """Set on SIGTERM: not ready any more, but requests are served until the grace time ends."""
+    """Set on SIGTERM: the server is not ready any more, but serves until the grace time ends."""
 
     @property
     def worker_lost(self) -> bool:
-        """Whether the worker of this process has ended although nobody stopped it."""
+        """Return whether the worker of this process has ended although it was not stopped."""
         gone = self.ends_with_worker and not self.backend.load().alive
         return gone and not self.stopping.is_set()
 
     @property
     def model(self) -> Model | None:
-        """The default network with its weights now, None where it has none."""
+        """Return the default network with its current weights, or None if it has none."""
         return self.computing().model
 
 
 def service_of(request: Request) -> Service:
-    """The server's parts."""
+    """Return the parts of the server that received the request."""
     service = request.app.state.service
     assert isinstance(service, Service)
     return service

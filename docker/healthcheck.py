@@ -1,7 +1,7 @@
-"""Docker's health check: exit 0 when the server in this container says that it is ready.
+"""Health check of Docker: exit with 0 if the server in this container answers that it is ready.
 
-Owns nothing but that question; standard library only, because it starts every few seconds.
-The answer's body is printed, so `docker inspect` shows why a container is unhealthy.
+It uses only the standard library, because it starts every few seconds. It prints the body of the
+answer, so that `docker inspect` shows why a container is unhealthy.
 """
 
 import http.client
@@ -10,17 +10,20 @@ import ssl
 import sys
 
 TIMEOUT = 4.0
-"""Seconds; less than the HEALTHCHECK's own, so that a hung server is still reported in words."""
+"""Seconds; less than the timeout of HEALTHCHECK, so that a server that hangs is reported in
+words.
+"""
 
 SHOWN = 2000
 """Characters of the answer that are printed; Docker keeps 4096 bytes of a check's output."""
 
 
 def ready(port: int, encrypted: bool = False) -> tuple[bool, str]:
-    """Whether `/readyz` on this host answers 200, and what it said.
+    """Return whether `/readyz` on this host answers 200, and the body of the answer.
 
-    Not urllib: it would send the question to a proxy named in the environment. An `encrypted`
-    server's certificate is not checked: it names the host that clients use, not this one.
+    It does not use urllib, which would send the request to a proxy of the environment. The
+    certificate of an `encrypted` server is not checked: it names the host that clients use, not
+    this one.
     """
     connection = http.client.HTTPConnection("localhost", port, timeout=TIMEOUT)
     if encrypted:

@@ -1,4 +1,6 @@
-"""The operations as declarations: classify, and a chain of filters. No torch, no CuPy."""
+"""The operations as declarations: classification and chains of filters. They need no torch or
+CuPy.
+"""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +15,9 @@ from workers.filters.registry import AnyFilter
 
 
 class FunctionToApply(StrEnum):
-    """What turns logits into scores (the words of Hugging Face's image-classification task)."""
+    """The function that turns logits into scores, named as in Hugging Face's image-classification
+    task.
+    """
 
     SOFTMAX = "softmax"
     SIGMOID = "sigmoid"
@@ -21,7 +25,7 @@ class FunctionToApply(StrEnum):
 
 
 class NetworkOutput(StrEnum):
-    """The output of a network that is wanted of an image."""
+    """The output of a network that a request asks for."""
 
     LABELS = "labels"
     """The best classes with their scores."""
@@ -35,7 +39,7 @@ class NetworkOutput(StrEnum):
 class Classify:
     """Run an image through the network called `network`.
 
-    `top_k` and `function_to_apply` are about labels alone.
+    `top_k` and `function_to_apply` apply to labels only.
     """
 
     top_k: int = 5
@@ -45,18 +49,19 @@ class Classify:
 
     @property
     def batch_key(self) -> Hashable:
-        """Jobs for labels share a batch whatever their options: the forward pass is the same.
+        """Return the key of jobs that may share a batch: those of one network and one output.
 
-        Each network and each output has batches of its own.
+        Options of labels are not part of it, because the forward pass is the same.
         """
         return ("classify", self.network, self.output.value)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceJpeg:
-    """Results are to be encoded on the GPU: baseline JPEGs of `quality` 1..100.
+    """A request to encode results on the GPU, as baseline JPEGs of `quality` 1…100.
 
-    Only RGB is: grey, alpha and what the device refuses come back as pixels.
+    Only RGB results are encoded; grey, alpha and images that the device refuses come back as
+    pixels.
     """
 
     quality: int
@@ -65,9 +70,10 @@ class DeviceJpeg:
 
 @dataclass(frozen=True, slots=True)
 class FilterChain:
-    """Filters applied in order, each to what the one before gave; `jpeg`: then encoded there.
+    """Filters that are applied in order, each to the result of the one before.
 
-    `steps` are what engines run: the filters, where neighbours that are tables are one table.
+    With `jpeg`, the device then encodes the result. `steps` are what engines run: the filters, with
+    each run of neighbouring tables as one table.
     """
 
     filters: tuple[AnyFilter, ...]
@@ -79,27 +85,34 @@ class FilterChain:
 
     @property
     def batch_key(self) -> Hashable:
-        """The steps' names and passes in order; parameters may differ within a batch."""
+        """Return the names and passes of the steps; parameters may differ within a batch."""
         return ("filter", self.jpeg, *((step.name, step.device_passes) for step in self.steps))
 
     def sizes(self, height: int, width: int) -> Iterator[tuple[int, int]]:
-        """Height and width after each filter; raises InvalidParameter where one cannot be."""
+        """Yield height and width after each filter, in pixels.
+
+        Raises InvalidParameter if a filter cannot be applied to its input.
+        """
         for each in self.filters:
             height, width = each.size_after(height, width)
             yield height, width
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
-        """Height and width of the result."""
+        """Return height and width of the result, in pixels."""
         *_, size = self.sizes(height, width)
         return size
 
     def most_pixels(self, height: int, width: int) -> int:
-        """Of the image, of what it becomes on the way and of the result: the largest."""
+        """Return the pixels of the largest image on the way: source, intermediate results and
+        result.
+        """
         return max(height * width, *(h * w for h, w in self.sizes(height, width)))
 
 
 def most_pixels(job: Job) -> int:
-    """Pixels of the largest image that a job makes; its own if it is going to fail."""
+    """Return the pixels of the largest image that a job makes; of its own image if the job will
+    fail.
+    """
     image = job.image
     if not isinstance(job.operation, FilterChain):
         return image.n_pixels

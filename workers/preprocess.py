@@ -1,5 +1,7 @@
-"""From an upright image to the 224 × 224 crop the network sees, bit-equal to torchvision's pipeline
-on Pillow images. Knows nothing of normalisation, which happens where the tensors are.
+"""Crop an upright image to the input of a network, bit-equal to torchvision's pipeline on Pillow
+images.
+
+Normalisation happens later, where the tensors are.
 """
 
 import numpy as np
@@ -11,13 +13,16 @@ from models.domain.image import Image, Pixels
 from models.networks.spec import Preprocessing
 
 MAX_ASPECT = 8
-"""Longer images are resampled in the crop's window alone: 65500 × 1 resized whole takes 12 GB."""
+"""Images longer than this, in sides, are resampled in the crop's window alone.
+
+Resized whole, a 65500 × 1 image would take 12 GB.
+"""
 
 _PRECISION_BITS = 22
 
 
 def crop(image: Image, spec: Preprocessing) -> Pixels:
-    """The centre crop after the resize of the shorter side: uint8 (crop, crop, 3)."""
+    """Return the centre crop after the resize of the shorter side, uint8 (crop, crop, 3)."""
     pixels = flatten(image).pixels
     height, width = pixels.shape[:2]
     out_h, out_w, top, left = geometry(height, width, spec)
@@ -33,10 +38,10 @@ def crop(image: Image, spec: Preprocessing) -> Pixels:
 
 
 def geometry(height: int, width: int, spec: Preprocessing) -> tuple[int, int, int, int]:
-    """Height and width after the resize, then top and left of the crop in it, in pixels.
+    """Return height and width after the resize, then top and left of the crop in it, in pixels.
 
-    Those of torchvision's `ImageClassification` transform: the long side is
-    `int(resize * long / short)`, the crop's corner `int(round((side - crop) / 2))`.
+    They are those of torchvision's `ImageClassification` transform: the long side is `int(resize *
+    long / short)`, and the crop's corner is `int(round((side - crop) / 2))`.
     """
     if height <= width:
         out_h, out_w = spec.resize, int(spec.resize * width / height)
@@ -46,17 +51,20 @@ def geometry(height: int, width: int, spec: Preprocessing) -> tuple[int, int, in
 
 
 def columns_first(size: tuple[int, int], resized: tuple[int, int]) -> bool:
-    """Whether Pillow resamples columns before rows, to end with other bytes: (height, width) each.
+    """Return whether Pillow resamples columns before rows, which gives other bytes.
 
-    It does where an image loses rows, and more than twice as many as columns.
+    Both sizes are (height, width) in pixels. Pillow does so if an image loses rows, and more than
+    twice as many as columns.
     """
     return size[0] - resized[0] > max(0, 2 * (size[1] - resized[1]))
 
 
 def _window(pixels: Pixels, axis: int, n_out: int, start: int, count: int) -> Pixels:
-    """Outputs `start … start + count` of Pillow's integer bilinear resize of `axis` to `n_out`.
+    """Return outputs `start … start + count` of Pillow's integer bilinear resize of `axis` to
+    `n_out`.
 
-    Antialiased triangle filter, weights in 22-bit fixed point, as in Pillow's Resample.c.
+    The filter is the antialiased triangle with weights in 22-bit fixed point, as in Pillow's
+    libImaging/Resample.c.
     """
     n_in = pixels.shape[axis]
     if n_in == n_out:

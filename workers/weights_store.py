@@ -1,6 +1,6 @@
 """The weights store: published files, downloaded once, verified whole, kept in a cache folder.
 
-Knows no torch: `engines.checkpoint` opens what was verified here.
+It does not import torch: `engines.checkpoint` opens the files that were verified here.
 """
 
 import fcntl
@@ -27,11 +27,11 @@ _Bar: TypeAlias = "tqdm[NoReturn]"
 
 
 class WeightsUnavailable(Exception):
-    """There is no file to classify with; the text says why and what to do."""
+    """The error for missing weights; its text gives the reason and says what to do."""
 
 
 class WeightsCorrupt(WeightsUnavailable):
-    """A file is there, but not the one it should be."""
+    """The error for a file that exists but is not the expected one."""
 
     def __init__(self, path: Path, expected: str, actual: str) -> None:
         super().__init__(
@@ -42,7 +42,9 @@ class WeightsCorrupt(WeightsUnavailable):
 
 
 def file_sha256(path: Path) -> str:
-    """The hexadecimal digest of a file, about 0.1 s for 46 MB; WeightsUnavailable if unreadable."""
+    """Return the SHA-256 of a file (0.1 s for 46 MB); raise WeightsUnavailable if it is
+    unreadable.
+    """
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -51,7 +53,9 @@ def file_sha256(path: Path) -> str:
 
 
 def verified_sha256(path: Path, expected: str | None) -> str:
-    """The file's digest; WeightsCorrupt unless it is the `expected` one (None: any will do)."""
+    """Return the SHA-256 of a file; raise WeightsCorrupt unless it is `expected` (None allows
+    any).
+    """
     actual = file_sha256(path)
     if expected not in (None, actual):
         raise WeightsCorrupt(path, str(expected), actual)
@@ -59,7 +63,7 @@ def verified_sha256(path: Path, expected: str | None) -> str:
 
 
 class Status(Enum):
-    """What the cache folder holds, judged by size alone; PARTIAL is anything but a whole file."""
+    """The state of a file in the cache folder, judged by its size; PARTIAL means a wrong size."""
 
     ABSENT = "absent"
     PARTIAL = "partial"
@@ -67,23 +71,23 @@ class Status(Enum):
 
 
 def new_client() -> httpx.Client:
-    """Follows redirects and, unlike the fetching of images, the proxies of the environment: the
-    address is ours and the machine is the operator's.
+    """Return a client that follows redirects and uses the environment's proxies, unlike image
+    fetches.
     """
     return httpx.Client(follow_redirects=True, timeout=httpx.Timeout(30, connect=5))
 
 
 class _Broken(Exception):
-    """This try came to nothing, the next may not."""
+    """The error of a try that failed, after which another try may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsStore:
     """Published files in `cache_folder`/weights.
 
-    A file is under its own name only once it is whole and verified; until then it is a `.part`.
-    Whoever downloads holds an advisory lock (flock on a `.lock` file that stays), so that processes
-    and threads that want the same file wait for one download. The kernel frees a dead one's lock.
+    A file has its own name only once it is whole and verified; until then it is a `.part`. A
+    download holds an advisory lock (flock on a `.lock` file that stays), so that all that need the
+    same file wait for one download. The kernel releases the lock of a process that ends.
     """
 
     cache_folder: Path
@@ -93,11 +97,11 @@ class WeightsStore:
     """Seconds between tries."""
 
     def path(self, published: PublishedWeights) -> Path:
-        """Where the file is, or will be."""
+        """Return the path of the file, whether it exists or not."""
         return self.cache_folder / "weights" / published.filename
 
     def status(self, published: PublishedWeights) -> Status:
-        """A cheap look, for lists; only `verify` knows whether the file is right."""
+        """Return the state of a file by its size, for lists; only `verify` reads the content."""
         path, part = self.path(published), self._part(published)
         if os.path.exists(path) and os.path.getsize(path) == published.size:
             return Status.PRESENT
@@ -105,25 +109,25 @@ class WeightsStore:
         return Status.PARTIAL if some else Status.ABSENT
 
     def listing(self) -> tuple[tuple[PublishedWeights, Path, Status], ...]:
-        """Every file of the catalogue, where it belongs and whether it is there."""
+        """Return every file of the catalogue with its path and its state."""
         return tuple((p, self.path(p), self.status(p)) for p in CATALOGUE.values())
 
     def verify(self, published: PublishedWeights) -> None:
-        """Read the whole file; WeightsCorrupt if it is not the published one."""
+        """Read the whole file; raise WeightsCorrupt if it is not the published one."""
         if not os.path.exists(self.path(published)):
             raise self._unavailable(published, "it is not here")
         verified_sha256(self.path(published), published.sha256)
 
     def open_verified(self, published: PublishedWeights) -> Path:
-        """The file, fit to be opened; never downloads and never writes."""
+        """Return the path of the verified file; never download and never write."""
         self.verify(published)
         return self.path(published)
 
     def fetch(self, published: PublishedWeights, *, progress: bool | None = None) -> Path:
-        """The verified file, downloaded if it is not here or not right; blocks, for minutes maybe.
+        """Return the path of the verified file; download it if needed, which may take minutes.
 
         `progress` draws a bar on stderr: True always, None on a terminal, False never. A download
-        that was cut short goes on where it stopped, now or in a later call.
+        that was cut short continues where it stopped, now or in a later call.
         """
         try:
             if not self._intact(published):
@@ -143,30 +147,27 @@ class WeightsStore:
         return self.path(published).with_name(published.filename + ".part")
 
     def _replace(self, published: PublishedWeights, progress: bool | None) -> None:
-        """Put the right file in place in one step. A wrong one is downloaded again, but only once:
-        pieces of a cut download may not fit together.
-        """
+        """Put the right file in place atomically; download a wrong file again, but only once."""
         part = self._part(published)
         for last in (False, True):
             self._download(published, progress)
             actual = file_sha256(part)
             if actual == published.sha256:
                 break
-            part.unlink()
+            part.unlink()  # pieces of an interrupted download may not fit together
             if last:
                 raise self._unavailable(published, f"{published.url} sent sha256 {actual}")
         os.replace(part, self.path(published))
 
     def _download(self, published: PublishedWeights, progress: bool | None) -> None:
-        """All bytes in the part. A server never reached is not tried again: where there is no
-        network, a server that starts should not wait long to find that out.
-        """
+        """Download all bytes into the part. A server that was never reached is not tried again."""
         with self._client(published) as client, _bar(published, progress) as bar:
             for pause in (*self.pauses, None):
                 try:
                     self._receive(client, published, bar)
                     return
                 except (httpx.RequestError, _Broken) as error:
+                    # Without a network, a server that starts should find that out quickly.
                     unreached = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                     if pause is None or (unreached and not self._part(published).exists()):
                         problem = f"{published.url} failed ({error or type(error).__name__})"
@@ -175,7 +176,7 @@ class WeightsStore:
                     self.sleep(pause)
 
     def _receive(self, client: httpx.Client, published: PublishedWeights, bar: _Bar) -> None:
-        """One request for what the part lacks; never writes more than the published size."""
+        """Request the missing bytes of the part once; never write more than the published size."""
         part = self._part(published)
         have = part.stat().st_size if part.exists() else 0
         if have >= published.size:
@@ -198,7 +199,9 @@ class WeightsStore:
             raise _Broken(f"it ended after {have} of {published.size} bytes")
 
     def _accept(self, response: httpx.Response, published: PublishedWeights, have: int) -> int:
-        """How many bytes of the part the answer continues: all, or none if it starts anew."""
+        """Return how many bytes of the part the response continues: all, or none if it starts
+        anew.
+        """
         status, total = response.status_code, response.headers.get("content-length", "")
         if status == 206:
             span, _, total = response.headers.get("content-range", "").partition("/")
@@ -217,7 +220,7 @@ class WeightsStore:
     def _client(self, published: PublishedWeights) -> httpx.Client:
         try:
             return self.client()
-        except (ValueError, ImportError, httpx.InvalidURL) as error:  # of proxy variables
+        except (ValueError, ImportError, httpx.InvalidURL) as error:  # a wrong proxy variable
             raise self._unavailable(published, f"no connection can be made: {error}") from error
 
     def _unavailable(self, published: PublishedWeights, problem: str) -> WeightsUnavailable:

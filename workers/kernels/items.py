@@ -1,7 +1,7 @@
-"""What a launch is made of: its images as the kernels see them, and the blocks each one needs.
+"""The layout of a launch: its images as kernels read them, and the blocks that each image needs.
 
-A kernel is `void NAME(const Item *items, const u32 *starts, int n)`, launched in one line of
-starts[n] blocks of 256 threads; images of any size, channels and parameters share a launch.
+A kernel is `void NAME(const Item *items, const u32 *starts, int n)`, launched as a one-dimensional
+grid of starts[n] blocks of 256 threads. Images of any size, channels and parameters share a launch.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 THREADS = 256
-"""In every block."""
+"""Threads of every block."""
 
 LINE = 12288
-"""Samples a block of the kernels that see an image as one line."""
+"""Samples of a block, for kernels that read an image as one line."""
 
 ITEM = np.dtype(
     [
@@ -28,24 +28,25 @@ ITEM = np.dtype(
         ("step", "<i4"),
     ]
 )
-"""One image of a launch: addresses on the device and the shape of the source.
+"""One image of a launch: addresses on the device, and the shape of the source.
 
-src, dst and scratch are aligned to 256 bytes, data to 16. Images are C-contiguous; src is not dst;
-scratch is as large as the filter's `device_scratch` says; data is writable, and what its
-`device_data` gave before its first pass. `step` says which of the filter's passes the launch is.
+src, dst and scratch are aligned to 256 bytes, data to 16. Images are C-contiguous, and src differs
+from dst. scratch has the size that the filter's `device_scratch` returns. data is writable; before
+the first pass it holds the bytes of the filter's `device_data`. `step` is the index of the launch
+among the filter's passes.
 """
 
 Shape = tuple[int, int, int]
-"""Height, width, channels."""
+"""Height and width in pixels, and channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One launch of a filter: a block for every tile of `width` by `height` pixels.
+    """One launch of a filter, with a block for every tile of `width` by `height` pixels.
 
-    Flat: a block for every `width` samples of the image taken as one line. With `each`: so many
-    blocks for an image of any size. The image is the source, or, with `of_result`, the result.
-    With `channels`: none for images of other numbers of them.
+    `flat`: a block for every `width` samples of the image as one line. `each`: this number of
+    blocks for an image of any size. `of_result`: tiles cover the result instead of the source.
+    `channels`: only images with these numbers of channels get blocks.
     """
 
     kernel: str
@@ -57,12 +58,14 @@ class Pass:
     channels: tuple[int, ...] = ()
 
     def blocks(self, shape: Shape) -> int:
-        """How many blocks an image of this shape needs."""
+        """Return how many blocks an image of this shape needs."""
         return int(starts(self, [shape])[1])
 
 
 def starts(pass_: Pass, shapes: Sequence[Shape]) -> NDArray[np.uint32]:
-    """The first block of every image, and at last how many there are: n + 1 prefix sums."""
+    """Return the first block of every image, then the number of all blocks: n + 1 prefix sums,
+    uint32.
+    """
     height, width, channels = np.array(shapes, np.int64).reshape(-1, 3).T
     if pass_.each:
         blocks = np.full(len(shapes), pass_.each, np.int64)
