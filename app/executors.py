@@ -68,8 +68,7 @@ async def remote_executor(
 ) -> Executor:
     """Connect to workers in other processes, at Unix sockets; wait until one answers.
 
-    `quarantine` is the descriptor of the memory in which front ends note the images that they
-    refuse.
+    `quarantine` is the descriptor of the memory in which front ends note refused images.
     """
     own_pixels = -(-pixels_in_flight(settings, front_ends) // front_ends)
     arena = BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels)
