@@ -1,6 +1,17 @@
 // The centre crop that a network sees: Pillow's bilinear resize of the shorter side, the crop and
 // the normalisation, in one launch over images of any size and kind. Bit-equal to Pillow's
-// Resample.c: a triangle filter in 22-bit fixed point, one axis after the other, bytes in between.
+// Resample.c: a triangle filter with weights of 22 bits, one axis after the other, rounded to bytes
+// in between.
+//
+//     source                         A block makes `tile` rows of one crop. First step: the rows of
+//     +----------------------+       the source that these need, resampled across to `side` pixels,
+//     |  rows that the tile  |       lie in `between` (or, with columns_first, the columns that the
+//     |  needs, at most ROWS |       crop needs, resampled down to the rows of the tile). Second
+//     +----------------------+       step: along the other axis, then each level through `table`.
+//
+// Threads take samples in order, one after another; no thread owns a row. A line of weights per
+// axis is int[2 + taps][side]: first source pixel, number of pixels, then the weights
+// (`crop_weights`).
 #include "kernels/common.cuh"
 #include "kernels/source.cuh"
 

@@ -1,6 +1,11 @@
-// Tensor cores: 16 × 32 bytes times 32 × 8 bytes, added to 16 × 8 sums. A warp calls it as one;
-// lane l = 4 · g + t holds of the left matrix rows g and g + 8, columns 4t … 4t + 3 and 16 more, of
-// the right one the same rows of column g, of the sums rows g and g + 8, columns 2t and 2t + 1.
+// Products of bytes on the tensor cores: 16 × 32 times 32 × 8, added to 16 × 8 sums (PTX ISA,
+// "Matrix fragments for mma.m16n8k32"). All lanes of a warp call together. Lane 4 · g + t holds
+//
+//    left (16 × 32):  rows g (x, z) and g + 8 (y, w), columns 4 · t … + 3 (x, y) and 16 more (z, w)
+//    right (32 × 8):  column g, rows 4 · t … + 3 ([0]) and 16 more ([1])
+//    sums (16 × 8):   rows g ([0], [1]) and g + 8 ([2], [3]), columns 2 · t and 2 · t + 1
+//
+// Before compute capability 8.0 four products of 8 × 16 times 16 × 8 do the same.
 #pragma once
 #include "kernels/common.cuh"
 

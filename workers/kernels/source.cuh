@@ -1,9 +1,17 @@
-// An image as it lies on the device, and its pixels as libjpeg-turbo and Pillow make them.
+// Pixels of an image on the device, as libjpeg-turbo and Pillow make them, one at a time.
 //
-// A JPEG lies as the planes its decoder gave, chroma subsampled. `upright_rgb` upsamples it as
-// libjpeg-turbo's "fancy" upsampling does (jdsample.c: triangle filter in integers) and converts
-// it (jdcolor.c: 16-bit fixed point). An image of samples lies interleaved; alpha is composited
-// over white as Pillow's alpha_composite does.
+// A JPEG lies as the planes of its decoder. Chroma of 4:2:2 and 4:2:0 is upsampled by a triangle
+// filter in integers ("fancy upsampling", libjpeg-turbo's jdsample.c): an output sample x lies
+// between the sample `near` = x / 2 and the one on its other side, `far`,
+//
+//     chroma:        c0      c1      c2        4:2:2: (3 · near + far + 1 + x % 2) / 4
+//     output:      0   1   2   3   4   5       4:2:0: the same along both axes, weights 9, 3, 3, 1,
+//     near of 2 is c1, far is c0                      (sum + 8 - x % 2) / 16
+//
+// Samples beyond an edge replicate; planes of at most two columns are not filtered. YCbCr becomes
+// RGB in 16-bit fixed point (jdcolor.c). `upright_rgb` applies EXIF's orientation by turning
+// coordinates. An image of samples lies interleaved; its alpha is composited over white as by
+// Pillow's alpha_composite.
 #pragma once
 #include "kernels/common.cuh"
 

@@ -1,6 +1,9 @@
-// Edges by union and find: what is joined does not depend on order. A link says what a pixel is
-// linked to: 0 a strong edge, NO_EDGE none, n pixel n - 1, maybe itself. Links lie in shared memory
-// or global.
+// Components by union and find: the result does not depend on the order of unions. parents[i]
+// belongs to pixel i: 0 means that its component holds a strong edge, NO_EDGE that it is no
+// candidate, n + 1 that its parent is pixel n, maybe itself. A root is the smallest number of its
+// component, so 0 always wins. Parents lie in shared or in global memory. The algorithm is that of
+// D. P. Playne, K. Hawick, "A new algorithm for parallel connected-component labelling on GPUs",
+// IEEE TPDS 2018.
 #pragma once
 #include "kernels/common.cuh"
 

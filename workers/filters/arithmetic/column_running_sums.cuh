@@ -1,6 +1,13 @@
-// Column sums of a window that goes down an image without alpha, four columns a thread. A sample
-// leaves as its complement, so that adding is all there is: every column's sum is 255 too much for
-// each row it went.
+// Sums of the columns of a window that goes down an image without alpha, four columns (a quad) a
+// thread.
+//
+//     row y + radius + 1   enters: its samples s are added
+//     …                    2 · radius + 1 rows are in the sums
+//     row y - radius       leaves: 255 - s is added
+//
+// Because the complement is added, one dot product of bytes (__dp4a) does both; every column's sum
+// grows by 255 too much for each row that the window went down, and the caller takes that away. A
+// thread owns its quad alone; nothing here lies in shared memory.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"

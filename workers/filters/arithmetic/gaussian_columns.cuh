@@ -1,4 +1,11 @@
-// Sums down the columns of what gaussian_rows.cuh left in scratch.
+// The Gaussian, second pass: weighted sums down the columns of what gaussian_rows.cuh left in
+// scratch, with weights in Q16.
+//
+//   64 columns           A tile has 64 × 32 pixels. Thread t owns column t % 64 and R = 8 rows from
+//   +---------------+    8 · (t / 64) on, of one plane after the other; where colours are divided
+//   | t0  t1  … t63 |    by alpha, 4 rows at a time. Neighbours come from the cache, not from
+//   | 8 rows each   |    shared memory, which holds results until whole rows of the tile are
+//   +---------------+    written.
 #pragma once
 #include "filters/arithmetic/gaussian_rows.cuh"
 #include "kernels/common.cuh"

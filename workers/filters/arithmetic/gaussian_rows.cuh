@@ -1,6 +1,13 @@
-// The Gaussian of workers/filters/arithmetic/gaussian.py in integers: rows with Q22 weights to 8.8
-// fixed point in scratch; gaussian_columns.cuh goes on with Q16 weights. With alpha, of
-// premultiplied colours.
+// The Gaussian of workers/filters/arithmetic/gaussian.py in integers, first pass: rows with weights
+// in Q22 to 8.8 fixed point in scratch; gaussian_columns.cuh goes on with weights in Q16. With
+// alpha, of premultiplied colours in 32 bits. The weights are symmetric, so the samples at equal
+// distance are added before they are multiplied.
+//
+//   halo           256 pixels            halo    A tile has 256 × 16 pixels. `planes` holds as many
+//  +----+----+----+----+-- … --+----+----+       of its rows as fit in 24 KiB: [row][plane][x].
+//  |    | 8  | 8  |             | 8  |   |  row  A thread makes R neighbouring results: 8 of bytes,
+//  +----+----+----+----+-- … --+----+----+       4 of premultiplied samples. Samples slide through
+//                                                registers, eight weights at a time.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"

@@ -1,7 +1,24 @@
-// A linear filter as two passes at once, by tensor cores, where a window reaches at most REACH
-// samples to either side. A warp goes down 16 columns of a tile: it sums up 16 samples of 16 rows
-// at a time and keeps these sums in registers, two bytes each, as the sums down columns need them.
-// Weights come byte by byte.
+// A linear filter with separable weights, rows and columns in one pass, on the tensor cores:
+//
+//     out = rule(sum over y of down[y] · (two bytes of the sum over x of across[x] · sample))
+//
+// where a window reaches at most REACH samples to either side and a rule, such as `Blurred` of
+// gaussian_rule.cuh, states which bytes are kept, rounds, and makes a level of a sum. A correlation
+// is a product with a band matrix (a Toeplitz matrix of the weights). Weights of several bytes are
+// as many products, joined by powers of 256, so that all sums are exact integers.
+//
+//      REACH       128 columns = 8 warps of 16        REACH
+//     +-----+----+----+----+----+----+----+----+----+-----+
+//     |     |    |    |    |    |    |    |    |    |     |  REACH rows
+//     |     | w0 | w1 | w2 | w3 | w4 | w5 | w6 | w7 |     |  HEIGHT rows, 16 at a time
+//     |     |    |    |    |    |    |    |    |    |     |  REACH rows
+//     +-----+----+----+----+----+----+----+----+----+-----+
+//
+// A warp goes down its 16 columns. It sums 16 rows at a time along x and keeps the last SPAN such
+// sums in registers, two bytes each, as the products down columns need them. Shared memory has a
+// plane of bytes for each colour; `row_place` reorders the rows of every sixteen, so that four rows
+// whose sums one lane gets become one word of its next factor. Lane 4 · g + t owns row g and g + 8
+// and the four pixels from 4 · t on of a 16 × 16 result.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/luma.cuh"

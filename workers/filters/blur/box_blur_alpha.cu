@@ -1,6 +1,17 @@
-// Box blur of any radius in one pass: a block goes down its tile with a running sum for every
-// column; prefix sums along each row make sums of squares. The radius costs only its border. Here
-// with alpha; box_blur_opaque.cu has the others.
+// Box blur with alpha, of any radius, in one pass by running sums: colours are weighed by their
+// alpha,
+//
+//     alpha = mean(alpha over the square)      colour = sum(colour · alpha) / sum(alpha)
+//
+// A block goes down a tile of 512 × 128. Thread t keeps sums over 2 · radius + 1 rows of 4 · G
+// columns, from tile.x - radius + 4 · G · t on, of all four channels in registers; a row enters,
+// one leaves. For every channel, alpha first, prefix sums along the row turn columns into squares:
+//
+//     |  t0  |  t1  |  t2  | …     prefix[x] is the sum of the columns left of tile.x - radius + x;
+//     ^ tile.x - radius            pixel i is prefix[i + 2 · radius + 1] - prefix[i]
+//
+// `line` holds the row of results until `store_row` writes it by words. box_blur_opaque.cu is for
+// images without alpha.
 #include "filters/arithmetic/box.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"

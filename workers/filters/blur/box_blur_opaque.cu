@@ -1,6 +1,20 @@
-// Box blur without alpha: running sums as in box_blur_alpha.cu, four columns a thread. A warp adds
-// up a row of its own columns; the rest of a square is in the totals of the warps between its
-// sides. So a row needs one barrier.
+// Box blur without alpha, of any radius, in one pass by running sums (M. J. McDonnell,
+// "Box-filtering techniques", Computer Graphics and Image Processing 17, 1981):
+//
+//     out = floor((sum over the square of 2 · radius + 1 + area / 2) / area)
+//
+// A block goes down its tile. Thread t keeps the column sums of quad t, four columns from tile.x -
+// radius + 4 · t on, in registers (with G = 2 those of quad t + 256, too); a row enters and one
+// leaves (column_running_sums.cuh). A warp adds up the columns of its own quads; the rest of a
+// square is in the totals of the warps between its sides.
+//
+//  warp 0          warp 1          warp 2             before[c][k][quad]: sum of the columns of the
+//  | q0 … q31      | q32 … q63     | q64 …            same warp before column k of the quad
+//    ^ first column of a square         ^ end         totals[warp][c]: sum of all its columns
+//    before(end) + totals of the warps between - before(first)
+//
+// Shared memory has room for two rows of sums, used in turn, so that a row needs one barrier.
+// Thread t makes the pixels tile.x + 4 · t … + 3 of the row.
 #include "filters/arithmetic/box.cuh"
 #include "filters/arithmetic/column_running_sums.cuh"
 #include "kernels/common.cuh"

@@ -1,6 +1,20 @@
-// The Gaussian of middling windows, of 25 to 104 samples to either side, in two passes by tensor
-// cores: rows to 8.8 fixed point in scratch, as gaussian_rows.cuh lays it out, then columns. As in
-// separable.cuh, with as many steps of 32 samples as a window needs. Without alpha.
+// The Gaussian with windows of 25 to 104 samples to either side, without alpha, in two passes on
+// the tensor cores: rows with weights in Q24 to 8.8 fixed point in scratch, laid out as in
+// gaussian_rows.cuh, then columns with weights in Q16. As in separable.cuh both are products with
+// band matrices, byte by byte of the weights, in `steps` of 32 samples; windows
+// reach 16 · steps - 8 samples.
+//
+//     rows:     reach    64 columns    reach         columns:       64 columns
+//              +-----+----+----+----+----+-----+            +----+----+----+----+  reach rows
+//              |     | u0 | u1 | u2 | u3 |     |  16        |    |    |    |    |
+//              |     | u4 | u5 | u6 | u7 |     |  16        | u0 | u1 | u2 | u3 |  16
+//              +-----+----+----+----+----+-----+            | u4 | …  |    |    |  16, four times
+//                                                           +----+----+----+----+  reach rows
+// A unit u of 16 × 16 results is made by warp u % 8; the rows' units go on with the next plane. Row
+// pass: shared memory has the rows of all planes, bytes of samples. Column pass, one plane at a
+// time: the low and the high bytes of the 8.8 values as two planes, transposed: a line is a column
+// of the image, in the order of `row_place`. Lane 4 · g + t owns rows g and g + 8, the four samples
+// from 4 · t on.
 #include "filters/arithmetic/gaussian_rows.cuh"
 #include "filters/arithmetic/gaussian_rule.cuh"
 #include "filters/arithmetic/separable.cuh"

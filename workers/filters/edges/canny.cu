@@ -1,6 +1,20 @@
-// Canny's edges as OpenCV finds them: integer gradients, maxima across the edge, and of those the
-// connected ones that hold a strong one: those of a tile are joined in shared memory, then across
-// tiles.
+// Edges: J. Canny, "A computational approach to edge detection", TPAMI 1986, as OpenCV computes it,
+// in integers: g = |Sobel x| + |Sobel y| of the (blurred) luma; a pixel is a candidate where g is
+// above `low` and a maximum across the edge, and strong where g is above `high`; the result has all
+// candidates that are connected (8 neighbours) to a strong one. Components are found by union and
+// find with atomicMin (D. P. Playne, K. Hawick, "A new algorithm for parallel connected-component
+// labelling on GPUs", IEEE TPDS 2018; union_find.cuh), first in tiles, then across them.
+//
+//   canny_edges: 64 × 16 pixels a block     canny_join_tiles: 4 tiles side by side a block
+//   +------------------------------+        +------+------+------+------+
+//   |  2 rows, 4 columns more      |        |======|======|======|======|  their first row, a
+//   |  +------------------------+  |        ||    ||     ||     ||     ||  pixel a thread, and the
+//   |  | pixel i: thread i % 256|  |        ||    ||     ||     ||     ||  first and last columns
+//   |  +------------------------+  |        +------+------+------+------+  below: only there a
+//   +------------------------------+        neighbour on the left or above lies in another tile
+//
+// Shared memory of canny_edges: lumas (bytes) and lengths g (16 bits) in rows of CANNY_PITCH, and
+// `in_tile`, the parent of every pixel of the tile. Parents of the whole image lie in scratch.
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
 #include "filters/arithmetic/gaussian_rule.cuh"

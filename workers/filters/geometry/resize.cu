@@ -1,6 +1,22 @@
-// Pillow's resampling (Resample.c): 22-bit fixed point, one axis after the other, bytes in between,
-// RGBA premultiplied. A block makes a tile of the result from what it needs of the first axis'
-// result, a few rows or columns of that at a time.
+// Pillow's resampling (Resample.c): weights of 22 bits (weights.cu), one axis after the other,
+// rounded to bytes in between, RGBA premultiplied:
+//
+//     between = clip((sum of weight · sample + 2**21) >> 22)    out = the same over `between`
+//
+// A block makes 64 × 16 pixels of the result from a window of the source that moves:
+//
+//    rows first                           columns first
+//    64 columns of the result             128 columns of the source
+//    +----------------+                   +--------------------------+
+//    | 32 rows of the |  moves down the   | 16 rows of the result    |  moves right through the
+//    | source, already|  rows that the    | from columns already     |  columns that the tile needs
+//    | 64 wide        |  tile needs       | resampled down           |
+//    +----------------+                   +--------------------------+
+//
+// `rows` in shared memory holds the window; sums of the second axis stay in registers from window
+// to window. First axis, rows first: thread t owns column t % 64 and four rows from 4 · (t / 64)
+// on, 16 at a time. Second axis: thread t owns the words t, t + 256, … (C of them) of the result, 4
+// samples each.
 #include "filters/geometry/resize.cuh"
 #include "kernels/common.cuh"
 

@@ -1,4 +1,7 @@
-// Sums of neighbours by 3 × 3 small whole weights, over a divisor. Borders replicate.
+// Correlation with 3 × 3 small integers, over a divisor: out = floor((sum + added) / divisor), cut
+// to 0 … 255. Borders replicate. Two samples share a word, so that one multiplication serves both
+// (pixel_pairs.cuh); sums have 16 bits. The tile and its threads are those of staging.cuh and
+// `ThreadSlice`: 128 × 32 pixels, a thread makes the same four pixels of four rows.
 #include "kernels/common.cuh"
 #include "kernels/pixel_pairs.cuh"
 #include "kernels/staging.cuh"

@@ -1,5 +1,15 @@
-// Sums of neighbours by at most 5 × 5 weights, in single precision: a tile's colours as planes in
-// shared memory, 4 × 4 samples of one of them a thread and turn.
+// Correlation with at most 5 × 5 weights in single precision: out = floor(sum of weight · sample +
+// offset), cut to 0 … 255, `offset` with the half that rounds. With `ordered`, products are rounded
+// and rows are summed for themselves, from the lowest up, which is Pillow's order; else sums are
+// fused.
+//
+//    4       128 pixels        4     A block makes 128 × 32 pixels. `staged` holds a plane of bytes
+//    +---------------------------+   for every colour: REACH rows more on top and bottom, a word
+//    |   REACH rows              |   (4 samples) more on either side. Thread t owns the word t % 32
+//    | +-----------------------+ |   and the SMALL_ROWS = 4 rows from 4 · (t / 32) on, of one plane
+//    | | w0 | w1 | … | w31     | |   after the other. `planes` holds the results until they are
+//    | +-----------------------+ |   interleaved again.
+//    +---------------------------+
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"

@@ -1,6 +1,22 @@
-// The bilateral filter (Tomasi, Manduchi 1998) with OpenCV's weights, window and order of sums: a
-// tile with its surroundings in shared memory, four pixels of a row a thread. OpenCV sums the last
-// columns of a row in another order, so a level may differ by one now and then.
+// Bilateral filter: C. Tomasi, R. Manduchi, "Bilateral filtering for gray and color images", ICCV
+// 1998, with the weights, the round window and the order of sums of OpenCV's bilateralFilter:
+//
+//     out(p) = sum of s(|p - q|) · c(|I(p) - I(q)|) · I(q) / sum of s(|p - q|) · c(|I(p) - I(q)|)
+//
+// for all q within `radius` of p; the distance of colours is the sum over the channels. Borders are
+// mirrored. OpenCV sums the last columns of a row in another order, so a level may differ by one.
+//
+//     radius        64 pixels       radius
+//     +-------------------------------------+
+//     |         surroundings                |  radius rows    A block makes 64 × 16 pixels. Row r
+//     |      +-----------+-----------+      |                 and column x in shared memory are
+//     |      |  warp 0   |  warp 1   |      |  4 rows         row tile.y + r - radius and column
+//     |      |  warp 2   |  warp 3   |      |  4 rows         tile.x + x - radius of the image, a
+//     |      |  warp 4   |  warp 5   |      |  4 rows         pixel a word, without alpha.
+//     |      |  warp 6   |  warp 7   |      |  4 rows
+//     |      +-----------+-----------+      |                 Lane l of a warp owns the pixels
+//     |                                     |  radius rows    4 · (l % 8) … + 3 of row l / 8.
+//     +-------------------------------------+
 #include "filters/arithmetic/recolour.cuh"
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"

@@ -1,7 +1,23 @@
-// The guided filter (He, Sun, Tang, 2013) in integers, as its specification has it, a colour at a
-// time: a pass fits slopes and offsets, the next one takes their means. As in box_blur_alpha.cu a
-// block goes down its tile with a running sum for every column, and prefix sums make sums of
-// squares.
+// Guided filter: K. He, J. Sun, X. Tang, "Guided image filtering", TPAMI 2013, equations 5, 6 and
+// 8, in integers. The guide I is the luma, p is one colour, and means are over squares of 2 ·
+// radius + 1:
+//
+//     slope = (mean(I · p) - mean(I) · mean(p)) / (variance(I) + eps)
+//     offset = mean(p) - slope · mean(I)            out = mean(slope) · I + mean(offset)
+//
+// `guided_fit` writes a slope and an offset for every pixel to scratch, `guided_mean` takes their
+// means; both run once for each colour, which is step / 2. Sums over squares are running sums: a
+// block goes down its tile row by row, thread t keeps the sums over 2 · radius + 1 rows of four
+// columns in registers, and prefix sums along the row turn columns into squares.
+//
+//     tile.x - radius                                 tile.x + tile.width + radius
+//     |  t0  |  t1  |  t2  |   …   four columns a thread  …    |
+//     row y + radius enters the column sums                    |  before[line][x]: the sum of
+//     row y: pixel i sums the columns i … i + 2 · radius       |  all columns left of x; a square
+//     row y - radius leaves after the row's results            |  is before[i + side] - before[i]
+//
+// Shared memory holds `before` for one row: of four lines (lumas, colours, lumas squared, products)
+// in `guided_fit`, of two (slopes, offsets) in `guided_mean`.
 #include "filters/arithmetic/box.cuh"
 #include "kernels/common.cuh"
 #include "kernels/luma.cuh"

@@ -1,5 +1,17 @@
-// Medians of squares of 3, plane by plane, by exchanges of pairs of samples. rank_bitsliced.cu has
-// squares up to 9, rank_bitwise_search_mma.cu those above.
+// Medians of squares of 3, by comparisons of pairs: three samples side by side are sorted first;
+// the median of nine is the median of the largest low, the middle middle and the smallest high of
+// the three rows (J. L. Smith, "Implementing median filters in XC4000E FPGAs", Xcell 23, 1996).
+// Sorted rows are used for all results that see them. rank_bitsliced.cu has squares of 5 to 9,
+// rank_bitwise_search_mma.cu the larger ones.
+//
+//    +--- 128 pixels ---+        A thread makes MEDIAN_ROWS = 4 rows of one word (4 samples; of two
+//    | w0 | w1 | …      |  4     words where rows are whole vectors). Two samples share a register,
+//    |    |    |        |  rows  each in the high byte of a half, so that a minimum or maximum of
+//    +------------------+        halves is one of both samples.
+//
+// Where rows of the image are whole vectors of 16 bytes, words come from the image and results go
+// there directly; else the tile and a border of one row and 16 bytes lie in shared memory
+// (staging.cuh).
 #include "kernels/common.cuh"
 #include "kernels/staging.cuh"
 

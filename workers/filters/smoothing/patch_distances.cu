@@ -1,7 +1,25 @@
-// Non-local means (Buades, Coll, Morel, 2005) in integers, as the specification has it: a tile with
-// its surroundings in shared memory; for each place of a neighbour the squared differences of all
-// pixels are summed along rows, then down columns, by running sums, so that a patch costs as little
-// as a pixel.
+// Non-local means: A. Buades, B. Coll, J.-M. Morel, "A non-local algorithm for image denoising",
+// CVPR 2005, in integers:
+//
+//     out(p) = sum of w(d(p, q)) · I(q) / sum of w(d(p, q))
+//
+// for all q at most `far` away along either axis; d is the sum of squared differences over a patch
+// that reaches `near` around p and around q; w comes from a table of the host, by d >> shift. For
+// each of the (2 · far + 1)² displacements q - p the squared differences of all pixels are summed
+// along rows, then down columns, by running sums, so that a patch of any size costs as much as a
+// pixel (J. Darbon et al., "Fast nonlocal filtering applied to electron cryomicroscopy", ISBI
+// 2008).
+//
+//   near + far      64 pixels      near + far
+//   +-----------------------------------+
+//   |         mirrored surroundings     |    A block makes 64 × 32 pixels. `pixels` holds the tile
+//   |       +-------------------+       |    and its surroundings, a pixel a word, without alpha.
+//   |       | thread t:         |       |    First step: threads share out the rows of the tile
+//   |       | column t % 64,    |       |    and `near` rows above and below; `along[row][x]` is
+//   |       | rows t / 64 · 8   |       |    the sum over the 2 · near + 1 pixels of a patch's row.
+//   |       | … + 7             |       |    Second step: thread t adds 2 · near + 1 of these for
+//   |       +-------------------+       |    its 8 pixels of a column, from the top down.
+//   +-----------------------------------+
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"
 
@@ -117,7 +135,7 @@ __device__ __forceinline__ void nl_means_tile(
     bool mine = x < tile.width && y < tile.height;
     const u32* own = shared.pixels + (y + margin) * PATCH_PITCH + x + margin;
     Piece piece(tile, of.near);
-    WeightedMean<COLOURS> with_weights;
+    WeightedMean<COLOURS> mean;
     for (int down = -of.far; down <= of.far; ++down)
         for (int right = -of.far; right <= of.far; ++right) {
             int away = down * PATCH_PITCH + right;
@@ -125,14 +143,14 @@ __device__ __forceinline__ void nl_means_tile(
             piece.sum(of, away, shared);
             __syncthreads();
             const u32* along = shared.along + y * ALONG_PITCH + x;
-            if (mine) with_weights.add(of, along, own + away, (const u16*)shared.weights);
+            if (mine) mean.add(of, along, own + away, (const u16*)shared.weights);
         }
     __syncthreads();
     u8* out = (u8*)shared.pixels + (y * PATCH_WIDTH + x) * C;
 #pragma unroll
     for (int k = 0; k < PATCH_PIXELS; ++k, out += PATCH_WIDTH * C) {
         if (!mine || k >= tile.height - y) continue;
-        for (int c = 0; c < COLOURS; ++c) out[c] = with_weights.level(k, c);
+        for (int c = 0; c < COLOURS; ++c) out[c] = mean.level(k, c);
         if constexpr (C == 4) out[3] = source_row(item, tile.y + y + k)[(tile.x + x) * C + 3];
     }
     __syncthreads();

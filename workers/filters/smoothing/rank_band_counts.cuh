@@ -1,5 +1,18 @@
-// Which of 32 × 64 squares have enough samples that reach a level: the work of a warp. Sums of
-// columns, then of rows, are products of bands of ones and of bits on the tensor cores.
+// Which of 64 × 32 squares of a warp have fewer samples that reach a level than are enough.
+//
+// The samples that reach it become bits, B. The number in every square is D · B · A, where D and A
+// are band matrices: a row of D has ones for the rows of a square, a column of A for its columns.
+// Both are products of bytes on the tensor cores (mma.cuh), 32 samples a step:
+//
+//     16 × 32 (D) times 32 × 8 (bits of B)   = sums down columns, 16 rows of results
+//     16 × 32 (these sums) times 32 × 8 (A)  = counts, which begin at -enough: bit 31 says "fewer"
+//
+//     x: results of a warp in groups of 16 columns, `SEARCH_GROUPS` = 4
+//     |  0  |  1  |  2  |  3  |              group q of results sees the groups of samples
+//     |  s0 |  s1 |  s2 |  s3 |  s4 | …      q … q + GROUPS - 1
+//
+// Bits are 128 in a byte and D has twos, so that the sums down columns, at most 101, lie in the
+// second byte. Lane 4 · g + t owns rows g and g + 8, columns 2 · t and 2 · t + 1 of a product.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/mma.cuh"

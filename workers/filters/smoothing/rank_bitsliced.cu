@@ -1,4 +1,19 @@
-// Samples of any rank in squares of 3 to 9, plane by plane, by counting bits of 32 results at once.
+// Samples of any rank in squares of 3 to 9, by bits: the value is found from its highest bit to its
+// lowest (radix method: E. Ataman, V. K. Aatre, K. M. Wong, "A fast method for real-time median
+// filtering", IEEE Trans. ASSP, 1980). A bit of the result is 1 if at most `rank` samples have a 0
+// there; a sample that has left the result's prefix counts in all lower bits as in the bit by which
+// it left. The image lies as bit planes, so one word holds that bit of 32 neighbouring samples, and
+// carry-save adders count the ones in the square for 32 results at once (H. S. Warren, "Hacker's
+// Delight", 5-1).
+//
+//     planes[row][plane 0 … 7][word]            row r of shared memory is row tile.y + r - radius
+//     +------+------+------+-- … --+------+
+//     | left |  32 samples a word  | right|     4 · channels words are 128 pixels; one word more on
+//     +------+------+------+-- … --+------+     either side holds what windows see beyond the tile
+//
+// A tile has 128 × 63 pixels. Thread t owns word t % (4 · channels) of row t / (4 · channels) of a
+// band of 63, 21 or 16 rows (for 1, 3 or 4 channels): 32 results, and the block takes one band
+// after another.
 #include "filters/smoothing/rank.cuh"
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"

@@ -1,5 +1,21 @@
-// Samples of any rank in large squares, plane by plane: of the results of a warp the bits from the
-// highest, one level after the other wherever any of them may lie.
+// Samples of any rank in squares of 11 to 101, one channel after the other. The sample of rank
+// `rank` reaches a level if at least size² - rank samples of its square do, so its bits are found
+// from the highest to the lowest, like the digits of a binary search (E. Ataman, V. K. Aatre, K. M.
+// Wong, "A fast method for real-time median filtering", IEEE Trans. ASSP, 1980). A warp walks the
+// tree of prefixes and visits only those that some of its results have. rank_band_counts.cuh
+// counts, on the tensor cores.
+//
+//    128 pixels                  A block of 8 warps makes 128 × 128 pixels (128 × 64 for squares of
+//    +-----------+-----------+   67 and more: there only warps 0 to 3 have results). A warp owns
+//    |  warp 0   |  warp 1   |   64 × 32 of them, 64 a lane: result i of lane 4 · g + t lies in
+//    +-----------+-----------+   `result_row(i)`, `result_column(i)`, where the products leave it.
+//    |  warp 2   |  warp 3   |
+//    +-----------+-----------+   Shared memory: word [four][x] holds 4 samples of one column: rows
+//    |  warp 4   |  warp 5   |   tile.y - size / 2 + 4 · four … + 3, column tile.x - size / 2 + x.
+//    +-----------+-----------+
+//    |  warp 6   |  warp 7   |   Samples count as their distance above a base, cut to 0 … 128, so
+//    +-----------+-----------+   there are up to three rounds: with a base near a guess, then with
+//                                0 for results at the base or below, then with 127 for those above.
 #include "filters/smoothing/rank.cuh"
 #include "filters/smoothing/rank_band_counts.cuh"
 #include "kernels/bit_planes.cuh"

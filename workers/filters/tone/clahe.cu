@@ -1,6 +1,17 @@
-// Contrast-limited equalisation as OpenCV computes it: a table for every tile of the image,
-// mirrored to a whole number of tiles, and every luminance between those of the four tiles around
-// it.
+// Contrast-limited adaptive histogram equalisation: K. Zuiderveld, Graphics Gems IV, 1994, with
+// OpenCV's arithmetic. The image is cut in tiles × tiles regions, mirrored to a whole number of
+// pixels. A region's histogram of luminance is clipped, the excess spread evenly, and its
+// cumulative sum, scaled to 255, is the region's table. A level becomes the mean of the tables of
+// the four nearest regions, bilinear by the distance to their centres. Colours change by their
+// luminance alone, by way of YCrCb.
+//
+//     region     region      `clahe_tables`: a block a region, a thread a level; tables in scratch.
+//     +----+----+----+       `clahe`: a block makes 128 × 32 pixels; thread t owns the pixels
+//     |  A · · B |   |       4 · (t % 32) … + 3 of the rows t / 32, t / 32 + 8, and so on.
+//     |  · p  ·  |   |       p lies between the centres A, B, C, D. For each such place that the
+//     +--·----·--+---+       block touches, `corners[place][level]` in shared memory packs the four
+//     |  C · · D |   |       tables' values in one word; with more than CLAHE_PLACES places, the
+//     +----+----+----+       values come from scratch.
 #include "filters/tone/histogram.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
