@@ -5,7 +5,7 @@ LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-has
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 CUDA = $(wildcard workers/kernels/*.cu* workers/filters/*/*.cu* tests/emulation/*.hpp)
 
-.PHONY: install serve test lint format bench test-gpu docs lock
+.PHONY: install serve test coverage lint format bench test-gpu docs lock
 
 install: .venv/.installed
 
@@ -18,8 +18,17 @@ install: .venv/.installed
 serve: install
 	$(BIN)/darkroom serve
 
+# A test process for each core, at most eight, because each loads PyTorch. The tests of one file stay
+# in one process and share its servers. Files that take long come first, so that all end together.
+PARALLEL = -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
+TESTS = tests/e2e tests/unit/workers tests/unit tests/contract tests/gpu
+
 test: install
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL) $(TESTS)
+
+# How much of the program the tests run, in percent: the last line of the report.
+coverage: install
+	$(BIN)/pytest $(PARALLEL) $(TESTS) --cov --cov-report=term:skip-covered
 
 lint: install
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@ or writes where it may not, is seen.
 """
 
 import ctypes
+import fcntl
 import functools
 import hashlib
 import math
@@ -105,11 +106,13 @@ def emulator() -> Emulator:
     folder = Path(tempfile.gettempdir()) / f"darkroom-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     library = folder / f"{key}.so"
-    if not library.exists():
-        made = folder / f"{key}.{os.getpid()}.so"
-        command = [compiler, *FLAGS, *OPTIONS, "-x", "c++", "-", "-o", str(made)]
-        subprocess.run(command, input=loader.root().encode(), check=True)
-        made.replace(library)
+    with (folder / "lock").open("w") as lock:  # parallel test processes wait for one compilation
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not library.exists():
+            made = folder / f"{key}.{os.getpid()}.so"
+            command = [compiler, *FLAGS, *OPTIONS, "-x", "c++", "-", "-o", str(made)]
+            subprocess.run(command, input=loader.root().encode(), check=True)
+            made.replace(library)
     return Emulator(library)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import workers.filters
 from models.domain.image import Subsampling
-from models.weights import RESNET18_PREPROCESSING
+from models.networks.resnet18 import RESNET18
 from tests.emulation.emulator import FLAGS
 from workers.engines.cuda import crops, filtering, sources
 from workers.filters.arithmetic.borders import OPENCV
@@ -203,7 +203,7 @@ def test_limits_of_python_are_those_of_the_kernels() -> None:
 
     def assertions() -> Iterator[str]:
         yield f"THREADS == {items.THREADS} && LINE == {items.LINE}"
-        yield f"ROWS == {crops.ROWS} && SIDE == {RESNET18_PREPROCESSING.crop}"
+        yield f"ROWS == {crops.ROWS} && SIDE == {RESNET18.preprocessing.crop}"
         yield f"MOST_TAIL >= {most}"
         yield f"{morphology.STEPS} * sizeof(MorphologyPass) == sizeof(Morphology::steps)"
 
