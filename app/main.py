@@ -121,9 +121,9 @@ async def _serving(service: Service) -> AsyncIterator[None]:
     """Probe with the canary while the block runs; stop all parts at its end, however it ends."""
     try:
         await asyncio.gather(service.canary.probe(), service.decoders.start())
-        singing = asyncio.create_task(service.canary.keep_probing())
+        probing = asyncio.create_task(service.canary.keep_probing())
         yield
-        singing.cancel()
+        probing.cancel()
     finally:
         await stop_service(service)
 

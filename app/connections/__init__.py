@@ -1,5 +1,5 @@
-"""Connections: what happens to a client's bytes before a request, and after its answer.
+"""Handles connections: a client's bytes before they are a request, and the end of a connection.
 
-Start reading in `protocol.py` (one connection), then `entrance.py` (which connections are taken).
+Start reading in `protocol.py` (one connection), then `entrance.py` (which ones are accepted).
 It may import `app.admission`, `app.http.problems` and `models`, nothing else of `app`.
 """

@@ -1,6 +1,7 @@
-"""Where one connection's answers are written: the head of an answer with the first of its body.
+"""Write the head of an answer together with the first piece of its body.
 
-Each write is a system call that wakes the client, and costs about 15 µs; most answers come whole.
+Each write is a system call that wakes the client and costs about 15 µs. Most answers consist of a
+head and one piece, so one write is enough for them.
 """
 
 import asyncio
@@ -8,10 +9,10 @@ from typing import Any
 
 
 class AnswerStream:
-    """The part of a transport that uvicorn's cycle uses.
+    """The part of a transport that uvicorn's cycle uses, with a delay for the head of an answer.
 
-    After `hold` the next piece waits for the one after it, or for the end of this turn of the event
-    loop: the first piece of a stream may come much later than the headers.
+    After `hold` the next piece waits for the piece after it, but not longer than this turn of the
+    event loop lasts, because the first piece of a stream may come much later than the head.
     """
 
     __slots__ = ("_head", "_holds", "_transport", "is_closing")
@@ -23,11 +24,11 @@ class AnswerStream:
         self.is_closing = transport.is_closing
 
     def hold(self) -> None:
-        """The next piece is the head of an answer that has a body."""
+        """Delay the next piece, which is the head of an answer that has a body."""
         self._holds = True
 
     def write(self, data: bytes) -> None:
-        """Write a piece of an answer."""
+        """Write one piece of an answer, with the delayed head before it."""
         if self._holds:
             self._holds = False
             self._head = data
@@ -39,7 +40,7 @@ class AnswerStream:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close the connection when all is written."""
+        """Close the connection after everything has been written."""
         self._flush()
         self._transport.close()
 

@@ -1,4 +1,4 @@
-"""A client's body must come at a rate, not only now and then a byte of it."""
+"""Require a minimum rate from a client that sends a body."""
 
 import asyncio
 import time
@@ -10,11 +10,11 @@ from starlette.types import Message, Receive
 from models.domain.errors import SlowBody
 
 WINDOW = 10.0
-"""Seconds of waiting over which the rate is measured; nothing is checked before the first end."""
+"""Seconds of waiting over which the rate is measured; the first check comes at their end."""
 
 
 class _Begun:
-    """What a coroutine gives that waits already for a future of its event loop."""
+    """Awaitable for the result of a coroutine that already waits for a future of its event loop."""
 
     __slots__ = ("_coroutine", "_waits_for")
 
@@ -28,7 +28,9 @@ class _Begun:
             try:
                 try:
                     given = yield waits_for
-                except BaseException as error:  # the coroutine ends by it, as by any cancellation
+                except (
+                    BaseException
+                ) as error:  # passed on to the coroutine, as a task does with a cancellation
                     waits_for = self._coroutine.throw(error)
                 else:
                     waits_for = self._coroutine.send(given)
@@ -38,10 +40,11 @@ class _Begun:
 
 
 class PatientReceive:
-    """`receive` that gives a client `seconds` for each chunk of its body, and all time after.
+    """`receive` of an application with a timeout of `seconds` for each chunk of the body.
 
-    In each window of waiting at least `rate` bytes per second must come. Only time in which the
-    application waits for the client counts: one that is slow to take a body harms no client.
+    In each window of waiting at least `rate` bytes per second must arrive. Only time in which the
+    application waits for the client counts: a slow application does not make the client fail.
+    After the body there is no timeout.
     """
 
     __slots__ = ("_bytes", "_rate", "_reading", "_receive", "_seconds", "_window")
@@ -55,7 +58,7 @@ class PatientReceive:
         self._window = WINDOW
 
     async def __call__(self) -> Message:
-        """The next message; raises SlowBody."""
+        """Return the next message; raises SlowBody."""
         if not self._reading:
             return await self._receive()
         end = time.monotonic() + self._seconds
@@ -77,7 +80,7 @@ class PatientReceive:
     async def _next(self, seconds: float) -> Message | None:
         receiving = self._receive().__await__()
         try:
-            waits_for = next(receiving)  # most bodies are there already: no timer is needed
+            waits_for = next(receiving)  # most bodies have arrived already, and need no timer
         except StopIteration as there:
             message: Message = there.value
             return message

@@ -1,9 +1,9 @@
-"""One request and its answer, as uvicorn runs them, with what uvicorn leaves out.
+"""Run one request and send its answer, as uvicorn does, with two rules of HTTP that uvicorn lacks.
 
-HTTP/1.0 clients get answers that end with the connection, never chunks. An answer that comes before
-the whole body has arrived announces the end of the connection, unless the rest is short; the
-protocol then keeps reading for a while, because a client that is still sending would otherwise see
-a reset instead of the answer.
+Clients of HTTP/1.0 get answers whose end is the end of the connection, because they do not know
+chunks. An answer that comes before the whole body has arrived announces the end of the connection,
+unless the rest of the body is short. The protocol then goes on reading for a while, because a
+client that is still sending would otherwise see a reset instead of the answer.
 """
 
 from collections.abc import Callable, Coroutine
@@ -17,13 +17,16 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from app.connections.early_answer import Decide
 
 SHORT_REST = 1 << 20
-"""Bytes of a body that are read after the answer in order to keep the connection."""
+"""Bytes of a body that the server reads after the answer in order to keep the connection."""
 
 CLOSE = (b"connection", b"close")
 
 
 class Cycle(RequestResponseCycle):
-    """`unread` says how many bytes of the body have not arrived, None where that is unknown."""
+    """One request; `unread` returns the bytes of its body that have not arrived, None if unknown.
+
+    `lingers` is true when the protocol must close the connection after the answer.
+    """
 
     def __init__(self, *, unread: Callable[[], int | None], http_10: bool, **rest: Any) -> None:
         super().__init__(**rest)
@@ -35,7 +38,7 @@ class Cycle(RequestResponseCycle):
             self.waiting_for_100_continue = False  # HTTP/1.0 has no interim answers
 
     def send(self, message: ASGISendEvent) -> Coroutine[Any, Any, None]:
-        """Called by the application; most answers take the first way."""
+        """Send a message of the application; most answers take the first branch."""
         if message["type"] == "http.response.start" and self.scope["method"] != "HEAD":
             self.transport.hold()  # type: ignore[attr-defined]  # an AnswerStream
         if not (self.more_body or self._http_10) or self.response_complete:
@@ -78,7 +81,9 @@ class Cycle(RequestResponseCycle):
             message = {**message, "headers": [*headers, CLOSE]}
         await super().send(message)
         if lingers:
-            self.lingers = self.keep_alive = True  # the protocol closes, not uvicorn's cycle
+            self.lingers = self.keep_alive = (
+                True  # the protocol closes the connection, uvicorn's cycle must not
+            )
 
     def _too_much_to_read(self) -> bool:
         if self.waiting_for_100_continue or not self.keep_alive:

@@ -1,4 +1,4 @@
-"""File descriptors: as many as the operating system allows, and one kept for when none is left."""
+"""Raise the limit of file descriptors, and keep one in reserve for when none is left."""
 
 import logging
 import os
@@ -13,10 +13,11 @@ except ImportError:  # pragma: no cover (Windows has no such limit)
 log = logging.getLogger("darkroom.connections")
 
 WITHOUT_LIMIT = 1 << 20
+"""Descriptors that are assumed where the operating system states no limit."""
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one; return what holds now."""
+    """Raise the soft limit of open files to the hard limit; return the limit that holds now."""
     if resource is None:
         return WITHOUT_LIMIT
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -29,14 +30,14 @@ def raise_limit() -> int:
 
 
 class Spare:
-    """One open descriptor, given up to answer a client when no other is left."""
+    """One open descriptor that is closed in order to answer a client when no other one is left."""
 
     def __init__(self) -> None:
         self._fd: int | None = None
         self._fill()
 
     def accept(self, listening: socket.socket) -> socket.socket | None:
-        """Accept one connection in place of the spare descriptor; None where it cannot be."""
+        """Accept one connection in place of the spare descriptor; return None if that fails."""
         self.close()
         try:
             return listening.accept()[0]
@@ -45,16 +46,18 @@ class Spare:
             return None
 
     def refill(self) -> None:
-        """Take a descriptor again, once that connection is closed."""
+        """Open the spare descriptor again after that connection has been closed."""
         if self._fd is None:
             self._fill()
 
     def close(self) -> None:
-        """Give the descriptor up."""
+        """Close the spare descriptor."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     def _fill(self) -> None:
-        with suppress(OSError):  # another thread was sooner; the next refill tries again
+        with suppress(
+            OSError
+        ):  # another thread took the descriptor first; the next refill tries again
             self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

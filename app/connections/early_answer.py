@@ -1,4 +1,4 @@
-"""Answers that are decided from a request's headers alone, before any task exists for it."""
+"""Define answers that depend on the headers alone, so that no task is needed for the request."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,5 +26,5 @@ Decide = Callable[[Scope], EarlyAnswer | None]
 
 
 def never(scope: Scope) -> EarlyAnswer | None:
-    """Leave every request to the application."""
+    """Return None: the application answers every request."""
     return None

@@ -1,8 +1,8 @@
-"""How a connection ends when the server wants it to: with an answer that the client can read.
+"""End a connection so that the client can read its last answer.
 
-A close while the client still sends makes the kernel reset the connection, and the client loses
-what it has not read. So the server closes its own half, and throws away what comes, up to a bound
-of bytes and seconds, until the client closes the other half.
+If the server closes a connection while the client still sends, the kernel resets it, and the client
+loses the data that it has not read. So the server closes its own half (lingering close), and
+discards what arrives until the client closes the other half. Bytes and seconds of that are bounded.
 """
 
 import logging
@@ -23,36 +23,36 @@ log = logging.getLogger("darkroom.connections")
 
 
 LITTLE = 1 << 20
-"""Bytes that a client may go on sending whose headers or framing were refused."""
+"""Bytes that a client may send after its headers or the framing of its body were refused."""
 
 
 class Ending:
-    """Of one connection. `deaf`: what comes from the client is thrown away."""
+    """The end of one connection. While `discards` is true the client's bytes are discarded."""
 
-    __slots__ = ("_connection", "_guard", "_most", "_thrown_away", "deaf")
+    __slots__ = ("_connection", "_discarded", "_guard", "_most", "discards")
 
     def __init__(self, connection: "GuardedProtocol", guard: Guard) -> None:
         self._connection = connection
         self._guard = guard
-        self._thrown_away = 0
+        self._discarded = 0
         self._most = guard.limits.discard_bytes
-        self.deaf = False
+        self.discards = False
 
     def refuse(self, error: ServiceError) -> None:
-        """Answer with `error` what cannot become a request, after the requests before it."""
+        """Answer bytes that are no request with `error`, after the requests before them."""
         connection = self._connection
-        self.deaf = True
+        self.discards = True
         self._most = LITTLE
         connection.incoming = None
         self._guard.note(error.code, connection.client_key, error.detail)
         if connection.phase is Phase.LINGER:
-            connection.transport.abort()  # it has its answer
+            connection.transport.abort()  # the client has had its answer
             return
         cycle = connection.cycle
         own = cycle is not None and cycle.scope is connection.scope
         if cycle is not None and not cycle.response_complete:
             if not own:
-                cycle.keep_alive = False  # it is the last one that is answered here
+                cycle.keep_alive = False  # this request is the last one that is answered
                 return
             assert isinstance(cycle, Cycle)
             if cycle.response_started or connection.running is not cycle:
@@ -64,23 +64,25 @@ class Ending:
         self.linger()
 
     def linger(self) -> None:
-        """Close this half of the connection, and wait for the client to close the other one."""
+        """Close the server's half of the connection, and wait until the client closes the other."""
         connection, transport = self._connection, self._connection.transport
         incoming = connection.incoming
-        self.deaf = incoming is None or not incoming.chunked  # chunks without end are seen as such
+        self.discards = (
+            incoming is None or not incoming.chunked
+        )  # endless chunks must still be recognised
         self._guard.phases.enter(connection, Phase.LINGER)
         if transport.can_write_eof():  # not with TLS
             transport.write_eof()
         connection.flow.resume_reading()
 
-    def throw_away(self, size: int) -> None:
-        """Count bytes that come from a client that is not listened to."""
-        self._thrown_away += size
-        if self._thrown_away > self._most:
+    def discard(self, size: int) -> None:
+        """Count bytes that are discarded, and reset the connection when there are too many."""
+        self._discarded += size
+        if self._discarded > self._most:
             self._connection.transport.abort()
 
     def expire(self, phase: Phase) -> None:
-        """The time of `phase` is over."""
+        """End the connection, or refuse its request, because the time of `phase` is over."""
         transport = self._connection.transport
         if phase is Phase.HEAD:
             seconds = self._guard.limits.header_timeout
@@ -99,13 +101,13 @@ class Ending:
 
 
 def disconnect(cycle: Cycle) -> None:
-    """Tell the application that its client is gone."""
+    """Tell the application that its client has left."""
     cycle.disconnected = True
     cycle.message_event.set()
 
 
 def known(error: httptools.HttpParserError) -> ServiceError:
-    """What the client gets for it: httptools wraps what the callbacks above raise."""
+    """Return the error that the client gets; httptools wraps errors that its callbacks raise."""
     cause = error.__context__
     if isinstance(cause, ServiceError):
         return cause

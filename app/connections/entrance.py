@@ -1,7 +1,8 @@
-"""Which connections are taken: the server's limit, each client's, and the operating system's.
+"""Decide which connections are accepted, by three limits: of the server, a client, and the system.
 
-At a limit the connection that is missed least makes room: one that never sent a request, or waits
-between two. Where none is idle the new one is answered that it should come back, and closed.
+At a limit an idle connection is closed to make room: one that never sent a request, or one that
+waits between two requests. If none is idle, the new connection gets the answer that the client
+should come back later, and is closed.
 """
 
 import errno
@@ -18,20 +19,20 @@ from app.connections.refusals import refusal
 from models.domain.errors import ConnectionsExhausted, ServiceError, TooManyConnections
 
 AT_ONCE = 64
-"""Connections that are taken in one turn of the event loop: many that come at once must not fill
-the kernel's queue, which lets others wait for a second; nor may they keep requests waiting."""
+"""Connections that are accepted in one turn of the event loop. Few would let the kernel's queue
+overflow, after which clients try again only a second later; many would delay requests."""
 
 MOST_REFUSED = 128
-"""Refused connections that stay open for a moment, so that their clients can read why."""
+"""Refused connections that stay open for a second, so that their clients can read the reason."""
 
 MOST_ANSWERED = 32
-"""Clients that are told, at one try, that there is no descriptor for them."""
+"""Clients that get an answer each time when no descriptor is left for them."""
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Ticket:
-    """One connection's place in the counts, given back once."""
+    """One connection in the counts; `client` is the key it is counted by, None for a proxy."""
 
     __slots__ = ("_counters", "_held", "_key", "client")
 
@@ -42,7 +43,7 @@ class Ticket:
         self.client = client
 
     def leave(self) -> None:
-        """Give the place back; further calls do nothing."""
+        """Remove the connection from the counts; further calls do nothing."""
         if self._held:
             self._held = False
             self._counters.add(Total.CONNECTIONS, -1)
@@ -51,9 +52,9 @@ class Ticket:
 
 
 class Entrance:
-    """Of one process; `counters` are those of all front ends.
+    """Accepts or refuses the connections of one process; `counters` are shared by all front ends.
 
-    `encrypted`: clients can be told nothing before their TLS handshake.
+    If `encrypted` is true, refused clients get no answer: their TLS handshake has not begun.
     """
 
     def __init__(self, guard: Guard, counters: Counters, encrypted: bool = False) -> None:
@@ -62,14 +63,14 @@ class Entrance:
         self._encrypted = encrypted
         self._identified = lru_cache(4096)(self._identify)
         self.at_once = max(1, min(AT_ONCE, guard.limits.per_client // 4))
-        """A part of what one client may have, as only those of earlier turns can make room."""
+        """At most a quarter of a client's limit: only earlier connections can make room."""
         self._spare = Spare()
         self._without = False
         """Whether the last accept failed for want of a descriptor."""
         self._refused: deque[tuple[float, socket.socket]] = deque()
 
     def enter(self, connection: socket.socket, host: str) -> Ticket | None:
-        """Return the place of an accepted connection, or None: it was refused and is closed."""
+        """Count an accepted connection; return its ticket, or None if it was refused and closed."""
         self._without = False
         client, key = self._identified(host)
         error = self._take(client, key)
@@ -87,7 +88,7 @@ class Entrance:
         return client, None if client is None else self._counters.key(f"client {client}")
 
     def _take(self, client: str | None, key: Key | None) -> ServiceError | None:
-        """Count one connection more where the limits allow it, or return why they do not."""
+        """Count one more connection, or return the error if a limit does not allow it."""
         counters, limits = self._counters, self._guard.limits
         if not counters.take(Total.CONNECTIONS, 1, limits.connections):
             return _exhausted(limits.connections)
@@ -97,7 +98,7 @@ class Entrance:
         return None
 
     def no_descriptor(self, listening: socket.socket, error: OSError) -> bool:
-        """Deal with an accept that failed; whether another one may be tried at once."""
+        """Handle an accept that failed; return whether another one may be tried at once."""
         self._guard.note("no_descriptor", "any client", f"{error}; raise the limit of open files")
         if error.errno not in NO_DESCRIPTOR:
             return False
@@ -117,14 +118,14 @@ class Entrance:
         return False
 
     def sweep(self) -> None:
-        """Close refused connections whose clients have had a second to read."""
+        """Close refused connections whose clients have had a second to read the answer."""
         limit = self._guard.clock() - 1.0
         while self._refused and self._refused[0][0] <= limit:
             self._drop()
         self._spare.refill()
 
     def close(self) -> None:
-        """Close everything."""
+        """Close all refused connections and the spare descriptor."""
         while self._refused:
             self._drop()
         self._spare.close()
@@ -148,7 +149,7 @@ class Entrance:
 
 
 def _too_many(client: str, most: int) -> ServiceError:
-    """Return what a client with `most` connections is told."""
+    """Return the error for a client that has `most` connections."""
     return TooManyConnections(
         f"{client} has {most} connections, as many as one client may have "
         "(DARKROOM_MAX_CONNECTIONS_PER_CLIENT); use fewer, or close some"
@@ -156,7 +157,7 @@ def _too_many(client: str, most: int) -> ServiceError:
 
 
 def _exhausted(most: int) -> ServiceError:
-    """Return what a client is told when the server has `most` connections."""
+    """Return the error for any client when the server has `most` connections."""
     return ConnectionsExhausted(
         f"the server has {most} connections, as many as it may have (DARKROOM_MAX_CONNECTIONS); "
         "try again later"

@@ -1,7 +1,9 @@
-"""What httptools lets pass although RFC 9112 does not, or although two servers may read it twice.
+"""Check the framing of requests beyond what httptools checks.
 
-httptools refuses by itself: Content-Length beside Transfer-Encoding, more than one Content-Length,
-folded lines, bare line feeds, spaces before colons, unknown methods and bad chunk sizes.
+These requests are forbidden by RFC 9112, or two servers in a row could read them differently
+(request smuggling). httptools itself refuses Content-Length beside Transfer-Encoding, more than one
+Content-Length, folded lines, bare line feeds, spaces before colons, unknown methods and bad chunk
+sizes.
 """
 
 import re
@@ -15,20 +17,21 @@ from models.domain.errors import MalformedRequest
 VERSIONS = ("1.1", "1.0")
 
 _HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|[\w.~%!$&'()*+,;=-]*)(?::\d{0,5})?", re.ASCII)
-"""RFC 3986, section 3.2.2: a name or address, and a port."""
+"""A name or an address, and a port (RFC 3986, section 3.2.2)."""
 
 MORE_PIECES = 65536
-"""Chunks of a body beyond one for every `PIECE` bytes: what is smaller costs more to parse than
-to send."""
+"""Chunks that a body may have beyond one for every `PIECE` bytes. Smaller chunks cost the server
+more CPU time than they cost the client."""
 
 PIECE = 64
+"""Bytes of a chunk that is not counted as tiny."""
 
 FRAMING = 16
-"""Bytes that a chunk may have beside its data: its size in hexadecimal and line ends."""
+"""Bytes that a chunk may have besides its data: its size in hexadecimal digits and line ends."""
 
 
 def check_host(value: bytes) -> None:
-    """Raise MalformedRequest where the value of a Host header is no host."""
+    """Raise MalformedRequest if the value of a Host header is not a host."""
     found = _HOST.fullmatch(value)
     if found is None:
         raise MalformedRequest("the Host header is not a host name or address, with a port or not")
@@ -40,9 +43,9 @@ def check_host(value: bytes) -> None:
 
 
 def check_head(version: str, hosts: int, coding: bytes | None) -> None:
-    """Raise MalformedRequest for another HTTP, a Host header too many or few, a strange coding."""
+    """Raise MalformedRequest for a wrong version, number of Host headers, or transfer coding."""
     if version not in VERSIONS:
-        raise MalformedRequest(f"HTTP/{version} is not spoken here; use HTTP/1.1")
+        raise MalformedRequest(f"HTTP/{version} is not supported; use HTTP/1.1")
     if hosts > 1 or (hosts == 0 and version == "1.1"):
         raise MalformedRequest(f"the request has {hosts} Host headers; HTTP/1.1 asks for one")
     if coding is None:
@@ -50,11 +53,14 @@ def check_head(version: str, hosts: int, coding: bytes | None) -> None:
     if version == "1.0":
         raise MalformedRequest("HTTP/1.0 has no Transfer-Encoding; use Content-Length or HTTP/1.1")
     if coding.strip().lower() != b"chunked":
-        raise MalformedRequest("of all transfer codings only chunked is understood here")
+        raise MalformedRequest("the only supported transfer coding is chunked")
 
 
 def target(url: bytes) -> tuple[str, bytes, bytes]:
-    """Return path, raw path and query; of an http or https URL as well, as proxies send it."""
+    """Return the path, the raw path and the query of a request's target.
+
+    The target is a path, or an http or https URL as clients send it to proxies.
+    """
     parsed = httptools.parse_url(url)
     if parsed.schema not in (None, b"http", b"https"):
         raise MalformedRequest("the target of the request is neither a path nor an http URL")
@@ -64,9 +70,9 @@ def target(url: bytes) -> tuple[str, bytes, bytes]:
 
 
 def check_chunks(n_bytes: int, pieces: int, framing: int, most: int) -> None:
-    """Raise MalformedRequest for a body of tiny chunks, or one that is extensions and trailers.
+    """Raise MalformedRequest for a body of many tiny chunks, or of long extensions and trailers.
 
-    `framing` counts the bytes that are no data; `most` of them may be extensions and trailers.
+    `framing` is the number of bytes that are not data; extensions and trailers may have `most`.
     """
     if pieces > MORE_PIECES + n_bytes // PIECE:
         raise MalformedRequest(

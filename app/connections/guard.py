@@ -1,4 +1,4 @@
-"""What all connections of a process share: their limits, phases, counters and log lines."""
+"""Hold what all connections of a process share: limits, phases, counters and log lines."""
 
 import asyncio
 import logging
@@ -11,18 +11,18 @@ from app.connections.notices import Notices
 from app.connections.phases import PROGRESS_WINDOW, Phase, Phases
 
 LINGER = 30.0
-"""Seconds for which a client that was refused may go on sending what is thrown away."""
+"""Seconds for which a refused client may go on sending data that is discarded."""
 
 log = logging.getLogger("darkroom.connections")
 
 
 def _uncounted(reason: str) -> None:
-    """For servers without metrics."""
+    """Count nothing, in servers without metrics."""
 
 
 @dataclass(slots=True)
 class Guard:
-    """`ended` counts the connections that the server ended or refused, by the reason.
+    """Shared parts of connections; `ended` counts those that the server ended, by the reason.
 
     `decide` answers requests by their headers, before the application sees them.
     """
@@ -41,7 +41,7 @@ class Guard:
             Phase.HEAD: limits.header_timeout,
             Phase.ONCE: limits.idle_timeout,
             Phase.KEPT: limits.idle_timeout,
-            Phase.BODY: PROGRESS_WINDOW,  # to see whether it was closed meanwhile
+            Phase.BODY: PROGRESS_WINDOW,  # to notice connections that were closed meanwhile
             Phase.ANSWER: PROGRESS_WINDOW,
             Phase.DISCARD: LINGER,
             Phase.LINGER: LINGER,
@@ -49,6 +49,6 @@ class Guard:
         self.phases = Phases(times, limits.min_rate, self.clock)
 
     def note(self, reason: str, client: str | None, detail: str) -> None:
-        """Count and log the end of a connection that the server did not want."""
+        """Count and log that the server ended a connection because of what the client did."""
         self.ended(reason)
         self.notices.warn(reason, f"connection of {client or 'a proxy'} ended, {reason}: {detail}")

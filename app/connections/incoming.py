@@ -1,4 +1,4 @@
-"""One request as it arrives: what its head says of the body, and how much of what has come."""
+"""Count one request as it arrives against the limits of headers, lines and chunks."""
 
 from app.connections.framing import check_chunks, check_head, check_host
 from app.connections.limits import ConnectionLimits
@@ -8,7 +8,7 @@ _NOTED = frozenset((b"host", b"expect", b"transfer-encoding", b"content-length")
 
 
 class Incoming:
-    """Counts one message against the limits; every method raises the error of a limit."""
+    """One message that is arriving; each method raises the error of the limit that is exceeded."""
 
     __slots__ = (
         "_coding",
@@ -29,32 +29,32 @@ class Incoming:
         self._head_bytes = self._lines = self._hosts = self._pieces = self._size = 0
         self._coding: bytes | None = None
         self.length: int | None = None
-        """Of the body, if the head says it."""
+        """Bytes of the body if the head states them, else None."""
         self.body_bytes = 0
         self.expects = False
-        """Whether the client waits for 100 Continue before it sends the body."""
+        """Whether the client waits for `100 Continue` before it sends the body."""
         self.in_head = True
 
     @property
     def chunked(self) -> bool:
-        """Whether the body comes in chunks."""
+        """Whether the body is sent in chunks."""
         return self._coding is not None
 
     @property
     def unread(self) -> int | None:
-        """Bytes of the body that have not arrived, None where that is unknown."""
+        """Bytes of the body that have not arrived, None if that is unknown."""
         if self.chunked:
             return None
         return (self.length or 0) - self.body_bytes
 
     def url(self, piece: bytes) -> None:
-        """Count a piece of the request's target."""
+        """Count a piece of the request's target; raises UrlTooLong."""
         self._head_bytes += len(piece)
         if self._head_bytes > self._limits.url_bytes:
             raise self._long_url()
 
     def header(self, name: bytes, value: bytes) -> bytes:
-        """Count a header, or a trailer; return its name in small letters."""
+        """Count a header or a trailer; return its name in lower case. Raises HeadersTooLarge."""
         self._lines += 1
         self._head_bytes += len(name) + len(value) + 4
         limits = self._limits
@@ -71,18 +71,18 @@ class Incoming:
         return name
 
     def complete(self, version: str) -> None:
-        """Check the head as a whole."""
+        """Check the complete head; raises MalformedRequest."""
         self.in_head = False
         check_head(version, self._hosts, self._coding)
-        self._lines = self._head_bytes = 0  # trailers are counted anew
+        self._lines = self._head_bytes = 0  # trailers have the same limits as headers
 
     def piece(self, size: int) -> None:
-        """Count `size` bytes of the body."""
+        """Count a piece of `size` bytes of the body."""
         self.body_bytes += size
         self._pieces += 1
 
     def received(self, size: int) -> None:
-        """Check the head or the chunks after `size` bytes more have come for this message alone."""
+        """Check the head or the chunks after `size` more bytes, all of this message, have come."""
         self._size += size
         limits = self._limits
         if self.in_head:
@@ -99,7 +99,7 @@ class Incoming:
         elif name == b"expect":
             self.expects = value.lower() == b"100-continue"
         elif name == b"content-length":
-            self.length = int(value)  # httptools has seen that it is a number
+            self.length = int(value)  # httptools has checked that it is a number
         else:
             self._coding = value if self._coding is None else self._coding + b", " + value
 

@@ -1,4 +1,4 @@
-"""The limits of connections, as the settings state them and the operating system allows them."""
+"""Compute the limits of connections from the settings and the limit of open files."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -6,19 +6,19 @@ from ipaddress import ip_address
 from models.settings import Network, Settings
 
 SPARE_DESCRIPTORS = 256
-"""Descriptors that connections never take: logs, spooled files, fetched URLs, worker links."""
+"""Descriptors that connections never use: for logs, spooled files, fetched URLs and workers."""
 
 LEAST_DISCARDED = 64 << 20
-"""Bytes that a refused client may go on sending, however small bodies must be: many clients read
-nothing before they have sent everything. Throwing 1 GiB away took 0.15 s of CPU."""
+"""Bytes that a refused client may send in any case, even if the limit of bodies is smaller: many
+clients read nothing before they have sent everything. To discard 1 GiB took 0.15 s of CPU time."""
 
 LEAST_CONNECTIONS = 16
-"""However few descriptors there are."""
+"""Connections that are allowed even if there are too few descriptors."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Sizes are bytes, times are seconds, rates are bytes per second."""
+    """Limits of connections. Sizes are in bytes, times in seconds, rates in bytes per second."""
 
     header_timeout: float
     idle_timeout: float
@@ -27,7 +27,7 @@ class ConnectionLimits:
     url_bytes: int
     min_rate: int
     discard_bytes: int
-    """The most that is read of a body after its request was refused."""
+    """Bytes that are read at most of a body whose request was refused."""
     connections: int
     per_client: int
     trusted: tuple[Network, ...] = ()
@@ -54,9 +54,10 @@ class ConnectionLimits:
         )
 
     def client(self, host: str) -> str | None:
-        """Return the key by which a client's connections are counted: IPv6 clients by their /64.
+        """Return the key by which the connections of `host` are counted: of IPv6 addresses the /64.
 
-        None: a trusted proxy, whose connections carry the requests of many clients.
+        Return None for a trusted proxy, whose connections carry requests of many clients, and for a
+        Unix socket.
         """
         try:
             address = ip_address(host.partition("%")[0])

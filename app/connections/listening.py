@@ -1,15 +1,15 @@
-"""Sockets that listen, bound before anything slow is loaded."""
+"""Open the listening sockets before anything slow is loaded, so that errors show at once."""
 
 import socket
 
 from models.settings import Settings
 
 BACKLOG = 16384
-"""Connections that the kernel keeps until they are accepted: net.core.somaxconn at most."""
+"""Connections that the kernel queues until they are accepted; net.core.somaxconn bounds it."""
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Listen on every address that `host` has; OSError says which one cannot be had."""
+    """Listen on every address of `host`; raises OSError with the address that cannot be bound."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
@@ -26,7 +26,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
 
 
 def bind_metrics(settings: Settings) -> list[socket.socket]:
-    """Listen at the port for metrics, if there is one; OSError names the setting."""
+    """Listen at the port for metrics if the settings have one; the OSError names the setting."""
     if not settings.metrics_port:
         return []
     try:

@@ -1,4 +1,4 @@
-"""The application behind the port for metrics: `/metrics` and nothing else."""
+"""Serve `/metrics` and nothing else on the port for metrics."""
 
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -9,17 +9,17 @@ from models.domain.errors import NotFound
 PATH = "/metrics"
 
 MARK = "darkroom.metrics_port"
-"""The key in a request's scope that tells the route where the request came in."""
+"""The key in a request's scope that tells the route that the request came to this port."""
 
 
 class MetricsOnly:
-    """Hands requests for the metrics on to `app`, and answers all others with 404."""
+    """ASGI middleware that passes requests for the metrics to `app` and answers others with 404."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request."""
         if scope["path"] == PATH:
             await self._app({**scope, MARK: True}, receive, send)
             return

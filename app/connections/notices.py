@@ -1,4 +1,4 @@
-"""Log lines that an attacker could cause thousands of, at most one in ten seconds of each kind."""
+"""Limit log lines that attackers can cause: at most one line of each kind in ten seconds."""
 
 import logging
 import time
@@ -9,7 +9,7 @@ INTERVAL = 10.0
 
 
 class Notices:
-    """Writes a warning at most once per interval and key, with the number of those left out."""
+    """Writes a warning at most once per interval and key, with the number of omitted ones."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -18,7 +18,7 @@ class Notices:
         self._left_out: dict[str, int] = {}
 
     def warn(self, key: str, message: str) -> None:
-        """Log `message`, or count it where another of the same `key` was logged lately."""
+        """Log `message`, or only count it if a message of the same `key` was logged recently."""
         now = self._clock()
         if now - self._last.get(key, -INTERVAL) < INTERVAL:
             self._left_out[key] = self._left_out.get(key, 0) + 1

@@ -1,7 +1,7 @@
-"""What every connection of a process waits for, and since when: one timer ends all that are late.
+"""Track what each connection of a process waits for; one timer ends all that wait for too long.
 
-A connection enters a phase at the end of an ordered dictionary, and all of a phase have the same
-time, so that only the first ones need to be looked at, however many connections there are.
+A connection enters a phase at the end of an ordered dictionary, and all connections of a phase have
+the same timeout. So only the first ones need a check, whatever the number of connections.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ PROGRESS_WINDOW = 10.0
 
 
 class Phase(IntEnum):
-    """What a connection waits for."""
+    """What a connection waits for; each member's text completes "it waits for"."""
 
     FRESH = 0
     """The first byte of its first request."""
@@ -32,28 +32,28 @@ class Phase(IntEnum):
     KEPT = 6
     """The first byte of a further request."""
     LINGER = 7
-    """The client's close: it is answered, what it sends is thrown away."""
+    """The client's close, after the last answer; what the client sends is discarded."""
     CLOSING = 8
-    """The client's reading of the last bytes."""
+    """The client to read the last bytes; then the connection is closed."""
 
 
 class Connection(Protocol):
-    """What the phases ask of a connection."""
+    """A connection as `Phases` uses it."""
 
     phase: Phase
     client_key: str | None
 
     def expire(self, phase: Phase) -> None:
-        """End, or go to another phase: its time is over."""
+        """End, or enter another phase, because the time of `phase` is over."""
 
     def evict(self) -> None:
-        """Close at once, to make room."""
+        """Close at once to make room for another connection."""
 
     def unsent(self) -> int:
-        """Return the bytes of answers that the client has not taken."""
+        """Return the bytes of answers that the client has not read."""
 
     def stalled(self) -> None:
-        """End: the client reads too slowly."""
+        """End because the client reads too slowly."""
 
 
 VICTIMS = (
@@ -63,12 +63,12 @@ VICTIMS = (
     (Phase.ONCE, 0.0),
     (Phase.KEPT, 0.0),
 )
-"""The phases from which connections may be closed to make room, and after how many seconds. Those
-that are in use again and again come last."""
+"""Phases in which connections may be closed to make room, and the seconds after which they may be.
+Connections that are used repeatedly come last."""
 
 
 class Phases:
-    """All connections of a process. `seconds` are the times of those phases that have one."""
+    """All connections of a process by phase; `seconds` are the timeouts of phases that have one."""
 
     def __init__(
         self, seconds: Mapping[Phase, float], min_rate: int, clock: Callable[[], float]
@@ -80,27 +80,27 @@ class Phases:
         self._writing: dict[Connection, tuple[float, int]] = {}
 
     def enter(self, connection: Connection, phase: Phase) -> None:
-        """Move a connection to the end of `phase`, with all of that phase's time before it."""
+        """Move a connection to the end of `phase`, where its timeout begins anew."""
         members = self._members
         members[connection.phase].pop(connection, None)
         connection.phase = phase
         members[phase][connection] = self._clock()
 
     def leave(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
+        """Forget a connection that has been closed."""
         self._members[connection.phase].pop(connection, None)
         self._writing.pop(connection, None)
 
     def watch_writing(self, connection: Connection) -> None:
-        """Begin to measure how quickly the client takes what is written."""
+        """Begin to measure how quickly the client reads."""
         self._writing[connection] = self._clock(), connection.unsent()
 
     def written(self, connection: Connection) -> None:
-        """End that: the client has kept up."""
+        """Stop measuring, because the client has read enough."""
         self._writing.pop(connection, None)
 
     def sweep(self) -> None:
-        """End all connections that are late."""
+        """End all connections whose time is over, and those that read too slowly."""
         now = self._clock()
         for phase, seconds in self._seconds.items():
             for each in self._late(phase, now - seconds):
@@ -114,14 +114,14 @@ class Phases:
                     self._writing[each] = now, left
 
     def _late(self, phase: Phase, limit: float) -> list[Connection]:
-        """Those who entered `phase` at `limit` or before."""
+        """Return the connections that entered `phase` at `limit` or before."""
         members = self._members[phase].items()
         return [each for each, _ in takewhile(lambda member: member[1] <= limit, members)]
 
     def make_room(self, client: str | None) -> bool:
-        """Close the connection that is missed least: of `client`, or of any; False: there is none.
+        """Close an idle connection of `client`, or of any client; return whether there was one.
 
-        First those that never sent a request, the oldest first.
+        The order is that of `VICTIMS`, and within a phase the oldest connection comes first.
         """
         now = self._clock()
         for phase, seconds in VICTIMS:
@@ -135,7 +135,7 @@ class Phases:
 
 
 class Timer:
-    """Calls `sweep` every `seconds` until it is stopped."""
+    """A timer of the running event loop that calls `sweep` every `seconds` until it is stopped."""
 
     def __init__(self, sweep: Callable[[], None], seconds: float) -> None:
         self._sweep = sweep
@@ -148,5 +148,5 @@ class Timer:
         self._sweep()
 
     def stop(self) -> None:
-        """Call it no more."""
+        """Stop the calls."""
         self._next.cancel()

@@ -1,6 +1,6 @@
-"""One connection: uvicorn's protocol with limits of time and size, and with closes that are read.
+"""Serve one connection: uvicorn's protocol with limits of time and size and with lingering closes.
 
-The limits cost a few dictionary moves a request: no timer and no task belongs to one connection.
+The limits cost a few dictionary operations a request: no connection has its own timer or task.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ MOST_AHEAD = 32
 """Requests that a client may send before it has read the first one's answer."""
 
 MOST_BLANK = 1024
-"""Bytes of empty lines before a request."""
+"""Bytes of empty lines that may stand before a request."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """`leave` is called once, when the connection is closed."""
+    """The protocol of one connection; `leave` is called once, when the connection is closed."""
 
     def __init__(
         self,
@@ -45,23 +45,23 @@ class GuardedProtocol(HttpToolsProtocol):
         self.client_key = client_key
         self.phase = Phase.FRESH
         self.running: Cycle | None = None
-        """The request that the application works on, or did last."""
+        """The request that the application works on, or the last one it worked on."""
         self._guard = guard
         self._leave = leave
         self._ending = Ending(self, guard)
         self.incoming: Incoming | None = None
-        """The message that has begun and is not complete."""
+        """The request that has begun to arrive and is not complete."""
         self._begun = self._blank = 0
-        """Messages that have begun, and bytes of empty lines since the last one."""
+        """Requests that have begun to arrive, and bytes of empty lines since the last one."""
 
     def connection_made(self, transport: Any) -> None:
-        """Called after a TLS handshake if there is one."""
+        """Begin to serve; called after the TLS handshake if there is one."""
         super().connection_made(transport)
         self._answers = AnswerStream(transport)
         self._guard.phases.enter(self, Phase.FRESH)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Requests that wait behind the one that runs are lost with it."""
+        """Forget the connection and the requests that wait behind the one that runs."""
         self._guard.phases.leave(self)
         self._leave()
         self.pipeline.clear()
@@ -70,18 +70,18 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, whose callbacks stand below, and check what has come."""
+        """Feed the parser, which calls the `on_…` methods below, and check the limits."""
         ending = self._ending
-        if ending.deaf or self.phase is Phase.LINGER:
-            ending.throw_away(len(data))
-        if ending.deaf:
+        if ending.discards or self.phase is Phase.LINGER:
+            ending.discard(len(data))
+        if ending.discards:
             return
         begun, before = self._begun, self.incoming
         try:
             self.parser.feed_data(data)
             self._check(len(data), before, self._begun - begun)
         except httptools.HttpParserUpgrade:
-            ending.deaf = True
+            ending.discards = True
             self.cycle.keep_alive = False  # httptools has lost its place in the stream
         except httptools.HttpParserError as error:
             ending.refuse(known(error))
@@ -91,18 +91,18 @@ class GuardedProtocol(HttpToolsProtocol):
             self.place(begun=self._begun != begun)
 
     def pause_writing(self) -> None:
-        """The client reads more slowly than it is answered."""
+        """Begin to measure a client that reads more slowly than it is answered."""
         self._guard.phases.watch_writing(self)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """The client has kept up."""
+        """Stop measuring: the client has read enough."""
         if self.phase is not Phase.CLOSING:
             self._guard.phases.written(self)
         super().resume_writing()
 
     def _check(self, size: int, before: Incoming | None, begun: int) -> None:
-        """After `size` bytes, with which `begun` messages began."""
+        """Check the limits after `size` bytes, in which `begun` requests began."""
         incoming = self.incoming
         if incoming is None:
             self._blank = self._blank + size if before is None and not begun else 0
@@ -112,7 +112,7 @@ class GuardedProtocol(HttpToolsProtocol):
             incoming.received(size)
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Begin a request with its first byte."""
         super().on_message_begin()
         self._begun += 1
         self.incoming = Incoming(self._guard.limits)
@@ -120,19 +120,19 @@ class GuardedProtocol(HttpToolsProtocol):
             raise MalformedRequest(f"{MOST_AHEAD} requests wait for their answers on a connection")
 
     def on_url(self, url: bytes) -> None:
-        """The request's target, or a piece of it."""
+        """Take the request's target, or a piece of it."""
         self.incoming.url(url)  # type: ignore[union-attr]
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; trailers of a chunked body are counted, and dropped."""
+        """Take a header; trailers of a chunked body are counted and dropped."""
         incoming = self.incoming
         name = incoming.header(name, value)  # type: ignore[union-attr]
         if incoming.in_head:  # type: ignore[union-attr]
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """A request: it runs at once, or after those before it on this connection."""
+        """Run the request at once, or after the requests before it on this connection."""
         incoming, version = self.incoming, self.parser.get_http_version()
         assert incoming is not None
         incoming.complete(version)
@@ -166,7 +166,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.pipeline.appendleft((cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
-        """A piece of a body, of which only so much is kept as the application takes."""
+        """Take a piece of a body; reading pauses while the application has enough of it."""
         self.incoming.piece(len(body))  # type: ignore[union-attr]
         cycle = self.cycle
         if cycle.response_complete:
@@ -177,7 +177,7 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        """The last byte of a request."""
+        """End a request with its last byte."""
         self.incoming = None
         super().on_message_complete()
 
@@ -187,7 +187,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """The next request runs, or the connection waits for one, or ends."""
+        """Run the next request, wait for one, or end the connection."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             self.place()
@@ -201,14 +201,14 @@ class GuardedProtocol(HttpToolsProtocol):
             self.place()
 
     def shutdown(self) -> None:
-        """The server ends: connections that were answered are not waited for."""
+        """End with the server, at once if the last answer has been sent."""
         super().shutdown()
         if self.phase is Phase.LINGER:
             self.transport.close()
         self.place()
 
     def place(self, begun: bool = False) -> None:
-        """Enter the phase that this connection is in now, anew if a message has `begun`."""
+        """Enter the phase that this connection is in now, again if a request has `begun`."""
         incoming, cycle = self.incoming, self.cycle
         if self.transport.is_closing():
             phase = Phase.CLOSING
@@ -230,21 +230,21 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._guard.phases.watch_writing(self)
 
     def expire(self, phase: Phase) -> None:
-        """Called by the timer."""
+        """End the connection, because the time of `phase` is over."""
         self._ending.expire(phase)
 
     def evict(self) -> None:
-        """Make room for another connection."""
+        """Close to make room for another connection."""
         self._guard.ended("evicted")
         self._leave()
-        self.transport.close()  # not a reset: who would use it again sees its end
+        self.transport.close()  # not a reset, so that the client sees a regular end
         self.place()
 
     def unsent(self) -> int:
-        """Bytes of answers that the client has not taken."""
+        """Return the bytes of answers that the client has not read."""
         return self.transport.get_write_buffer_size()
 
     def stalled(self) -> None:
-        """The client reads too slowly."""
+        """Reset the connection, because the client reads too slowly."""
         self._guard.note("slow_reader", self.client_key, f"{self.unsent()} bytes were not read")
         self.transport.abort()

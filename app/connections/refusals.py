@@ -1,4 +1,4 @@
-"""Answers that a connection gives by itself, before there is a request to hand on."""
+"""Write the answers that a connection sends itself, before there is a request."""
 
 from email.utils import formatdate
 from http import HTTPStatus
@@ -8,7 +8,7 @@ from models.domain.errors import ServiceError
 
 
 def refusal(error: ServiceError) -> bytes:
-    """Return a whole HTTP/1.1 answer with the problem, after which the connection is closed."""
+    """Return a complete HTTP/1.1 answer, after which the connection must be closed."""
     body = problem(error).model_dump_json(exclude_none=True).encode()
     lines = [
         f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}",

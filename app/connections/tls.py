@@ -1,4 +1,4 @@
-"""The certificate and key of the settings, looked at before anything is started."""
+"""Check the certificate and the key of the settings before anything is started."""
 
 import ssl
 
@@ -6,7 +6,7 @@ from models.settings import Settings
 
 
 def check(settings: Settings) -> None:
-    """Raise ValueError, with what to do, where the server could not speak TLS with the settings."""
+    """Raise ValueError, which says what to do, if TLS is impossible with these settings."""
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None:
         if key is not None:

@@ -1,4 +1,4 @@
-"""How much CPU and memory this process may use, as the kernel's control groups say it.
+"""Reads how much CPU time and memory the kernel's control groups allow this process.
 
-Start at `cgroup.py` for CPU, `memory.py` for memory. May import the standard library only.
+Start reading in `cgroup.py` (CPU) or `memory.py`. It may import the standard library only.
 """

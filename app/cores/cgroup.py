@@ -1,7 +1,7 @@
-"""The CPU limit of a container: its control group's quota and what has been used of it.
+"""Read the CPU quota of a container's control group, and how much of it has been used.
 
-Both versions of control groups are read: cpu.max and cpu.stat of version 2 (kernel documentation,
-admin-guide/cgroup-v2), cpu.cfs_quota_us, cpu.cfs_period_us and cpuacct.usage of version 1.
+The files of version 2 are cpu.max and cpu.stat (kernel documentation, admin-guide/cgroup-v2). Those
+of version 1 are cpu.cfs_quota_us, cpu.cfs_period_us and cpuacct.usage.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,14 +14,14 @@ NANOSECONDS = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class CpuLimit:
-    """A quota of `cores` (a fraction is possible); `used` tells the CPU seconds spent of it."""
+    """A quota of `cores`, possibly a fraction; `used` returns the CPU seconds used so far."""
 
     cores: float
     used: Callable[[], float]
 
 
 def cpu_limit(root: Path = Path("/")) -> CpuLimit | None:
-    """The narrowest limit on this process, None where there is none; `root` is for tests."""
+    """Return the lowest limit on this process, None if there is none; tests set `root`."""
     found = [limit for limit in _limits(root) if limit is not None]
     return min(found, key=lambda limit: limit.cores, default=None)
 
@@ -44,20 +44,20 @@ def _limits(root: Path) -> Iterator[CpuLimit | None]:
 
 
 def _second(folder: Path) -> CpuLimit | None:
-    """As version 2 has it: `cpu.max` is a quota and a period in microseconds, or `max`."""
+    """Return a limit of version 2: `cpu.max` has a quota and a period in microseconds, or `max`."""
     try:
         quota, period = (folder / "cpu.max").read_text().split()
         if quota == "max":
             return None
         limit = CpuLimit(int(quota) / int(period), lambda: _usage(folder / "cpu.stat"))
         limit.used()
-    except (OSError, ValueError):  # no such group here, or a kernel that says less
+    except (OSError, ValueError):  # the group does not exist, or the kernel lacks the file
         return None
     return limit
 
 
 def _first(base: Path, group: PurePosixPath) -> CpuLimit | None:
-    """As version 1 has it, in hierarchies of its own; a quota below 0 is none."""
+    """Return a limit of version 1, whose controllers have separate trees; below 0 is no limit."""
     cpu = next((base / n / group for n in ("cpu", "cpu,cpuacct") if (base / n).is_dir()), None)
     usage = next(
         (
@@ -80,7 +80,7 @@ def _first(base: Path, group: PurePosixPath) -> CpuLimit | None:
 
 
 def _usage(stat: Path) -> float:
-    """CPU seconds from the line `usage_usec N`."""
+    """Return the CPU seconds in the line `usage_usec N`; raises ValueError without such a line."""
     for line in stat.read_text().splitlines():
         name, _, value = line.partition(" ")
         if name == "usage_usec":

@@ -1,11 +1,11 @@
-"""Memory that this process may use: the machine's, or less where its container has a limit."""
+"""Read how much memory this process may use: the machine's, or less if a container limits it."""
 
 import os
 from pathlib import Path, PurePosixPath
 
 
 def usable_memory(root: Path = Path("/")) -> int:
-    """Bytes; `root` is for tests. Control groups of both versions are read."""
+    """Return the bytes, from control groups of both versions; tests set `root`."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -24,7 +24,7 @@ def usable_memory(root: Path = Path("/")) -> int:
 
 
 def _limit(file: Path) -> list[int]:
-    """The limit in a file; none where it says `max`, or is not there."""
+    """Return the limit in a file; an empty list if it says `max` or does not exist."""
     try:
         return [int(file.read_text())]
     except (OSError, ValueError):

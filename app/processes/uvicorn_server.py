@@ -22,10 +22,10 @@ from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
 from app.connections.limits import ConnectionLimits
 from app.connections.listening import bind, bind_metrics
-from app.connections.lobby import Lobby, Member
 from app.connections.metrics_only import MetricsOnly
 from app.connections.phases import Timer
 from app.connections.protocol import GuardedProtocol
+from app.connections.silent_connections import Member, SilentConnections
 from app.processes import reconfigure
 from app.processes.connection_balancer import Alone, ConnectionBalancer, SharedSocket
 from app.processes.gc_tuning import freeze
@@ -68,7 +68,7 @@ class Server(uvicorn.Server):
         self._orders = orders
         self._grace = settings.grace
         self._timers: list[Timer] = []
-        self._lobbies: list[Lobby] = []
+        self._silent: list[SilentConnections] = []
         self.exit_code: int = ExitCode.OK
         super().__init__(_config(app, settings))
 
@@ -127,18 +127,18 @@ class Server(uvicorn.Server):
         def count() -> int:
             return len(state.connections)
 
-        lobby = Lobby(guard, cast(set[Member], state.connections))
-        self._lobbies.append(lobby)
+        silent = SilentConnections(guard, cast(set[Member], state.connections))
+        self._silent.append(silent)
         seconds = guard.limits.header_timeout
         return ConnectionBalancer(
-            shared, connected, count, entrance, config.ssl, seconds, lobby.enter
+            shared, connected, count, entrance, config.ssl, seconds, silent.enter
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn after the last request that it serves."""
+        """Shut down as uvicorn does, then stop watching silent connections."""
         await super().shutdown(sockets)
-        for lobby in self._lobbies:
-            lobby.end()
+        for silent in self._silent:
+            silent.end()
 
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second; True ends the serving."""

@@ -1,5 +1,5 @@
-"""What the service tells about itself: metrics, JSON logs, and the canary behind `/readyz`.
+"""Reports on the running service: metrics, JSON logs, and the canary behind `/readyz`.
 
-Start reading at `metrics.py`.
-May import `models`.
+Start reading in `metrics.py`.
+It may import `app.admission`, `models` and the declarations of `workers`.
 """

@@ -1,4 +1,4 @@
-"""Readiness: a canary image goes through the backend every few seconds. Knows no HTTP."""
+"""Judge readiness by sending a canary image through the backend every few seconds."""
 
 import asyncio
 import time
@@ -17,14 +17,14 @@ from workers.filters.registry import parse_one
 from workers.operations import Classify, FilterChain
 
 LOOK = 0.25
-"""Seconds between two looks at whether a worker is there: one that returns is tried at once."""
+"""Seconds between two checks whether a worker runs; one that has returned is probed at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether work is done, why not, and the load by which that was judged.
+    """Whether the backend computes, the problem if not, and the load that the verdict is based on.
 
-    `age` is the time in seconds since the last canary that passed.
+    `age` is the time in seconds since the last canary passed, None if none has.
     """
 
     ready: bool
@@ -34,11 +34,11 @@ class Readiness:
 
 
 class Canary:
-    """Ready means: a worker is there, and a canary passed within the last three intervals.
+    """Judge of readiness: a worker runs, and a canary passed within the last three intervals.
 
-    A canary passes when its answer comes in time and equals the first one. One that is late
-    because the device is busy is no sign of a fault while the device gets other work done. After
-    an absence of all workers a canary, or other work, must have been done anew.
+    A canary passes if its answer comes in time and equals the first answer. A late canary is no
+    fault while the device completes other work, because then the device is only busy. After all
+    workers were absent, a canary or other work must be completed before the server is ready again.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Canary:
 
     @property
     def started(self) -> bool:
-        """Whether a canary has ever passed."""
+        """Whether any canary has passed since the start."""
         return self._passed_at is not None
 
     def readiness(self) -> Readiness:
-        """The verdict as of now, with everything that it was made from."""
+        """Return the present verdict with all values that it is based on."""
         load, now = self._look(), self._clock()
         age = None if self._passed_at is None else now - self._passed_at
         if not load.alive:
@@ -83,7 +83,7 @@ class Canary:
         return Readiness(ready, None if ready else self.problem or late, age, load)
 
     async def probe(self) -> None:
-        """Send one canary for each operation and note the outcome."""
+        """Send one canary for each operation, and remember the outcome."""
         for number, operation in enumerate(self._operations):
             deadline = Deadline.after(2 * self._interval, self._clock())
             try:
@@ -100,7 +100,7 @@ class Canary:
         self._passed_at, self.problem, self._absent = self._clock(), None, False
 
     async def keep_probing(self) -> None:
-        """One canary per interval, and one as soon as a worker is back, for ever."""
+        """Send a canary in each interval, and one as soon as a worker returns; never end."""
         due = self._clock() + self._interval
         while True:
             await asyncio.sleep(min(LOOK, self._interval))
@@ -109,7 +109,7 @@ class Canary:
                 due = self._clock() + self._interval
 
     def _look(self) -> Load:
-        """The load; notes an absence of workers, and work that was done."""
+        """Return the load; remember an absence of workers, and work that was completed."""
         load = self._backend.load()
         if not load.alive:
             self._absent, self._progressed_at = True, None
@@ -120,7 +120,10 @@ class Canary:
 
 
 def _same(one: Result, other: Result) -> bool:
-    """Equal classes, or equal pixels; scores may differ in the last bits with the batch size."""
+    """Return whether two results have the same first class, or the same pixels.
+
+    Scores are not compared: their last bits depend on the size of the batch.
+    """
     if isinstance(one, Image) and isinstance(other, Image):
         return one.pixels.tobytes() == other.pixels.tobytes()
     if isinstance(one, Labels) and isinstance(other, Labels):
@@ -135,6 +138,6 @@ def canary_operations(networks: Iterable[ServedNetwork]) -> list[Operation]:
 
 
 def canary_image() -> Image:
-    """A ramp of 64 × 64 pixels."""
+    """Return a ramp of 64 × 64 pixels."""
     ramp = np.linspace(0, 255, 64 * 64 * 3).astype(np.uint8)
     return Image(ramp.reshape(64, 64, 3))

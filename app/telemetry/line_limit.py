@@ -9,7 +9,7 @@ MOST = 10
 """Lines of one period."""
 
 PERIOD = 1.0
-"""Seconds."""
+"""Seconds of one period."""
 
 Later = Callable[[float, Callable[[], None]], object]
 """Calls a function after a number of seconds."""
@@ -36,7 +36,7 @@ class LineLimit:
         self._lines = self._left_out = 0
 
     def allows(self) -> bool:
-        """Whether an event that happens now has a line of its own; it is counted if it has none."""
+        """Return whether an event that happens now gets its own line; count it if it does not."""
         now = self._clock()
         if now - self._since >= PERIOD:
             self._since, self._lines = now, 0

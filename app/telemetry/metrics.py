@@ -1,7 +1,7 @@
-"""Prometheus metrics: every name in one place. Labels never carry ids or URLs.
+"""Define all Prometheus metrics. Labels never contain ids or URLs, which would be without bound.
 
-In one of several front ends, whichever is asked answers for all: prometheus_client keeps the values
-in files of a folder they share.
+Each of several front ends answers with the metrics of all: prometheus_client keeps the values in
+files of a folder that the processes share.
 """
 
 import os
@@ -30,14 +30,14 @@ _STAGE_BUCKETS = (0.0005, 0.001, 0.0025, *_HTTP_BUCKETS)
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 CHILDREN = 512
-"""Combinations of labels that are kept at hand for each metric."""
+"""Combinations of labels whose child objects are cached, for each metric."""
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that names the shared folder, before prometheus_client is imported."""
+"""The environment variable with the shared folder, set before prometheus_client is imported."""
 
 
 class Metrics:
-    """The instruments of one server, in a registry of their own."""
+    """The metrics of one server, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -59,7 +59,7 @@ class Metrics:
             "images_total", "Images answered: ok, or the problem's code.", ("operation", "outcome")
         )
         self.rejections = self._counter(
-            "rejections_total", "Requests refused at the door.", ("reason",)
+            "rejections_total", "Requests refused by admission.", ("reason",)
         )
         self.decoder_ends = self._counter(
             "decoder_ends_total",
@@ -67,7 +67,7 @@ class Metrics:
             "request that ended early, by a crash.",
             ("reason",),
         )
-        # A child that is found anew for each observation costs more than the observation.
+        # To look a child up by its labels costs more than to observe a value.
         self.request = lru_cache(CHILDREN)(self.requests.labels)
         self.stage = lru_cache(CHILDREN)(self.stages.labels)
         self.image = lru_cache(CHILDREN)(self.images.labels)
@@ -112,20 +112,20 @@ class Metrics:
         self.batch_releases.labels(reason.value).inc()
 
     def on_decoder_end(self, reason: str) -> None:
-        """A decoder process ended."""
+        """Count the end of a decoder process."""
         self.decoder_ends.labels(reason).inc()
 
     def on_fetch(self, outcome: str, seconds: float) -> None:
-        """A finished fetch."""
+        """Count a finished fetch that took `seconds`."""
         self.fetches.labels(outcome).observe(seconds)
 
     def watch(self, load: Callable[[], Load], usage: Usage) -> None:
-        """Read the backend's load, and what is in use of each limit, when metrics are asked for."""
+        """Read the load of the backend and the use of each limit whenever metrics are requested."""
         self._at_scrape = _AtScrape(load, usage)
         self.registry.register(self._at_scrape)
 
     def exposed(self) -> CollectorRegistry:
-        """What a scraper gets: the sums over all front ends, where there are several."""
+        """Return the registry for a scraper; with several front ends it has their sums."""
         if METRICS_FOLDER not in os.environ:
             return self.registry
         registry = CollectorRegistry()
@@ -135,7 +135,7 @@ class Metrics:
 
 
 class _AtScrape:
-    """Values read at scrape time: the load as this process sees it, with the jobs it holds back."""
+    """Collector of values that are read at scrape time, such as the load of the backend."""
 
     def __init__(self, load: Callable[[], Load], usage: Usage) -> None:
         self._load = load
@@ -145,13 +145,13 @@ class _AtScrape:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        yield InfoMetricFamily("darkroom_build", "What runs.", {"version": VERSION})
+        yield InfoMetricFamily("darkroom_build", "The version that runs.", {"version": VERSION})
         load = self._load()
         for name, text, count in (
             ("queue_images", "Images waiting for the device.", load.queued_jobs),
             ("queue_pixels", "Pixels waiting for the device.", load.queued_pixels),
             ("running_images", "Images on the device.", load.running_jobs),
-            ("worker_alive", "1 while the worker works.", load.alive),
+            ("worker_alive", "1 while a worker runs.", load.alive),
         ):
             yield GaugeMetricFamily(f"darkroom_{name}", text, value=float(count))
         for name, text, value in self._usage.gauges():
@@ -159,7 +159,7 @@ class _AtScrape:
         yield from self._limits()
 
     def _limits(self) -> Iterator[Metric]:
-        """Each limit beside its use, both of the whole server, whichever front end answers."""
+        """Yield each limit and its use, both for the whole server."""
         text = "What each limit allows."
         limits = GaugeMetricFamily("darkroom_limit", text, labels=["limit"])
         text = "What is in use of each limit, over all front ends."

@@ -1,6 +1,6 @@
-"""The temporary folder in which the processes of one server add up their metrics.
+"""Make the temporary folder in which the processes of one server share their metrics.
 
-It goes with the server. Of a server that was killed it stays until the next one starts.
+The folder is removed when the server ends, or, if the server was killed, when the next one starts.
 """
 
 import os
@@ -15,7 +15,7 @@ PREFIX = "darkroom-metrics"
 
 @contextmanager
 def metrics_folder(parent: Path | None = None) -> Iterator[str]:
-    """A new folder, named for this process; those of servers of ours that are gone are removed."""
+    """Make a folder named after this process; remove folders of this user's servers that ended."""
     where = parent or Path(tempfile.gettempdir())
     for left in where.glob(f"{PREFIX}-*-*"):
         if left.is_dir() and left.stat().st_uid == os.getuid() and not _alive(left.name):
@@ -25,7 +25,7 @@ def metrics_folder(parent: Path | None = None) -> Iterator[str]:
 
 
 def _alive(name: str) -> bool:
-    """Whether the process in the folder's name still runs."""
+    """Return whether the process in the folder's name still runs."""
     number = name.split("-")[2]
     try:
         os.kill(int(number), 0)

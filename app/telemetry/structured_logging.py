@@ -1,4 +1,4 @@
-"""Logs as JSON lines on standard error, one format for ours and the server's."""
+"""Write logs as JSON lines to standard error, in one format for Darkroom and for uvicorn."""
 
 import logging.config
 
@@ -6,7 +6,7 @@ from pythonjsonlogger.core import RESERVED_ATTRS
 
 
 def configure(level: str) -> None:
-    """Send every logger's records to standard error as JSON."""
+    """Send the records of all loggers from `level` upwards to standard error as JSON."""
     logging.config.dictConfig(
         {
             "version": 1,

@@ -1,4 +1,4 @@
-"""Deadlines: absolute moments on the monotonic clock, in seconds. Timeouts are sugar on top."""
+"""Deadlines: absolute moments on the monotonic clock, in seconds. All timeouts become deadlines."""
 
 import math
 from dataclasses import dataclass
@@ -6,26 +6,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The moment after which nobody waits for the answer any more."""
+    """The moment `at` after which the answer is of no use; infinite if there is no such moment."""
 
     at: float
 
     @classmethod
     def after(cls, seconds: float, now: float) -> "Deadline":
-        """The moment `seconds` from `now`."""
+        """Return the deadline that is `seconds` after `now`."""
         return cls(now + seconds)
 
     @property
     def alarm(self) -> float | None:
-        """The moment as event loops want it: None when it never comes."""
+        """The moment as event loops expect it: None if it is infinite."""
         return None if math.isinf(self.at) else self.at
 
     def remaining(self, now: float) -> float:
-        """Seconds left, never negative."""
+        """Return the seconds left at the moment `now`, never negative."""
         return max(0.0, self.at - now)
 
     def expired(self, now: float) -> bool:
-        """Whether the moment has come."""
+        """Return whether the deadline has passed at the moment `now`."""
         return now >= self.at
 
 

@@ -136,11 +136,11 @@ def test_a_worker_that_is_back_is_tried_at_once(monkeypatch: pytest.MonkeyPatch)
         canary, backend, _ = made(interval=1000.0)
         await canary.probe()
         backend.now = replace(WORKING, alive=False)
-        singing = asyncio.create_task(canary.keep_probing())
+        probing = asyncio.create_task(canary.keep_probing())
         canary.readiness()
         backend.now = WORKING
         await come_true(lambda: backend.asked == 2)
         await come_true(lambda: canary.readiness().ready)
-        singing.cancel()
+        probing.cancel()
 
     run(test())

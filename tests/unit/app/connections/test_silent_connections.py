@@ -11,16 +11,16 @@ import pytest
 
 from app.admission.counters import Counters
 from app.admission.fields import Total
-from app.connections import lobby as lobby_module
+from app.connections import silent_connections
 from app.connections.entrance import Entrance
 from app.connections.guard import Guard
-from app.connections.lobby import Lobby, Member
+from app.connections.silent_connections import Member, SilentConnections
 from tests.connection import LIMITS
 
 
 @dataclass
 class House:
-    """A lobby with an entrance before it; `begun` are the numbers of the connections begun."""
+    """Silent connections behind an entrance; `begun` are the numbers of those that were begun."""
 
     stack: ExitStack
     ended: list[str] = field(default_factory=list)
@@ -32,8 +32,8 @@ class House:
     def __post_init__(self) -> None:
         self.guard = Guard(LIMITS, self.ended.append, clock=lambda: self.now)
         self.entrance = Entrance(self.guard, self.counters)
-        self.lobby = Lobby(self.guard, self.members)
-        self.stack.callback(self.lobby.end)
+        self.silent = SilentConnections(self.guard, self.members)
+        self.stack.callback(self.silent.end)
 
     def come(self, number: int = 0, says: bytes = b"") -> socket.socket:
         """A client connects; return its end of the connection."""
@@ -44,7 +44,7 @@ class House:
         ours.setblocking(False)
         ticket = self.entrance.enter(ours, "192.0.2.1")
         assert ticket is not None
-        self.lobby.enter(ours, ticket, lambda: self.begun.append(number))
+        self.silent.enter(ours, ticket, lambda: self.begun.append(number))
         return theirs
 
     @property
@@ -142,7 +142,7 @@ def test_the_end_of_the_server_closes_silent_clients() -> None:
 def test_of_many_that_speak_at_once_a_few_are_begun_in_each_turn_of_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lobby_module, "BEGUN_AT_ONCE", 4)
+    monkeypatch.setattr(silent_connections, "BEGUN_AT_ONCE", 4)
 
     async def scenario(house: House) -> None:
         for client in [house.come(number) for number in range(10)]:

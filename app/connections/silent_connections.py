@@ -1,8 +1,8 @@
-"""Connections whose clients have sent nothing yet: a socket and a place in the counts, no more.
+"""Hold connections whose clients have sent nothing yet, without a transport and a protocol.
 
 To make a protocol, a transport and a parser takes as long as to accept a connection. Most of the
-connections of a flood never send a byte, so they wait here, all behind one selector, until their
-first byte comes. One that has sent something is begun whatever the number of silent ones before.
+connections of a flood never send a byte, so one selector watches them all until the first byte of
+one of them arrives. That one is then begun, whatever the number of silent ones before it.
 """
 
 import asyncio
@@ -20,21 +20,25 @@ BEGUN_AT_ONCE = 32
 
 
 class Member(Protocol):
-    """A connection as the server counts it, and ends it at its shutdown."""
+    """A connection as the server counts it and ends it when the server shuts down."""
 
     def shutdown(self) -> None:
-        """End as soon as nothing is lost by it."""
+        """End as soon as no answer is lost by that."""
 
 
-class Silent:
+class SilentConnection:
     """One connection that has sent nothing; its phase is FRESH until it is begun or closed."""
 
-    __slots__ = ("_lobby", "begin", "client_key", "connection", "phase", "ticket")
+    __slots__ = ("_all", "begin", "client_key", "connection", "phase", "ticket")
 
     def __init__(
-        self, lobby: "Lobby", connection: socket.socket, ticket: Ticket, begin: Callable[[], None]
+        self,
+        all_: "SilentConnections",
+        connection: socket.socket,
+        ticket: Ticket,
+        begin: Callable[[], None],
     ) -> None:
-        self._lobby = lobby
+        self._all = all_
         self.connection = connection
         self.ticket = ticket
         self.begin = begin
@@ -42,16 +46,16 @@ class Silent:
         self.phase = Phase.FRESH
 
     def expire(self, phase: Phase) -> None:
-        """Close: the client has been silent for too long."""
-        self._lobby.close(self, "idle")
+        """Close, because the client has been silent for too long."""
+        self._all.close(self, "idle")
 
     def evict(self) -> None:
-        """Close, to make room for another connection."""
-        self._lobby.close(self, "evicted")
+        """Close to make room for another connection."""
+        self._all.close(self, "evicted")
 
     def shutdown(self) -> None:
-        """Close, because the server ends."""
-        self._lobby.close(self)
+        """Close, because the server shuts down."""
+        self._all.close(self)
 
     def unsent(self) -> int:
         """Return 0: nothing is written before the first byte has come."""
@@ -61,10 +65,10 @@ class Silent:
         """Never called: nothing is written."""
 
 
-class Lobby:
-    """The silent connections of one process.
+class SilentConnections:
+    """The silent connections of one listening socket.
 
-    `connections` is the server's set of all its connections, which these are members of.
+    They are members of `connections`, the server's set of all its connections.
     """
 
     def __init__(self, guard: Guard, connections: set[Member]) -> None:
@@ -74,8 +78,8 @@ class Lobby:
         asyncio.get_running_loop().add_reader(self._selector, self._look)
 
     def enter(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
-        """Call `begin` when the client has sent something, which may be now."""
-        silent = Silent(self, connection, ticket, begin)
+        """Call `begin` when the client has sent something, at once if it already has."""
+        silent = SilentConnection(self, connection, ticket, begin)
         if sent(connection) is None:
             self._connections.add(silent)
             self._guard.phases.enter(silent, Phase.FRESH)
@@ -83,7 +87,7 @@ class Lobby:
         else:
             begin()
 
-    def close(self, silent: Silent, reason: str | None = None) -> None:
+    def close(self, silent: SilentConnection, reason: str | None = None) -> None:
         """Close a silent connection; `reason` is counted if there is one."""
         if reason is not None:
             self._guard.ended(reason)
@@ -92,30 +96,30 @@ class Lobby:
         silent.connection.close()
 
     def end(self) -> None:
-        """Close all, and watch no more."""
+        """Close all silent connections, and stop watching."""
         asyncio.get_running_loop().remove_reader(self._selector)
         for key in list(self._selector.get_map().values()):
             self.close(key.data)
         self._selector.close()
 
     def _look(self) -> None:
-        """Begin those that have sent something, close those whose clients have left."""
+        """Begin connections that have sent something; close those whose clients have left."""
         for key, _ in self._selector.select(0)[:BEGUN_AT_ONCE]:
-            silent: Silent = key.data
+            silent: SilentConnection = key.data
             if sent(silent.connection) == b"":
                 self.close(silent)
             else:
                 self._remove(silent)
                 silent.begin()
 
-    def _remove(self, silent: Silent) -> None:
+    def _remove(self, silent: SilentConnection) -> None:
         self._selector.unregister(silent.connection)
         self._connections.discard(silent)
         self._guard.phases.leave(silent)
 
 
 def sent(connection: socket.socket) -> bytes | None:
-    """Return the first byte that a client has sent, b"" when it has left, None when it waits."""
+    """Return the first byte that a client has sent, b"" if it has left, None if it is silent."""
     try:
         return connection.recv(1, socket.MSG_PEEK)
     except (BlockingIOError, InterruptedError):
