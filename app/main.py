@@ -77,7 +77,7 @@ def _assembled(
     limits = FetchLimits.from_settings(settings)
     fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
     started.push_async_callback(fetcher.aclose)
-    admission = Admission.from_settings(settings, _at_once(settings), counters)
+    admission = _admission(settings, counters)
     admission.forecast.absence = executor.absence
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     metrics.watch(backend.load, Usage(admission, budget.limit, fetcher.concurrency))
@@ -178,10 +178,13 @@ def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     direct.install(app, images, settings, metrics)
 
 
-def _at_once(settings: Settings) -> int:
-    """Return how many images keep a device busy: a batch on a GPU; on a CPU one to decode and one
-    to compute.
+def _admission(settings: Settings, counters: Counters) -> Admission:
+    """Admission for images that keep a device busy.
+
+    That is a batch on a GPU. On a CPU it is an image to decode and one to compute for each core,
+    and one core is left free for others beside a bulk client.
     """
     if wanted_gpus(settings.gpus):
-        return settings.max_batch_size or GPU_BATCH
-    return 2 * cores(settings)
+        return Admission.from_settings(settings, settings.max_batch_size or GPU_BATCH, counters)
+    n = cores(settings)
+    return Admission.from_settings(settings, 2 * n, counters, most_bulk=max(1, n - 1))

@@ -27,6 +27,9 @@ one client has asked for delays the others less."""
 
 SHARED = 10.0
 
+RESERVED = 2.0
+"""Seconds after several clients had work in which one that holds more than half counts as bulk."""
+
 NEVER = 1e9
 """Seconds from which a deadline is none."""
 
@@ -43,7 +46,7 @@ class Forecast:
         self._counters = counters
         self._clock = clock
         self._own = 0
-        self._shared_until = -1.0
+        self._shared_until = self._reserved_until = -1.0
         self._clients = np.zeros(1, np.int64)
         self._added_up = -1.0
         self.absence: Callable[[], float] = lambda: 0.0
@@ -67,7 +70,19 @@ class Forecast:
     def note_clients(self, own: int, total: int) -> None:
         """A client with `own` images in flight asks for more, of `total` of all clients."""
         if own < total:
-            self._shared_until = self._clock() + SHARED
+            now = self._clock()
+            self._shared_until, self._reserved_until = now + SHARED, now + RESERVED
+
+    def is_bulk(self, key: Key) -> bool:
+        """Whether a client holds more than half of all images while others have some, or just had.
+
+        A client with one image is never bulk.
+        """
+        total = self._counters.total(Total.IMAGES)
+        own = self._counters.of(key, ByKey.IMAGES)
+        if own <= 1 or 2 * own <= total:
+            return False
+        return own < total or self._clock() < self._reserved_until
 
     def wait(self, key: Key, more: int) -> float:
         """Seconds until a client's work would be done if it had so much `more`.

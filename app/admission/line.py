@@ -1,18 +1,20 @@
-"""Who goes next: images of all clients wait in one line, from which each client gets equal parts.
+"""The fair line: images of all clients wait in it, and each client gets an equal part of the work.
 
-Start-time fair queueing (Goyal, Vin and Cheng, 1996, https://doi.org/10.1145/248157.248171): each
-image is tagged with the virtual time at which it would start if its client had a fair part, and the
-smallest tag goes next. A client with one image therefore waits for what is under way and not for a
-flood of another client, and a client alone gets everything in the order of asking.
+Start-time fair queueing (Goyal, Vin and Cheng, 1996, https://doi.org/10.1145/248157.248171): the
+first image of each client is tagged with the virtual time at which it would start if its client had
+a fair part, and the image with the smallest tag goes next. A client with one image therefore waits
+for what is under way and not for a flood of another client, and a client alone gets everything in
+the order of asking. The tag of an image is made when it becomes the first of its client, with what
+the one before it is known to cost by then: images of a kind that was never measured would otherwise
+all be tagged as if they cost nothing.
 """
 
-import asyncio
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import TracebackType
 
+from app.admission.waiting import ClientQueue, Place, Waiting, never
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 
@@ -25,20 +27,8 @@ SLACK = 1.15
 LEAST_COST = 1e-6
 """Seconds: work that seems to cost nothing takes turns by number."""
 
-
-@dataclass(order=True, slots=True)
-class _Waiting:
-    """An image in line; the smallest tag goes first, the older one of two."""
-
-    start: float
-    number: int
-    client: str = field(compare=False)
-    cost: float = field(compare=False)
-    estimate: Callable[[], float] = field(compare=False)
-    deadline: Deadline = field(compare=False)
-    turn: "asyncio.Future[None]" = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future(), compare=False
-    )
+FEW = 64
+"""Clients that are remembered although none of their images waits."""
 
 
 class FairLine:
@@ -46,7 +36,9 @@ class FairLine:
 
     That is `least` images, or as much estimated work as `room()` says, in seconds. What is through
     is served in the order of its arrival, so everything beyond that would only wait behind itself.
-    `predict` says how long so many seconds of work take now.
+    Of images that are bulk at most `most_bulk` are through at a time, because those that have begun
+    are not interrupted; the others go before them. `predict` returns how many seconds a number of
+    seconds of work takes now.
     """
 
     def __init__(
@@ -55,83 +47,134 @@ class FairLine:
         room: Callable[[], float] = lambda: 0.0,
         predict: Callable[[float], float] = lambda work: 0.0,
         clock: Callable[[], float] = time.monotonic,
+        most_bulk: int | None = None,
     ) -> None:
         self._least = least
+        self._most_bulk = most_bulk
         self._room = room
         self._predict = predict
         self._clock = clock
         self._virtual = 0.0
-        self._finish: dict[str, float] = {}
-        self._waiting: list[_Waiting] = []
+        self._clients: dict[str, ClientQueue] = {}
+        self._heap: list[tuple[float, int, ClientQueue]] = []
+        """The clients with images in line, by the tag of their first one."""
         self._shed_at = 0.0
         self._number = 0
-        self._through = 0
+        self._through = self._bulk = 0
         self._work = 0.0
 
     @property
     def waiting(self) -> int:
         """Images in line, those whose clients have just left among them."""
-        return len(self._waiting)
+        return sum(len(queue.images) for _, _, queue in self._heap)
 
-    def turn(self, client: str, estimate: Callable[[], float], deadline: Deadline) -> "Turn":
+    def turn(
+        self,
+        client: str,
+        estimate: Callable[[], float],
+        deadline: Deadline,
+        is_bulk: Callable[[], bool] = never,
+    ) -> "Turn":
         """Wait for the turn of an image that takes `estimate()` seconds; it ends with the block.
 
-        Raises Overloaded as soon as it is known that its turn comes too late for its deadline.
+        `is_bulk` says whether it is bulk now. Raises Overloaded as soon as it is known that its
+        turn comes too late for its deadline.
         """
-        return Turn(self, client, estimate, deadline)
+        return Turn(self, client, estimate, deadline, is_bulk)
 
-    async def take(self, client: str, estimate: Callable[[], float], deadline: Deadline) -> float:
+    async def take(
+        self,
+        client: str,
+        estimate: Callable[[], float],
+        deadline: Deadline,
+        is_bulk: Callable[[], bool] = never,
+    ) -> Place:
         """Wait for a turn; return what `leave` is to be called with when it ends."""
-        cost = max(estimate(), LEAST_COST)
-        start = max(self._virtual, self._finish.get(client, 0.0))
-        self._finish[client] = start + cost
-        if not self._waiting and self._fits():
-            self._enter(start, cost)
-            return cost
-        waiting = _Waiting(start, self._number, client, cost, estimate, deadline)
-        await self._wait(waiting)
-        return waiting.cost
+        queue = self._clients.get(client)
+        if queue is None:
+            queue = self._clients[client] = ClientQueue()
+        if not self._heap and self._fits():
+            bulk = self._most_bulk is not None and is_bulk()
+            if not (bulk and self._bulk_is_full()):
+                queue.start = max(self._virtual, queue.finish)
+                return self._enter(queue, estimate, bulk)
+        self._number += 1
+        waiting = Waiting(self._number, estimate, deadline, is_bulk)
+        queue.images.append(waiting)
+        if len(queue.images) == 1:
+            queue.start = max(self._virtual, queue.finish)
+            self._push(queue)
+        self._let_through()
+        self._shed()
+        try:
+            await waiting.turn
+        except BaseException:
+            if waiting.place is not None:  # it was let through and cancelled at the same time
+                self.leave(waiting.place)
+            raise
+        assert waiting.place is not None
+        return waiting.place
+
+    def leave(self, place: Place) -> None:
+        """End a turn; those that wait get theirs."""
+        self._through -= 1
+        self._bulk -= place.bulk
+        self._work = self._work - place.cost if self._through else 0.0
+        self._let_through()
+        if self._heap:
+            self._shed()
+        elif not self._through:
+            self._virtual = 0.0
+            self._clients.clear()  # memory follows the present load, not the past
+        if len(self._clients) > 2 * (len(self._heap) + self._through) + FEW:
+            late = self._virtual
+            self._clients = {
+                name: each
+                for name, each in self._clients.items()
+                if each.images or each.finish > late
+            }
 
     def _fits(self) -> bool:
         return self._through < self._least or self._work < self._room()
 
-    def _enter(self, start: float, cost: float) -> None:
-        self._virtual = max(self._virtual, start)
+    def _bulk_is_full(self) -> bool:
+        return self._most_bulk is not None and self._bulk >= self._most_bulk
+
+    def _enter(self, queue: ClientQueue, estimate: Callable[[], float], bulk: bool) -> Place:
+        """Let an image through, the first of its client's."""
+        cost = max(estimate(), LEAST_COST)
+        self._virtual = max(self._virtual, queue.start)
+        queue.finish = queue.start + cost
         self._through += 1
+        self._bulk += bulk
         self._work += cost
+        return Place(cost, bulk)
 
-    def leave(self, cost: float) -> None:
-        """End a turn; those that wait get theirs."""
-        self._through -= 1
-        self._work = self._work - cost if self._through else 0.0
-        while self._waiting and self._fits():
-            first = heapq.heappop(self._waiting)
-            if not first.turn.done():
-                first.cost = max(first.estimate(), LEAST_COST)  # may have been unknown before
-                self._enter(first.start, first.cost)
-                first.turn.set_result(None)
-        if self._waiting:
-            self._shed()
-        if not self._waiting and not self._through:
-            self._virtual = 0.0
-            self._finish.clear()  # memory follows the present load, not the past
-        elif len(self._finish) > 2 * (len(self._waiting) + self._through) + 64:
-            late = self._virtual
-            self._finish = {name: at for name, at in self._finish.items() if at > late}
+    def _push(self, queue: ClientQueue) -> None:
+        heapq.heappush(self._heap, (queue.start, queue.images[0].number, queue))
 
-    async def _wait(self, waiting: _Waiting) -> None:
-        self._number += 1
-        heapq.heappush(self._waiting, waiting)
-        self._shed()
-        try:
-            await waiting.turn
-        except asyncio.CancelledError:
-            if waiting.client in self._finish:  # the next image of this client need not wait for it
-                self._finish[waiting.client] -= waiting.cost
-            turn = waiting.turn
-            if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.leave(waiting.cost)
-            raise
+    def _let_through(self) -> None:
+        """Give turns to those that wait, but no more of them to bulk than it may have."""
+        held: list[ClientQueue] = []
+        while self._heap and self._fits():
+            _, _, queue = heapq.heappop(self._heap)
+            images = queue.images
+            while images and images[0].turn.done():  # their requests have ended
+                images.popleft()
+            if not images:
+                continue
+            bulk = self._most_bulk is not None and images[0].is_bulk()
+            if bulk and self._bulk_is_full():
+                held.append(queue)
+                continue
+            first = images.popleft()
+            first.place = self._enter(queue, first.estimate, bulk)
+            first.turn.set_result(None)
+            if images:
+                queue.start = queue.finish
+                self._push(queue)
+        for queue in held:
+            self._push(queue)
 
     def _shed(self) -> None:
         """Refuse those whose turn comes too late by what is known now, a few times a second."""
@@ -139,32 +182,54 @@ class FairLine:
         if now < self._shed_at:
             return
         self._shed_at = now + SHED_EVERY
-        ahead, left = self._work, []
-        for each in sorted(self._waiting):
-            wait = self._predict(ahead + each.estimate())
-            if each.turn.done():
-                continue
+        ahead = self._work
+        for each, cost in self._in_order():
+            wait = self._predict(ahead + cost)
             if wait * SLACK > each.deadline.remaining(now):
                 each.turn.set_exception(_too_late(wait))
-                continue
-            ahead += each.estimate()
-            left.append(each)
-        self._waiting = left  # sorted, hence a heap
+            else:
+                ahead += cost
+        queues = [queue for _, _, queue in self._heap]
+        self._heap.clear()
+        for queue in queues:
+            for _ in range(len(queue.images)):
+                each = queue.images.popleft()
+                if not each.turn.done():
+                    queue.images.append(each)
+            if queue.images:
+                self._push(queue)
+
+    def _in_order(self) -> list[tuple[Waiting, float]]:
+        """Return the images in the order in which they will be let through, with their costs."""
+        tagged: list[tuple[float, int, Waiting, float]] = []
+        for start, _, queue in self._heap:
+            tag = start
+            for each in queue.images:
+                if not each.turn.done():
+                    cost = each.estimate()
+                    tagged.append((tag, each.number, each, cost))
+                    tag += cost
+        return [(each, cost) for _, _, each, cost in sorted(tagged, key=lambda each: each[:2])]
 
 
 class Turn:
     """One turn, as an asynchronous context manager: without generators, for each image has one."""
 
-    __slots__ = ("_asked", "_cost", "_line")
+    __slots__ = ("_asked", "_line", "_place")
 
     def __init__(
-        self, line: FairLine, client: str, estimate: Callable[[], float], deadline: Deadline
+        self,
+        line: FairLine,
+        client: str,
+        estimate: Callable[[], float],
+        deadline: Deadline,
+        is_bulk: Callable[[], bool],
     ) -> None:
         self._line = line
-        self._asked = client, estimate, deadline
+        self._asked = client, estimate, deadline, is_bulk
 
     async def __aenter__(self) -> None:
-        self._cost = await self._line.take(*self._asked)
+        self._place = await self._line.take(*self._asked)
 
     async def __aexit__(
         self,
@@ -172,7 +237,7 @@ class Turn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._line.leave(self._cost)
+        self._line.leave(self._place)
 
 
 def _too_late(wait: float) -> Overloaded:

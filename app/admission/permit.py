@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from app.admission.capacity import MICRO
 from app.admission.counters import Key
-from app.admission.fields import ByKey, Total
+from app.admission.fields import Total
 from app.admission.limits import Amount
 from models.domain.deadline import Deadline
 from models.domain.errors import TooLarge
@@ -116,15 +116,16 @@ class Permit:
         """Wait for the turn of one image among those of all clients; hold it for the block."""
         costs = self._admission.forecast.costs
         return self._admission.line.turn(
-            self._client, lambda: sum(map(costs.estimate, kinds)), self.deadline
+            self._client, lambda: sum(map(costs.estimate, kinds)), self.deadline, self._is_bulk
         )
 
     @property
     def lane(self) -> Lane:
-        """Bulk for a client that holds most of what is in flight while others wait too."""
-        counters = self._admission.counters
-        total, own = counters.total(Total.IMAGES), counters.of(self._key, ByKey.IMAGES)
-        return Lane.BULK if own < total < 2 * own else Lane.INTERACTIVE
+        """Bulk for a client that holds most of what is in flight while others want something."""
+        return Lane.BULK if self._is_bulk() else Lane.INTERACTIVE
+
+    def _is_bulk(self) -> bool:
+        return self._admission.forecast.is_bulk(self._key)
 
     def work(self, kind: Hashable, pixels: int) -> "Work":
         """Work on one image of known size, from now until the end of the `with` block."""

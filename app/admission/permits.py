@@ -54,10 +54,16 @@ class Admission:
         self.draining = False
 
     @classmethod
-    def from_settings(cls, settings: Settings, at_once: int, counters: Counters) -> "Admission":
-        """With the limits an operator chose; `at_once` images are enough to keep all cores busy."""
+    def from_settings(
+        cls, settings: Settings, at_once: int, counters: Counters, most_bulk: int | None = None
+    ) -> "Admission":
+        """With the limits an operator chose; `at_once` images are enough to keep all cores busy.
+
+        At most `most_bulk` images of a client that holds most are under way beside others.
+        """
         forecast = Forecast(counters, min(at_once, settings.max_images_in_flight))
-        line = FairLine(at_once, forecast.room, forecast.wait_here)
+        room, wait = forecast.room, forecast.wait_here
+        line = FairLine(at_once, room, wait, most_bulk=most_bulk)
         rate = Rate.parse(settings.rate_limit)
         return cls(Limits.from_settings(settings), counters, forecast, line, rate=rate)
 

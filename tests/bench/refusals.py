@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.subject import Subject, answers, free_port, started
+from tests.bench.subject import Subject, answers, started
 from tests.bench.traffic import Request
 from tests.pictures import jpeg
+from tests.ports import free_port
 
 BUSY = 8
 """Connections that keep the server busy."""

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from workers.engines.cpu.network import CpuNetwork
 
 
+CROWDED = 0.5
+"""Seconds after two batches were computed side by side in which no image is spread over all cores:
+the next neighbour may come while it is computed, and threads that wait for each other at every
+layer would then wait for that neighbour too."""
+
+
 @dataclass(slots=True, eq=False)
 class CpuSlot:
     """A staging slot: the crops of one batch, uint8 (n, crop, crop, 3), and its jobs.
@@ -64,6 +70,7 @@ class CpuEngine:
         self._counting = threading.Lock()
         self._computing: dict[int, float] = {}
         self._spent = 0.0
+        self._crowded_at = -CROWDED
         self._free: queue.SimpleQueue[CpuSlot | None] = queue.SimpleQueue()
         side = max([network.spec.preprocessing.crop for network in networks], default=0)
         for _ in range(threads):
@@ -107,6 +114,8 @@ class CpuEngine:
         thread = threading.get_ident()
         with self._counting:
             self._computing[thread] = time.thread_time()
+            if len(self._computing) > 1:
+                self._crowded_at = time.monotonic()
         try:
             yield
         finally:
@@ -157,9 +166,10 @@ class CpuEngine:
         return self._vectors(wanted, slot.crops)
 
     def _logits(self, network: "CpuNetwork", crops: Pixels) -> NDArray[np.float32]:
-        """Compute on all cores for one image when nothing else is computed, else on this one."""
+        """Compute on this core, or one image on all cores while nothing else is computed."""
         assert self._passes is not None
-        if len(crops) == 1 and len(self._computing) == 1:
+        crowded = len(self._computing) > 1 or time.monotonic() - self._crowded_at < CROWDED
+        if len(crops) == 1 and not crowded:
             return self._passes.on_all_cores(network.logits, crops)
         return self._passes.on_this_core(network.logits, crops)
 

@@ -61,7 +61,8 @@ class Simulation:
         self.clock = clock
         self.counters = Counters()
         self.forecast = Forecast(self.counters, 2 * cores, clock)
-        line = FairLine(2 * cores, self.forecast.room, self.forecast.wait_here, clock)
+        room, wait = self.forecast.room, self.forecast.wait_here
+        line = FairLine(2 * cores, room, wait, clock, max(1, cores - 1))
         limits = Limits(images, 1 << 30, 1 << 29)
         self.admission = Admission(limits, self.counters, self.forecast, line, clock=clock)
         self.cores = asyncio.Semaphore(cores)
@@ -100,7 +101,13 @@ class Simulation:
         await asyncio.gather(*tasks)
 
     async def closed_loop(
-        self, client: str, under_way: int, seconds: float, deadline: float, seen: Seen
+        self,
+        client: str,
+        under_way: int,
+        seconds: float,
+        deadline: float,
+        seen: Seen,
+        cost: float = 1.0,
     ) -> None:
         """So many requests at a time; after a refusal the next one leaves a second later."""
         end = self.clock() + seconds
@@ -108,7 +115,7 @@ class Simulation:
         async def one() -> None:
             while self.clock() < end:
                 refused = len(seen.refused)
-                await self.request(client, deadline, seen)
+                await self.request(client, deadline, seen, cost)
                 if len(seen.refused) > refused:
                     await asyncio.sleep(self.chance.uniform(0.5, 1.5))
 

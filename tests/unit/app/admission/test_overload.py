@@ -67,6 +67,39 @@ def test_a_flood_of_one_client_hardly_delays_another(under_way: int) -> None:
     simulate(scenario())
 
 
+@pytest.mark.parametrize("cores", [2, 4, 8])
+@pytest.mark.parametrize("cost", [0.2, 1.0, 10.0])
+def test_bulk_at_most_doubles_what_another_client_waits(cores: int, cost: float) -> None:
+    """From the second image of the other client on: the first waits for bulk that has begun."""
+
+    async def scenario() -> None:
+        server, alone, beside, flood = Simulation(cores), Seen(), Seen(), Seen()
+        rate, deadline = 0.2 / server.seconds, 60.0
+        await server.open_loop("b", rate, 30, deadline, alone)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.closed_loop("a", 64, 40, deadline, flood, cost))
+            await asyncio.sleep(5)
+            await server.open_loop("b", rate, 3, deadline, Seen())
+            group.create_task(server.open_loop("b", rate, 30, deadline, beside))
+        assert beside.p99() <= 2 * alone.p99()
+        assert not beside.refused
+        assert len(flood.good) * cost * server.seconds >= 0.8 * (cores - 1) * 40
+
+    simulate(scenario())
+
+
+def test_bulk_has_all_cores_while_nobody_else_wants_something() -> None:
+    async def scenario() -> None:
+        server, other, flood = Simulation(), Seen(), Seen()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.closed_loop("a", 64, 30, 60.0, flood))
+            await asyncio.sleep(5)
+            await server.request("b", 60.0, other)
+        assert flood.rate(server.clock() - 20, server.clock()) >= 0.95 * CAPACITY
+
+    simulate(scenario())
+
+
 def test_nothing_is_left_behind() -> None:
     async def scenario() -> None:
         server, seen = Simulation(images=50), Seen()

@@ -1,0 +1,80 @@
+"""The order in which images are let through."""
+
+import asyncio
+
+from app.admission.line import FairLine
+from app.admission.waiting import Place
+from models.domain.deadline import NEVER
+
+
+class Line:
+    """A fair line, the names of the images that were let through, and what each image costs."""
+
+    def __init__(self, least: int = 1, most_bulk: int | None = None) -> None:
+        self.line = FairLine(least, most_bulk=most_bulk)
+        self.order: list[str] = []
+        self.cost = 0.0
+        self.bulk = ""
+        """The client that is bulk now."""
+        self.places: list[Place] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def ask(self, *names: str) -> None:
+        """Let images wait; the first letter of a name is its client."""
+        for name in names:
+            self.tasks.append(asyncio.create_task(self._take(name)))
+        await asyncio.sleep(0)
+
+    async def _take(self, name: str) -> None:
+        client = name[0]
+        place = await self.line.take(client, lambda: self.cost, NEVER, lambda: client == self.bulk)
+        self.order.append(name)
+        self.places.append(place)
+
+    async def end_all(self) -> None:
+        """End the turns in their order until nothing waits."""
+        while self.places:
+            self.line.leave(self.places.pop(0))
+            await asyncio.sleep(0)
+        await asyncio.gather(*self.tasks)
+
+
+def test_images_of_a_kind_that_was_not_measured_when_they_came_take_turns_by_their_cost() -> None:
+    async def scenario() -> None:
+        line = Line()
+        await line.ask("a1", "a2", "a3", "a4")
+        line.cost = 1.0
+        await line.ask("b1", "b2")
+        await line.end_all()
+        assert line.order == ["a1", "b1", "a2", "b2", "a3", "a4"]
+
+    asyncio.run(scenario())
+
+
+def test_bulk_leaves_a_place_free_for_others_and_takes_it_when_it_is_bulk_no_more() -> None:
+    async def scenario() -> None:
+        line = Line(least=3, most_bulk=2)
+        line.bulk = "a"
+        await line.ask("a1", "a2", "a3", "a4")
+        assert line.order == ["a1", "a2"]
+        await line.ask("b1")
+        assert line.order == ["a1", "a2", "b1"]
+        line.bulk = ""
+        line.line.leave(line.places.pop(0))
+        await asyncio.sleep(0)
+        assert line.order == ["a1", "a2", "b1", "a3"]
+        await line.end_all()
+        assert line.line.waiting == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_image_whose_request_ends_while_it_waits_takes_no_place() -> None:
+    async def scenario() -> None:
+        line = Line()
+        await line.ask("a1", "a2", "a3")
+        line.tasks.pop(1).cancel()
+        await line.end_all()
+        assert line.order == ["a1", "a3"]
+
+    asyncio.run(scenario())
