@@ -1,0 +1,180 @@
+"""The walk of one image through the rooms of `app`: a later room never calls an earlier one.
+
+A profiler notes, for every function that one request enters on the event loop, its room and the
+room that called it. docs/architecture.md says what comes of it.
+"""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from starlette.types import Message
+
+from app import main
+from app.executors import Executor
+from app.service import Computing
+from app.telemetry.metrics import Metrics
+from models.api.schemas import ModelRecord
+from models.domain.job import Job, Labels, Result
+from models.labels import LabelSet
+from models.networks.served import Model, ServedNetwork
+from models.settings import Settings
+from tests.fakes import FakeEngine
+from tests.pictures import jpeg
+from workers.backends.in_process import LocalBackend
+from workers.operations import Classify
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
+
+ROOT = Path(main.__file__).parents[1]
+
+ROOMS = ("routes", "intake", "fetch", "pipeline", "workers", "responses")
+"""The rooms in the order in which an image passes them; `fetch` is for URLs only."""
+
+VALUES = {
+    "app/intake/output_format.py",
+    "app/intake/spool.py",
+    "app/intake/wanted.py",
+    "app/pipeline/encoded_files.py",
+    "app/pipeline/outcomes.py",
+    "app/pipeline/timings.py",
+}
+"""Files of the values that are handed forward: a room may ask a value that it was given."""
+
+CHANNELS = {"app/intake/body.py", "app/routes/access_log.py"}
+"""Files that wrap ASGI's `receive` and `send`, which are called as if they were the server's."""
+
+Call = tuple[str, str]
+"""The room that calls, and the room of the function that is called."""
+
+
+def room_of(frame: FrameType) -> str | None:
+    """The room of a function, None if it is in none of ROOMS, in VALUES or CHANNELS."""
+    path = Path(frame.f_code.co_filename)
+    if ROOT not in path.parents or str(path.relative_to(ROOT)) in VALUES | CHANNELS:
+        return None
+    package, *rest = path.relative_to(ROOT).parts
+    room = rest[0] if package == "app" else package
+    return room if room in ROOMS else None
+
+
+def caller_of(frame: FrameType) -> str | None:
+    """The room of the nearest caller that is in one."""
+    caller = frame.f_back
+    while caller is not None:
+        if room := room_of(caller):
+            return room
+        caller = caller.f_back
+    return None
+
+
+@contextmanager
+def walking() -> Iterator[list[Call]]:
+    """Note calls between rooms on this thread.
+
+    A coroutine that goes on is not called again. An asynchronous generator is not called either by
+    the room that iterates over it: that is how answers come forward.
+    """
+    calls: list[Call] = []
+    seen: set[FrameType] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event != "call" or frame in seen:
+            return
+        seen.add(frame)
+        room = room_of(frame)
+        if room is None or frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR:
+            return
+        caller = caller_of(frame)
+        if caller is not None and caller != room:
+            calls.append((caller, room))
+
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+
+
+def backward(calls: Sequence[Call]) -> list[Call]:
+    """The calls from a room to one that an image passes before it."""
+    return [each for each in calls if ROOMS.index(each[1]) < ROOMS.index(each[0])]
+
+
+def answer(job: Job) -> Result:
+    return Labels((1, 0), (0.75, 0.25)) if isinstance(job.operation, Classify) else job.image
+
+
+async def walk_of(path: str, **headers: str) -> tuple[list[Call], int]:
+    """The calls between rooms while a photo is answered, and the status of its answer."""
+    record = {"name": "fake", "sha256": "", "label_set": "fake", "n_classes": 2, "random": True}
+    record |= {"preprocessing": 1, "precision": "fp32", "device": "fake"}
+    model = Model(ModelRecord.model_validate(record), LabelSet("fake", ("a", "b"), (None, None)))
+    worker = Worker(FakeEngine(answer=answer), BatchLimits(1, 1 << 40))
+    worker.start()
+    executor = Executor(
+        LocalBackend(worker, 5.0), lambda: Computing((ServedNetwork("resnet18", model),))
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "local_executor", lambda *_: done(executor))
+        service = await main.start_service(Settings(), Metrics())
+    app = main.create_app(Settings())
+    app.state.service = service
+    body, sent = jpeg(1, 64, 48), list[Message]()
+    scope = {
+        "type": "http",
+        "app": app,
+        "method": "POST",
+        "path": path.split("?")[0],
+        "query_string": path.partition("?")[2].encode(),
+        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()],
+        "client": ("127.0.0.1", 1),
+    }
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Message:
+        if (message := next(messages, None)) is not None:
+            return message
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    try:
+        with walking() as calls:
+            await app(scope, receive, send)
+    finally:
+        await main.stop_service(service)
+    return calls, sent[0]["status"]
+
+
+async def done(executor: Executor) -> Executor:
+    return executor
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [
+        ("/classify", "application/json"),
+        ("/classify", "application/x-ndjson"),
+        ("/filter?name=invert", "image/png"),
+        ("/filter?name=invert", "application/zip"),
+        ("/process?versions=[{%22name%22:%22invert%22}]", "application/json"),
+    ],
+)
+def test_a_later_room_never_calls_an_earlier_one(path: str, accept: str) -> None:
+    calls, status = asyncio.run(walk_of(path, content_type="image/jpeg", accept=accept))
+    assert status == 200
+    assert {room for call in calls for room in call} == {*ROOMS} - {"fetch"}
+    assert backward(calls) == []
+
+
+def test_a_call_back_is_seen() -> None:
+    calls = [("routes", "responses"), ("responses", "pipeline"), ("pipeline", "workers")]
+    assert backward(calls) == [("responses", "pipeline")]
