@@ -1,4 +1,4 @@
-"""Decides which requests are let in: permits, shares of clients, rate limits and API keys.
+"""Decides which requests are admitted: permits, shares of clients, rate limits and API keys.
 
 Start reading in `permits.py`; `counters.py` holds the counts that all front ends share.
 It may import `models` and Starlette's types, and nothing else of `app`.

@@ -1,4 +1,4 @@
-"""How much admitted work the server finishes in a second, measured while it is busy."""
+"""Measure how much admitted work the server completes in a second while it is busy."""
 
 import time
 from collections.abc import Callable
@@ -7,24 +7,24 @@ from app.admission.counters import Counters
 from app.admission.fields import Total
 
 WINDOW = 0.25
-"""Seconds of one measurement, at least."""
+"""Seconds that one measurement lasts at least."""
 
 NEWEST = 0.3
-"""Weight of the newest measurement: after a second the old capacity has nearly gone."""
+"""Weight of the newest measurement: after a second the old capacity has little influence."""
 
 LEAST = 0.2
-"""Work is measured in seconds of the device, so a device that works does about 1 a second; less
-was measured while it stood still, because a worker was lost for instance, and says nothing."""
+"""Lowest capacity. Work is measured in seconds of the device, so a device that computes completes
+about 1 in a second. A lower result means that it stood still, for instance without a worker."""
 
 MICRO = 1_000_000
 
 
 class Capacity:
-    """Seconds of estimated work finished in a second, over all front ends.
+    """Seconds of estimated work that all front ends together complete in a second.
 
-    A window counts in full only if at least `busy_images` were in flight all the time, because a
-    server that waits for clients is slower than it could be; of the others a higher result counts,
-    once there is one of a busy server.
+    A measurement counts fully only if at least `busy_images` were in flight during all of it,
+    because a server that waits for clients is slower than it could be. Of the other measurements
+    only those count that are higher than the last one of a busy server.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class Capacity:
         self._busy_images = busy_images
         self._clock = clock
         self.per_second = 0.0
-        """0: not measured yet."""
+        """Seconds of work completed in a second; 0 if it has not been measured yet."""
         self._busy = False
         self._start(clock())
 
     def look(self) -> None:
-        """Call when work was finished and when it begins."""
+        """Measure; to be called when work begins and when it has been completed."""
         total = self._counters.total
         self._busy = self._busy and total(Total.IMAGES) >= self._busy_images
         now = self._clock()
@@ -50,7 +50,7 @@ class Capacity:
         if seconds < WINDOW:
             return
         done = total(Total.DONE) - self._done
-        if done > 0:  # less than 0 after a front end's column was cleared
+        if done > 0:  # it is negative after the column of a front end was cleared
             measured = done / MICRO / seconds
             known = self.per_second
             if self._busy:
@@ -61,7 +61,7 @@ class Capacity:
         self._start(now)
 
     def wait(self, microseconds: float) -> float:
-        """Seconds until so much work is done; 0 as long as nothing was measured."""
+        """Return the seconds that this work takes; 0 as long as nothing was measured."""
         return microseconds / MICRO / self.per_second if self.per_second else 0.0
 
     def _start(self, now: float) -> None:

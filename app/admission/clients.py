@@ -1,4 +1,4 @@
-"""Who asks, as admission sees it: the name of an API key, or a network address."""
+"""Identify the client of a request by its network address."""
 
 import ipaddress
 from functools import lru_cache
@@ -6,14 +6,14 @@ from functools import lru_cache
 from starlette.types import Scope
 
 IPV6_PREFIX = 64
-"""Bits of an IPv6 address that name a client: providers assign whole networks of this size."""
+"""Bits of an IPv6 address that identify a client: providers assign whole networks of this size."""
 
 LOCAL = "local"
-"""The name of requests without an address: Unix sockets, and the command line."""
+"""The client of requests without an address: on Unix sockets, and of the command line."""
 
 
 def client_of(scope: Scope) -> str:
-    """The client's address; of an IPv6 address its network."""
+    """Return the client's address, or the network of an IPv6 address."""
     client = scope.get("client")
     return _network(client[0]) if client else LOCAL
 

@@ -1,21 +1,21 @@
-"""Counts that all front ends of a server share, so that a limit means the whole server.
+"""Share counts among all front ends of a server, so that each limit holds for the whole server.
 
-The memory is a table of 64-bit integers. Each front end owns one column and writes no other one;
-a count is the sum of its row. No lock is needed: to take something, a front end first adds it to
-its own column, then reads the sum, and takes it back if the limit is exceeded. What was taken
-therefore never exceeds a limit, whatever the timing; the price is that two front ends that ask for
-the last place in the same microsecond may both be refused. A lock (`fcntl.lockf`) would be exact in
-that case too, but a front end that is descheduled while it holds the lock would stop all others.
+The memory is a table of 64-bit integers. Each front end writes a column of its own and no other
+one; a count is the sum of its row. No lock is needed: to take something, a front end adds it to
+its column, reads the sum, and subtracts it again if the sum exceeds the limit. So the amount taken
+never exceeds a limit, whatever the timing. The price is that two front ends which ask for the last
+place in the same microsecond may both be refused. A lock (`fcntl.lockf`) would be exact in that
+case too, but a front end that is descheduled while it holds the lock would stop all others.
 
-Counts by key (a client, a host) live in a count-min sketch of `ROWS` rows: a key has one cell in
-each row, and its count is the smallest of them (Cormode and Muthukrishnan, 2005,
-https://doi.org/10.1016/j.jalgor.2003.12.001). Memory is fixed; a count can be too high when other
-keys share all cells of a key, and is never too low. The hash is seeded at random for each server,
-so that nobody can choose keys which collide.
+Counts by key (a client, a host) are kept in a count-min sketch of `ROWS` rows: a key has one cell
+in each row, and its count is the smallest of them (Cormode and Muthukrishnan, 2005,
+https://doi.org/10.1016/j.jalgor.2003.12.001). The memory is fixed; a count is too high if other
+keys share all cells of a key, and is never too low. The hash has a random seed for each server, so
+that clients cannot choose keys that collide.
 
-A front end that was killed leaves its column behind. The supervisor calls `forget` with its process
-id, and whoever claims a column first clears those of processes that no longer exist. Speed, with
-34 columns: `take` 1.5 µs, `take_for` 4 µs.
+A front end that was killed leaves its column behind. The supervisor calls `forget` with the process
+id, and a process that claims a column first clears those of processes that no longer exist. With 34
+columns, `take` takes 1.5 µs and `take_for` 4 µs.
 """
 
 import fcntl
@@ -33,12 +33,12 @@ from app.admission.fields import ByKey, Mark, Total
 from app.admission.rates import SIZE, RateTable
 
 SLOTS = 1024
-"""Cells of one row of the sketch."""
+"""Cells in one row of the sketch."""
 
 ROWS = 2
 
 COLUMNS_PER_FRONT_END = 2
-"""During a rolling restart the old and the new process of a front end both count."""
+"""Columns of a front end: its old and its new process both count during a rolling restart."""
 
 SPARE_COLUMNS = 2
 
@@ -46,7 +46,7 @@ SEED_BYTES = 16
 
 
 Key = tuple[int, ...]
-"""Where a key's cell in each row of the sketch starts."""
+"""The index at which a key's cell starts, for each row of the sketch."""
 
 _N_CELLS = len(Total) + len(Mark) + len(ByKey) * ROWS * SLOTS
 _FIRST_MARK = len(Total)
@@ -54,10 +54,10 @@ _FIRST_BY_KEY = len(Total) + len(Mark)
 
 
 class Counters:
-    """The counts as one front end reads and writes them.
+    """The shared counts, as one front end reads and writes them.
 
-    `Counters()` is for a server of one process: plain memory with one column. For several, the
-    parent calls `create`, passes `fd` on, and each front end calls `attach` with it.
+    `Counters()` is for a server of one process: anonymous memory with one column. For several
+    processes the parent calls `create` and passes `fd` on, and each front end calls `attach`.
     """
 
     def __init__(self, fd: int | None = None, columns: int = 1, column: int | None = 0) -> None:
@@ -77,7 +77,7 @@ class Counters:
 
     @classmethod
     def create(cls, front_ends: int) -> "Counters":
-        """Make the memory for `front_ends` processes; the caller owns no column. Linux only."""
+        """Create the memory for `front_ends` processes; the caller gets no column. Linux only."""
         columns = COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS
         fd = os.memfd_create("darkroom-counters", os.MFD_CLOEXEC)
         size = _N_CELLS * columns * 8 + SIZE + SEED_BYTES
@@ -87,7 +87,7 @@ class Counters:
 
     @classmethod
     def attach(cls, fd: int, front_ends: int) -> "Counters":
-        """Use the memory behind an inherited descriptor, with a column of this process's own."""
+        """Map the memory of an inherited descriptor, and claim a column for this process."""
         counters = cls(fd, COLUMNS_PER_FRONT_END * front_ends + SPARE_COLUMNS, column=None)
         counters._claim()
         return counters
@@ -99,7 +99,7 @@ class Counters:
             self.fd = None
 
     def forget(self, pid: int) -> None:
-        """Clear the column of a process that has ended: it holds nothing any more."""
+        """Clear the column of a process that has ended, because nothing of it is in flight."""
         with self._locked():
             for column in range(self.columns):
                 if self._mark(Mark.OWNER, column) == pid:
@@ -108,11 +108,11 @@ class Counters:
     # Totals
 
     def add(self, field: Total, amount: int) -> None:
-        """Count `amount` more, or less where it is negative, whatever the limit."""
+        """Add `amount`, which may be negative, without regard to a limit."""
         self._cells[field * self.columns + self._column] += amount
 
     def total(self, field: Total) -> int:
-        """Sum over all front ends."""
+        """Return the sum over all front ends."""
         columns = self.columns
         start = field * columns
         if columns == 1:
@@ -120,7 +120,7 @@ class Counters:
         return sum(self._cells[start : start + columns].tolist())
 
     def take(self, field: Total, amount: int, limit: int) -> bool:
-        """Count `amount` more if the sum then stays within `limit`; whether it was counted."""
+        """Add `amount` if the sum stays within `limit`; return whether it was added."""
         self.add(field, amount)
         if self.total(field) <= limit:
             return True
@@ -130,7 +130,7 @@ class Counters:
     # Counts by key
 
     def key(self, text: str) -> Key:
-        """The cells of a key; prefix it with its kind: `client 10.0.0.1`, `host example.org`."""
+        """Return the cells of a key, whose kind comes first: `client 10.0.0.1`, `host a.org`."""
         digest = hashlib.blake2b(text.encode(), digest_size=4 * ROWS, key=self._seed).digest()
         return tuple(
             self._start(
@@ -140,13 +140,13 @@ class Counters:
         )
 
     def add_for(self, key: Key, field: ByKey, amount: int) -> None:
-        """Count `amount` more, or less where it is negative, for `key`."""
+        """Add `amount`, which may be negative, to the count of `key`."""
         here = field * self._step + self._column
         for start in key:
             self._cells[start + here] += amount
 
     def of(self, key: Key, field: ByKey) -> int:
-        """The count of `key` over all front ends; never too low."""
+        """Return the count of `key` over all front ends; it may be too high, never too low."""
         first = field * self._step
         last = first + self.columns
         cells = self._cells
@@ -155,7 +155,7 @@ class Counters:
         return min([sum(cells[start + first : start + last].tolist()) for start in key])
 
     def take_for(self, key: Key, field: ByKey, amount: int, limit: int) -> bool:
-        """Count `amount` more for `key` if its count then stays within `limit`."""
+        """Add `amount` to the count of `key` if it then fits into `limit`; return whether it does."""
         self.add_for(key, field, amount)
         if self.of(key, field) <= limit:
             return True
@@ -163,7 +163,9 @@ class Counters:
         return False
 
     def all_of(self, field: ByKey) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-        """The counts of all cells of the first row: one for each key, unless some collide."""
+        """Return the counts of all cells of the first row, shape (SLOTS,): one for each key, unless
+        some collide.
+        """
         start = self._start(0) + field * self._step
         row = np.frombuffer(self._cells[start : start + SLOTS * self.columns], np.int64)
         counts: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -173,16 +175,16 @@ class Counters:
     # Marks
 
     def mark(self, mark: Mark, value: int) -> None:
-        """Write a mark of this front end."""
+        """Set a mark of this front end."""
         self._cells[(_FIRST_MARK + mark) * self.columns + self._column] = value
 
     def newest(self, mark: Mark) -> int:
-        """The largest value of a mark in any column."""
+        """Return the largest value of a mark in any column."""
         start = (_FIRST_MARK + mark) * self.columns
         return max(self._cells[start : start + self.columns])
 
     def others(self, mark: Mark, fresh: int) -> list[int]:
-        """A mark of the other front ends that set one and whose `BEAT` is at least `fresh`."""
+        """Return the values of a mark that other front ends have set, if their `BEAT` is `fresh`."""
         return [
             value
             for column in range(self.columns)
@@ -213,16 +215,16 @@ class Counters:
         return self._cells[(_FIRST_MARK + mark) * self.columns + column]
 
     def _start(self, cell: int) -> int:
-        """Where a cell of the sketch of the first field starts; `_step` further is the next."""
+        """Return where a cell of the sketch starts for the first field; others are `_step` apart."""
         return (_FIRST_BY_KEY + cell) * self.columns
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Held for microseconds, and only when processes start and end."""
+        """Hold the lock, for microseconds, and only when processes start and end."""
         if self.fd is None:
             yield
             return
-        fcntl.lockf(self.fd, fcntl.LOCK_EX, 1)  # one byte: the rates have a lock of their own
+        fcntl.lockf(self.fd, fcntl.LOCK_EX, 1)  # one byte, because the rates have a separate lock
         try:
             yield
         finally:
@@ -230,7 +232,7 @@ class Counters:
 
 
 def now_ns() -> int:
-    """The clock of all marks: monotonic, and the same in all processes of one machine."""
+    """Return the time of marks: monotonic, and the same in all processes of a machine."""
     return time.monotonic_ns()
 
 

@@ -1,10 +1,10 @@
-"""What is counted over all front ends; `counters.py` keeps the counts."""
+"""Name what is counted over all front ends; `counters.py` keeps the counts."""
 
 from enum import IntEnum
 
 
 class Total(IntEnum):
-    """What is counted once for the whole server."""
+    """Counts of the whole server."""
 
     IMAGES = 0
     """Images admitted and not yet answered."""
@@ -13,7 +13,7 @@ class Total(IntEnum):
     ARRIVING = 2
     """Bytes of bodies that are still arriving."""
     REQUESTS = 3
-    """Requests under way on the image routes, those whose body still arrives among them."""
+    """Requests in progress on the image routes, including those whose body is still arriving."""
     PIXELS = 4
     """Decoded pixels in memory."""
     FETCHES = 5
@@ -21,13 +21,13 @@ class Total(IntEnum):
     CONNECTIONS = 6
     """Open connections of clients."""
     WORK = 7
-    """Estimated microseconds of work that are admitted and not finished."""
+    """Estimated microseconds of work that is admitted and not completed."""
     DONE = 8
-    """Estimated microseconds of work that were finished since the start."""
+    """Estimated microseconds of work completed since the start."""
 
 
 class ByKey(IntEnum):
-    """What is counted for each key."""
+    """Counts of each key."""
 
     IMAGES = 0
     ARRIVING = 1
@@ -37,15 +37,15 @@ class ByKey(IntEnum):
 
 
 class Mark(IntEnum):
-    """Numbers of one column that are not added up."""
+    """Values of single front ends, which are not added up."""
 
     OWNER = 0
-    """Process id of the front end that writes this column; 0: the column is free."""
+    """Process id of the front end that writes this column; 0 if the column is free."""
     BEAT = 1
-    """Monotonic nanoseconds when this front end last looked after its waiting work."""
+    """Monotonic nanoseconds at which this front end last checked its waiting work."""
     PIXELS_SINCE = 2
-    """Monotonic nanoseconds since which this front end's oldest image waits for pixels, or 0."""
+    """Monotonic nanoseconds since which this front end's oldest image waits for pixels, else 0."""
     FETCHES_SINCE = 3
     """The same for fetches."""
     CONTENDED = 4
-    """Monotonic nanoseconds when a client with a small share was last refused."""
+    """Monotonic nanoseconds at which a client with a small share was last refused."""

@@ -1,9 +1,10 @@
-"""Weighted semaphore over a count that other processes may share: what does not fit waits.
+"""Weighted semaphore over a count that other processes may share: amounts that do not fit wait.
 
-Within a front end it is first come, first served. Between front ends, what is given back goes to
-whoever asks first, until the first in some front end's line has waited for `PATIENCE`: from then
-on the others take nothing before it. So large amounts are not starved by small ones, and the usual
-case costs no messages. Waiting front ends look every `POLL` seconds; one process alone needs none.
+Within a front end the order is first come, first served. Between front ends a released amount goes
+to the first one that asks for it, until the first waiter of some front end has waited for
+`PATIENCE`: from then on the other front ends take nothing before it. So small amounts do not starve
+large ones, and the usual case needs no messages. Front ends with waiters check every `POLL` seconds
+whether something was released; a process alone need not.
 """
 
 import asyncio
@@ -16,35 +17,35 @@ from app.admission.counters import Counters, Key, now_ns
 from app.admission.fields import ByKey, Mark, Total
 
 POLL = 0.005
-"""Seconds between two looks at what other front ends have given back."""
+"""Seconds between two checks for amounts that other front ends have released."""
 
 PATIENCE = 100_000_000
-"""Nanoseconds for which the first in a line lets other front ends go before it."""
+"""Nanoseconds for which other front ends may overtake the first waiter of a front end."""
 
 FRESH = 500_000_000
-"""Nanoseconds after which the mark of a front end that no longer looks is ignored."""
+"""Nanoseconds after which the mark of a front end that has stopped checking is ignored."""
 
 
 class Pool(Protocol):
-    """Something limited. `shared`: other processes take from it too."""
+    """A limited amount; `shared` is true if other processes take from it too."""
 
     limit: int
     shared: bool
     hands_over: bool
-    """Whether what is given back may go to the next in the own line at once."""
+    """Whether a released amount may go to the next waiter of this front end at once."""
 
     def take(self, amount: int, since: int) -> bool:
-        """Take `amount` for somebody waiting since then, if it fits; whether it was taken."""
+        """Take `amount` for a waiter since that time if it fits; return whether it was taken."""
 
     def give_back(self, amount: int) -> None:
-        """The reverse of `take`."""
+        """Release `amount`."""
 
     def wait_since(self, since: int) -> None:
-        """Tell other front ends since when the first of ours waits; 0: none waits."""
+        """Tell other front ends since when the first waiter of this one waits; 0 if none waits."""
 
 
 class TotalPool:
-    """A total of the whole server; `mark` says since when each front end waits for it."""
+    """A total of the whole server; `mark` is the time since which each front end waits for it."""
 
     hands_over = True
 
@@ -56,7 +57,7 @@ class TotalPool:
         self.shared = counters.shared
 
     def take(self, amount: int, since: int) -> bool:
-        """Not before another front end's, if that one has waited for longer than `PATIENCE`."""
+        """Take `amount` unless another front end's waiter has waited for longer than `PATIENCE`."""
         if self.shared:
             now = now_ns()
             starving = self._counters.others(self._mark, now - FRESH)
@@ -69,14 +70,14 @@ class TotalPool:
         self._counters.add(self._field, -amount)
 
     def wait_since(self, since: int) -> None:
-        """Write the mark, and that this front end is alive."""
+        """Set the mark, and note that this front end is alive."""
         if self.shared:
             self._counters.mark(Mark.BEAT, now_ns())
             self._counters.mark(self._mark, since)
 
 
 class KeyPool:
-    """The part of one key, of which each front end's line gets its chance at each look."""
+    """The amount of one key; waiters of all front ends compete for it at each check."""
 
     def __init__(self, counters: Counters, key: Key, field: ByKey, limit: int) -> None:
         self._counters = counters
@@ -87,7 +88,7 @@ class KeyPool:
         self.hands_over = not counters.shared
 
     def take(self, amount: int, since: int) -> bool:
-        """If it fits."""
+        """Take `amount` if it fits."""
         return self._counters.take_for(self._key, self._field, amount, self.limit)
 
     def give_back(self, amount: int) -> None:
@@ -95,11 +96,11 @@ class KeyPool:
         self._counters.add_for(self._key, self._field, -amount)
 
     def wait_since(self, since: int) -> None:
-        """Nothing to tell."""
+        """Do nothing: there is no mark for keys."""
 
 
 class Gate:
-    """Waits in line for a pool. Lives on one event loop."""
+    """Waits for a pool in the order of asking. It belongs to one event loop."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -111,7 +112,7 @@ class Gate:
     async def hold(self, amount: int) -> AsyncIterator[None]:
         """Wait for `amount`, then hold it while the block runs.
 
-        An amount over the limit is let in alone, as if it were the whole limit.
+        An amount over the limit is treated as the whole limit, so it is held alone.
         """
         taken = min(amount, self.pool.limit)
         if self._waiting or not self.pool.take(taken, now_ns()):
@@ -124,7 +125,7 @@ class Gate:
                 self.wake()
 
     def wake(self) -> None:
-        """Admit waiters in order while they fit; a cancelled waiter takes nothing."""
+        """Let waiters continue in order while they fit; a cancelled waiter takes nothing."""
         while self._waiting:
             amount, turn = self._waiting[0]
             if not turn.cancelled():
@@ -152,7 +153,7 @@ class Gate:
             raise
 
     def _note(self) -> None:
-        """Tell other front ends how long the first has waited, and look again soon."""
+        """Tell other front ends how long the first has waited, and check again soon."""
         self.pool.wait_since(self._first_since if self._waiting else 0)
         if self._waiting and self.pool.shared and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(POLL, self._look)

@@ -1,8 +1,8 @@
-"""API keys from a file: which client sends a request, in constant time.
+"""Identify clients by API keys from a file, in constant time.
 
-One key a line, `name:key` or `name:sha256=HEX` (the SHA-256 of the key, 64 hexadecimal digits). A
-line `!name:…` is a key that is known and disabled. Empty lines and lines that begin with `#` are
-skipped. Names are 1 to 64 of the characters A-Z a-z 0-9 . _ - and appear in logs; keys do not.
+Each line has one key: `name:key` or `name:sha256=HEX` (the SHA-256 of the key, 64 hexadecimal
+digits). A line `!name:…` is a known key that is disabled. Empty lines and lines that begin with `#`
+are skipped. Names are 1 to 64 of the characters A-Z a-z 0-9 . _ - and appear in logs; keys do not.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ from starlette.types import Scope
 from models.domain.errors import Forbidden, Unauthorized
 
 MOST_KEY_BYTES = 1024
+"""Longest key that is compared."""
 
 _LINE = re.compile(r"(!?)([A-Za-z0-9._-]{1,64}):(.+)")
 _DIGEST = re.compile(r"sha256=([0-9a-fA-F]{64})")
@@ -24,7 +25,7 @@ _DIGEST = re.compile(r"sha256=([0-9a-fA-F]{64})")
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key's digest and whose it is."""
+    """The name and the SHA-256 digest of a key, and whether the key is disabled."""
 
     name: str
     digest: bytes
@@ -32,7 +33,7 @@ class ApiKey:
 
 
 class ApiKeys:
-    """The keys of a file; `reload` reads it again."""
+    """The keys of a file; `reload` reads the file again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,13 +41,13 @@ class ApiKeys:
         self.reload()
 
     def reload(self) -> None:
-        """Take the file as it is now. Of a bad one: raises ValueError and keeps the old keys."""
+        """Read the file again; if it is wrong, raise ValueError and keep the old keys."""
         self._keys = read_keys(self._path)
 
     def client_of(self, scope: Scope) -> str:
-        """The name of the key that a request brings. Raises Unauthorized and Forbidden.
+        """Return the name of a request's key. Raises Unauthorized and Forbidden.
 
-        All digests are compared, whichever fits, so that time says nothing about them.
+        Every digest is compared even after a match, so that the time reveals nothing about keys.
         """
         given = _given(scope)
         if given is None or len(given) > MOST_KEY_BYTES:
@@ -63,7 +64,7 @@ class ApiKeys:
 
 
 def read_keys(path: Path) -> list[ApiKey]:
-    """The keys of a file; ValueError says which line is wrong, and never shows a key."""
+    """Return the keys of a file; the ValueError names the wrong line and never shows a key."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -94,7 +95,7 @@ def read_keys(path: Path) -> list[ApiKey]:
 
 
 def _given(scope: Scope) -> bytes | None:
-    """The key of a request; a bearer token wins over `X-API-Key`."""
+    """Return the key of a request; a bearer token takes precedence over `X-API-Key`."""
     token = None
     for name, value in scope["headers"]:
         if name == b"authorization" and value[:7].lower() == b"bearer ":

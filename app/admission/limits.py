@@ -1,18 +1,18 @@
-"""The limits of admission as values, and the rule for one client's part of a limit."""
+"""Define the limits of admission as values, and the rule for one client's share of a limit."""
 
 from dataclasses import dataclass
 
 from models.settings import Settings
 
 SHARE = 15
-"""One client may hold this many times what is free, once others want something: so a single one
-gets at most 15/16 of a limit, two get 15/31 each, and there is always something free for one more
-(dynamic thresholds: Choudhury and Hahne, 1998, https://doi.org/10.1109/90.664262)."""
+"""One client may hold this many times the free part of a limit, once others want something. So a
+single client gets at most 15/16 of the limit, two get 15/31 each, and a part is always free for one
+more (dynamic thresholds: Choudhury and Hahne, 1998, https://doi.org/10.1109/90.664262)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may be in flight over all front ends; 0 for a client: no cap of its own."""
+    """What may be in flight over all front ends; for a client 0 means no limit of its own."""
 
     images: int
     bytes: int
@@ -22,7 +22,7 @@ class Limits:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Limits":
-        """The limits an operator chose."""
+        """Return the limits of the settings."""
         return cls(
             settings.max_images_in_flight,
             settings.max_bytes_in_flight,
@@ -34,7 +34,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Images and upload bytes."""
+    """Numbers of images and of upload bytes."""
 
     images: int
     bytes: int
@@ -47,10 +47,10 @@ class Amount:
 
 
 def within_share(own: int, others: int, limit: int, contended: bool) -> bool:
-    """Whether a client may hold `own` of a limit, of which others hold `others`.
+    """Return whether a client may hold `own` of a limit, of which others hold `others`.
 
-    `own` includes what is asked for now. While no other client holds anything, and none was
-    refused lately (`contended`), one client may hold the whole limit.
+    `own` includes the amount that is requested now. While no other client holds anything, and none
+    was refused recently (`contended`), one client may hold the whole limit.
     """
     if not others and not contended:
         return True

@@ -1,11 +1,11 @@
-"""Token buckets for rates, one for each client, shared by all front ends.
+"""Limit the rate of each client by a token bucket that all front ends share.
 
-A bucket holds up to `burst` tokens and gains `per_second`; an image takes one. Buckets live in a
-set-associative table of fixed size: a client's hash names a set of `WAYS` places, in which the
-least recently used bucket makes room for a new one. A bucket that was not used for `burst /
-per_second` seconds is full anyway, so forgetting the oldest one seldom forgives anything. Between
-processes the table is guarded by a lock on the memory's descriptor, which the kernel releases when
-its owner dies; it is held for some microseconds, and only where a rate limit is set.
+A bucket holds up to `burst` tokens and gains `per_second` tokens a second; an image takes one. The
+buckets are kept in a set-associative table of fixed size: a client's hash selects a set of `WAYS`
+places, in which the least recently used bucket is replaced by a new one. A bucket that was not used
+for `burst / per_second` seconds is full anyway, so a replacement seldom gives tokens away. Between
+processes a lock on the memory's descriptor protects the table. The kernel releases it if its owner
+dies; it is held for some microseconds, and only if a rate limit is set.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ SETS = 1024
 WAYS = 8
 
 _BUCKET = struct.Struct("=Qdd")
-"""The client's hash (0: empty), tokens, and the monotonic moment at which they were counted."""
+"""The client's hash (0 if empty), tokens, and the monotonic seconds when they were counted."""
 
 SIZE = SETS * WAYS * _BUCKET.size
 """Bytes of the table."""
@@ -29,14 +29,14 @@ SIZE = SETS * WAYS * _BUCKET.size
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Tokens that come a second, and how many a client can save up."""
+    """Tokens that a bucket gains in a second, and tokens that it holds at most."""
 
     per_second: float
     burst: float
 
     @classmethod
     def parse(cls, text: str | None) -> "Rate | None":
-        """Read images a second and at once, `10/40` or `10` (those of a second); None: no rate."""
+        """Parse images a second and at once, `10/40`, or `10` for both; return None for no rate."""
         if not text:
             return None
         per_second, _, burst = text.partition("/")
@@ -45,7 +45,7 @@ class Rate:
 
 
 class RateTable:
-    """Counts what clients use, in `SIZE` bytes of `memory` from `offset` on.
+    """The buckets of all clients, in `SIZE` bytes of `memory` from `offset` on.
 
     With a descriptor other processes share that memory. `seed` hides which clients share a set.
     """
@@ -65,9 +65,9 @@ class RateTable:
         self._clock = clock
 
     def take(self, client: str, amount: float, rate: Rate) -> float:
-        """Take tokens of a client: 0 if there were enough, else seconds until there are.
+        """Take tokens of a client; return 0 if there were enough, else the seconds until there are.
 
-        More than the burst at once waits for a full bucket, and leaves a debt.
+        An amount above the burst needs a full bucket, and leaves a negative number of tokens.
         """
         digest = hashlib.blake2b(client.encode(), digest_size=8, key=self._seed).digest()
         number = int.from_bytes(digest, "little") or 1
@@ -82,7 +82,7 @@ class RateTable:
             return 0.0
 
     def _find(self, number: int, now: float, rate: Rate) -> tuple[int, float]:
-        """Where a client's bucket is, or is to be, and its tokens now."""
+        """Return the place of a client's bucket, old or new, and its tokens now."""
         start = self._offset + number % SETS * WAYS * _BUCKET.size
         oldest, oldest_at = start, float("inf")
         for place in range(start, start + WAYS * _BUCKET.size, _BUCKET.size):

@@ -1,4 +1,4 @@
-"""Every limit beside what is in use of it, over all front ends, for metrics."""
+"""Report each limit and its use over all front ends, for metrics."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from app.admission.permits import Admission
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A limit's name, what it allows, and what is in use."""
+    """The name of a limit, its value, and how much of it is in use."""
 
     name: str
     limit: int
@@ -18,14 +18,14 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The limits of a server; those that admission does not hold are given as functions."""
+    """The limits of a server; functions return those that admission does not hold."""
 
     admission: Admission
     pixels: Callable[[], int]
     fetches: Callable[[], int]
 
     def uses(self) -> Iterator[Use]:
-        """Each limit now."""
+        """Yield each limit with its present use."""
         limits, total = self.admission.limits, self.admission.counters.total
         yield Use("images_in_flight", limits.images, total(Total.IMAGES))
         yield Use("bytes_in_flight", limits.bytes, total(Total.BYTES))
@@ -34,7 +34,7 @@ class Usage:
         yield Use("fetch_concurrency", self.fetches(), total(Total.FETCHES))
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:
-        """Name, explanation and value of what belongs to admission and has no limit."""
+        """Yield name, explanation and value of each gauge of admission that has no limit."""
         admission = self.admission
         forecast, total = admission.forecast, admission.counters.total
         yield "in_flight_images", "Images admitted and not yet answered.", total(Total.IMAGES)
