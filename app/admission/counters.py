@@ -155,7 +155,7 @@ class Counters:
         return min([sum(cells[start + first : start + last].tolist()) for start in key])
 
     def take_for(self, key: Key, field: ByKey, amount: int, limit: int) -> bool:
-        """Add `amount` to the count of `key` if it then fits into `limit`; return whether it does."""
+        """Add `amount` to the count of `key` if it fits into `limit`; return whether it does."""
         self.add_for(key, field, amount)
         if self.of(key, field) <= limit:
             return True
@@ -184,7 +184,7 @@ class Counters:
         return max(self._cells[start : start + self.columns])
 
     def others(self, mark: Mark, fresh: int) -> list[int]:
-        """Return the values of a mark that other front ends have set, if their `BEAT` is `fresh`."""
+        """Return a mark of other front ends that have set it and whose `BEAT` is `fresh`."""
         return [
             value
             for column in range(self.columns)
@@ -215,7 +215,7 @@ class Counters:
         return self._cells[(_FIRST_MARK + mark) * self.columns + column]
 
     def _start(self, cell: int) -> int:
-        """Return where a cell of the sketch starts for the first field; others are `_step` apart."""
+        """Return where a cell of the sketch starts; those of the next field are `_step` further."""
         return (_FIRST_BY_KEY + cell) * self.columns
 
     @contextmanager
