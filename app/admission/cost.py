@@ -1,4 +1,4 @@
-"""What images cost: seconds of the device for each kind of work and size, as measured lately."""
+"""Learn what images cost: seconds of the device for each kind of work and size of image."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -7,20 +7,21 @@ from dataclasses import dataclass, field
 from models.domain.job import Trace
 
 NEWEST = 0.2
-"""Weight of the newest image: about the last five count."""
+"""Weight of the newest image; so mainly the last five images count."""
 
 MOST_KINDS = 512
-"""Chains of filters are named by clients, so what is remembered of them is bounded."""
+"""Kinds that are remembered. Clients name chains of filters, so their number must be bounded."""
 
 OVERHEAD_PER_PIXEL = 8e-9
-"""Seconds for decoding and encoding, which workers do not report: about 120 megapixels a second.
+"""Seconds a pixel for decoding and encoding, at about 120 megapixels a second; workers do not
+report them.
 
 Only relations between costs matter, because capacity is measured in the same unit."""
 
 
 @dataclass(slots=True)
 class _Kind:
-    """Cost by the power of two of the pixels, the mean, and seconds from launch to result."""
+    """Seconds by the number of bits of the pixels, their mean, and time from launch to result."""
 
     sizes: dict[int, float] = field(default_factory=dict)
     mean: float = 0.0
@@ -28,14 +29,14 @@ class _Kind:
 
 
 class CostModel:
-    """Exponentially weighted means for each kind of work and size of image."""
+    """Exponentially weighted means of costs for each kind of work and size of image."""
 
     def __init__(self) -> None:
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
         self._mean = 0.0
 
     def estimate(self, kind: Hashable, pixels: int | None = None) -> float:
-        """Seconds for one image. Of an unknown kind: the mean of all, and 0 before the first.
+        """Return the seconds for one image; of an unknown kind the mean of all, 0 before the first.
 
         Before its header was read an image counts as the mean of its kind. A size that was not
         seen yet costs what the nearest one does for each pixel.
@@ -56,16 +57,16 @@ class CostModel:
         return min([kind.mean for kind in self._kinds.values()], default=0.0)
 
     def knows(self, kind: Hashable) -> bool:
-        """Whether an image of this kind was finished lately."""
+        """Return whether an image of this kind was completed recently."""
         return kind in self._kinds
 
     def latency(self, kind: Hashable) -> float:
-        """Seconds that an image of this kind takes when nothing is before it; 0: unknown."""
+        """Return the seconds that an image of this kind takes when it is alone; 0 if unknown."""
         known = self._kinds.get(kind)
         return known.latency if known else 0.0
 
     def learn(self, kind: Hashable, pixels: int, trace: Trace) -> float:
-        """An image was finished; of what its batch took, its own part counts.
+        """Learn from a completed image; its equal part of the time of its batch counts.
 
         Return what such an image is estimated to cost now.
         """

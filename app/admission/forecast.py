@@ -1,4 +1,4 @@
-"""When work that is admitted now will be done: what is before it, by measured cost and capacity."""
+"""Predict when work that is admitted now will be completed, by measured costs and capacity."""
 
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -12,20 +12,21 @@ from app.admission.fields import ByKey, Total
 from models.domain.errors import Overloaded
 
 MARGIN = 1.5
-"""Times the predicted wait that must fit before a deadline: other clients may come, and take turns
-with the work that is admitted already."""
+"""Factor of the predicted wait that must fit before a deadline, because other clients may come and
+take turns with the work that is already admitted."""
 
 FRESH = 0.02
-"""Seconds for which the work of all clients is not added up again."""
+"""Seconds for which the sum of the work of all clients is reused."""
 
 HORIZON = 0.2
-"""Seconds of work that may be past the line, where no client goes before another any more."""
+"""Seconds of work that may be past the line, where clients do not take turns any more."""
 
 HORIZON_SHARED = 0.05
-"""The same for `SHARED` seconds after several clients had work: batches are smaller then, and what
-one client has asked for delays the others less."""
+"""The same for `SHARED` seconds after several clients had work: batches are then smaller, and the
+work of one client delays the others less."""
 
 SHARED = 10.0
+"""Seconds for which the server counts as shared after several clients had work."""
 
 RESERVED = 2.0
 """Seconds after several clients had work in which one that holds more than half counts as bulk."""
@@ -50,25 +51,25 @@ class Forecast:
         self._clients = np.zeros(1, np.int64)
         self._added_up = -1.0
         self.absence: Callable[[], float] = lambda: 0.0
-        """Seconds until something computes again: work that is admitted meanwhile waits for it."""
+        """Returns the seconds until a worker computes again; work that is admitted waits for it."""
         self.costs = CostModel()
         self.capacity = Capacity(counters, busy_images, clock)
 
     def backlog(self) -> float:
-        """Seconds until everything is done that is admitted now."""
+        """Return the seconds until all admitted work is completed."""
         return self.longest(0)
 
     def longest(self, more: int) -> float:
-        """Seconds until everything would be done with so much `more` after it."""
+        """Return the seconds until all admitted work and `more` work after it are completed."""
         return self.absence() + self.capacity.wait(self._counters.total(Total.WORK) + more)
 
     def room(self) -> float:
-        """Seconds of work that this front end may have past its line."""
+        """Return the seconds of work that this front end may have past its line."""
         horizon = HORIZON if self._clock() > self._shared_until else HORIZON_SHARED
         return horizon * self.capacity.per_second / self._counters.front_ends
 
     def note_clients(self, own: int, total: int) -> None:
-        """A client with `own` images in flight asks for more, of `total` of all clients."""
+        """Note that a client with `own` of the `total` images in flight asks for more."""
         if own < total:
             now = self._clock()
             self._shared_until, self._reserved_until = now + SHARED, now + RESERVED
@@ -85,7 +86,7 @@ class Forecast:
         return own < total or self._clock() < self._reserved_until
 
     def wait(self, key: Key, more: int) -> float:
-        """Seconds until a client's work would be done if it had so much `more`.
+        """Return the seconds until a client's work and `more` work of it would be completed.
 
         Clients take turns, so only as much of each other client's work comes first as this one has
         itself, and what is past the line already.
@@ -135,7 +136,7 @@ class Forecast:
         return int(work * MICRO), max(map(self.costs.latency, kinds))
 
     def wait_here(self, work: float) -> float:
-        """Seconds until `work` seconds of work in this front end's line are done.
+        """Return the seconds until `work` seconds of work in this front end's line are completed.
 
         Other front ends have lines too, which are served at the same time.
         """
@@ -143,14 +144,14 @@ class Forecast:
         return self.capacity.wait(work * MICRO * total / max(self._own, 1))
 
     def charge(self, key: Key, work: int) -> None:
-        """Count work of a client as admitted, or less of it where `work` is negative."""
+        """Count work of a client as admitted; a negative number counts less."""
         if work:
             self._own += work
             self._counters.add(Total.WORK, work)
             self._counters.add_for(key, ByKey.WORK, work)
 
     def done(self, work: int) -> None:
-        """Count work as finished; `charge` has taken it back."""
+        """Count work as completed; `charge` has already subtracted it."""
         self._counters.add(Total.DONE, work)
         self.capacity.look()
 

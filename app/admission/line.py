@@ -19,13 +19,13 @@ from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 
 SHED_EVERY = 0.25
-"""Seconds between two looks for images whose turn comes too late."""
+"""Seconds between two searches for images whose turn comes too late."""
 
 SLACK = 1.15
 """Times the predicted wait that must fit before the deadline of an image that waits already."""
 
 LEAST_COST = 1e-6
-"""Seconds: work that seems to cost nothing takes turns by number."""
+"""Lowest cost in seconds: images of unknown cost take turns by their number."""
 
 FEW = 64
 """Clients that are remembered although none of their images waits."""
@@ -65,7 +65,7 @@ class FairLine:
 
     @property
     def waiting(self) -> int:
-        """Images in line, those whose clients have just left among them."""
+        """Images in line, including those whose clients have just left."""
         return sum(len(queue.images) for _, _, queue in self._heap)
 
     def turn(
@@ -89,7 +89,7 @@ class FairLine:
         deadline: Deadline,
         is_bulk: Callable[[], bool] = never,
     ) -> Place:
-        """Wait for a turn; return what `leave` is to be called with when it ends."""
+        """Wait for a turn; return the argument with which `leave` must be called at its end."""
         queue = self._clients.get(client)
         if queue is None:
             queue = self._clients[client] = ClientQueue()
@@ -116,7 +116,7 @@ class FairLine:
         return waiting.place
 
     def leave(self, place: Place) -> None:
-        """End a turn; those that wait get theirs."""
+        """End a turn, and give turns to waiting images."""
         self._through -= 1
         self._bulk -= place.bulk
         self._work = self._work - place.cost if self._through else 0.0
@@ -141,7 +141,7 @@ class FairLine:
         return self._most_bulk is not None and self._bulk >= self._most_bulk
 
     def _enter(self, queue: ClientQueue, estimate: Callable[[], float], bulk: bool) -> Place:
-        """Let an image through, the first of its client's."""
+        """Let the first image of a client through."""
         cost = max(estimate(), LEAST_COST)
         self._virtual = max(self._virtual, queue.start)
         queue.finish = queue.start + cost
@@ -154,7 +154,7 @@ class FairLine:
         heapq.heappush(self._heap, (queue.start, queue.images[0].number, queue))
 
     def _let_through(self) -> None:
-        """Give turns to those that wait, but no more of them to bulk than it may have."""
+        """Give turns to waiting images, but only as many to bulk as it may have."""
         held: list[ClientQueue] = []
         while self._heap and self._fits():
             _, _, queue = heapq.heappop(self._heap)
@@ -177,7 +177,7 @@ class FairLine:
             self._push(queue)
 
     def _shed(self) -> None:
-        """Refuse those whose turn comes too late by what is known now, a few times a second."""
+        """Refuse images whose turn is predicted to come too late; do so a few times a second."""
         now = self._clock()
         if now < self._shed_at:
             return
@@ -213,7 +213,7 @@ class FairLine:
 
 
 class Turn:
-    """One turn, as an asynchronous context manager: without generators, for each image has one."""
+    """One turn as an asynchronous context manager; it is no generator because those are slower."""
 
     __slots__ = ("_asked", "_line", "_place")
 

@@ -1,4 +1,4 @@
-"""What one request holds, from its headers to the end of its answer."""
+"""Count what one request holds, from its headers to the end of its answer."""
 
 from collections.abc import Hashable
 from contextlib import AbstractAsyncContextManager
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from app.admission.permits import Admission
 
 FIRST_CHARGE = 1 << 16
-"""Bytes that a body is charged with its first byte; doubled whenever it is longer, so that a body
-of any size costs few steps."""
+"""Bytes that are charged for the first byte of a body. The charge is doubled whenever the body is
+longer, so that a body of any size takes few steps."""
 
 
 class Permit:
-    """Counts requests, images, bytes and work; all given back when its `with` block ends.
+    """Permit of one request: holds images, bytes and work until its `with` block ends.
 
     `deadline` is that of the whole request.
     """
@@ -38,17 +38,18 @@ class Permit:
         self._expected = 0
         self._left: dict[Hashable, int] = {}
         self.kinds: tuple[Hashable, ...] = ()
-        """The kinds of work that were asked for, also where they were refused."""
+        """The kinds of work that the request asked for, even if they were refused."""
 
     def begin(self) -> None:
-        """Count the request as under way."""
+        """Count the request as in progress."""
         self._admission.counters.add(Total.REQUESTS, 1)
         self._began = True
 
     def arrives(self, n_bytes: int, announced: int) -> None:
-        """More of the body is here; `announced` is its whole size, or 0. Raises Overloaded.
+        """Count bytes of the body that have arrived; raises Overloaded and TooLarge.
 
-        Bytes are charged as they come, never because they were announced.
+        `announced` is the size of the whole body, 0 if it is unknown. Bytes are charged as they
+        come, never because they were announced.
         """
         self._size += n_bytes
         if self._size <= self._charged:
@@ -66,13 +67,13 @@ class Permit:
         self._charged = charge
 
     def complete(self, n_bytes: int) -> None:
-        """The last of the body is here: from now on it counts as admitted, with one image."""
+        """Count the last bytes of the body; from now on it counts as admitted, with one image."""
         self._size += n_bytes
         self._arrived()
         self.grow(1, self._size)
 
     def grow(self, n_images: int, n_bytes: int) -> None:
-        """Hold more: the images found in the body, the bytes downloaded."""
+        """Hold more images, which were found in the body, or more bytes, which were downloaded."""
         if not (n_images or n_bytes):
             return
         more = Amount(n_images, n_bytes)
@@ -84,7 +85,7 @@ class Permit:
         self._held = held
 
     def expect(self, n_images: int, *kinds: Hashable) -> None:
-        """Charge for `n_images` images, each with work of these kinds; raises Overloaded."""
+        """Charge for work of these kinds on each of `n_images` images; raises Overloaded."""
         forecast, self.kinds = self._admission.forecast, kinds
         each = [forecast.costs.estimate(kind) for kind in kinds]
         work = int(n_images * sum(each) * MICRO)
@@ -98,7 +99,7 @@ class Permit:
         forecast.capacity.look()
 
     def estimate_again(self) -> None:
-        """Charge what is expected by what is known now of its kinds."""
+        """Charge the expected work again, because the cost of some kind has been learnt."""
         estimate = self._admission.forecast.costs.estimate
         now = int(sum(n * estimate(kind) for kind, n in self._left.items()) * MICRO)
         self._admission.forecast.charge(self._key, now - self._expected)
@@ -113,7 +114,7 @@ class Permit:
             raise error
 
     def turn(self, *kinds: Hashable) -> AbstractAsyncContextManager[None]:
-        """Wait for the turn of one image among those of all clients; hold it for the block."""
+        """Wait for the turn of one image among those of all clients, and hold it for the block."""
         costs = self._admission.forecast.costs
         return self._admission.line.turn(
             self._client, lambda: sum(map(costs.estimate, kinds)), self.deadline, self._is_bulk
@@ -121,14 +122,14 @@ class Permit:
 
     @property
     def lane(self) -> Lane:
-        """Bulk for a client that holds most of what is in flight while others want something."""
+        """Bulk if the client holds most of the images in flight while others want something."""
         return Lane.BULK if self._is_bulk() else Lane.INTERACTIVE
 
     def _is_bulk(self) -> bool:
         return self._admission.forecast.is_bulk(self._key)
 
     def work(self, kind: Hashable, pixels: int) -> "Work":
-        """Work on one image of known size, from now until the end of the `with` block."""
+        """Return the work on one image of known size; it ends with its `with` block."""
         estimate = self._admission.forecast.costs.estimate
         before = min(self._expected, int(estimate(kind) * MICRO))
         now = int(estimate(kind, pixels) * MICRO)
@@ -139,7 +140,7 @@ class Permit:
         return Work(self, kind, pixels, now)
 
     def end(self, work: "Work", trace: Trace | None) -> None:
-        """The work has ended; with a trace it was done, and its cost is learnt."""
+        """End the work on one image; with a trace it was completed, and its cost is learnt."""
         forecast = self._admission.forecast
         forecast.charge(self._key, -work.charged)
         if trace is not None:
@@ -150,7 +151,7 @@ class Permit:
             forecast.done(int(done * MICRO))
 
     def release(self) -> None:
-        """Give back everything."""
+        """Release everything that is held."""
         admission = self._admission
         admission.give_back(self._key, self._held)
         self._held = Amount(0, 0)

@@ -1,4 +1,4 @@
-"""Permits for requests, images, bytes and work in flight: the only place that sheds load.
+"""Give permits for requests, images, bytes and work: this is the only place that sheds load.
 
 Behind it work waits (backpressure) and is bounded by its deadline, never refused.
 """
@@ -21,11 +21,11 @@ from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.settings import Settings
 
 CONTENTION = 10_000_000_000
-"""Nanoseconds for which one client may not hold everything after another one was refused."""
+"""Nanoseconds after the refusal of one client in which no other client may hold everything."""
 
 
 class Admission:
-    """Lets requests in while the limits allow and their deadlines can be met.
+    """Admits requests while the limits allow it and their deadlines can be met.
 
     `rate` is what one client may send. `forecast` predicts how long admitted work waits; `line` is
     where it waits. All front ends with the same `counters` share the limits. Lives on one event
@@ -48,7 +48,7 @@ class Admission:
         self.clock = clock
         self.rate = rate
         self.unsure: set[Permit] = set()
-        """Permits for work of which some kind was unknown when they were given."""
+        """Permits for work of which some kind had an unknown cost when they were given."""
         self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
         self.targets = TargetKinds()
         self.draining = False
@@ -57,7 +57,7 @@ class Admission:
     def from_settings(
         cls, settings: Settings, at_once: int, counters: Counters, most_bulk: int | None = None
     ) -> "Admission":
-        """With the limits an operator chose; `at_once` images are enough to keep all cores busy.
+        """Return admission with the limits of the settings; `at_once` images keep all cores busy.
 
         At most `most_bulk` images of a client that holds most are under way beside others.
         """
@@ -69,12 +69,12 @@ class Admission:
 
     @property
     def held(self) -> Amount:
-        """What all front ends have in flight."""
+        """Images and bytes that all front ends have in flight."""
         total = self.counters.total
         return Amount(total(Total.IMAGES), total(Total.BYTES))
 
     def set_limits(self, settings: Settings) -> None:
-        """Take limits and rate from other settings; what is admitted already stays."""
+        """Take the limits and the rate from other settings; admitted requests stay admitted."""
         self.limits = Limits.from_settings(settings)
         self.rate = Rate.parse(settings.rate_limit)
 
@@ -96,7 +96,7 @@ class Admission:
         return self._over(Amount(1, n_bytes), own, images, held)
 
     def enter(self, client: str = LOCAL, deadline: Deadline = NEVER, rated: bool = False) -> Permit:
-        """A permit for a request whose body may still have to come; it holds no image yet.
+        """Return a permit for a request whose body may still have to come; it holds no image yet.
 
         `rated`: the request has been charged against the client's rate. Raises Draining, and
         Overloaded if the request could not end before its deadline.
@@ -111,12 +111,12 @@ class Admission:
         return permit
 
     def estimate_again(self) -> None:
-        """Charge for work whose cost was unknown: something was learnt."""
+        """Charge again for all work whose cost was unknown, because a cost has been learnt."""
         for permit in list(self.unsure):
             permit.estimate_again()
 
     def charge_rate(self, client: str, n_images: int) -> None:
-        """Count images against a client's rate; raises RateLimited."""
+        """Count images against the rate of a client; raises RateLimited."""
         rate = self.rate
         if rate is None or client == LOCAL or not n_images:
             return
@@ -130,7 +130,7 @@ class Admission:
     def admit(
         self, n_images: int, n_bytes: int, client: str = LOCAL, deadline: Deadline = NEVER
     ) -> Permit:
-        """A permit that holds images and bytes from the start."""
+        """Return a permit that holds images and bytes from the start."""
         permit = self.enter(client, deadline)
         try:
             permit.grow(n_images, n_bytes)
@@ -140,7 +140,7 @@ class Admission:
         return permit
 
     def take(self, key: Key, amount: Amount) -> None:
-        """Count `amount` more in flight for a client; raises Overloaded when it does not fit."""
+        """Count `amount` as in flight for a client; raises Overloaded if it does not fit."""
         counters = self.counters
         self._hold(key, amount.images, amount.bytes)
         images, n_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
@@ -171,11 +171,11 @@ class Admission:
         )
 
     def give_back(self, key: Key, amount: Amount) -> None:
-        """The reverse of `take`."""
+        """Release an amount that `take` has counted."""
         self._hold(key, -amount.images, -amount.bytes)
 
     def arrive(self, key: Key, n_bytes: int) -> None:
-        """Count bytes of a body that still arrives; raises Overloaded when they do not fit."""
+        """Count bytes of a body that is still arriving; raises Overloaded if they do not fit."""
         limits, counters = self.limits, self.counters
         counters.add(Total.ARRIVING, n_bytes)
         counters.add_for(key, ByKey.ARRIVING, n_bytes)
@@ -197,12 +197,12 @@ class Admission:
         )
 
     def arrived(self, key: Key, n_bytes: int) -> None:
-        """The reverse of `arrive`: the body is complete, or its request has ended."""
+        """Release bytes of `arrive`: the body is complete, or the request has ended."""
         self.counters.add(Total.ARRIVING, -n_bytes)
         self.counters.add_for(key, ByKey.ARRIVING, -n_bytes)
 
     def fits(self, amount: Amount) -> None:
-        """Raise TooLarge when `amount` could not be admitted even by an idle server."""
+        """Raise TooLarge if even an idle server could not admit `amount`."""
         limits = self.limits
         images, setting = limits.images, "DARKROOM_MAX_IMAGES_IN_FLIGHT"
         if limits.client_images and limits.client_images < images:
@@ -222,7 +222,7 @@ class Admission:
         return within_share(own, others, limit, contended)
 
     def _contend(self, own: int, limit: int) -> None:
-        """Note that a client with a small part was refused, so that large ones get less."""
+        """Note that a client with a small share was refused, so that large shares shrink."""
         if own * 16 <= limit:
             self.counters.mark(Mark.CONTENDED, now_ns())
 
