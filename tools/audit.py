@@ -1,7 +1,7 @@
 """Ask pip-audit whether a locked dependency has a known vulnerability; `make lint` runs it.
 
-Where the vulnerability service cannot be reached, or knows none of the packages, nothing was
-checked: that is said loudly, and is an error only with `--required`, because CI may be offline.
+Where the vulnerability service cannot be reached, or does not know a package, nothing was checked.
+The output says so in capitals. It is an error only with `--required`, because CI may be offline.
 """
 
 import argparse
@@ -65,7 +65,9 @@ def audit(lock: Path, run: Run) -> Audit:
 
 
 def report(audits: Sequence[Audit], required: bool) -> tuple[list[str], int]:
-    """Lines for people and the exit code: 1 for a vulnerability, or unchecked where required."""
+    """Return lines for people and the exit code: 1 for a vulnerability, or unchecked where
+    required.
+    """
     lines = []
     for each in audits:
         if each.problem:
@@ -87,7 +89,7 @@ def _run(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the audits and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("locks", nargs="*", type=Path, default=[ROOT / name for name in LOCKS])
     parser.add_argument("--required", action="store_true", help="fail where nothing was checked")

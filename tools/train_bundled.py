@@ -2,12 +2,13 @@
 
     python tools/train_bundled.py train.tar resnet18-imagenette10.safetensors
 
-Needs one CUDA GPU with 8 GB, and Imagenette as a tar of `train/<wnid>/<name>` photos whose shorter
-side is 176 pixels. All photos live on the GPU as bytes, and augmentation happens there. With
-`--held-out 1000` so many photos are set aside and scored, which is how the recipe was chosen; the
-shipped weights saw all of them. What counts is the score at the *served* preprocessing (shorter
-side 256, crop 224), which magnifies a photo 256/176 times; training crops are smaller, because
-random crops magnify too (Touvron et al. 2019, "Fixing the train-test resolution discrepancy").
+It needs one CUDA GPU with 8 GB, and Imagenette as a tar of `train/<wnid>/<name>` photos whose
+shorter side is 176 pixels. All photos are kept on the GPU as bytes, and augmentation happens there.
+With `--held-out 1000`, 1000 photos are set aside and scored, which is how the recipe was chosen;
+the shipped weights were trained on all of them. The score that matters is that at the *served*
+preprocessing (shorter side 256, crop 224), which magnifies a photo 256/176 times. Training crops
+are smaller, because random crops magnify too (Touvron et al. 2019, "Fixing the train-test
+resolution discrepancy").
 """
 
 import argparse
@@ -37,7 +38,7 @@ LUMA = (0.299, 0.587, 0.114)
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that was tuned; sizes in pixels."""
+    """The tuned parameters of the training; sizes in pixels."""
 
     epochs: int = 330
     batch: int = 128
@@ -67,7 +68,7 @@ class Photos:
 
 
 def read(path: Path) -> tuple[Photos, list[str]]:
-    """All photos of a tar, and the wnids."""
+    """Return all photos of a tar, and the wnids."""
     with tarfile.open(path) as tar:
         files = [(m.name, tar.extractfile(m)) for m in tar if m.isfile()]
         data = sorted((name.split("/")[-2], name, f.read()) for name, f in files if f)
@@ -84,12 +85,12 @@ def read(path: Path) -> tuple[Photos, list[str]]:
 
 
 def uniform(low: float, high: float, n: int) -> Tensor:
-    """n random numbers on the GPU."""
+    """Return n random numbers on the GPU."""
     return torch.empty(n, device="cuda").uniform_(low, high)
 
 
 def crops(pixels: Tensor, size: int, recipe: Recipe) -> Tensor:
-    """Random resized crops, half of them mirrored: 0…1, (n, 3, size, size)."""
+    """Return random resized crops, half of them mirrored: 0…1, (n, 3, size, size)."""
     n = len(pixels)
     area, aspect = uniform(recipe.smallest_area, 1, n), uniform(math.log(3 / 4), math.log(4 / 3), n)
     width = (area * aspect.exp()).sqrt().clamp(max=1)
@@ -104,7 +105,7 @@ def crops(pixels: Tensor, size: int, recipe: Recipe) -> Tensor:
 
 
 def coloured(images: Tensor, strength: float) -> Tensor:
-    """Random brightness, contrast and saturation."""
+    """Change brightness, contrast and saturation at random."""
     n = len(images)
     bright, contrast, saturation = (
         uniform(1 - strength, 1 + strength, n).view(n, 1, 1, 1) for _ in range(3)
@@ -117,7 +118,7 @@ def coloured(images: Tensor, strength: float) -> Tensor:
 
 
 def mixed(images: Tensor, targets: Tensor, recipe: Recipe) -> tuple[Tensor, Tensor]:
-    """Mixup or cutmix with the batch in another order, in a share `mix` of the batches."""
+    """Apply mixup or cutmix with the batch in another order, in a share `mix` of the batches."""
     if np.random.random() >= recipe.mix:
         return images, targets
     order = torch.randperm(len(images), device="cuda")
@@ -136,13 +137,13 @@ def mixed(images: Tensor, targets: Tensor, recipe: Recipe) -> tuple[Tensor, Tens
 
 
 def normalised(images: Tensor) -> Tensor:
-    """Channels last, by ImageNet's mean and deviation."""
+    """Return the images channels last, normalised by ImageNet's mean and deviation."""
     mean, std = (torch.tensor(v, device="cuda").view(1, 3, 1, 1) for v in (MEAN, STD))
     return ((images - mean) / std).contiguous(memory_format=torch.channels_last)
 
 
 def train(photos: Photos, recipe: Recipe, held_out: Photos | None, n_classes: int) -> nn.Module:
-    """The moving average of the weights over a cosine schedule."""
+    """Return the moving average of the weights over a cosine schedule."""
     torch.backends.cudnn.benchmark = True
     torch.manual_seed(recipe.seed)
     np.random.seed(recipe.seed)
@@ -181,7 +182,9 @@ def descend(
     optimiser: torch.optim.Optimizer,
     recipe: Recipe,
 ) -> Tensor:
-    """One step, along the gradient at the worst point `sharpness` away (SAM, Foret et al. 2021)."""
+    """Make one step along the gradient at the worst point `sharpness` away (SAM, Foret et al.
+    2021).
+    """
 
     def gradient() -> Tensor:
         with torch.autocast("cuda", torch.bfloat16):
@@ -207,13 +210,16 @@ def descend(
 
 
 def size(epoch: int, recipe: Recipe) -> int:
-    """Training crops grow in steps of 32 over the first three quarters: much time saved."""
+    """Return the side of the training crops, which grows in steps of 32 over three quarters.
+
+    Small crops save much of the time.
+    """
     growth = min(1.0, epoch / (0.75 * recipe.epochs)) * (recipe.size - recipe.first_size)
     return recipe.first_size + int(growth) // 32 * 32
 
 
 def rate(epoch: float, recipe: Recipe) -> float:
-    """Linear warm-up, then half a cosine to zero."""
+    """Return the learning rate: a linear warm-up, then half a cosine to zero."""
     if epoch < recipe.warm_up:
         return recipe.peak_rate * epoch / recipe.warm_up
     progress = (epoch - recipe.warm_up) / (recipe.epochs - recipe.warm_up)
@@ -222,7 +228,7 @@ def rate(epoch: float, recipe: Recipe) -> float:
 
 @torch.no_grad()
 def average(averaged: nn.Module, network: nn.Module, keep: float) -> None:
-    """Move the average, batch norms' statistics included, towards the network."""
+    """Move the average, with the statistics of batch norms, towards the network."""
     ours, theirs = averaged.state_dict().values(), network.state_dict().values()
     floats = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.is_floating_point()]
     torch._foreach_lerp_([a for a, _ in floats], [b for _, b in floats], 1 - keep)
@@ -236,7 +242,7 @@ def report(
     held_out: Photos | None,
     start: float,
 ) -> None:
-    """One line of JSON an epoch, with the held-out score every tenth."""
+    """Print one line of JSON for an epoch, with the held-out score every tenth."""
     line: dict[str, float] = {"epoch": epoch + 1, "loss": round(loss, 4)}
     if held_out and ((epoch + 1) % 10 == 0 or epoch + 1 == recipe.epochs):
         line["held_out"] = round(score(network, held_out), 4)
@@ -244,7 +250,7 @@ def report(
 
 
 def served(photos: Photos) -> Photos:
-    """The photos as the service shows them to the network, by Pillow: (n, 3, CROP, CROP)."""
+    """Return the photos as the service gives them to the network, by Pillow: (n, 3, CROP, CROP)."""
     margin = (RESIZE - CROP) // 2
     box = (margin, margin, margin + CROP, margin + CROP)
 
@@ -258,18 +264,18 @@ def served(photos: Photos) -> Photos:
 
 @torch.inference_mode()
 def predicted(network: nn.Module, photos: Photos) -> Tensor:
-    """Class numbers (n,) of served photos."""
+    """Return the class numbers (n,) of served photos."""
     batches = photos.pixels.split(250)
     return torch.cat([network(normalised(b.float() / 255)).argmax(1) for b in batches])
 
 
 def score(network: nn.Module, photos: Photos) -> float:
-    """The share of right labels."""
+    """Return the share of right labels."""
     return (predicted(network, photos) == photos.classes).float().mean().item()
 
 
 def test(network: nn.Module, state: dict[str, Tensor], photos: Photos) -> dict[str, float]:
-    """What the weights do to photos they never saw, and what halving them changed."""
+    """Measure the weights on photos they were not trained on, and the effect of halving them."""
     halved = copy.deepcopy(network)
     halved.load_state_dict(state, strict=False)
     labels, halved_labels = predicted(network, photos), predicted(halved, photos)
@@ -282,7 +288,7 @@ def test(network: nn.Module, state: dict[str, Tensor], photos: Photos) -> dict[s
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path, help="train.tar")
     parser.add_argument("out", type=Path, help="where the weights go, .safetensors")

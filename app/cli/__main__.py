@@ -1,4 +1,4 @@
-"""`python -m app.cli`: what the script `darkroom` runs."""
+"""`python -m app.cli`: the same as the script `darkroom`."""
 
 import sys
 

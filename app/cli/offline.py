@@ -1,4 +1,4 @@
-"""What the command line does without a service: manages weights, traces a worker under load."""
+"""Commands that need no service: manage weights, and trace a worker under load."""
 
 import asyncio
 import json
@@ -23,7 +23,8 @@ from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha
 def manage_weights(settings: Settings, action: str, name: str) -> int:
     """Download, verify or list weights for `darkroom weights`; return the exit code.
 
-    `name` is a name of weights as the list shows it, or of a network: then its default weights.
+    `name` is a name of weights as the list shows it, or the name of a network, which stands for its
+    default weights.
     """
     store = WeightsStore(settings.cache_folder)
     bundled = [spec.bundled for spec in NETWORKS.values() if spec.bundled is not None]
@@ -52,7 +53,7 @@ def manage_weights(settings: Settings, action: str, name: str) -> int:
 
 
 def _get(store: WeightsStore, action: str, weights: Bundled | PublishedWeights) -> Path:
-    """The verified file; `fetch` downloads it if need be, and bundled ones need not."""
+    """Return the path of the verified file; `fetch` downloads it where it is missing."""
     if isinstance(weights, Bundled):
         verified_sha256(weights.path, weights.sha256)
         return weights.path
@@ -60,9 +61,9 @@ def _get(store: WeightsStore, action: str, weights: Bundled | PublishedWeights) 
 
 
 def profile(settings: Settings, operation: Operation, seconds: float, path: Path) -> dict[str, Any]:
-    """Trace a worker that is kept busy with drawn JPEGs; what the trace says of its device.
+    """Trace a worker that is kept busy with drawn JPEGs, and summarise the trace.
 
-    `images` are those that ended within `seconds`.
+    `images` are those that ended within `seconds`. ValueError says what is wrong with the settings.
     """
     from workers.engines.tracing import traced
 
@@ -74,7 +75,7 @@ def profile(settings: Settings, operation: Operation, seconds: float, path: Path
     async def work(seconds: float) -> int:
         return await keep_busy(LocalBackend(worker), operation, sources, seconds)
 
-    asyncio.run(work(min(seconds, 0.5)))  # what is done only once is done
+    asyncio.run(work(min(seconds, 0.5)))  # work that is done only once is not measured
     with traced(path):
         images = asyncio.run(work(seconds))
     worker.stop()

@@ -1,7 +1,7 @@
 """From the arguments of the command line to one command and its exit code.
 
-Imports the module of the command that is asked for, and no other: the modules of all commands
-together take seconds, and `--help` and `--version` need none of them.
+Only the module of the requested command is imported: the modules of all commands together take
+seconds, and `--help` and `--version` need none of them.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         standard_output.discard()
         print(f"darkroom: {error}", file=sys.stderr)
         return ExitCode.CANNOT_WRITE
-    except BrokenPipeError:  # `darkroom … | head` has what it wanted
+    except BrokenPipeError:  # the reader of a pipe, as in `darkroom … | head`, has closed it
         standard_output.discard()
         return ExitCode.FAILED
 
@@ -50,7 +50,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         options = vars(_parser(arguments).parse_args(arguments))
     finally:
-        standard_output.flush()  # what --help or --version printed
+        standard_output.flush()  # the text that --help or --version printed
     name = options.pop("command")
     code = _command(name).run(_settings(options), **options)
     standard_output.flush()
@@ -58,7 +58,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _settings(options: dict[str, object]) -> "Settings":
-    """Take the settings out of the options; WrongUsage names those that cannot be."""
+    """Take the settings out of the options; WrongUsage names the ones that are not valid."""
     from pydantic import ValidationError
 
     from models.settings import Settings, load_settings
@@ -80,7 +80,7 @@ def _settings(options: dict[str, object]) -> "Settings":
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """All commands with their names; only those that `arguments` name, with their own arguments."""
+    """Declare all commands by name, and the arguments of those that `arguments` name."""
     parser = argparse.ArgumentParser(
         prog="darkroom",
         description="Labels and filtered images, over HTTP or right here; one answer per image.",

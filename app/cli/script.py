@@ -1,6 +1,6 @@
 """The command line: `darkroom serve | classify | filter | filters | profile | weights`.
 
-Imports almost nothing by itself, so that Ctrl-C ends it without a traceback at any time.
+This module imports almost nothing, so that Ctrl-C ends the process without a traceback at any time.
 """
 
 import os

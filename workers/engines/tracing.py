@@ -1,4 +1,4 @@
-"""A trace of everything that happens on the device, in Chrome's format (chrome://tracing)."""
+"""Traces of everything that happens on the device, in Chrome's format (chrome://tracing)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 def traced(path: Path) -> Iterator[None]:
     """Write what the block does to `path`: kernels and copies by stream, stages by thread.
 
-    Threads that run already are traced as well, which torch does only for those who ask.
+    Threads that run already are traced as well, which torch does only where it is asked to.
     """
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
@@ -27,6 +27,6 @@ def traced(path: Path) -> Iterator[None]:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Name what the block starts, in traces and (NVTX) for NVIDIA's own tools."""
+    """Name the work that the block starts, in traces and (by NVTX) in NVIDIA's own tools."""
     with torch.profiler.record_function(name), torch.cuda.nvtx.range(name):
         yield

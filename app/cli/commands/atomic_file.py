@@ -1,4 +1,4 @@
-"""Files that are there wholly or not at all, and that replace nothing unless they are told to."""
+"""Write files completely or not at all, and replace none unless told to."""
 
 import errno
 import os
@@ -9,18 +9,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
-"""Names of what this process has open already: written to, never replaced."""
+"""Names of files that this process has open: they are written to, never replaced."""
 
 NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
-"""What file systems without hard links (FAT, some network and FUSE ones) answer to a link."""
+"""Errors of a link on file systems without hard links (FAT, some network and FUSE ones)."""
 
 
 def write(path: Path, data: bytes, *, replace: bool) -> None:
-    """Make `path` with `data`: a reader, a crash or a full disk never meets half of it.
+    """Make `path` with `data`; no reader sees half of it, and no crash or full disk leaves half.
 
-    Raises FileExistsError where a file is there and may not be replaced, else OSError. Of a
-    symbolic link the file it points to is made or replaced. Permissions follow the umask. Devices
-    and pipes are written to as they are.
+    Raises FileExistsError where a file exists and may not be replaced, else OSError. If `path` is a
+    symbolic link, the file that it points to is made or replaced. Permissions follow the umask.
+    Devices and pipes are written to directly.
     """
     if is_stream(path):
         with open(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "wb") as stream:
@@ -34,9 +34,9 @@ def write(path: Path, data: bytes, *, replace: bool) -> None:
 
 @contextmanager
 def unfinished(path: Path, *, replace: bool) -> Iterator[Path]:
-    """A name beside `path` for the block to write to; the file becomes `path` when it ends well.
+    """Yield a name beside `path` to write to; the file becomes `path` when the block ends well.
 
-    Whatever else ends the block, Ctrl-C included, removes the file.
+    If the block ends in any other way, Ctrl-C included, the file is removed.
     """
     target = path.resolve()
     temporary = target.with_name(f".darkroom-{secrets.token_hex(8)}.tmp")
@@ -62,17 +62,17 @@ def check_writable(folder: Path) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether `path` is there and no regular file (a device, a pipe), or an open descriptor."""
+    """Return whether `path` is a device, a pipe or an open descriptor, not a regular file."""
     if str(path).startswith(DESCRIPTORS):
         return True
     try:
         return not stat.S_ISREG(path.stat().st_mode)
-    except OSError:  # it is not there, or cannot be: whoever opens it gets the same error
+    except OSError:  # it is missing, or cannot exist: opening it gives the same error
         return False
 
 
 def _publish(temporary: Path, target: Path) -> None:
-    """Give the file its name unless that is taken: two processes cannot both succeed."""
+    """Give the file its name unless the name is taken: of two processes only one can succeed."""
     try:
         os.link(temporary, target)
     except OSError as error:

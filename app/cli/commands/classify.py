@@ -1,4 +1,4 @@
-"""`darkroom classify`: print the labels of images, one JSON line per file, in order."""
+"""`darkroom classify`: print labels, logits or embeddings, one JSON line a file, in order."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What every command is made of, and the flags that several of them have."""
+"""The interface of every command, and the flags that several of them have."""
 
 import argparse
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ LOCAL = (
     "fetch_ports",
     "fetch_allowed_hosts",
 )
-"""The settings that matter without a server."""
+"""The settings that have a meaning without a server."""
 
 WEIGHTS = (
     "networks",
@@ -37,7 +37,7 @@ class Command(Protocol):
         """Add the arguments of the command."""
 
     def run(self, settings: Settings, **options: Any) -> int:
-        """Do it; the result is the exit code."""
+        """Run the command; return the exit code."""
 
 
 def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:

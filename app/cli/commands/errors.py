@@ -1,8 +1,8 @@
-"""The two ways in which a command ends before its work is done."""
+"""The two errors that end a command before its work is done."""
 
 
 class WrongUsage(Exception):
-    """Arguments that can never work; the text says which, what is allowed and what to do."""
+    """The arguments can never work; the text says which, what is allowed and what to do."""
 
 
 class CannotWrite(Exception):

@@ -29,7 +29,7 @@ OPS = 'filters in order: \'[{"name": "gaussian_blur", "sigma": 2}]\''
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments: the files, the filters, the target, and all that encoding takes."""
+    """Add the arguments: the files, the filters, the target, and the options of encoding."""
     parser.add_argument("files", nargs="+", metavar="FILE", help=FILES)
     parser.add_argument("--ops", required=True, help=OPS)
     parser.add_argument(
@@ -40,7 +40,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "(standard output)",
     )
     parser.add_argument(
-        "--force", action="store_true", help="replace existing files; without it none is touched"
+        "--force", action="store_true", help="replace existing files; otherwise none is replaced"
     )
     names = [each.value for each in OUTPUT_FORMATS]
     parser.add_argument("--format", choices=names, help="format of the output")
@@ -54,9 +54,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(
     settings: Settings, files: Sequence[str], ops: str, output: str, force: bool, **encoding: Any
 ) -> int:
-    """Write filtered files to `output` and one JSON line each to standard error.
+    """Write filtered files to `output`, and one JSON line for each to standard error.
 
-    `encoding`: the format and all else that `POST /filter` takes of encoding. The exit code is
+    `encoding` has the format and the other encoding options of `POST /filter`. The exit code is
     FAILED when any image failed.
     """
     chain = parsed_ops(ops)
@@ -86,7 +86,7 @@ def run(
 
 
 def parsed_ops(ops: str) -> FilterChain:
-    """The chain that `--ops` asks for; WrongUsage says what is wrong with it."""
+    """Return the chain of filters that `--ops` describes; WrongUsage says what is wrong with it."""
     try:
         return FilterChain(parse_chain(parsed_json(ops)))
     except ValueError as error:

@@ -16,7 +16,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: Settings, name: str | None) -> int:
-    """Print all filters, or the one called `name`."""
+    """Print all filters, or the declaration of the one called `name`."""
     if name is None:
         described = (describe(each) for each in FILTERS.values())
         show("".join(f"{each['name']:16} {each['description']}\n" for each in described))

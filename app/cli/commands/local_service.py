@@ -1,4 +1,4 @@
-"""A service in this process: files go the way of uploads, with the same engine and records."""
+"""A service in this process: files take the path of uploads, with the same engine and records."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from models.exit_codes import ExitCode
 from models.settings import Settings
 
 AHEAD = 32
-"""Files under way at a time: enough to fill micro-batches, few enough to hold in memory."""
+"""Files in work at a time: enough to fill micro-batches, few enough to hold in memory."""
 
 ItemWork = Callable[[Service, Item, Permit], Awaitable[Answer]]
 
@@ -30,8 +30,8 @@ ItemWork = Callable[[Service, Item, Permit], Awaitable[Answer]]
 def run(answering: Coroutine[Any, Any, int]) -> int:
     """Run to the end and return the exit code; Ctrl-C or SIGTERM ends this process at once.
 
-    At once means that nothing is waited for: not for the threads that load a network or compute,
-    as asyncio.run would. Blocks that clean up are left first, so no half-written file stays.
+    Nothing is waited for then, in contrast to asyncio.run: not for the threads that load a network
+    or compute. Blocks that clean up are left first, so no half-written file stays.
     """
     signal.signal(signal.SIGTERM, _terminated)
     loop = asyncio.new_event_loop()
@@ -58,13 +58,13 @@ async def answer_each(
     structured_logging.configure("warning")
     try:
         service = await main.start_service(settings, Metrics(), needs_weights)
-    except ValueError as error:  # of the settings: weights that do not fit their labels, no GPU
+    except ValueError as error:  # of wrong settings: weights that do not fit their labels, no GPU
         raise WrongUsage(str(error)) from None
     try:
         if needs_weights and service.model is None:
             raise WrongUsage(str(service.computing().weights_problem))
         failed = await _answered(service, files, work, on_answer)
-    except Exception:  # but neither Ctrl-C nor SIGTERM, which wait for nothing
+    except Exception:  # re-raised; Ctrl-C and SIGTERM wait for nothing
         await main.stop_service(service)
         raise
     await main.stop_service(service)
@@ -77,7 +77,7 @@ async def _answered(
     work: ItemWork,
     on_answer: Callable[[Service, Answer], None],
 ) -> int:
-    """The number of files that failed."""
+    """Return the number of files that failed."""
     failed = 0
     with service.admission.admit(0, 0) as permit:
         async with contextlib.aclosing(_in_order(service, files, work, permit)) as answers:
@@ -100,7 +100,7 @@ async def _in_order(
         while under_way:
             yield await under_way.pop(0)
     finally:
-        for task in under_way:  # of a run that ends early
+        for task in under_way:  # they are left where a run ends early
             task.cancel()
 
 

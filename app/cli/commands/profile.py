@@ -18,7 +18,9 @@ from workers.operations import Classify
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("--seconds", type=float, default=1.0, help="of load (default: 1)")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="duration of the load (default: 1)"
+    )
     parser.add_argument("--ops", help=f"run these instead of classifying: {OPS}")
     parser.add_argument(
         "-o", "--output", default="trace.json", help="Chrome trace (default: trace.json)"
@@ -28,7 +30,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: Settings, seconds: float, output: str, ops: str | None, force: bool) -> int:
-    """Write the trace, and print what it says about the device."""
+    """Write the trace, and print a summary of the device's work."""
     structured_logging.configure("warning")
     operation = parsed_ops(ops) if ops else Classify(network=settings.networks[0])
     path = Path(output)
@@ -40,7 +42,7 @@ def run(settings: Settings, seconds: float, output: str, ops: str | None, force:
         atomic_file.check_writable(path.resolve().parent)
         with atomic_file.unfinished(path, replace=force) as temporary:
             found = offline.profile(settings, operation, seconds, temporary)
-    except ValueError as error:  # of the settings
+    except ValueError as error:  # of wrong settings
         raise WrongUsage(str(error)) from None
     except OSError as error:
         raise CannotWrite(f"{path}: {error.strerror or error}") from None

@@ -17,11 +17,11 @@ from models.exit_codes import ExitCode
 from models.settings import Settings
 
 NO_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EAFNOSUPPORT)
-"""Errors of binding a socket, which comes before the model is loaded."""
+"""Error numbers of binding a socket, which happens before the model is loaded."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments: every setting is one."""
+    """Add the arguments: there is one for every setting."""
     add_settings(parser, list(Settings.model_fields))
 
 
@@ -34,7 +34,9 @@ def run(settings: Settings) -> int:
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     if plan.front_ends and not hasattr(os, "memfd_create"):
-        raise WrongUsage("--front-ends: several processes share memory as only Linux can")
+        raise WrongUsage(
+            "--front-ends: several processes need memory files, which only Linux has; leave it out"
+        )
     try:
         if plan.front_ends:
             return tree.run(settings, plan)

@@ -1,4 +1,4 @@
-"""The files a command is given: checked before anything is started, read when their turn comes."""
+"""The input files of a command: checked before anything is started, read one after the other."""
 
 import os
 import stat
@@ -28,7 +28,7 @@ def check(names: Sequence[str]) -> None:
 
 
 def content(name: str) -> Blob | Url | ServiceError:
-    """The bytes of a file or of standard input, or a URL; a file that has gone is an error."""
+    """Return the bytes of a file or of standard input, a URL, or the error of a missing file."""
     if is_url(name):
         return Url(name)
     try:
@@ -40,7 +40,7 @@ def content(name: str) -> Blob | Url | ServiceError:
 
 
 def format_of(name: str) -> ImageFormat | None:
-    """The format of a regular file by its first bytes; None where it is not known yet."""
+    """Return the format of a regular file by its first bytes; None where that is not known yet."""
     if is_url(name) or name == STANDARD_INPUT or not Path(name).is_file():
         return None
     with Path(name).open("rb") as file:
@@ -48,7 +48,7 @@ def format_of(name: str) -> ImageFormat | None:
 
 
 def is_url(name: str) -> bool:
-    """Whether a source is fetched; the fetch judges where the URL leads."""
+    """Return whether a source is fetched; the fetch decides whether the URL is allowed."""
     return name.startswith(("http://", "https://"))
 
 

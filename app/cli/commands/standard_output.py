@@ -1,4 +1,4 @@
-"""Standard output: written at once, with errors that name it."""
+"""Standard output: written immediately, with errors that name it."""
 
 import os
 import sys
@@ -9,20 +9,20 @@ from app.cli.commands.errors import CannotWrite
 
 
 def show(output: bytes | str) -> None:
-    """Write at once; BrokenPipeError where the reader has gone, CannotWrite on a full disk."""
+    """Write immediately; BrokenPipeError if the reader has closed, CannotWrite on a full disk."""
     with _named_errors():
         sys.stdout.buffer.write(output.encode() if isinstance(output, str) else output)
         sys.stdout.buffer.flush()
 
 
 def flush() -> None:
-    """Write what `print` has left in the buffer, with the errors of `show`."""
+    """Write the content that `print` has left in the buffer, with the errors of `show`."""
     with _named_errors():
         sys.stdout.flush()
 
 
 def discard() -> None:
-    """Send to nowhere what could not be written, or Python would try once more at its end."""
+    """Drop the content that could not be written; Python would try again when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,7 +1,7 @@
-"""Where `darkroom filter` writes: standard output, one file, or a folder with a file a source.
+"""The target of `darkroom filter`: standard output, one file, or a folder with a file a source.
 
-Refuses before anything is started whatever can be known to fail, and never replaces a file that
-was there before unless it is told to; a source not even then.
+Predictable failures are refused before anything is started. Existing files are replaced only if the
+user asks for that, and sources never.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,16 +26,19 @@ class Target:
 
     @property
     def is_standard_output(self) -> bool:
-        """Whether there is no file at all."""
+        """Whether results go to standard output."""
         return str(self.path) == STANDARD_OUTPUT and not self.is_folder
 
     def file(self, name: str) -> Path:
-        """The file for a result called `name`."""
+        """Return the file for a result called `name`."""
         return self.path / name if self.is_folder else self.path
 
 
 def target_of(output: str, n_sources: int, force: bool) -> Target:
-    """What `--output` names: a folder if it is one, ends with /, or is for several sources."""
+    """Return the target that `--output` names.
+
+    It is a folder if it exists as one, if it ends with /, or if there are several sources.
+    """
     path = Path(output)
     if path.is_dir() or output.endswith("/"):
         return Target(path, True, force)
@@ -47,12 +50,12 @@ def target_of(output: str, n_sources: int, force: bool) -> Target:
 
 
 def format_of(target: Target) -> ImageFormat | None:
-    """The format that the name of a file asks for."""
+    """Return the format that the suffix of a file name asks for."""
     return None if target.is_folder else _format_named(target.path)
 
 
 def name_for(source: str, format_: ImageFormat) -> str:
-    """The name in a folder of what became of a source."""
+    """Return the name of the result of a source in a folder."""
     return Path(source).stem + format_.extension
 
 
@@ -61,7 +64,7 @@ def check(
 ) -> None:
     """Raise WrongUsage or CannotWrite if results cannot, or may not, be written there.
 
-    `format_for` chooses the format of a result by that of its source.
+    `format_for` maps the format of a source to the format of its result.
     """
     if target.is_standard_output or (not target.is_folder and atomic_file.is_stream(target.path)):
         return
@@ -76,7 +79,7 @@ def check(
 
 
 def write(target: Target, name: str, data: bytes) -> None:
-    """Write one result; CannotWrite says why it could not be."""
+    """Write one result; CannotWrite gives the reason where that fails."""
     if target.is_standard_output:
         show(data)
         return
@@ -101,7 +104,7 @@ def _check_names(target: Target, names: Sequence[str]) -> None:
 
 
 def _check_suffix(path: Path, format_for: Callable[[ImageFormat], ImageFormat]) -> None:
-    """A suffix that names no format is taken only where `--format` says what is written."""
+    """Refuse a suffix that names no format, unless `--format` gives the format."""
     if len({format_for(each) for each in ENCODABLE}) > 1:
         written = ", ".join(each.extension for each in ENCODABLE)
         raise WrongUsage(f"--output: {path.suffix} is not written, only {written}; or say --format")
@@ -110,7 +113,7 @@ def _check_suffix(path: Path, format_for: Callable[[ImageFormat], ImageFormat]) 
 def _file_for(
     target: Target, name: str, format_for: Callable[[ImageFormat], ImageFormat]
 ) -> Path | None:
-    """The file for this source's result; None where only decoding will tell its format."""
+    """Return the file for this source's result; None where only decoding will show its format."""
     if not target.is_folder:
         return target.path
     fixed = {format_for(each) for each in ENCODABLE}
@@ -136,7 +139,7 @@ def _check_file(file: Path, names: Sequence[str], replaces: bool) -> None:
 
 
 def _check_folder(target: Target) -> None:
-    """The folder is writable, or can be made where it is missing."""
+    """Check that the folder is writable, or can be made where it is missing."""
     folder = target.path if target.is_folder else target.path.parent
     try:
         if not target.is_folder:

@@ -10,7 +10,12 @@ from models.settings import Settings
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("action", choices=["fetch", "verify", "list"])
-    parser.add_argument("name", nargs="?", default="imagenet1k_v1", help="default: imagenet1k_v1")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="imagenet1k_v1",
+        help="weights as `list` names them, or a network (default: imagenet1k_v1)",
+    )
     add_settings(parser, ["cache_folder"])
 
 

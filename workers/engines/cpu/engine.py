@@ -78,7 +78,7 @@ class CpuEngine:
             self._free.put(CpuSlot(memory, memory[:0]))
 
     def acquire(self) -> CpuSlot | None:
-        """A free staging slot, waiting for one; None once the engine is closed."""
+        """Wait for a free staging slot and return it; None once the engine is closed."""
         slot = self._free.get()
         if slot is None:
             self._free.put(None)
@@ -110,7 +110,7 @@ class CpuEngine:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count the block among what is computed right now, with this thread's CPU time."""
+        """Count the block among the running computations, with this thread's CPU time."""
         thread = threading.get_ident()
         with self._counting:
             self._computing[thread] = time.thread_time()
@@ -123,13 +123,13 @@ class CpuEngine:
                 self._spent += time.thread_time() - self._computing.pop(thread)
 
     def progress(self) -> float:
-        """CPU seconds of the threads that compute, also of a batch that is not finished."""
+        """Return the CPU seconds of all computations, also of a batch that is not finished."""
         with self._counting:  # a thread in the table has not ended, so its clock exists
             clocks = [(time.pthread_getcpuclockid(t), at) for t, at in self._computing.items()]
             return self._spent + sum(time.clock_gettime(clock) - at for clock, at in clocks)
 
     def release(self, slot: CpuSlot) -> None:
-        """Give the slot back; its images are let go."""
+        """Give the slot back and drop its references to images."""
         slot.jobs = ()
         self._free.put(slot)
 
@@ -174,7 +174,7 @@ class CpuEngine:
         return self._passes.on_this_core(network.logits, crops)
 
     def _vectors(self, forward: "Forward", crops: Pixels) -> list[Vector]:
-        """Compute each image by itself on this core: the same bits in every company."""
+        """Compute each image by itself on this core: its bits do not depend on the batch."""
         assert self._passes is not None
         alone = (crops[index : index + 1] for index in range(len(crops)))
         return [Vector(self._passes.on_this_core(forward, each)[0]) for each in alone]

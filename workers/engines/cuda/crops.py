@@ -1,4 +1,4 @@
-"""From sources on the device to the network's input: one launch for a batch of any sizes."""
+"""From images on the device to the network's input: one launch for a batch of any sizes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,18 +27,18 @@ CROP = np.dtype(
         ("reserved", np.int32),
     ]
 )
-"""`struct Crop` of kernels/crop.cu."""
+"""The struct `Crop` of kernels/crop.cu."""
 
 THREADS = 512
 ROWS = 72
-"""Source rows, as wide as the crop, that a block of `crop_normalise` has shared memory for."""
+"""Source rows, as wide as the crop, for which a block of `crop_normalise` has shared memory."""
 
 TILE = 28
-"""Output rows of a block, where the image is not so large that fewer fit."""
+"""Output rows of a block; fewer where the image is so large that fewer fit."""
 
 
 class Cropper:
-    """Writes crops, normalised as `table` (256, 3) says, into the network's input."""
+    """Write crops, normalised as `table` (256, 3) says, into the network's input."""
 
     def __init__(self, kernels: Launcher, spec: Preprocessing, table: Tensor) -> None:
         self._kernels = kernels
@@ -47,7 +47,11 @@ class Cropper:
         self._normalise = f"crop_normalise_{8 * table.element_size()}"
 
     def place(self, images: Sequence[Source], slot: Slot) -> tuple[Table, Table]:
-        """CROP rows, and where each image's blocks start; uploads on the current stream."""
+        """Place the images in the slot and return how to crop them.
+
+        The first table has a CROP row for each image; the second says where the blocks of each
+        image start, uint32 (n + 1,). Uploads go to the current stream.
+        """
         rows = np.zeros(len(images), CROP)
         rows["source"] = Sources(slot).place([self._shrunk(image) for image in images])
         for index, image in enumerate(images):
@@ -57,7 +61,10 @@ class Cropper:
         return rows, starts
 
     def launch(self, rows: int, starts: int, n: int, n_blocks: int, target: Tensor) -> None:
-        """Weights, then crops, on the current stream; `rows` and `starts` are addresses."""
+        """Launch the kernels for weights and then for crops, on the current stream.
+
+        `rows` and `starts` are the device addresses of the tables that `place` returned.
+        """
         side = np.int32(self._spec.crop)
         self._kernels.launch("crop_weights", 2 * n, 256, (rows, side))
         arguments = (rows, starts, np.int32(n), side, self._table.data_ptr(), target.data_ptr())
@@ -82,19 +89,24 @@ class Cropper:
         return resized, corner, slot.weights.address(weights), taps, tile, by_columns, 0
 
     def _shrunk(self, image: Source) -> Source:
-        """The image, or its crop by the CPU where no block could hold the rows it needs."""
+        """Return the image, or its crop made by the CPU where no block could hold the rows it
+        needs.
+        """
         if not _too_large(image, self._spec):
             return image
         return Image(crop(pixels_of(image), self._spec))
 
 
 def _tile_of_rows(scale: float) -> int:
-    """Output rows of a block that resamples the source's rows first."""
+    """Return the output rows of a block that resamples the source's rows first."""
     return min(TILE, 1 + int((ROWS - 2 - 2 * max(scale, 1.0)) / scale))
 
 
 def _tile_of_columns(scale: float, side: int) -> int:
-    """The same where the source's columns are first, of which it needs all that the crop needs."""
+    """Return the output rows of a block that resamples the source's columns first.
+
+    It needs all source columns that the crop needs.
+    """
     return min(TILE, ROWS * side // (int((side + 1) * scale) + 2))
 
 
@@ -103,6 +115,6 @@ def _too_large(image: Source, spec: Preprocessing) -> bool:
 
 
 def input_buffer(n: int, spec: Preprocessing, dtype: torch.dtype, device: str) -> Tensor:
-    """(n, 3, crop, crop), channels last."""
+    """Return zeros of the shape (n, 3, crop, crop), channels last."""
     shape = (n, spec.crop, spec.crop, 3)
     return torch.zeros(shape, dtype=dtype, device=device).permute(0, 3, 1, 2)

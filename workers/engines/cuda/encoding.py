@@ -1,4 +1,4 @@
-"""A batch's results as JPEGs, made from the pixels that a chain of filters left on the device."""
+"""JPEGs of a batch's results, made from the pixels that filters left on the device."""
 
 import logging
 import math
@@ -27,14 +27,15 @@ def _encoder() -> Encoder:
 
 
 def as_jpegs(slot: Slot, asked: DeviceJpeg) -> list[Result | ServiceError]:
-    """The results of a batch that is done, RGB images as JPEGs; before its slot is released.
+    """Return the results of a batch that is done, with RGB images as JPEGs.
 
-    Pixels stay pixels where the device refuses them, and where a JPEG would be the larger. Without
-    nvJPEG all are Unavailable. Called with the slot's device as the current one.
+    Call this before the batch's slot is released, with the slot's device as the current one.
+    Results stay pixels where the device refuses them, and where a JPEG would be larger. Without
+    nvJPEG all of them are Unavailable.
     """
     assert slot.result is not None
     try:
-        if slot.encoder is None:  # most servers are never asked, and need no memory for it
+        if slot.encoder is None:  # most servers never encode here and need no memory for it
             slot.encoder = _encoder()
     except (NvJpegError, DynamicLibNotFoundError) as error:
         log.warning("JPEGs cannot be encoded on the GPU: %s", error)

@@ -1,7 +1,8 @@
-"""The engine of one NVIDIA GPU: staging slots pass through three streams, one behind the other.
+"""The engine of one NVIDIA GPU: staging slots pass through three streams, one after the other.
 
-`launch` only starts work and `collect` waits for it, so while one batch is computed the next is
-uploaded and decoded, and the one before is downloaded. Nothing is allocated while serving.
+`launch` only starts work and `collect` waits for it. While one batch is computed, the next one is
+uploaded and decoded, and the one before is downloaded. Nothing is allocated while serving, except
+by embeddings, which run without a graph.
 """
 
 import logging
@@ -43,10 +44,10 @@ SCRATCH_PER_BYTE = 4
 """Filters may keep 32 bits of every sample between two passes."""
 
 TYPICAL_SIDE = 512
-"""Pixels of the images of the warm-up: the decoder's own memory grows with what it meets."""
+"""Pixels a side of the images of the warm-up: the decoder's own memory grows with its images."""
 
 SLACK = 1 << 16
-"""Bytes an image may take up beyond its pixels: rows and planes are aligned."""
+"""Bytes that an image may need beyond its pixels, because rows and planes are aligned."""
 
 
 class CudaEngine:
@@ -89,7 +90,7 @@ class CudaEngine:
         return self._nvjpeg is not None
 
     def acquire(self) -> Slot | None:
-        """A free staging slot, waiting for one; None once the engine is closed."""
+        """Wait for a free staging slot and return it; None once the engine is closed."""
         slot = self._free.get()
         if slot is None:
             self._free.put(None)
@@ -110,7 +111,7 @@ class CudaEngine:
             raise diagnosed(error, self._torch_device) from error
 
     def collect(self, slot: Slot) -> BatchResult:
-        """Wait for the slot's last event, the only place that waits for the device."""
+        """Wait for the slot's last event. This is the only place that waits for the device."""
         if slot.refusal is not None:
             return BatchResult([slot.refusal] * len(slot.jobs), 0.0, 0.0, 0.0)
         try:
@@ -124,12 +125,12 @@ class CudaEngine:
         return BatchResult(values, upload, compute, download, decode)
 
     def release(self, slot: Slot) -> None:
-        """Give the slot back; its images are let go."""
+        """Give the slot back and drop its references to images."""
         slot.clear()
         self._free.put(slot)
 
     def warm_up(self) -> None:
-        """Capture the graphs, load the kernels, run batches of every kind in every slot.
+        """Capture the graphs, load the kernels, and run batches of every kind in every slot.
 
         Raises SelfTestFailed when one of them gives an error. Nothing else may use the engine yet.
         """
@@ -143,7 +144,9 @@ class CudaEngine:
                 self.release(slot)
 
     def _kinds(self) -> list[Kind]:
-        """Every kind of batch: pixels that are filtered and classified, files in all sizes."""
+        """Return every kind of batch: filtered pixels, each output of each network, files in all
+        sizes.
+        """
         grey = Image(np.full((self._side, self._side, 3), 128, np.uint8))
         file = encoded(encode(grey, ImageFormat.JPEG), max_pixels=grey.n_pixels)
         filtering = FilterChain((parse_one("invert", {}),))
@@ -159,7 +162,7 @@ class CudaEngine:
         return kinds
 
     def close(self) -> None:
-        """Wake whoever waits for a slot."""
+        """Wake the threads that wait for a slot."""
         self._free.put(None)
 
     def _values(self, slot: Slot) -> Sequence[Result | ServiceError]:
@@ -211,7 +214,7 @@ def _weights(room: int, max_batch_size: int, each: Sequence[Preprocessing]) -> i
 
 
 def _decoder() -> NvJpeg | None:
-    """The decode engines; None on GPUs without, where front ends decode."""
+    """Return the decode engines; None on GPUs without them, where front ends decode."""
     try:
         return NvJpeg()
     except (NvJpegError, DynamicLibNotFoundError) as error:

@@ -1,4 +1,4 @@
-"""A batch of images through a chain of filters, without leaving the device in between."""
+"""Put a batch of images through a chain of filters without leaving the device in between."""
 
 import math
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from workers.kernels.items import ITEM, THREADS, Pass, Shape
 from workers.operations import FilterChain
 
 UNPACK = np.dtype([("source", SOURCE), ("target", np.uint64)])
-"""`struct Unpack` of kernels/crop.cu."""
+"""The struct `Unpack` of kernels/crop.cu."""
 
 UNPACKING = Pass("unpack", 1024, 1, flat=True)
 
 
 class Launch(NamedTuple):
-    """A kernel, its blocks, the device addresses of its tables, and how many rows they have."""
+    """A kernel, its blocks, the device addresses of its tables, and the number of their rows."""
 
     kernel: str
     blocks: int
@@ -34,7 +34,7 @@ class Launch(NamedTuple):
 
 
 class Filtering:
-    """Launches on `streams`; `scratch` belongs to the compute stream."""
+    """Filter batches on `streams`; `scratch` belongs to the compute stream."""
 
     def __init__(self, kernels: Launcher, streams: Streams, scratch: Region) -> None:
         self._kernels = kernels
@@ -44,7 +44,7 @@ class Filtering:
     def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
         """Upload and decode, filter, download: each on its own stream.
 
-        What is encoded on the device is not downloaded as pixels.
+        Results that will be encoded on the device are not downloaded as pixels.
         """
         with self._streams.uploading(slot):
             sources = Sources(slot)
@@ -62,7 +62,7 @@ class Filtering:
             slot.host[:used].copy_(result.memory[:used], non_blocking=True)
 
     def results(self, slot: Slot) -> list[Image]:
-        """The images of a batch that is done, copied out of the slot."""
+        """Return the images of a batch that is done, copied out of the slot."""
         host = slot.host.numpy()
         return [
             Image(host[offset : offset + math.prod(shape)].reshape(shape).copy())
@@ -72,7 +72,7 @@ class Filtering:
     def _unpacked(
         self, slot: Slot, rows: Table, planar: Sequence[int], shapes: list[Shape]
     ) -> list[Launch]:
-        """Give every image its place in `slot.first`; JPEGs are unpacked there."""
+        """Give every image its place in `slot.first`, and unpack JPEGs to there."""
         start = slot.first.address(0)
         offsets = [int(address) - start for address in rows["plane"][:, 0]]
         table = np.zeros(len(planar), UNPACK)
@@ -85,7 +85,10 @@ class Filtering:
         return [_launch(slot, UNPACKING, table, [(*shapes[n][:2], 1) for n in planar])]
 
     def _filtered(self, slot: Slot, jobs: Sequence[Job], launches: list[Launch]) -> Region:
-        """Add every step's passes, source and target in turns; where the results end up."""
+        """Add the passes of every step and return the region of the results.
+
+        Each step reads one of two regions and writes the other.
+        """
         source, target = slot.first, slot.second
         for steps in zip(*(_chain(job).steps for job in jobs), strict=True):
             target.used = 0
@@ -103,7 +106,7 @@ class Filtering:
     def _items(
         self, slot: Slot, steps: Sequence[ChainStep], source: Region, target: Region
     ) -> tuple[Table, list[tuple[int, Shape]]]:
-        """A step's items, and the places of its results in `target`."""
+        """Return the items of a step, and the places of its results in `target`."""
         table, places = np.zeros(len(steps), ITEM), []
         self._scratch.used = 0
         for row, (each, (offset, shape)) in enumerate(zip(steps, slot.places, strict=True)):
@@ -125,7 +128,7 @@ def _launch(slot: Slot, each: Pass, table: Table, shapes: Sequence[Shape]) -> La
 
 
 def _shape(index: int, job: Job, slot: Slot) -> Shape:
-    """Of the image's samples; one that could not be decoded has one."""
+    """Return the shape of the image's samples; an image that could not be decoded has one pixel."""
     if index in slot.failed:
         return 1, 1, 1
     return job.image.height, job.image.width, job.image.channels

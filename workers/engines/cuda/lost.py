@@ -1,4 +1,4 @@
-"""Whether a device can still be used after an error."""
+"""Decide whether a device can still be used after an error."""
 
 import torch
 
@@ -6,9 +6,10 @@ from workers.scheduling.engine import EngineLost
 
 
 def diagnosed(error: Exception, device: torch.device) -> Exception:
-    """The error itself, or EngineLost: after a sticky one every call on the device fails.
+    """Return the error itself, or EngineLost where it is sticky: every later call fails then.
 
-    Waits for all that was launched, so that nobody touches a failed batch's memory any more.
+    This waits for everything that was launched, so that nothing uses a failed batch's memory any
+    more.
     """
     try:
         torch.cuda.synchronize(device)

@@ -10,7 +10,10 @@ from workers.kernels import loader
 
 
 def check_majors() -> None:
-    """Two CUDA majors in one process crash sooner or later; RuntimeError says what to install."""
+    """Raise RuntimeError where torch and CuPy have different CUDA majors.
+
+    Two majors in one process crash sooner or later; the text says which package to install.
+    """
     compiler, _ = cupy.cuda.nvrtc.getVersion()
     if torch.version.cuda is None or compiler != int(torch.version.cuda.split(".")[0]):
         raise RuntimeError(
@@ -20,7 +23,7 @@ def check_majors() -> None:
 
 
 class Kernels:
-    """All kernels as one module, compiled once and kept on disk by CuPy."""
+    """All kernels as one module, which CuPy compiles once and keeps on disk."""
 
     def __init__(self) -> None:
         check_majors()
@@ -28,7 +31,7 @@ class Kernels:
         self._functions = {name: self._module.get_function(name) for name in loader.KERNELS}
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
-        """Start a kernel on torch's current stream; nothing when there are no blocks."""
+        """Start a kernel on torch's current stream; do nothing when there are no blocks."""
         if blocks:
             with cupy.cuda.Stream.from_external(torch.cuda.current_stream()):
                 self._functions[name]((blocks,), (threads,), tuple(arguments))

@@ -1,7 +1,7 @@
-"""nvJPEG's batched decoder by its C API: encoded JPEGs in, their planes in device memory out.
+"""nvJPEG's batched decoder by its C API: from encoded JPEGs to their planes in device memory.
 
-Python wrappers hand out RGB only, upsampled their own way. The hardware backend takes baseline
-JPEGs alone and takes them on trust: `models.codec.jpeg` looks at the whole stream first.
+Python wrappers return only RGB, upsampled in their own way. The hardware backend takes only
+baseline JPEGs and does not check them, so `models.codec.jpeg` reads the whole stream first.
 https://docs.nvidia.com/cuda/nvjpeg/
 """
 
@@ -33,9 +33,9 @@ class NvJpegError(RuntimeError):
 
 
 class NvJpeg:
-    """The library with one handle; `hardware` asks for the engines and fails where there are none.
+    """The library with one handle, for one thread at a time.
 
-    One thread at a time.
+    `hardware` asks for the decode engines and fails where there are none.
     """
 
     def __init__(self, *, hardware: bool = True) -> None:
@@ -46,26 +46,26 @@ class NvJpeg:
         self.call("nvjpegCreateEx", backend, None, None, 0, ctypes.byref(self.handle))
 
     def decoder(self) -> "Decoder":
-        """What one batch at a time is decoded with."""
+        """Return a decoder for one batch at a time."""
         return Decoder(self)
 
     def close(self) -> None:
-        """Let go of the handle, after all states."""
+        """Free the handle; all states must be freed before."""
         self.call("nvjpegDestroy", self.handle)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """A function of the library; raises NvJpegError."""
+        """Call a function of the library; raises NvJpegError."""
         status = getattr(self._library, name)(*arguments)
         if status:
             raise NvJpegError(name, status)
 
 
 class Decoder:
-    """Decodes one batch at a time, for as long as the process lives.
+    """Decode one batch at a time, for as long as the process lives.
 
-    A state is made for one number of files, and making it for another takes 1.5 ms: as long as
-    decoding 40 photos. So there is one for each of a few numbers, and a batch between two of them
-    is filled up with its smallest file, which is decoded again to where it lies already.
+    A state is made for one number of files. Making it for another number takes 1.5 ms, as long as
+    decoding 40 photos. So there is one state for each of a few numbers, and a batch between two of
+    them is filled up with its smallest file, which is decoded again to the same place.
     """
 
     def __init__(self, library: NvJpeg) -> None:
@@ -79,9 +79,10 @@ class Decoder:
         destinations: NDArray[Any],
         stream: int,
     ) -> None:
-        """Start decoding: addresses and `lengths` of the files, one DESTINATION each.
+        """Start decoding: addresses and `lengths` of the files, and one DESTINATION for each.
 
-        All files of a batch must have one chroma subsampling, or the engines slow down fivefold.
+        All files of a batch must have one chroma subsampling, because the engines are five times
+        slower otherwise.
         """
         missing = filled_up(len(data)) - len(data)
         if missing:
@@ -107,5 +108,5 @@ class Decoder:
 
 
 def filled_up(n: int) -> int:
-    """The number of files that a batch of `n` is decoded as: 1, 2, 4 or a multiple of 8."""
+    """Return the number of files that a batch of `n` is decoded as: 1, 2, 4 or a multiple of 8."""
     return next((few for few in (1, 2, 4) if n <= few), -(-n // STEP) * STEP)

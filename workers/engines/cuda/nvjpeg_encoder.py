@@ -1,6 +1,6 @@
-"""nvJPEG's encoder by its C API: RGB pixels in device memory in, a baseline JPEG out.
+"""nvJPEG's encoder by its C API: from RGB pixels in device memory to a baseline JPEG.
 
-The files are other ones than libjpeg's: the same quality, another DCT and other Huffman tables.
+The files differ from those of libjpeg: the same quality, another DCT and other Huffman tables.
 https://docs.nvidia.com/cuda/nvjpeg/
 """
 
@@ -20,25 +20,25 @@ _SUBSAMPLINGS = {Subsampling.S444: 0, Subsampling.S422: 1, Subsampling.S420: 2}
 
 
 class Stream(Protocol):
-    """What is needed of torch.cuda.Stream."""
+    """The part of torch.cuda.Stream that the encoder needs."""
 
     @property
     def cuda_stream(self) -> int:
-        """Its handle."""
+        """The handle of the stream."""
 
     def synchronize(self) -> Any:
-        """Wait for all that was put on it."""
+        """Wait for all work that was put on the stream."""
 
 
 TOGETHER = 16
-"""Images that are encoded before the first is waited for; each needs a state."""
+"""Images that are encoded before the first one is waited for; each needs a state."""
 
 LARGE = 1 << 21
-"""Pixels from which on an image is encoded alone: a state keeps room for its largest one."""
+"""Pixels from which on an image is encoded alone: a state keeps memory for its largest image."""
 
 
 class Placed(NamedTuple):
-    """An RGB image that lies whole at an address of the device."""
+    """An RGB image without gaps at an address of the device."""
 
     address: int
     height: int
@@ -46,7 +46,7 @@ class Placed(NamedTuple):
 
 
 class Encoder:
-    """Encodes on `stream`, and waits for it. One thread at a time, as long as the process lives."""
+    """Encode on `stream` and wait for it. One thread at a time may use it."""
 
     def __init__(self, library: NvJpeg, stream: Stream) -> None:
         self._library, self._stream = library, stream
@@ -56,7 +56,10 @@ class Encoder:
     def encode(
         self, images: Sequence[Placed], quality: int, subsampling: Subsampling
     ) -> list[Pixels | NvJpegError]:
-        """A file, uint8 (n,), for each image, or why there is none. Raises NvJpegError."""
+        """Return a file, uint8 (n,), for each image, or the reason why there is none.
+
+        Raises NvJpegError where no image can be encoded.
+        """
         factors, call = _SUBSAMPLINGS[subsampling], self._library.call
         call("nvjpegEncoderParamsSetQuality", self._parameters, quality, self._on)
         call("nvjpegEncoderParamsSetSamplingFactors", self._parameters, factors, self._on)
@@ -102,7 +105,7 @@ class Encoder:
         return None
 
     def _fetch(self, state: ctypes.c_void_p) -> Pixels | NvJpegError:
-        """The file of an image that is encoded; whole once the stream was waited for again."""
+        """Return the file of an encoded image; it is whole once the stream was waited for again."""
         length = ctypes.c_size_t()
         try:
             self._retrieve(state, None, length)
@@ -115,7 +118,7 @@ class Encoder:
     def _retrieve(
         self, state: ctypes.c_void_p, target: int | None, length: ctypes.c_size_t
     ) -> None:
-        """The length alone where there is no target."""
+        """Copy the file to `target`, or only find its length where there is no target."""
         self._library.call(
             "nvjpegEncodeRetrieveBitstream",
             self._library.handle,
@@ -127,7 +130,7 @@ class Encoder:
 
 
 def _groups(images: Sequence[Placed]) -> Iterator[Sequence[Placed]]:
-    """In order; at most `TOGETHER`, and large ones alone."""
+    """Yield the images in order, at most `TOGETHER` at a time, and large ones alone."""
     group: list[Placed] = []
     for image in images:
         large = image.height * image.width >= LARGE

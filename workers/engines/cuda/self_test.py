@@ -1,8 +1,9 @@
 """The test of a GPU's engine before it serves: every kind of batch in every slot.
 
-Each slot owns memory, events and a decoder of its own, so what works in one may fail in another.
-The slots are therefore gone through one by one, never taken from the queue of free ones, which
-hands out the same slot for the same kind whenever the kinds are a multiple of the slots.
+Each slot owns memory, events and a decoder of its own, so work that succeeds in one may fail in
+another. The slots are tested one by one and never taken from the queue of free slots: that queue
+gives the same slot to the same kind whenever the number of kinds is a multiple of the number of
+slots.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ SlotT = TypeVar("SlotT")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of batch: `size` times the same job."""
+    """A kind of batch: the same job `size` times."""
 
     name: str
     job: Job
@@ -26,7 +27,7 @@ class Kind:
 
 
 class SelfTestFailed(RuntimeError):
-    """A batch of the self-test failed: this device cannot be used."""
+    """A batch of the self-test failed, so this device cannot be used."""
 
 
 def run_self_test(
@@ -51,6 +52,6 @@ def run_self_test(
 
 
 def sizes(max_batch_size: int, filled_up: Callable[[int], int]) -> list[int]:
-    """The batch sizes that a decoder works in, none above the largest batch."""
+    """Return the batch sizes that a decoder works in, none above the largest batch."""
     filled = {filled_up(n) for n in range(1, max_batch_size + 1)}
     return sorted({min(size, max_batch_size) for size in filled})

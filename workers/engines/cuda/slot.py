@@ -1,6 +1,7 @@
-"""A staging slot of the GPU: all the memory and events that one batch needs, taken once.
+"""A staging slot of the GPU: all memory and events that one batch needs, allocated once.
 
-Guarantee: whoever holds the slot is alone with its memory, on the host and on the device.
+Guarantee: the thread that holds the slot is the only user of its memory, on the host and on the
+device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ from workers.engines.cuda.nvjpeg_encoder import Encoder
 
 ALIGNMENT = 256
 TABLE_BYTES = 4 << 20
-"""Item tables, and the tables and weights of filters."""
+"""Bytes for item tables, and for the tables and weights of filters."""
 
 
 class SlotFull(Exception):
@@ -27,7 +28,7 @@ class SlotFull(Exception):
 
 
 class Region:
-    """Device memory given out piece by piece, all of it taken back at once."""
+    """Device memory that is handed out piece by piece and taken back at once."""
 
     def __init__(self, n_bytes: int, device: torch.device) -> None:
         self.memory = torch.empty(n_bytes, dtype=torch.uint8, device=device)
@@ -35,7 +36,7 @@ class Region:
         self._size, self._start = n_bytes, self.memory.data_ptr()
 
     def take(self, n_bytes: int) -> int:
-        """The offset of so many bytes; raises SlotFull."""
+        """Return the offset of a new piece of `n_bytes`; raises SlotFull."""
         offset = self.used
         self.used += -(-n_bytes // ALIGNMENT) * ALIGNMENT
         if self.used > self._size:
@@ -43,12 +44,12 @@ class Region:
         return offset
 
     def address(self, offset: int) -> int:
-        """Where the piece at `offset` lies on the device."""
+        """Return the device address of the piece at `offset`."""
         return self._start + offset
 
 
 class Tables:
-    """Small arrays written on the host and uploaded in one copy."""
+    """Small arrays that are written on the host and uploaded in one copy."""
 
     def __init__(self, device: torch.device) -> None:
         self._region = Region(TABLE_BYTES, device)
@@ -57,11 +58,11 @@ class Tables:
         self._bytes: Pixels = self._host.numpy()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all content."""
         self._region.used = 0
 
     def add(self, content: "NDArray[np.generic] | bytes") -> int:
-        """The device address that the content will have once uploaded; raises SlotFull."""
+        """Return the device address that the content will have once uploaded; raises SlotFull."""
         raw = np.frombuffer(content, np.uint8) if isinstance(content, bytes) else content
         raw = raw.reshape(-1).view(np.uint8)
         offset = self._region.take(len(raw))
@@ -69,14 +70,14 @@ class Tables:
         return self._region.address(offset)
 
     def upload(self) -> None:
-        """Copy what was added, on the current stream."""
+        """Copy the content to the device, on the current stream."""
         used = self._region.used
         self._region.memory[:used].copy_(self._host[:used], non_blocking=True)
 
 
 @dataclass(slots=True, eq=False)
 class Marks:
-    """The moments of a batch on the device."""
+    """The events that mark the stages of a batch on the device."""
 
     begun: torch.cuda.Event
     copied: torch.cuda.Event
@@ -87,7 +88,7 @@ class Marks:
 
     @classmethod
     def made(cls) -> "Marks":
-        """Events with times; `done` lets the host sleep while it waits."""
+        """Make events that measure time; `done` lets the host sleep while it waits."""
         begun, copied, uploaded, computing, computed = (
             torch.cuda.Event(enable_timing=True) for _ in range(5)
         )
@@ -97,7 +98,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outputs:
-    """Memory for what one network gives for a batch, float32, on the device and on the host.
+    """Memory for the outputs of one network for a batch, float32, on the device and on the host.
 
     Scores are (batch, 3, classes), vectors (batch, features).
     """
@@ -109,7 +110,7 @@ class Outputs:
 
     @classmethod
     def of(cls, batch: int, n_classes: int, features: int, device: torch.device) -> "Outputs":
-        """Take the memory; on the host it is pinned where `device` is a GPU."""
+        """Allocate the memory; on the host it is pinned where `device` is a GPU."""
         pinned, shape = device.type == "cuda", (batch, 3, n_classes)
         return cls(
             torch.zeros(shape, device=device),
@@ -121,9 +122,10 @@ class Outputs:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """`first` and `second` hold images, in turns source and target; `host` is pinned.
+    """All memory of one batch.
 
-    `outputs` are those of each network, by its name.
+    `first` and `second` hold images and are source and target by turns; `host` is pinned. `outputs`
+    are those of each network, by its name.
     """
 
     first: Region
@@ -135,17 +137,17 @@ class Slot:
     marks: Marks
     decoder: Decoder | None
     encoder: Encoder | None = None
-    """Made when it is asked for first."""
+    """The JPEG encoder, which is made when it is first needed."""
     jobs: Sequence[Job] = ()
     failed: dict[int, ServiceError] = field(default_factory=dict)
     refusal: ServiceError | None = None
-    """Why the device was given nothing: the answer of every job of the batch."""
+    """The answer of every job of the batch where the device was given nothing."""
     places: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
-    """Of a filter's results: offset in `host` and in `result`, and shape."""
+    """The offset in `host` and in `result`, and the shape, of each result of a filter."""
     result: Region | None = None
 
     def clear(self) -> None:
-        """Let go of the batch."""
+        """Drop the batch and take all memory back."""
         self.jobs, self.failed, self.places, self.result = (), {}, [], None
         self.refusal = None
         self.first.used = self.second.used = self.weights.used = 0

@@ -1,4 +1,4 @@
-"""Where the images of a batch lie on the device, and how they get there."""
+"""Places of the images of a batch on the device, and their way there."""
 
 import logging
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ SOURCE = np.dtype(
         ("reserved", np.int32),
     ]
 )
-"""`struct Source` of kernels/source.cuh."""
+"""The struct `Source` of kernels/source.cuh."""
 
 Table = NDArray[Any]
-"""A structured array, one row an image."""
+"""A structured array with one row for each image."""
 
 KINDS = {
     Subsampling.GREY: 1,
@@ -38,16 +38,16 @@ KINDS = {
     Subsampling.S422: 6,
     Subsampling.S420: 7,
 }
-"""`enum Kind`; of samples it is the number of channels."""
+"""The enum `Kind` of kernels/source.cuh; the kind of samples is their number of channels."""
 
 PITCH = 32
-"""Bytes; a plane's rows begin at multiples of it."""
+"""Bytes; the rows of a plane begin at multiples of it."""
 
 
 class Sources:
-    """Puts the images of one batch into its slot: JPEGs by the decode engines, pixels by a copy.
+    """Put the images of one batch into its slot: JPEGs by the decode engines, pixels by a copy.
 
-    `planar` are the images that lie as planes, the others lie as samples.
+    `planar` are the indexes of images that lie as planes; the others lie as samples.
     """
 
     def __init__(self, slot: Slot) -> None:
@@ -55,10 +55,10 @@ class Sources:
         self.planar: list[int] = []
 
     def place(self, images: Sequence[Source]) -> Table:
-        """A SOURCE row for every image, and everything on its way on the current stream.
+        """Start all copies and decoding on the current stream; return a SOURCE row for each image.
 
-        JPEGs that the engines refuse are decoded here; what cannot be decoded gets the row of an
-        image of one pixel, and its error in `slot.failed`.
+        JPEGs that the engines refuse are decoded on the CPU. An image that cannot be decoded gets
+        the row of an image of one pixel, and its error goes to `slot.failed`.
         """
         slot = self._slot
         rows = np.zeros(len(images), SOURCE)
@@ -75,7 +75,7 @@ class Sources:
         return rows
 
     def _decode(self, images: Sequence[Source], group: list[int], rows: Table) -> None:
-        """One call for the JPEGs of one subsampling; a call that fails is made up for here."""
+        """Decode the JPEGs of one subsampling in one call, or on the CPU where the call fails."""
         files = [image.data for index in group if isinstance(image := images[index], Jpeg)]
         addresses = np.array([f.__array_interface__["data"][0] for f in files], np.uint64)
         lengths = np.array([len(f) for f in files], np.uint64)
@@ -94,7 +94,7 @@ class Sources:
             self.planar += group
 
     def _pixels(self, index: int, image: Source) -> tuple[Any, ...]:
-        """Copy an image's samples, decoding them if need be."""
+        """Copy the samples of an image, decoding them first where it is a file; return its row."""
         try:
             pixels = pixels_of(image).pixels
         except ServiceError as error:
@@ -111,7 +111,7 @@ class Sources:
 
 
 def _planes(jpeg: Jpeg, region: Region) -> tuple[Any, ...]:
-    """Room for the planes of a JPEG as it is stored."""
+    """Reserve memory for the planes of a JPEG as it is stored, and return its row."""
     turned = jpeg.orientation >= 5
     width, height = (jpeg.height, jpeg.width) if turned else (jpeg.width, jpeg.height)
     half_wide = jpeg.subsampling in (Subsampling.S422, Subsampling.S420)

@@ -1,6 +1,6 @@
-"""Three streams, in the order every batch passes them: upload, compute, download.
+"""Three streams, in the order in which every batch passes them: upload, compute, download.
 
-Order is said with events; the host waits in one place, `Marks.done`.
+Events order the streams; the host waits in one place, for `Marks.done`.
 """
 
 from collections.abc import Iterator
@@ -13,17 +13,18 @@ from workers.engines.tracing import stage
 
 
 class Streams:
-    """Upload (decoding too), compute and download of one device."""
+    """The streams of one device for upload (decoding too), compute and download."""
 
     def __init__(self, device: torch.device) -> None:
         self.upload, self.compute, self.download = (torch.cuda.Stream(device) for _ in range(3))
 
     @contextmanager
     def uploading(self, slot: Slot) -> Iterator[None]:
-        """The slot's last batch is done, so nobody reads what is overwritten now.
+        """Run the block on the upload stream.
 
-        The decode engines ignore the order of the stream they are given: this is why a slot, and
-        not a stream, must own what they write to.
+        The slot's last batch is done, so nothing reads the memory that is overwritten now. The
+        decode engines ignore the order of the stream they are given: this is why a slot, and not a
+        stream, must own the memory that they write to.
         """
         with torch.cuda.stream(self.upload), stage("upload"):
             slot.marks.begun.record()
@@ -32,7 +33,7 @@ class Streams:
 
     @contextmanager
     def computing(self, slot: Slot) -> Iterator[None]:
-        """After the slot's upload."""
+        """Run the block on the compute stream, after the slot's upload."""
         with torch.cuda.stream(self.compute), stage("compute"):
             self.compute.wait_event(slot.marks.uploaded)
             slot.marks.computing.record()
@@ -41,7 +42,7 @@ class Streams:
 
     @contextmanager
     def downloading(self, slot: Slot) -> Iterator[None]:
-        """After the slot's computation; the batch is done at its end."""
+        """Run the block on the download stream, after the computation; it ends the batch."""
         with torch.cuda.stream(self.download), stage("download"):
             self.download.wait_event(slot.marks.computed)
             yield
@@ -49,7 +50,7 @@ class Streams:
 
 
 def times(marks: Marks) -> tuple[float, float, float, float]:
-    """Seconds of upload, decode, compute and download of a batch that is done."""
+    """Return the seconds of upload, decode, compute and download of a batch that is done."""
     ends = (
         (marks.begun, marks.copied),
         (marks.copied, marks.uploaded),
