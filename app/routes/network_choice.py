@@ -31,10 +31,14 @@ def asked(options: ClassifyOptions | ProcessOptions, network: str) -> Classify:
 
 
 def _check(options: ClassifyOptions | ProcessOptions, output: NetworkOutput) -> None:
+    """Refuse options without a meaning for the output, unless they have their default value.
+
+    Forms send every option.
+    """
     labels = output is NetworkOutput.LABELS
-    unfit = options.model_fields_set.intersection(_OF_VECTORS if labels else _OF_LABELS)
-    if unfit:
-        name = min(unfit)
-        fitting = "output=logits or output=embedding" if labels else "output=labels"
-        text = f"has a meaning with {fitting} only; leave it out, or change output"
-        raise InvalidParameter(f"{name}: {text}", [FieldError(name, text, getattr(options, name))])
+    for name in _OF_VECTORS if labels else _OF_LABELS:
+        given = getattr(options, name)
+        if given != type(options).model_fields[name].default:
+            fitting = "output=logits or output=embedding" if labels else "output=labels"
+            text = f"has a meaning with {fitting} only; leave it out, or change output"
+            raise InvalidParameter(f"{name}: {text}", [FieldError(name, text, given)])

@@ -104,3 +104,10 @@ class NetworkSpec:
     head: str = "fc"
     bundled: Bundled | None = None
     speedups: frozenset[Speedup] = frozenset()
+
+    def __post_init__(self) -> None:
+        fused = Speedup.FUSED_CONVOLUTIONS in self.speedups
+        if fused and Speedup.FOLDED_BATCH_NORMS not in self.speedups:
+            raise ValueError(f"{self.name}: fused convolutions need folded batch norms")
+        if not self.weights or any(each.network != self.name for each in self.weights):
+            raise ValueError(f"{self.name}: at least one file of weights, all of this network")

@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 
 from app.telemetry import canary as canary_module
-from app.telemetry.canary import Canary
+from app.telemetry.canary import Canary, canary_operations
+from models.api.schemas import ModelRecord
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, InternalError
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Result, Trace
+from models.labels import LabelSet
+from models.networks.served import Model, ServedNetwork
 from tests.fakes import FakeClock, FakeOperation, fake_job
 from tests.worker_fixture import come_true
+from workers.operations import Classify, FilterChain
 
 INTERVAL = 5.0
 WORKING = Load("fake", 0, 0, 0, 10.0, alive=True)
@@ -26,9 +30,12 @@ class FakeBackend:
         self.now = WORKING
         self.answer: Result | Exception = Labels((1,), (1.0,))
         self.asked = 0
+        self.failing = ""
 
     async def run(self, job: Job) -> Completed:
         self.asked += 1
+        if job.operation.batch_key == self.failing:
+            raise InternalError("broken")
         if isinstance(self.answer, Exception):
             raise self.answer
         return Completed(self.answer, TRACE)
@@ -47,6 +54,37 @@ def made(interval: float = INTERVAL) -> tuple[Canary, FakeBackend, FakeClock]:
 
 def run(test: Coroutine[object, object, None]) -> None:
     asyncio.run(test)
+
+
+def test_every_network_with_weights_has_a_canary_of_its_own() -> None:
+    record = ModelRecord.model_construct(name="fake")
+    model = Model(record, LabelSet("fake", ("a",), (None,)))
+    networks = [ServedNetwork("resnet18", model), ServedNetwork("resnet50", model)]
+    missing = ServedNetwork("resnet34", problem="it is not here")
+    operations = canary_operations([*networks, missing])
+    assert operations == [
+        Classify(top_k=1, network="resnet18"),
+        Classify(top_k=1, network="resnet50"),
+    ]
+    assert [type(each) for each in canary_operations([missing])] == [FilterChain]
+
+
+def test_one_canary_that_fails_is_enough_not_to_pass() -> None:
+    async def test() -> None:
+        backend, clock = FakeBackend(), FakeClock(100.0)
+        operations = [FakeOperation("a"), FakeOperation("b")]
+        canary = Canary(backend, operations, fake_job().image, INTERVAL, clock)
+        await canary.probe()
+        assert canary.readiness().ready
+        assert backend.asked == 2
+        backend.failing = "b"
+        clock.now += 4 * INTERVAL
+        await canary.probe()
+        found = canary.readiness()
+        assert not found.ready
+        assert found.problem == "internal_error: broken"
+
+    run(test())
 
 
 def test_before_the_first_canary_nothing_is_ready() -> None:
