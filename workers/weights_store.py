@@ -165,7 +165,7 @@ class WeightsStore:
             for pause in (*self.pauses, None):
                 try:
                     self._receive(client, published, bar)
-                    return
+                    return  # noqa: TRY300 (the loop ends where the download does)
                 except (httpx.RequestError, _Broken) as error:
                     # Without a network, a server that starts should find that out quickly.
                     unreached = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)

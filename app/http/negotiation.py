@@ -59,7 +59,7 @@ _remembered = lru_cache(128)(_parse)
 
 def _quality(offer: str, ranges: Ranges) -> float:
     """Return the quality of the most specific range that covers the offer, 0 without one."""
-    for wanted in (offer, offer.split("/")[0] + "/*", "*/*"):
+    for wanted in (offer, offer.split("/", 1)[0] + "/*", "*/*"):
         for name, quality in ranges:
             if name == wanted:
                 return quality

@@ -107,7 +107,7 @@ class _Scan:
                 copied = self._remember(start, end)
             elif kind == b'"':
                 self._check_string(end - start)
-            elif kind == b"," or kind == b"{" or kind == b"[":
+            elif kind in (b",", b"{", b"["):
                 if kind != b",":
                     self._open(kind)
                 wants_key, key = bool(self.keys) and self.keys[-1] is not None, ""

@@ -60,7 +60,7 @@ def _labelled(name: str, pairs: Sequence[tuple[str | None, str]]) -> LabelSet:
 def _from_json(text: str) -> list[tuple[str | None, str]]:
     entries = json.loads(text)
     if not isinstance(entries, list):
-        raise ValueError("the JSON is not a list")
+        raise ValueError("the JSON is not a list")  # noqa: TRY004 (wrong content of a file)
     if len({type(entry) for entry in entries}) > 1:
         raise ValueError("some entries are strings and some are not")
     return [_pair(number, entry) for number, entry in enumerate(entries)]

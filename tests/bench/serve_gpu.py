@@ -141,7 +141,8 @@ def _isolated(name: str, plan: Plan, limit: float) -> dict[str, Any]:
             code = process.wait(max(limit, 1))
             failure = f"exit code {code}: {tail(log)}" if code else None
         except subprocess.TimeoutExpired:
-            logs = [f"{p.name}: {tail(p, 400)}" for p in folder.glob(f"{name.split('_')[0]}*.log")]
+            kind = name.split("_", 1)[0]
+            logs = [f"{p.name}: {tail(p, 400)}" for p in folder.glob(f"{kind}*.log")]
             failure = f"not done after {limit:.0f} s; {' '.join(logs)}"
         finally:
             _end(process)

@@ -21,7 +21,7 @@ NAMES = [
     "results.jsonl",
     "0000.png",
     "a;b=c.png",
-    "‮gnp.exe",
+    "\u202egnp.exe",
     "\u2028.png",
     "n" * 1000,
 ]

@@ -81,11 +81,8 @@ def extremes(filter_: type[Filter]) -> list[dict[str, object]]:
     """The example, and every numeric parameter at both ends of its range, the others at rest."""
     found: list[dict[str, object]] = [dict(filter_.example), {"name": filter_.example["name"]}]
     for name, schema in filter_.model_json_schema()["properties"].items():
-        for key in ("minimum", "maximum"):
-            if key in schema:
-                found.append({**filter_.example, name: schema[key]})
-        for value in schema.get("enum", ()):
-            found.append({**filter_.example, name: value})
+        ends = [schema[key] for key in ("minimum", "maximum") if key in schema]
+        found += [{**filter_.example, name: value} for value in (*ends, *schema.get("enum", ()))]
     return [each for n, each in enumerate(found) if each not in found[:n] and _valid(each)]
 
 

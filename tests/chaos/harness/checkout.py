@@ -102,7 +102,7 @@ def _start(
         env=_environment(checkout.folder),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=limit,
+        preexec_fn=limit,  # noqa: PLW1509 (this process has one thread here)
     )
     return process, Target(port, process.pid, source)
 

@@ -32,8 +32,7 @@ def progressive(side: int = 7000, scans: int = 90, refining: bool = True) -> byt
     components = b"".join(bytes([n, 0x11, 0]) for n in (1, 2, 3))
     parts.append(segment(0xC2, struct.pack(">BHHB", 8, side, side, 3) + components))
     parts.append(segment(0xC4, _table(0x00, bytes([0])) + _table(0x10, bytes([_EOB_RUN_32767]))))
-    for component in (1, 2, 3):
-        parts.append(_scan(component, 0, 0, 0, 1) + bytes(-(-blocks // 8)))
+    parts += [_scan(component, 0, 0, 0, 1) + bytes(-(-blocks // 8)) for component in (1, 2, 3)]
     runs = _runs(blocks)
     for number in range(scans - 3):
         component = 1 + number % 3
@@ -86,9 +85,8 @@ def _runs(blocks: int) -> bytes:
     """End-of-band runs over that many blocks: code 0, then 14 bits."""
     bits, left = "", blocks
     while left:
-        run = min(left, 32767)
-        if run < 16384:  # a shorter run needs another symbol: run past the end instead
-            run = 16384
+        # A run of less than 16384 blocks needs another symbol: run past the end instead.
+        run = max(min(left, 32767), 16384)
         bits += "0" + format(run - 16384, "014b")
         left = max(0, left - run)
     bits += "1" * (-len(bits) % 8)

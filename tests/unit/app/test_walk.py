@@ -130,7 +130,7 @@ async def walk_of(path: str, **headers: str) -> tuple[list[Call], int]:
         "type": "http",
         "app": app,
         "method": "POST",
-        "path": path.split("?")[0],
+        "path": path.split("?", 1)[0],
         "query_string": path.partition("?")[2].encode(),
         "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()],
         "client": ("127.0.0.1", 1),
