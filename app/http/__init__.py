@@ -1,5 +1,5 @@
 """Basics of the protocol: negotiation, problem details, options, the life of a request.
 
 Start reading at `problems.py`.
-May import `app.telemetry` and `models`; it knows no images and no pipeline.
+May import `app.telemetry` and `models`; it contains nothing about images.
 """

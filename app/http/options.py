@@ -1,4 +1,4 @@
-"""A request's options, flat keys, as the models that declare them; all that is wrong at once."""
+"""Validate the options of a request by the models that declare them; report all errors at once."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def read(kind: type[ModelT], given: Mapping[str, Any]) -> ModelT:
-    """All of `given` as one model; raises InvalidParameter."""
+    """Return all of `given` as one model; raises InvalidParameter."""
     found, wrong = _tried(kind, given)
     if found is None:
         raise invalid(_explained(wrong, kind))
@@ -23,7 +23,7 @@ def read(kind: type[ModelT], given: Mapping[str, Any]) -> ModelT:
 def read_with_encoding(
     kind: type[ModelT], given: Mapping[str, Any]
 ) -> tuple[ModelT, EncodingOptions]:
-    """What is asked of the encoder, and all else as `kind`; raises InvalidParameter."""
+    """Return the options of the encoder, and all others as `kind`; raises InvalidParameter."""
     names = EncodingOptions.model_fields.keys()
     found, wrong = _tried(kind, {k: v for k, v in given.items() if k not in names})
     encoding, more = _tried(EncodingOptions, {k: v for k, v in given.items() if k in names})
@@ -42,7 +42,7 @@ def _tried(
 
 
 def _explained(details: list[ErrorDetails], *kinds: type[BaseModel]) -> list[ErrorDetails]:
-    """Beside an unknown option stand those there are."""
+    """Add the names of all options to the error of an unknown one."""
     known = ", ".join(name for kind in kinds for name in kind.model_fields)
     for each in details:
         if each["type"] == "extra_forbidden":

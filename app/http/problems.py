@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems: the one place where the error tree meets HTTP."""
+"""Convert errors to problem details (RFC 9457), the only form in which errors are answered."""
 
 import itertools
 import math
@@ -19,19 +19,20 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:darkroom:problem:"
 
 MOST_ERRORS = 20
-"""Wrong fields that one problem lists."""
+"""Largest number of wrong fields that one problem lists."""
 
 LONGEST_GIVEN = 200
-"""Characters of what was given, of a path and of an instance."""
+"""Largest number of characters of a given value, of a path and of an instance."""
 
 LONGEST_MESSAGE = 1000
-"""Characters of a message."""
+"""Largest number of characters of a message."""
 
 MOST_TEXT = 12_000
-"""Characters of all errors, of which each may become six as JSON: no answer has 100 kB."""
+"""Largest number of characters of all errors; as JSON each may take six bytes, so that no answer
+reaches 100 kB."""
 
 _LARGEST = 10**40
-"""Whole numbers beyond it are given as text: one may have thousands of digits."""
+"""Larger whole numbers are repeated as text, because they may have thousands of digits."""
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
@@ -39,7 +40,7 @@ _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 def problem(
     error: ServiceError, request: Request | None = None, index: int | None = None
 ) -> Problem:
-    """The public form of an error; `request` gives instance and id, `index` the item."""
+    """Return the public form of an error; `request` gives its path and id, `index` its item."""
     return Problem(
         type=TYPE_PREFIX + error.code,
         title=error.title,
@@ -54,7 +55,7 @@ def problem(
 
 
 def answer(error: ServiceError, request: Request) -> Response:
-    """The problem as a response; `Retry-After` where coming back helps."""
+    """Return an error as a response, with `Retry-After` if the client may try again."""
     headers = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = 'Bearer realm="darkroom"'
@@ -65,14 +66,14 @@ def answer(error: ServiceError, request: Request) -> Response:
 
 
 def retry_after(error: ServiceError) -> int | None:
-    """Return the whole seconds after which coming back helps; None where it does not."""
+    """Return the whole seconds after which the client may try again; None if that does not help."""
     if not error.retryable or error.status not in (429, 503):
         return None
     return max(1, math.ceil(error.retry_after))
 
 
 def invalid(details: Sequence[ErrorDetails]) -> InvalidParameter:
-    """What pydantic found, as paths: `top_k`, `images[2].url`; unknown ones last."""
+    """Return the errors that pydantic found, by path (`images[2].url`); unknown names come last."""
     ordered = sorted(details, key=lambda each: each["type"] == "extra_forbidden")
     errors = [
         FieldError(_path(each["loc"]), each["msg"].removeprefix("Value error, "), each.get("input"))
@@ -83,7 +84,7 @@ def invalid(details: Sequence[ErrorDetails]) -> InvalidParameter:
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the application leaves as a problem."""
+    """Let the application answer every error as a problem."""
 
     async def service_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, ServiceError)
@@ -131,7 +132,7 @@ def allowed(request: Request) -> list[str]:
 
 
 def routes(given: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """All routes, those of included routers among them."""
+    """Yield all routes, also those of included routers."""
     for route in given:
         included = getattr(route, "original_router", None)
         if included is None:
@@ -141,7 +142,7 @@ def routes(given: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
 
 
 def _detail(error: HTTPException, path: str, allow: str | None) -> str:
-    """What is allowed, and where to look: the framework's own errors do not say."""
+    """Return a text that names what is allowed, which the framework's own errors do not."""
     if allow is not None:
         return f"{path} takes {allow}"
     if error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase:
@@ -155,7 +156,7 @@ def _path(loc: tuple[int | str, ...]) -> str:
 
 
 def _told(errors: Sequence[FieldError]) -> list[dict[str, object]]:
-    """The first errors as they are answered: at most MOST_ERRORS, and MOST_TEXT together."""
+    """Return the first errors: at most MOST_ERRORS, and about MOST_TEXT characters together."""
     told: list[dict[str, object]] = []
     room = MOST_TEXT
     for each in errors[:MOST_ERRORS]:
@@ -177,7 +178,7 @@ def _printable(given: object) -> object:
         return given[:LONGEST_GIVEN]
     if given is None or (isinstance(given, bool | int) and abs(given) < _LARGEST):
         return given
-    # As repr, of which no more is made than is shown: what was given may be large.
+    # Only the part of `repr` that is shown is made, because the given value may be large.
     pieces, room = [], LONGEST_GIVEN
     for piece in _repr(given):
         pieces.append(piece[:room])
@@ -188,7 +189,7 @@ def _printable(given: object) -> object:
 
 
 def _repr(given: object) -> Iterator[str]:
-    """The `repr` of what JSON may hold, piece by piece."""
+    """Yield the `repr` of a JSON value piece by piece."""
     if isinstance(given, Mapping):
         pairs = (itertools.chain(_repr(k), (": ",), _repr(v)) for k, v in given.items())
         yield from _listed("{", pairs, "}")

@@ -1,4 +1,4 @@
-"""How long a request lives: its absolute deadline, and an end when the client leaves."""
+"""The end of a request: its absolute deadline, and the disconnect of its client."""
 
 import time
 from collections.abc import Coroutine
@@ -13,13 +13,13 @@ from models.settings import Settings
 
 HEADER = "X-Deadline-Ms"
 DIGITS = 12
-"""Of a deadline, at most: more than anybody waits."""
+"""Largest number of digits of a deadline in milliseconds (31 years)."""
 
 T = TypeVar("T")
 
 
 def deadline_of(request: Request, settings: Settings) -> Deadline:
-    """`X-Deadline-Ms`, capped by the server, or the default; counted from now."""
+    """Return the deadline by `X-Deadline-Ms`, capped by the server, or by default, from now."""
     text = request.headers.get(HEADER)
     given = None if text is None else text.encode("latin-1")
     return Deadline.after(seconds_before(given, settings), time.monotonic())
@@ -37,13 +37,13 @@ def seconds_before(given: bytes | None, settings: Settings) -> float:
 
 
 async def disconnected(request: Request) -> None:
-    """Return once the client has left."""
+    """Return when the client has disconnected; the body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work`, or raise DeadlineExceeded at the deadline."""
+    """Await `work`; raises DeadlineExceeded at the deadline."""
     try:
         async with Timeout(deadline):
             return await work

@@ -8,16 +8,16 @@ from models.domain.errors import TooLarge
 
 
 def announced(request: Request) -> int:
-    """Bytes of the body as its header says, 0 if it does not."""
+    """Return the bytes of the body that `Content-Length` announces, 0 without that header."""
     text = request.headers.get("content-length", "")
     return int(text) if text.isdigit() else 0
 
 
 def counted(receive: Receive, permit: Permit, expected: int, most: int) -> Receive:
-    """`receive` that counts the body in `permit`: as arriving, and as admitted when it is complete.
+    """Return a `receive` that counts the body in `permit`.
 
-    `expected` are the announced bytes, or 0. It raises TooLarge with the first byte over `most`,
-    and Overloaded.
+    The body counts as arriving, and as admitted once it is complete. `expected` are the announced
+    bytes, or 0. The result raises TooLarge with the first byte over `most`, and Overloaded.
     """
     size, reading = 0, True
 
@@ -41,7 +41,7 @@ def counted(receive: Receive, permit: Permit, expected: int, most: int) -> Recei
 
 
 def too_large(size: int | str, most: int) -> TooLarge:
-    """What a client hears whose body has so many bytes, or "more than" those."""
+    """Return the error for a body of `size` bytes; `size` may be text such as "more than 10"."""
     return TooLarge(
         f"the body has {size} bytes; one request takes {most} (DARKROOM_MAX_BODY_BYTES), "
         "send several"

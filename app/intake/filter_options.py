@@ -1,4 +1,4 @@
-"""What a request wants of filters: chains of them, versions, and the format of what comes back."""
+"""Read the options of filters: chains, versions, and how their results are encoded."""
 
 import json
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from workers.filters.registry import parse_chain, parse_one
 from workers.operations import DeviceJpeg, FilterChain
 
 MAX_VERSIONS = 64
-"""Filtered versions of one image."""
+"""Largest number of filtered versions of one image."""
 
 MAX_ID = 256
-"""Characters of a version's id."""
+"""Largest number of characters of a version's id."""
 
 _OF_ANY_FORMAT = ("quality", "metadata")
 """Options of encoding that a version with a format of its own still takes from the request."""
 
 
 def chain_of(options: FilterOptions) -> FilterChain:
-    """The filters that `ops`, or `name` and what stands beside it, ask for."""
+    """Return the chain that `ops`, or `name` with parameters, asks for; raises InvalidParameter."""
     parameters = options.model_extra or {}
     if (options.ops is None) == (options.name is None):
         wrong = FieldError("ops", "exactly one of `ops` and `name` is needed; GET /filters lists")
@@ -45,7 +45,10 @@ def chain_of(options: FilterOptions) -> FilterChain:
 def versions_of(
     wanted: str | list[Any], shared: EncodingOptions, header: str | None
 ) -> tuple[Version, ...]:
-    """The versions of `POST /process`; `header` is Accept. Raises with the paths of all errors."""
+    """Return the versions of `POST /process`; `header` is the Accept header.
+
+    Raises InvalidParameter with the errors of all versions and their paths.
+    """
     given = _decoded("versions", wanted)
     if not isinstance(given, list) or len(given) > MAX_VERSIONS:
         message = f'a list of at most {MAX_VERSIONS} is needed: [{{"ops": [{{"name": …}}]}}, …]'
@@ -66,9 +69,10 @@ def versions_of(
 
 
 def encoding_of(own: EncodingOptions, shared: EncodingOptions | None = None) -> Encoding:
-    """What is asked of the encoder; raises InvalidParameter if the format asked for has it not.
+    """Return the options of the encoder; a version inherits those of the request (`shared`).
 
-    Where no format is asked for, `Output.format_for` judges the one that is chosen.
+    Raises InvalidParameter if `format` is given and does not have one of the options. Without
+    `format`, `Output.format_for` checks the format that is chosen for each image.
     """
     names = [each.name for each in fields(Encoding)]
     given = {name: getattr(own, name) for name in names}
@@ -85,7 +89,10 @@ def encoding_of(own: EncodingOptions, shared: EncodingOptions | None = None) -> 
 
 
 def encoded_there(chain: FilterChain, encoding: Encoding, format_: str | None) -> FilterChain:
-    """The chain with its results encoded by the GPU, if that is asked for; `format_` as given."""
+    """Return the chain, with its results encoded by the GPU if `encoder` asks for that.
+
+    `format_` is the option `format`, or None. Raises InvalidParameter where a GPU cannot do it.
+    """
     if encoding.encoder == "cpu":
         return chain
     if format_ is None:
@@ -97,7 +104,7 @@ def encoded_there(chain: FilterChain, encoding: Encoding, format_: str | None) -
 
 
 def _version(given: object, shared: EncodingOptions, header: str | None) -> Version:
-    """One version; the paths of its errors start at the version."""
+    """Return one version; raises InvalidParameter, whose paths start at the version."""
     if not isinstance(given, Mapping):
         message = 'an object is needed: {"ops": [{"name": …}]}'
         raise InvalidParameter(message, [FieldError("", message, given)])
@@ -114,7 +121,7 @@ def _version(given: object, shared: EncodingOptions, header: str | None) -> Vers
 
 
 def _decoded(name: str, given: object) -> object:
-    """An option as JSON gives it: a list already, or text in a query or a form."""
+    """Return an option that is JSON: already parsed in a JSON body, text in a query or a form."""
     if not isinstance(given, str):
         return given
     try:
@@ -125,15 +132,15 @@ def _decoded(name: str, given: object) -> object:
 
 
 def parsed_json(text: str) -> object:
-    """What can be answered as JSON again.
+    """Parse JSON whose values can be written as JSON again, for instance in an error.
 
-    Raises ValueError also for half a surrogate pair, a deep nest, a key that stands twice in an
-    object, and more structure than a chain or a list of versions can have.
+    Raises ValueError for text that is not JSON, half a surrogate pair, deep nesting, a key that
+    occurs twice in an object, and more structure than a chain or a list of versions can have.
     """
     try:
         cut(text.encode(), Bounds())
     except MalformedRequest:
-        pass  # the parser says where
+        pass  # the parser below raises the error, and says where
     except (InvalidParameter, TooLarge) as error:
         raise ValueError(error.detail) from None
     try:

@@ -1,6 +1,6 @@
-"""A multipart/form-data body (RFC 7578), part by part as it comes: text fields, files as blobs.
+"""Read a multipart/form-data body (RFC 7578) part by part as it arrives: text fields and files.
 
-Every file goes straight to a spool of its own, so one that is too large is only its own error.
+Each file is written to a spool of its own, so a file that is too large fails alone.
 """
 
 from collections.abc import AsyncIterator
@@ -20,36 +20,36 @@ from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 
 LONGEST_FIELD = 1 << 20
-"""Bytes of a text field."""
+"""Largest number of bytes of a text field."""
 
 LONGEST_TEXT = 4 << 20
-"""Bytes of all text fields together: as many long ones as parts are allowed would fill memory."""
+"""Largest number of bytes of all text fields together; a form may have hundreds of them."""
 
 LONGEST_BOUNDARY = 256
-"""Characters of a boundary; RFC 2046 allows 70."""
+"""Largest number of characters of a boundary; RFC 2046 allows 70."""
 
 MOST_FOLDED = 1000
-"""Header lines of a form that continue others; hardly any client writes them."""
+"""Largest number of header lines of a form that continue others; clients rarely send them."""
 
 LONGEST_NAME = 1000
-"""Characters of a file's name, which goes into its record."""
+"""Largest number of characters of a file's name, which is part of its record."""
 
 CHARSETS = dict.fromkeys(("utf-8", "utf8"), "utf-8")
 CHARSETS |= dict.fromkeys(("ascii", "us-ascii"), "ascii")
 CHARSETS |= dict.fromkeys(("latin-1", "latin1", "iso-8859-1"), "latin-1")
-"""The text codecs a field may have, by their names: all are linear, which not every one of Python's
-is (one megabyte of punycode takes a minute)."""
+"""The text codecs that a field may have, by name. All take linear time; other codecs of Python do
+not: decoding one megabyte of punycode takes a minute."""
 
 DEFAULT_CHARSET = "_charset_"
-"""The field that names the codec of those after it (RFC 7578, 4.6)."""
+"""The field that names the codec of the fields after it (RFC 7578, section 4.6)."""
 
 FIELDS = 100
-"""Parts a form may have beyond one for each image."""
+"""Largest number of parts of a form besides one for each image."""
 
 TEXT = (None, "text/plain", "application/json")
 
 FILES = ("files", "file")
-"""Fields whose parts are files, with a filename or without."""
+"""Names of the fields that hold files, with or without a filename."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An uploaded file, or why it was not taken; `filename` is what the client calls it."""
+    """An uploaded file, or the error that refuses it; `filename` is the client's name of it."""
 
     name: str
     filename: str | None
@@ -70,11 +70,11 @@ class File:
 
 
 Events = AsyncIterator[MultipartSegment | bytes | None]
-"""For each part its head, pieces of its body, and None at its end."""
+"""Events of the parser: for each part its head, pieces of its body, and None at its end."""
 
 
 async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | File]:
-    """Every part in order. Raises MalformedRequest, and TooLarge for too many or too long ones."""
+    """Yield the parts in order; raises MalformedRequest, and TooLarge (number or size of parts)."""
     events = _events(request, settings.max_images_per_request + FIELDS)
     texts = _Texts()
     try:
@@ -107,9 +107,9 @@ async def _events(request: Request, most: int) -> Events:
 
 
 class _Parser(PushMultipartParser):  # type: ignore[misc]  # the library has no types
-    """Takes few folded header lines: each costs a copy of those it continues.
+    """A parser that limits folded header lines, because each copies the lines that it continues.
 
-    5 MB of them took 2.6 s of CPU time, in which the event loop did nothing else.
+    5 MB of them took 2.6 s of CPU time on the event loop.
     """
 
     _folded = 0
@@ -123,7 +123,7 @@ class _Parser(PushMultipartParser):  # type: ignore[misc]  # the library has no 
 
 
 def _utf8(text: str | None) -> str:
-    """A name that was read as Latin-1, which takes all bytes; most clients write UTF-8."""
+    """Decode a name again as UTF-8, which most clients send; it was decoded as Latin-1 before."""
     return (text or "").encode("latin-1", "replace").decode("utf-8", "replace")
 
 
@@ -132,14 +132,14 @@ def _is_text(head: MultipartSegment, name: str) -> bool:
 
 
 class _Texts:
-    """Reads the text fields of one form, whose codec and number of bytes they share."""
+    """Reader of the text fields of one form, which share a codec and a limit of bytes."""
 
     def __init__(self) -> None:
         self._default = "utf-8"
         self._left = LONGEST_TEXT
 
     async def read(self, events: Events, name: str, charset: str | None) -> Field | None:
-        """The next field; None for the one that names the codec of those after it."""
+        """Return the next field; None for `_charset_`, which sets the codec of later fields."""
         codec = self._default if charset is None else _codec(name, charset)
         content = await self._content(events, name)
         try:
@@ -166,7 +166,7 @@ class _Texts:
 
 
 def _codec(name: str, charset: str) -> str:
-    """The Python codec of a charset that a field may have; raises MalformedRequest."""
+    """Return the Python codec of a charset; raises MalformedRequest if a field may not have it."""
     codec = CHARSETS.get(charset.strip().lower())
     if codec is None:
         raise MalformedRequest(
@@ -181,7 +181,7 @@ def _short(text: str) -> str:
 
 
 async def _file(events: Events, settings: Settings) -> Blob | ServiceError:
-    """All of a part's body, also of one that is too large: what follows it must be found."""
+    """Read the whole body of a part, even if it is too large: the next part comes after it."""
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
         refused: ServiceError | None = None
         async for piece in events:

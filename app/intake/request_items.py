@@ -1,6 +1,6 @@
-"""The images of one request, in order: raw body, multipart or JSON; each content or an error.
+"""List the images of a request in order, from a raw body, a multipart or a JSON body.
 
-Fetches and decodes nothing: URLs stay URLs, files stay blobs.
+Each image is a blob, a URL or an error. Nothing is fetched or decoded here.
 """
 
 import asyncio
@@ -32,25 +32,25 @@ from models.domain.errors import (
 from models.settings import Settings
 
 JSON_AT_ONCE, BASE64_AT_ONCE = 1 << 13, 1 << 16
-"""Bytes that are read on the event loop: in the time of a hop to a thread, 0.1 ms, unless the JSON
-is made of brackets alone, which takes some milliseconds."""
+"""Largest bodies, in bytes, that are parsed on the event loop. That takes 0.1 ms, as long as handing
+them to a thread; JSON of brackets alone takes some milliseconds."""
 
 _ROOM = JsonRoom()
 
 MOST_OPTIONS = 100
-"""Options of one request; there are not half as many."""
+"""Largest number of options of one request, more than twice as many as exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """An image still to be fetched."""
+    """The address of an image that has to be fetched."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One image of a request: where it stands, what the client calls it, what it is."""
+    """One image of a request: its place, its content, the client's file name or URL, and its id."""
 
     index: int
     content: Blob | Url | ServiceError
@@ -60,19 +60,19 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """A request's images and options; `single` when it is about exactly one image."""
+    """The images and options of a request."""
 
     items: tuple[Item, ...]
     options: dict[str, Any]
 
     @property
     def single(self) -> bool:
-        """One image: its error is the request's error."""
+        """Return whether there is exactly one image, whose error is the error of the request."""
         return len(self.items) == 1
 
 
 async def collect(request: Request, permit: Permit, settings: Settings) -> Intake:
-    """Read the request's body; `permit` grows by the images found. Raises ServiceError."""
+    """Read the body of a request; `permit` grows by the images found. Raises ServiceError."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind == "multipart/form-data":
         found, options = await _multipart(request, settings)
@@ -93,10 +93,10 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
 
 
 Options = list[tuple[str, Any]]
-"""Name and value, as they come."""
+"""Names and values in the order of the request."""
 
 Found = tuple[Blob | Url | ServiceError, str | None, str | None]
-"""Content, source and the client's id."""
+"""Content, source (file name or URL) and the client's id of an image."""
 
 
 def _check_count(count: int, settings: Settings) -> None:
@@ -110,7 +110,7 @@ def _check_count(count: int, settings: Settings) -> None:
 
 
 def _once(options: Options) -> dict[str, Any]:
-    """By name; one that is given twice, in the query and the body perhaps, is not guessed at."""
+    """Return options by name; InvalidParameter for a name that is given twice."""
     if len(options) > MOST_OPTIONS:
         raise InvalidParameter(f"{len(options)} options; one request has at most {MOST_OPTIONS}")
     known: dict[str, Any] = {}
@@ -173,7 +173,7 @@ async def _read_json(body: Text, settings: Settings) -> tuple[list[Found], Optio
 
 
 def _parsed(body: Text, bounds: Bounds) -> tuple[JsonImages, Cut]:
-    """The body without its long `data`, whose places are in the second value."""
+    """Parse a JSON body without its long `data`, whose places are in the second value."""
     found = cut(body, bounds)
     try:
         return JsonImages.model_validate_json(found.text), found
@@ -198,7 +198,7 @@ async def _content(
 
 
 async def _decoded(uri: DataUri, settings: Settings) -> Blob | ServiceError:
-    """The bytes of a data URI, or what is wrong with it."""
+    """Return the bytes of a data URI, or its error."""
     pieces = uri.pieces()
     small = uri.end - uri.start <= BASE64_AT_ONCE
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
@@ -218,7 +218,7 @@ async def _next(pieces: Iterator[bytes], at_once: bool) -> bytes | None:
 
 
 def _url(url: str) -> Url | ServiceError:
-    """An image to be fetched; one whose address is longer than any is not kept for that."""
+    """Return the image at a URL, or the error of a URL that is too long to be fetched."""
     if len(url) <= MAX_URL:
         return Url(url)
     try:
@@ -229,5 +229,5 @@ def _url(url: str) -> Url | ServiceError:
 
 
 def _shown(url: str | None) -> str | None:
-    """A URL as the source of its image; what is too long to be fetched is cut."""
+    """Return a URL as the source in a record, cut if it is too long to be fetched."""
     return url if url is None or len(url) <= MAX_URL else url[:200] + "…"

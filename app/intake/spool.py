@@ -1,8 +1,7 @@
-"""Bytes on their way in: in memory while small, in an unnamed temporary file when large.
+"""Bodies of uploads and downloads: small ones in memory, large ones in unnamed temporary files.
 
-Ownership: a Spool owns what was written until `finish`, then the Blob does, and whoever holds the
-Blob closes it. Temporary files have no name, so whatever is forgotten, cancelled or killed leaves
-nothing behind.
+Ownership: a Spool owns the bytes until `finish`, then the Blob does, and its holder closes it. The
+files have no names, so nothing stays on disk after a cancelled request or a killed process.
 """
 
 import os
@@ -17,14 +16,14 @@ from aiofiles.tempfile import TemporaryFile
 from models.domain.errors import TooLarge
 
 IN_MEMORY = 64 << 20
-"""Bytes of finished bodies that stay in memory in one process, however small each of them is."""
+"""Largest number of bytes of all finished bodies that one process keeps in memory."""
 
 SMALL = 1 << 16
-"""Bytes of a body that stays in memory even then."""
+"""Largest body, in bytes, that stays in memory even beyond IN_MEMORY."""
 
 
 class MemoryUse:
-    """Counts the bytes that all blobs of a process hold in memory, at most `limit`.
+    """Counter of the bytes that all blobs of a process hold in memory; `limit` is the budget.
 
     Blobs may be closed on any thread.
     """
@@ -50,9 +49,9 @@ MEMORY = MemoryUse()
 class Blob:
     """A finished body of `size` bytes.
 
-    `read` blocks when they are on disk, so it belongs on a codec thread. `close` may come from
-    another thread at any time: `read` then answers as before it, or raises ValueError. A Blob that
-    nobody closed, as when its request was cancelled on the way, closes itself when it is forgotten.
+    `read` blocks if they are on disk, so call it on a codec thread. `close` may be called on any
+    thread at any time: `read` then returns the bytes or raises ValueError. A Blob that was not
+    closed, for instance because its request was cancelled, closes itself when it is deleted.
     """
 
     __slots__ = ("_data", "_file", "size")
@@ -66,16 +65,16 @@ class Blob:
 
     @classmethod
     def of(cls, data: bytes) -> "Blob":
-        """Bytes that are in memory anyway."""
+        """Return a blob of bytes that are in memory already."""
         return cls(data, None, len(data))
 
     @property
     def on_disk(self) -> bool:
-        """Whether `read` reads a file."""
+        """Return whether the bytes are in a file."""
         return self._file is not None
 
     def read(self) -> bytes:
-        """All bytes; the same object each time while they are in memory, and no copy of them."""
+        """Return all bytes; those in memory are the same object each time, not a copy."""
         data, file = self._data, self._file
         if data is not None:
             return data
@@ -85,7 +84,7 @@ class Blob:
         return file.read()
 
     def start(self, n: int) -> bytes:
-        """The first `n` bytes, fewer where there are no more; from the page cache, if from disk."""
+        """Return at most the first `n` bytes; those of a file usually come from the page cache."""
         if self._data is not None:
             return self._data[:n]
         if self._file is None:
@@ -94,7 +93,7 @@ class Blob:
 
     @contextmanager
     def shown(self) -> Iterator[bytes | int]:
-        """The bytes, or a descriptor of the file that can only be read, while the block runs."""
+        """Provide the bytes, or a read-only descriptor of the file, while the block runs."""
         if self._data is not None:
             yield self._data
             return
@@ -107,7 +106,7 @@ class Blob:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of the bytes, or of the file; may be called again."""
+        """Release the bytes or the file; may be called again."""
         data, self._data = self._data, None
         if data is not None:
             MEMORY.add(-self.size)
@@ -119,12 +118,13 @@ class Blob:
 
 
 class Spool:
-    """Collects at most `limit` bytes; more than `threshold` of them move to disk.
+    """Collector of at most `limit` bytes; more than `threshold` of them move to disk.
 
     While all bodies of the process hold too much memory, SMALL takes the place of `threshold`:
     hundreds of requests that wait for their turn must not fill the memory with their uploads.
-    To be used as a context manager: its end closes what `finish` has not handed over, also when
-    the block is cancelled. A body of one chunk is never copied.
+
+    Use it as a context manager: at the end of the block it closes what `finish` has not returned,
+    also when the block is cancelled. A body of one chunk is never copied.
     """
 
     def __init__(self, limit: int, threshold: int) -> None:
@@ -148,12 +148,12 @@ class Spool:
             await self._file.close()
 
     def expect(self, size: int) -> None:
-        """Raise TooLarge at once when `size` bytes, as announced, would be over the limit."""
+        """Raise TooLarge if `size`, the announced number of bytes, is over the limit."""
         if size > self._limit:
             raise self._too_large(f"{size}")
 
     async def write(self, chunk: bytes) -> None:
-        """Take one more chunk; raises TooLarge, and OSError when the disk is full."""
+        """Add a chunk; raises TooLarge, and OSError if the disk is full."""
         self._size += len(chunk)
         if self._size > self._limit:
             raise self._too_large(f"more than {self._limit}")
@@ -167,7 +167,7 @@ class Spool:
             self._chunks.clear()
 
     async def finish(self) -> Blob:
-        """What was written; the Blob owns it from here."""
+        """Return all bytes as a Blob, which owns them from now on."""
         if self._file is None:
             chunks = [chunk for chunk in self._chunks if chunk]
             return Blob.of(chunks[0] if len(chunks) == 1 else b"".join(chunks))

@@ -24,7 +24,7 @@ class Output:
     def format_for(self, source: ImageFormat) -> ImageFormat:
         """Return the format of the answer for an image of the format `source`.
 
-        Raises NotAcceptable, and InvalidParameter if the format has not the encoder options.
+        Raises NotAcceptable, and InvalidParameter if the format lacks one of the encoder options.
         """
         chosen = self.format.of(source)
         self.encoding.check(chosen)
