@@ -82,13 +82,16 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     orders.attach()
     gpu = orders.first["gpu"]
-    started = await asyncio.to_thread(start_worker, settings, host.on_batch, gpu=gpu)
+    measured = orders.first.get("measured", {}).get("precisions", {})
+    started = await asyncio.to_thread(
+        start_worker, settings, host.on_batch, gpu=gpu, precisions=measured
+    )
     freeze()
     welcome = _welcome(started)
     if "address" not in orders.first and started.degraded:
         log.error("no spare can be kept: %s", started.degraded)
         return ExitCode.FAILED
-    orders.ready()
+    orders.ready({"precisions": started.measured})
     address = orders.first.get("address") or (await orders.next())["address"]
     retitle("app.processes.standby", "app.processes.member")
     loop.add_signal_handler(signal.SIGTERM, stop.set)

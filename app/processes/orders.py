@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from models.exit_codes import ExitCode
@@ -38,11 +39,14 @@ class Orders:
         """The next orders, waiting for them."""
         return await self._later.get()
 
-    def ready(self) -> None:
-        """Tell the parent that this process can work, once."""
+    def ready(self, measured: Mapping[str, Any] | None = None) -> None:
+        """Tell the parent that this process can work, once, and what it measured on the way.
+
+        Processes of the same pool that start later find that among their orders as `measured`.
+        """
         ready = self.first.pop("ready", None)
         if ready is not None:
-            os.write(ready, b"1")
+            os.write(ready, json.dumps(measured or {}).encode())
             os.close(ready)
 
     def _read(self) -> None:

@@ -1,7 +1,9 @@
 """One process that a supervisor started: its orders, its readiness, its end.
 
 The orders stand on the first line of its standard input, later ones on lines of their own. Their
-entry `ready` is a descriptor into which the process writes one byte once it can work.
+entry `ready` is a descriptor into which the process writes once it can work: a JSON object of what
+it measured while it started. Processes of the same pool that start later get that as their order
+`measured`, and need not measure it again; new settings begin without.
 """
 
 import asyncio
@@ -12,11 +14,14 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 log = logging.getLogger("darkroom.supervisor")
+
+MOST_MEASURED = 4096
+"""Bytes of what a process has measured: a pipe passes so many on in one piece (pipe(7))."""
 
 ROOT = str(Path(__file__).resolve().parents[2])
 """The folder that this package was imported from."""
@@ -51,13 +56,22 @@ class ProcessSpec:
     pool: str | None = None
     spare_module: str = ""
     last_orders: Sequence[str] = ()
+    measured: dict[str, Any] = field(default_factory=dict)
+    """What processes of this member or its spares have measured."""
 
 
 class Child:
     """A started process; `ready` is set once it can work, `taken` once it has all its orders."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, ready: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        process: asyncio.subprocess.Process,
+        ready: int,
+        measured: dict[str, Any],
+    ) -> None:
         self.name = name
+        self._measured = measured
         self._process = process
         self._ready_end = ready
         self.ready = asyncio.Event()
@@ -91,10 +105,11 @@ class Child:
             raise
         finally:
             os.close(writing)
-        child = cls(member.name, process, reading)
+        child = cls(member.name, process, reading, member.measured)
         later = member.last_orders if spare else ()
         given = {name: order for name, order in member.orders.items() if name not in later}
-        child.tell({**given, "ready": writing})
+        measured = {"measured": member.measured} if member.measured else {}
+        child.tell({**given, **measured, "ready": writing})
         if not later:
             child.taken.set()
         log.info("%s%s is process %s", "a spare of " if later else "", member.name, child.pid)
@@ -144,7 +159,8 @@ class Child:
         return self.ready.is_set() and self.alive
 
     def _on_ready(self) -> None:
-        if os.read(self._ready_end, 1):
+        if given := os.read(self._ready_end, MOST_MEASURED):
+            self._measured.update(json.loads(given))
             self.ready.set()
         self._close()
 

@@ -5,14 +5,15 @@ Torch and CuPy are imported by the engine that is chosen, and only then.
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from models.domain.job import Job
 from models.networks.served import ServedNetwork
 from models.networks.spec import NetworkSpec
-from models.settings import Settings
+from models.settings import Precision, Settings
 from workers.engines.cpu.engine import CpuEngine, CpuSlot
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
@@ -43,6 +44,18 @@ class Started:
     networks: tuple[ServedNetwork, ...] = ()
     degraded: str | None = None
 
+    @property
+    def measured(self) -> dict[str, str]:
+        """Return the precision of each network on a CPU, which successors need not measure again.
+
+        On a GPU nothing is measured, and what stands in for a GPU says nothing of it.
+        """
+        if self.degraded is not None:
+            return {}
+        loaded = [(each.name, each.model) for each in self.networks]
+        records = {name: model.record for name, model in loaded if model is not None}
+        return {name: each.precision for name, each in records.items() if each.device == "cpu"}
+
 
 def cores(settings: Settings) -> int:
     """Cores to compute with."""
@@ -50,12 +63,21 @@ def cores(settings: Settings) -> int:
 
 
 def start_worker(
-    settings: Settings, on_batch: Observer, *, weights: bool = True, gpu: int | None = None
+    settings: Settings,
+    on_batch: Observer,
+    *,
+    weights: bool = True,
+    gpu: int | None = None,
+    precisions: Mapping[str, str] | None = None,
 ) -> Started:
-    """A worker on GPU number `gpu`, or on the CPU; if the GPU cannot be used, on the CPU too."""
+    """Start a worker on GPU number `gpu`, or on the CPU; if the GPU cannot be used, on the CPU too.
+
+    `precisions` are those that a worker on the CPU has measured for networks of these settings:
+    measuring takes half of the CPU time of a start, and another one may give another result.
+    """
     keep_freed_memory()
     if gpu is None:
-        return _on_cpu(settings, on_batch, weights)
+        return _on_cpu(settings, on_batch, weights, precisions=precisions or {})
     try:
         return _on_gpu(settings, on_batch, weights, gpu)
     except (ImportError, RuntimeError, AssertionError) as error:  # as torch and CuPy say it
@@ -65,7 +87,11 @@ def start_worker(
 
 
 def _on_cpu(
-    settings: Settings, on_batch: Observer, weights: bool, degraded: str | None = None
+    settings: Settings,
+    on_batch: Observer,
+    weights: bool,
+    degraded: str | None = None,
+    precisions: Mapping[str, str] = MappingProxyType({}),
 ) -> Started:
     """Without `weights` torch is not imported, which takes seconds: filters do not need it."""
     if not weights:
@@ -74,7 +100,10 @@ def _on_cpu(
     from workers.engines.model import State, load_models
 
     def build(spec: NetworkSpec, state: State) -> CpuNetwork:
-        return CpuNetwork(state, settings.precision, spec)
+        precision = settings.precision
+        if precision is Precision.AUTO:
+            precision = Precision(precisions.get(spec.name, precision))
+        return CpuNetwork(state, precision, spec)
 
     loaded = load_models(settings, "cpu", build)
     networks = [each.network for each in loaded if each.network is not None]

@@ -62,6 +62,26 @@ def test_a_spare_takes_the_place_of_one_that_died_and_a_new_spare_is_started(
     asyncio.run(test())
 
 
+def test_a_spare_and_a_successor_get_what_the_first_process_measured(tmp_path: Path) -> None:
+    lives = tmp_path / "lives"
+    measured = tmp_path / "lives.measured"
+
+    def told() -> list[dict[str, int] | None]:
+        return [json.loads(line) for line in measured.read_text().splitlines()]
+
+    async def test() -> None:
+        made = Supervisor([[member(lives)]], spares={"a": 1})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: len(lived(lives)) == 1 and made._spares.has("a"))
+        first, _ = lived(lives)[0]
+        await until(running, made._spares._waiting["a"][0].ready.is_set)
+        assert told() == [None, {"speed": first}]
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(test())
+
+
 def test_processes_are_replaced_one_by_one_and_the_new_one_works_before_the_old_one_leaves(
     tmp_path: Path,
 ) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from models.domain.image import Image
 from models.domain.job import Job
-from models.settings import Settings
+from models.settings import Precision, Settings
+from workers.engines.cpu.network import CpuNetwork
 from workers.filters.registry import parse_one
 from workers.operations import FilterChain
 from workers.scheduling.batch import Batch
@@ -39,6 +40,20 @@ def test_a_gpu_that_cannot_be_used_leaves_a_worker_on_the_cpu_that_says_so(
         assert f"GPU {NO_SUCH_GPU} cannot be used" in started.degraded
     finally:
         started.worker.stop()
+
+
+def test_a_worker_takes_the_precision_that_another_one_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(network: CpuNetwork, prepared: object) -> Precision:
+        raise AssertionError("it was measured again")
+
+    monkeypatch.setattr(CpuNetwork, "_fastest", never)
+    settings = Settings(weights="random", max_batch_size=1, precision=Precision.AUTO)
+    precisions = {"resnet18": "fp32"}
+    started = start_worker(settings, lambda batch, result: None, precisions=precisions)
+    started.worker.stop()
+    assert started.measured == precisions
 
 
 def test_on_a_cpu_every_image_that_is_filtered_rides_alone() -> None:
