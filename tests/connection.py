@@ -1,4 +1,4 @@
-"""One connection without a network: a transport that notes what is written, and a clock to turn."""
+"""A connection without a network for tests: a fake transport and a clock that the test advances."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ LIMITS = ConnectionLimits.of(Settings(), 1 << 16)
 
 @dataclass
 class FakeTransport(asyncio.Transport):
-    """Takes everything at once unless it is told to hold `unsent` bytes."""
+    """A transport that takes everything at once, or holds `unsent` bytes if a test sets them."""
 
     written: bytearray = field(default_factory=bytearray)
     closed: bool = False
@@ -62,7 +62,7 @@ class FakeTransport(asyncio.Transport):
 
 @dataclass
 class Line:
-    """A connection to an application, and what came of it."""
+    """A connection to an application, with the bytes that were written to it."""
 
     protocol: GuardedProtocol
     transport: FakeTransport
@@ -80,7 +80,9 @@ class Line:
         return bytes(self.transport.written[before:])
 
     async def wait(self, seconds: float) -> bytes:
-        """Turn the clock, look at what is late, and return what was written meanwhile."""
+        """Advance the clock, check which connections are late, and return the bytes written
+        meanwhile.
+        """
         self.time[0] += seconds
         before = len(self.transport.written)
         self.guard.phases.sweep()
@@ -90,14 +92,14 @@ class Line:
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer without a look at the body."""
+    """Answer without reading the body."""
     headers = [(b"content-length", b"5")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b"hello"})
 
 
 def connected(app: ASGIApp = hello, **limits: Any) -> Line:
-    """A new connection to `app`; needs a running event loop."""
+    """Return a new connection to `app`; it needs a running event loop."""
     time, ended = [1000.0], list[str]()
     guard = Guard(replace(LIMITS, **limits), ended.append, clock=lambda: time[0])
     config = uvicorn.Config(cast(Callable[..., Any], app), ws="none", log_config=None)

@@ -1,6 +1,7 @@
-"""Drawings that the bundled network knows: five of its ten classes, nothing to ship or license.
+"""Drawings that the bundled network recognises: five of its ten classes, without any file to
+license.
 
-`python -m tests.drawn_classes FOLDER` writes them there as JPEGs, to try a server with.
+`python -m tests.drawn_classes FOLDER` writes them as JPEGs, to try a server with.
 """
 
 import sys
@@ -13,7 +14,7 @@ Colour = tuple[int, int, int]
 
 
 def golf_ball() -> Image.Image:
-    """A dimpled sphere on grass."""
+    """Draw a dimpled sphere on grass."""
     width, height, radius = 320, 240, 80
     y, x = np.mgrid[:height, :width]
     x, y = (x - width / 2) / radius, (y - height / 2) / radius
@@ -34,7 +35,7 @@ def golf_ball() -> Image.Image:
 
 
 def parachute() -> Image.Image:
-    """A striped canopy, its lines and who hangs on them, in the sky."""
+    """Draw a striped canopy with its lines and a person below, in the sky."""
     image = _sky(320, 320, (70, 130, 210), (170, 205, 240))
     draw = ImageDraw.Draw(image)
     centre, rim, radius, hook = 160, 134, 106, (160, 256)
@@ -58,7 +59,7 @@ def parachute() -> Image.Image:
 
 
 def church() -> Image.Image:
-    """A nave and a steeple with a cross."""
+    """Draw a nave and a steeple with a cross."""
     image = _sky(320, 320, (90, 140, 200), (200, 215, 230))
     draw = ImageDraw.Draw(image)
     glass, roof = (60, 70, 110), (90, 80, 90)
@@ -78,7 +79,7 @@ def church() -> Image.Image:
 
 
 def gas_pump() -> Image.Image:
-    """A red pump with its hose."""
+    """Draw a red pump with its hose."""
     image = Image.new("RGB", (240, 320), (150, 160, 170))
     draw = ImageDraw.Draw(image)
     draw.rectangle((0, 270, 240, 320), fill=(110, 110, 105))
@@ -93,7 +94,7 @@ def gas_pump() -> Image.Image:
 
 
 def cassette_player() -> Image.Image:
-    """Two loudspeakers, a deck between them and its keys."""
+    """Draw two loudspeakers, a deck between them and its keys."""
     image = Image.new("RGB", (320, 240), (190, 180, 165))
     draw = ImageDraw.Draw(image)
     draw.rectangle((20, 50, 300, 200), fill=(45, 45, 50))
@@ -115,7 +116,7 @@ DRAWN = {
     "gas pump": gas_pump,
     "cassette player": cassette_player,
 }
-"""Drawings by the label they deserve."""
+"""The drawings by the label that the network should give them."""
 
 
 def _sky(width: int, height: int, top: Colour, bottom: Colour) -> Image.Image:
@@ -131,7 +132,7 @@ def _arch(draw: ImageDraw.ImageDraw, box: tuple[int, int, int, int], fill: Colou
 
 
 def _photo(image: Image.Image | np.ndarray) -> Image.Image:
-    """With the softness and the grain of a lens and a sensor."""
+    """Add the softness and the grain of a lens and a sensor."""
     pixels = np.asarray(image, np.float64)
     pixels = pixels + np.random.default_rng(1).normal(0, 4, pixels.shape[:2])[..., None]
     blurred = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))

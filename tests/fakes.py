@@ -1,4 +1,4 @@
-"""Fakes that pass the same contracts as the real things."""
+"""Fakes that pass the same contract tests as the real implementations."""
 
 import queue
 import threading
@@ -19,7 +19,7 @@ GUARD = 60.0
 
 
 class FakeClock:
-    """Time that passes only when a test says so, in seconds."""
+    """A clock in seconds that advances only when a test says so."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
@@ -33,7 +33,7 @@ class FakeClock:
 
 @dataclass(frozen=True, slots=True)
 class FakeOperation:
-    """An operation with a batch key and nothing else."""
+    """An operation with a batch key and no other content."""
 
     key: str
 
@@ -49,27 +49,29 @@ def fake_job(
     deadline: Deadline = NEVER,
     n_pixels: int = 1,
 ) -> Job:
-    """A job whose image's first sample is `number`, from 0 to 255."""
+    """Return a job whose image's first sample is `number`, from 0 to 255."""
     image = Image(np.full((1, n_pixels, 1), number, np.uint8))
     return Job(FakeOperation(key), image, deadline, lane)
 
 
 def fake_jpeg(number: int, n_bytes: int = 5000) -> Job:
-    """A job whose image is a file that begins with `number` and ends with what is left of 255."""
+    """Return a job whose image is a file that begins with `number` and ends with 255 - `number`."""
     data = np.full(n_bytes, number, np.uint8)
     data[-1] = 255 - number
     return Job(FakeOperation("a"), Jpeg(data, 30, 20, 6, Subsampling.S420))
 
 
 def number_of(job: Job) -> int:
-    """What tells one fake job from another."""
+    """Return the number of a fake job."""
     if isinstance(job.image, Jpeg):
         return int(job.image.data[0])
     return int(job.image.pixels[0, 0, 0])
 
 
 class Gate:
-    """Where threads wait until a test opens it. Stands in any `on_…` hook of FakeEngine."""
+    """A point at which threads wait until a test opens it; it fits any `on_…` hook of
+    FakeEngine.
+    """
 
     def __init__(self, is_open: bool = False) -> None:
         self._open = threading.Event()
@@ -88,7 +90,7 @@ class Gate:
         self._open.set()
 
     def wait_reached(self) -> None:
-        """Until one more thread has come to the gate."""
+        """Wait until one more thread has reached the gate."""
         assert self._reached.acquire(timeout=GUARD), "nobody came to the gate"
 
 
@@ -108,26 +110,26 @@ class Inbox:
             self._arrived.notify_all()
 
     def all_of(self, ticket: Ticket) -> list[Outcome]:
-        """Every outcome that came for a ticket so far; more than one is a fault."""
+        """Return every outcome that came for a ticket so far; more than one is a fault."""
         with self._arrived:
             return list(self._outcomes.get(ticket, ()))
 
     def outcome_of(self, ticket: Ticket) -> Outcome:
-        """The one outcome of a ticket, waiting for it."""
+        """Wait for the one outcome of a ticket and return it."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: ticket in self._outcomes, GUARD), "no outcome"
             (outcome,) = self._outcomes[ticket]
         return outcome
 
     def answer_of(self, ticket: Ticket) -> int:
-        """The number that came back for a ticket, waiting for it."""
+        """Wait for the number that came back for a ticket and return it."""
         outcome = self.outcome_of(ticket)
         assert isinstance(outcome, Completed), outcome
         assert isinstance(outcome.result, Labels)
         return outcome.result.class_ids[0]
 
     def error_of(self, ticket: Ticket) -> ServiceError:
-        """The error that came back for a ticket, waiting for it."""
+        """Wait for the error that came back for a ticket and return it."""
         outcome = self.outcome_of(ticket)
         assert isinstance(outcome, Failed), outcome
         return outcome.error
@@ -135,24 +137,23 @@ class Inbox:
 
 @dataclass(slots=True, eq=False)
 class FakeSlot:
-    """A staging slot that remembers its batch."""
+    """A staging slot that keeps its batch."""
 
     jobs: Sequence[Job] = ()
 
 
 def first_sample(job: Job) -> Result | ServiceError:
-    """The default answer: the image's first sample as class id, to tell answers apart."""
+    """Return the default answer: the image's first sample as class id, which identifies the job."""
     return Labels((number_of(job),), (1.0,))
 
 
 @dataclass(eq=False)
 class FakeEngine:
-    """Answers each job by `answer`, which may raise.
+    """An engine that answers each job by `answer`, which may raise.
 
-    With `keep`, records the batches it was given, and in `seen` the numbers of their jobs.
-
+    With `keep` it records the batches that it was given, and in `seen` the numbers of their jobs.
     The hooks run on the thread that calls `launch` or `collect`; they may block or raise. `lose`
-    makes it faulty: so many values of each batch are missing.
+    makes the engine faulty: that many values of each batch are missing.
     """
 
     slots: int = 2

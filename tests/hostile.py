@@ -1,4 +1,6 @@
-"""Files that cost far more than they look, drawn by ourselves: each kind of each format."""
+"""Files that cost far more than their size suggests, made by the tests: each kind of each
+format.
+"""
 
 import io
 import struct
@@ -20,7 +22,9 @@ def chunk(name: bytes, body: bytes = b"") -> bytes:
 
 
 def tiff(tags: list[tuple[int, int, int, int]], body: bytes = b"") -> bytes:
-    """A little-endian TIFF of one directory; offsets 0 stand for where `body` starts."""
+    """Return a little-endian TIFF of one directory; offsets of 0 are replaced by the start of
+    `body`.
+    """
     start = 8 + 2 + 12 * len(tags) + 4
     entries = b"".join(
         struct.pack("<HHII", tag, kind, n, start if tag in (273, 324) and n == 1 else value)
@@ -73,7 +77,9 @@ def tiff_of_jpeg_scans(scans: int = 90) -> bytes:
 
 
 def jpeg_of_scans(scans: int = 90, side: int = 7000) -> bytes:
-    """A progressive grey JPEG: each scan refines nothing, and costs a pass over all pixels."""
+    """Return a progressive grey JPEG whose scans refine nothing, and cost a pass over all pixels
+    each.
+    """
     table = bytes([0xFF, 0xC4, 0, 20, 0x00, 1, *bytes(15), 0]) + bytes(
         [0xFF, 0xC4, 0, 20, 0x10, 1, *bytes(15), 0]
     )
@@ -274,4 +280,4 @@ KINDS: dict[str, Callable[[], bytes]] = {
         *(avif_of_boxes, avif_of_items, avif_with_a_giant_image),
     )
 }
-"""Each kind, drawn at the size of the attack."""
+"""Each kind of file, at the size of the attack."""

@@ -1,4 +1,4 @@
-"""Fakes of the network below URL fetch: names, and connections that all end at 127.0.0.1."""
+"""Fakes of the network below the fetching of URLs: names, and connections that end at 127.0.0.1."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from app.urls.address_policy import Address
 
 
 class Names:
-    """A resolver: each name has a list of answers, given in turn, the last for ever."""
+    """A resolver with a list of answers for each name, given in turn; the last one is repeated."""
 
     def __init__(self, answers: Mapping[str, Sequence[Sequence[str]]]) -> None:
         self._answers = {name: list(given) for name, given in answers.items()}
@@ -26,7 +26,7 @@ class Names:
 
 
 class Wires(httpcore.AsyncNetworkBackend):
-    """Leads every address to 127.0.0.1, and notes which were connected to.
+    """A network that leads every address to 127.0.0.1 and records the addresses of connections.
 
     `dead` addresses refuse, `deaf` ones never answer; the first `failures` connections fail.
     """

@@ -1,6 +1,6 @@
 """A small origin on 127.0.0.1 for tests of URL fetch: real sockets, scripted answers.
 
-Lives on the test's own event loop. What it did not script, it answers with 404.
+It runs on the test's own event loop, and answers paths without a script with 404.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ Answer = Callable[["Exchange"], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request as the origin saw it."""
+    """A request as the origin received it."""
 
     target: str
     headers: dict[str, str]
@@ -24,7 +24,7 @@ class Received:
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and the connection to answer it on."""
+    """A request and the connection for its answer."""
 
     request: Received
     reader: asyncio.StreamReader
@@ -48,7 +48,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Origin:
-    """What was asked, and what is answered: `answers` by path."""
+    """A server with its received requests, and its `answers` by path."""
 
     answers: dict[str, Answer] = field(default_factory=dict)
     requests: list[Received] = field(default_factory=list)
@@ -63,12 +63,14 @@ class Origin:
         return f"{scheme}://{host}:{self.port}{path}"
 
     async def asked(self, times: int) -> None:
-        """Wait until that many requests have come in; a test that hangs here has failed."""
+        """Wait until this number of requests has arrived; a test that hangs here has failed."""
         async with asyncio.timeout(5), self._changed:
             await self._changed.wait_for(lambda: len(self.requests) >= times)
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Not a coroutine: a connection is known, and will be closed, from its first moment."""
+        """Register a connection; it is no coroutine, so that the connection is known from its first
+        moment.
+        """
         self.connections += 1
         task = asyncio.create_task(self._serve(reader, writer))
         self._open[task] = writer
@@ -96,7 +98,7 @@ class Origin:
         await answer(Exchange(request, reader, writer))
 
     async def stop(self) -> None:
-        """Hang up, also where an answer was given that nobody has read to its end."""
+        """Close all connections, also those with answers that were not read to their end."""
         for task in self._open:
             task.cancel()
         for writer in self._writers:
@@ -107,7 +109,7 @@ class Origin:
 
 @asynccontextmanager
 async def origin(tls: ssl.SSLContext | None = None) -> AsyncIterator[Origin]:
-    """A running origin on a free port."""
+    """Run an origin on a free port."""
     started = Origin()
     server = await asyncio.start_server(started.accept, "127.0.0.1", 0, ssl=tls)
     started.port = server.sockets[0].getsockname()[1]
@@ -126,7 +128,7 @@ async def origin(tls: ssl.SSLContext | None = None) -> AsyncIterator[Origin]:
 
 
 def body(data: bytes, **headers: object) -> Answer:
-    """A good answer."""
+    """Return a good answer."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.head(200, Content_Length=len(data), **headers)
@@ -136,7 +138,7 @@ def body(data: bytes, **headers: object) -> Answer:
 
 
 def status(code: int, **headers: object) -> Answer:
-    """An answer without a body."""
+    """Return an answer without a body."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.head(code, Content_Length=0, **headers)
@@ -149,7 +151,7 @@ def redirect(location: str, code: int = 302) -> Answer:
 
 
 def sequence(*answers: Answer) -> Answer:
-    """One after the other; the last for ever."""
+    """Return the given answers one after the other; the last one is repeated."""
     turns = chain(answers, repeat(answers[-1]))
 
     async def answer(exchange: Exchange) -> None:
@@ -159,12 +161,12 @@ def sequence(*answers: Answer) -> Answer:
 
 
 def silent() -> Answer:
-    """No answer at all, until the client has enough."""
+    """Return no answer until the client closes the connection."""
     return Exchange.until_gone
 
 
 def held(release: asyncio.Event, data: bytes = b"") -> Answer:
-    """A good answer, once the test lets it go."""
+    """Return a good answer once the test releases it."""
 
     async def answer(exchange: Exchange) -> None:
         await release.wait()
@@ -174,7 +176,7 @@ def held(release: asyncio.Event, data: bytes = b"") -> Answer:
 
 
 def stalled() -> Answer:
-    """A head and some bytes, then nothing more."""
+    """Return a head and some bytes, then nothing more."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.head(200, Content_Length=1000)
@@ -185,7 +187,7 @@ def stalled() -> Answer:
 
 
 def after(seconds: float, then: Answer) -> Answer:
-    """A slow answer: the delay is the origin's nature, not synchronisation."""
+    """Return a slow answer; the delay is a property of the origin, not synchronisation."""
 
     async def answer(exchange: Exchange) -> None:
         await asyncio.sleep(seconds)
@@ -195,7 +197,7 @@ def after(seconds: float, then: Answer) -> Answer:
 
 
 def drip(seconds: float) -> Answer:
-    """A byte every few moments, more than anybody waits for."""
+    """Return one byte every few moments, for longer than a client waits."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.head(200, Content_Length=50_000)
@@ -207,7 +209,7 @@ def drip(seconds: float) -> Answer:
 
 
 def endless() -> Answer:
-    """Chunks without end and without a length."""
+    """Return chunks without end and without a length."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.head(200, Transfer_Encoding="chunked")
@@ -219,7 +221,7 @@ def endless() -> Answer:
 
 
 def announced(length: int, data: bytes) -> Answer:
-    """A length that need not be true; the connection is closed after `data`."""
+    """Return a length that may be wrong; the connection is closed after `data`."""
 
     async def answer(exchange: Exchange) -> None:
         await exchange.head(200, Content_Length=length)
@@ -230,5 +232,5 @@ def announced(length: int, data: bytes) -> Answer:
 
 
 def gzip_bomb(size: int) -> Answer:
-    """Zeros, compressed although nobody asked."""
+    """Return compressed zeros, although the client did not accept compression."""
     return body(gzip.compress(bytes(size)), Content_Encoding="gzip")

@@ -1,4 +1,4 @@
-"""Small images for tests, drawn with NumPy: nothing to ship, nothing to license."""
+"""Small images for tests, drawn with NumPy: no files to store or to license."""
 
 import io
 
@@ -7,7 +7,9 @@ from PIL import Image
 
 
 def drawing(width: int = 320, height: int = 240, seed: int = 0, mode: str = "RGB") -> Image.Image:
-    """Smooth colour, a disc and some grain: compresses like a photo, and no two seeds are alike."""
+    """Draw smooth colour, a disc and some grain: it compresses like a photo, and each seed
+    differs.
+    """
     random = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width] / max(height, width)
     waves = random.uniform(1, 6, (3, 2))
@@ -22,17 +24,17 @@ def drawing(width: int = 320, height: int = 240, seed: int = 0, mode: str = "RGB
 
 
 def encoded(image: Image.Image, format: str = "JPEG", **options: object) -> bytes:
-    """The image as a file."""
+    """Return the image as a file."""
     out = io.BytesIO()
     image.save(out, format, **options)
     return out.getvalue()
 
 
 def jpeg(seed: int = 0, width: int = 320, height: int = 240) -> bytes:
-    """A JPEG of a drawing."""
+    """Return a JPEG of a drawing."""
     return encoded(drawing(width, height, seed), quality=90)
 
 
 def png(seed: int = 0, width: int = 64, height: int = 48, mode: str = "RGB") -> bytes:
-    """A PNG of a drawing."""
+    """Return a PNG of a drawing."""
     return encoded(drawing(width, height, seed, mode), "PNG")

@@ -1,4 +1,4 @@
-"""A worker process for tests: some numbers raise, run out of memory, or end it."""
+"""A worker process for tests in which some numbers raise, exhaust memory, or end the process."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ import sys
 from models.domain.errors import ServiceError
 from models.domain.job import Job, Result
 from tests.fakes import FakeEngine, first_sample, number_of
-from tests.worker_fixture import WELCOME, fake_heard
+from tests.worker_fixture import WELCOME, decode_fake
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
@@ -17,7 +17,7 @@ RAISES, EATS_MEMORY, EXITS = 251, 252, 253
 
 
 def answer(job: Job) -> Result | ServiceError:
-    """What becomes of a job, by its number."""
+    """Return or raise the outcome of a job, by its number."""
     match number_of(job):
         case 251:
             raise RuntimeError("secret internal text")
@@ -29,7 +29,7 @@ def answer(job: Job) -> Result | ServiceError:
 
 
 async def main(address: str) -> None:
-    host = WorkerServer(fake_heard)
+    host = WorkerServer(decode_fake)
     limits = BatchLimits(max_batch_size=8, max_batch_pixels=1 << 30)
     worker = Worker(FakeEngine(answer=answer), limits, on_batch=host.on_batch)
     worker.start()

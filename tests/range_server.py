@@ -1,4 +1,4 @@
-"""A tiny file server on 127.0.0.1 that knows Range, and misbehaves when told to."""
+"""A small file server on 127.0.0.1 that supports Range and misbehaves as a test sets it."""
 
 import threading
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from typing import Any, Self
 
 
 class RangeServer:
-    """Serves `body` at any path, from its own thread, while the context is open.
+    """A server of `body` at any path, on its own thread, while the context is open.
 
-    `asked` is the Range header of every request so far, None where there was none. Whatever is in
-    `breaks` and `statuses` is used up by the next requests, one each, in order.
+    `asked` is the Range header of every request so far, None if it had none. The next requests use
+    up the entries of `breaks` and `statuses`, one each, in order.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -33,7 +33,7 @@ class RangeServer:
                 server._answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:
-                """Tests read `asked` instead."""
+                """Write no log; tests read `asked` instead."""
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))

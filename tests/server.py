@@ -18,7 +18,7 @@ from tests.ports import free_port
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A ready server."""
+    """A server that is ready."""
 
     port: int
     process: "subprocess.Popen[bytes]"
@@ -51,7 +51,7 @@ def serving(
 
 
 def children(pid: int) -> dict[str, int]:
-    """The process ids of a server's own processes, by their names."""
+    """Return the process ids of a server's own processes, by their names."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -63,7 +63,9 @@ def children(pid: int) -> dict[str, int]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended (one that nobody has waited for yet is a zombie)."""
+    """Return whether a process has ended; one that its parent has not waited for yet is a
+    zombie.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

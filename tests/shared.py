@@ -1,4 +1,4 @@
-"""Where the real photos and the odd images are: beside this checkout, or where TEST_DATA says."""
+"""The folder of the real photos and the odd images: beside this checkout, or at TEST_DATA."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""A process for the supervisor's tests: does what its orders say, and notes that it lived.
+"""A process for the supervisor's tests: it follows its orders and records that it ran.
 
-It tells that it is ready, and once it has its `place` notes that as well. On the order to leave it
-ends.
+It reports that it is ready, and once it has its `place` it records that as well. It ends when it is
+ordered to leave.
 """
 
 import json

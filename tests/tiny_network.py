@@ -1,4 +1,4 @@
-"""A network that is no residual network: what somebody else's would look like to the engines."""
+"""A network that is not a residual network, as somebody outside this project would write one."""
 
 import torch
 from torch import Tensor, nn

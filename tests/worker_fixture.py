@@ -1,4 +1,4 @@
-"""A worker behind a socket, as in a process of its own, but on a thread of this one."""
+"""A worker behind a socket, as in a separate process, but on a thread of this one."""
 
 import asyncio
 import secrets
@@ -17,31 +17,31 @@ from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
 ARENA = 1 << 20
-"""Bytes."""
+"""Bytes of an arena."""
 
 WELCOME = Welcome("fake", [EncodedNetwork("resnet18", problem="a fake has no weights")])
 
 
-def fake_said(operation: Operation) -> object:
-    """The wire form of a fake operation."""
+def encode_fake(operation: Operation) -> object:
+    """Encode a fake operation for a frame."""
     return operation.batch_key
 
 
-def fake_heard(said: object) -> Operation:
-    """And back."""
+def decode_fake(said: object) -> Operation:
+    """Decode a fake operation from a frame."""
     return FakeOperation(str(said))
 
 
-async def come_true(claim: Callable[[], bool]) -> None:
-    """Until the claim holds: what is known of another process changes a moment later."""
+async def wait_until(claim: Callable[[], bool]) -> None:
+    """Wait until the claim holds: the state of another process becomes known a moment later."""
     async with asyncio.timeout(GUARD):
         while not claim():  # noqa: ASYNC110 (the other side has no event to wait for)
             await asyncio.sleep(0.001)
 
 
 @dataclass(frozen=True)
-class Hosted:
-    """A worker that front ends can reach, and a hand on its device."""
+class RunningWorker:
+    """A worker that front ends can reach, and the gate of its device."""
 
     address: str
     host: WorkerServer
@@ -51,15 +51,15 @@ class Hosted:
 
 
 @contextmanager
-def hosted(
+def running_worker(
     engine: Callable[..., FakeEngine],
     limits: BatchLimits,
     address: str | None = None,
     welcome: Welcome = WELCOME,
-) -> Iterator[Hosted]:
-    """A worker at an abstract address; gone, with all its connections, when the block ends."""
+) -> Iterator[RunningWorker]:
+    """Run a worker at an abstract address; it and its connections end with the block."""
     address = address or f"\0darkroom-test-{secrets.token_hex(8)}"
-    gate, host = Gate(is_open=True), WorkerServer(fake_heard)
+    gate, host = Gate(is_open=True), WorkerServer(decode_fake)
     made = engine(on_collect=gate)
     worker = Worker(made, limits, on_batch=host.on_batch)
     worker.start()
@@ -71,7 +71,7 @@ def hosted(
         thread = threading.Thread(target=_run, args=(loop, serving))
         thread.start()
         try:
-            yield Hosted(address, host, worker, made, gate)
+            yield RunningWorker(address, host, worker, made, gate)
         finally:
             loop.call_soon_threadsafe(serving.cancel)
             thread.join()

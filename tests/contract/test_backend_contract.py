@@ -25,7 +25,7 @@ from models.domain.errors import (
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.domain.job import Completed, Job, Labels, Result
 from tests.fakes import FakeEngine, Gate, fake_job, fake_jpeg, first_sample, number_of
-from tests.worker_fixture import ARENA, Hosted, come_true, fake_said, hosted
+from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.scheduling.batcher import BatchLimits
@@ -112,10 +112,10 @@ class ProcessRig(LocalRig):
 
     backend: Backend
 
-    def __init__(self, hosted: Hosted) -> None:
-        self._hosted = hosted
-        self._gate, self._engine = hosted.gate, hosted.engine
-        self._process = ProcessBackend([hosted.address], ARENA, say=fake_said)
+    def __init__(self, running_worker: RunningWorker) -> None:
+        self._hosted = running_worker
+        self._gate, self._engine = running_worker.gate, running_worker.engine
+        self._process = ProcessBackend([running_worker.address], ARENA, say=encode_fake)
         self.backend = self._process
 
     async def ready(self) -> None:
@@ -123,7 +123,7 @@ class ProcessRig(LocalRig):
 
     async def accepted(self) -> None:
         await asyncio.sleep(0)
-        await come_true(lambda: self._hosted.host.heard == self._process.submitted)
+        await wait_until(lambda: self._hosted.host.heard == self._process.submitted)
 
 
 @asynccontextmanager
@@ -137,7 +137,7 @@ async def local() -> AsyncIterator[Rig]:
 @asynccontextmanager
 async def process() -> AsyncIterator[Rig]:
     engine = partial(FakeEngine, slots=1, answer=answer, keep=True)
-    with hosted(engine, BatchLimits(max_batch_size=16, max_batch_pixels=1 << 30)) as worker:
+    with running_worker(engine, BatchLimits(max_batch_size=16, max_batch_pixels=1 << 30)) as worker:
         rig = ProcessRig(worker)
         await rig.ready()
         yield rig
@@ -278,7 +278,7 @@ def test_a_job_whose_deadline_passes_in_the_queue_never_reaches_the_device(
         plug, late = await started(rig, fake_job(1, deadline=soon))
         with pytest.raises(DeadlineExceeded):
             await late
-        await come_true(lambda: rig.backend.load().queued_jobs == 0)
+        await wait_until(lambda: rig.backend.load().queued_jobs == 0)
         rig.let_go()
         await plug
         assert rig.seen == [PLUG]
@@ -292,7 +292,7 @@ def test_a_job_cancelled_in_the_queue_never_reaches_the_device(rigging: Rigging)
         left.cancel()
         with pytest.raises(asyncio.CancelledError):
             await left
-        await come_true(lambda: rig.backend.load().queued_jobs == 1)
+        await wait_until(lambda: rig.backend.load().queued_jobs == 1)
         rig.let_go()
         await plug
         await kept
@@ -316,7 +316,7 @@ def test_a_job_cancelled_on_the_device_blocks_nobody(rigging: Rigging) -> None:
 def test_the_load_tells_what_waits_and_what_runs(rigging: Rigging) -> None:
     async def test(rig: Rig) -> None:
         tasks = await started(rig, fake_job(1, n_pixels=6), fake_job(2, n_pixels=3))
-        await come_true(lambda: rig.backend.load().queued_jobs == 2)
+        await wait_until(lambda: rig.backend.load().queued_jobs == 2)
         load = rig.backend.load()
         assert (load.queued_jobs, load.queued_pixels, load.running_jobs) == (2, 9, 1)
         assert load.alive

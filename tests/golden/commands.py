@@ -85,7 +85,7 @@ def _run(words: list[str], images: list[Drawn]) -> dict[str, Any]:
 
 
 def _lines(data: bytes, folder: Path) -> list[Any]:
-    """Each line: JSON without what changes, or its text without this machine's paths."""
+    """Return each line: JSON without changing values, or its text without this machine's paths."""
     text = data.decode(errors="replace").replace(str(folder), "FOLDER").replace(os.getcwd(), "HERE")
     found: list[Any] = []
     for line in text.splitlines():

@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def differences(first: Any, second: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield the path and both values of everything that differs; None where one has nothing."""
+    """Yield the path and both values of every difference; None stands for a missing value."""
     if isinstance(first, dict) and isinstance(second, dict):
         for key in sorted(first.keys() | second.keys()):
             yield from differences(first.get(key), second.get(key), f"{path} / {key}")

@@ -30,12 +30,12 @@ KINDS: tuple[tuple[str, str, Mapping[str, object]], ...] = (
 """Pillow's format, the mode and the options of each kind of file."""
 
 ORIENTATION = 0x0112
-"""The EXIF tag that says which way is up."""
+"""The EXIF tag of the orientation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A file and what its sender would call it."""
+    """A file and the name that its sender would give it."""
 
     name: str
     media_type: str

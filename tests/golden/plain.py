@@ -24,19 +24,19 @@ HEADERS = (
     "x-filter-spec",
     "x-model",
 )
-"""The headers that say the same each time; of Server-Timing only the names do."""
+"""The headers whose values do not change; of Server-Timing only the names are kept."""
 
 CHANGING = {"timing", "request_id", "seconds_ago", "images_per_second", "instance_id"}
 """Keys of JSON whose values differ from run to run."""
 
 
 def digest(data: bytes) -> str:
-    """The length and the SHA-256 of bytes."""
+    """Return the length and the SHA-256 of bytes."""
     return f"{len(data)} bytes, sha256 {hashlib.sha256(data).hexdigest()}"
 
 
 def reply(response: httpx.Response) -> dict[str, Any]:
-    """Status, lasting headers and body of an answer."""
+    """Return status, lasting headers and body of an answer."""
     headers = {name: response.headers[name] for name in HEADERS if name in response.headers}
     if "content-type" in headers:
         headers["content-type"] = re.sub(r"boundary=\w+", "boundary=…", headers["content-type"])
@@ -50,7 +50,7 @@ def reply(response: httpx.Response) -> dict[str, Any]:
 
 
 def body(data: bytes, kind: str) -> Any:
-    """A body by its media type; records of streams in the order of their images."""
+    """Return a body by its media type; records of streams are in the order of their images."""
     if not data:
         return None
     media_type = kind.partition(";")[0].strip()
@@ -70,7 +70,7 @@ def body(data: bytes, kind: str) -> Any:
 
 
 def without_changing(value: Any) -> Any:
-    """JSON without what differs from run to run; long texts as digests."""
+    """Return JSON without the values that differ from run to run, and long texts as digests."""
     if isinstance(value, Mapping):
         return {k: without_changing(v) for k, v in value.items() if k not in CHANGING}
     if isinstance(value, list):

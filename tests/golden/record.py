@@ -65,7 +65,7 @@ def main() -> int:
 
 @contextmanager
 def _serving() -> Iterator[httpx.Client]:
-    """A client of a server of its own, which ends with the block."""
+    """Start a server and yield its client; the server ends with the block."""
     port = free_port()
     kept = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]

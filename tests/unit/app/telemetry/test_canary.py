@@ -15,7 +15,7 @@ from models.domain.job import Completed, Job, Labels, ReleaseReason, Result, Tra
 from models.labels import LabelSet
 from models.networks.served import Model, ServedNetwork
 from tests.fakes import FakeClock, FakeOperation, fake_job
-from tests.worker_fixture import come_true
+from tests.worker_fixture import wait_until
 from workers.operations import Classify, FilterChain
 
 INTERVAL = 5.0
@@ -177,8 +177,8 @@ def test_a_worker_that_is_back_is_tried_at_once(monkeypatch: pytest.MonkeyPatch)
         probing = asyncio.create_task(canary.keep_probing())
         canary.readiness()
         backend.now = WORKING
-        await come_true(lambda: backend.asked == 2)
-        await come_true(lambda: canary.readiness().ready)
+        await wait_until(lambda: backend.asked == 2)
+        await wait_until(lambda: canary.readiness().ready)
         probing.cancel()
 
     run(test())

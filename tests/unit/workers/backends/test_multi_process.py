@@ -24,7 +24,7 @@ from models.domain.errors import (
 from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Trace
 from tests.fakes import GUARD, FakeEngine, fake_job, first_sample, number_of
-from tests.worker_fixture import ARENA, Hosted, come_true, fake_said, hosted
+from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
 from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
 from workers.backends.quarantine import Quarantine
 from workers.ipc import conversion
@@ -39,9 +39,9 @@ LIMITS = BatchLimits(max_batch_size=4, max_batch_pixels=1 << 30)
 ENGINE = partial(FakeEngine, slots=1, keep=True)
 
 
-def backend(*workers: Hosted | str, arena: int = ARENA, **hooks: Any) -> ProcessBackend:
+def backend(*workers: RunningWorker | str, arena: int = ARENA, **hooks: Any) -> ProcessBackend:
     addresses = [w if isinstance(w, str) else w.address for w in workers]
-    return ProcessBackend(addresses, arena, say=fake_said, **{"drain_timeout": 20.0, **hooks})
+    return ProcessBackend(addresses, arena, say=encode_fake, **{"drain_timeout": 20.0, **hooks})
 
 
 def new_address() -> str:
@@ -61,9 +61,9 @@ def run(test: Coroutine[object, object, None]) -> None:
     asyncio.run(guarded())
 
 
-async def on_device(worker: Hosted) -> None:
+async def on_device(worker: RunningWorker) -> None:
     """Wait until the engine has a batch, which is after its jobs were marked as launched."""
-    await come_true(lambda: bool(worker.engine.batches))
+    await wait_until(lambda: bool(worker.engine.batches))
 
 
 def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
@@ -71,14 +71,14 @@ def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
 
     async def test() -> None:
         with ExitStack() as first:
-            worker = first.enter_context(hosted(ENGINE, LIMITS, address))
+            worker = first.enter_context(running_worker(ENGINE, LIMITS, address))
             ours = backend(address)
             await ours.welcome()
             worker.gate.shut()
             tasks = [asyncio.create_task(ours.run(fake_job(n, n_pixels=5))) for n in range(9)]
             await on_device(worker)
-        await come_true(lambda: not ours.load().alive)
-        with hosted(ENGINE, LIMITS, address):
+        await wait_until(lambda: not ours.load().alive)
+        with running_worker(ENGINE, LIMITS, address):
             assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(9))
             await ours.aclose()
 
@@ -87,10 +87,10 @@ def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
 
 def test_what_a_lost_worker_had_not_answered_goes_to_another() -> None:
     async def test() -> None:
-        with ExitStack() as first, hosted(ENGINE, LIMITS) as other:
-            worker = first.enter_context(hosted(ENGINE, LIMITS))
+        with ExitStack() as first, running_worker(ENGINE, LIMITS) as other:
+            worker = first.enter_context(running_worker(ENGINE, LIMITS))
             ours = backend(worker, other)
-            await come_true(lambda: ours.load().device == "fake, fake")
+            await wait_until(lambda: ours.load().device == "fake, fake")
             worker.gate.shut()
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(20)]
             await on_device(worker)
@@ -103,9 +103,9 @@ def test_what_a_lost_worker_had_not_answered_goes_to_another() -> None:
 
 def test_jobs_go_to_the_worker_with_the_fewest() -> None:
     async def test() -> None:
-        with hosted(ENGINE, LIMITS) as one, hosted(ENGINE, LIMITS) as other:
+        with running_worker(ENGINE, LIMITS) as one, running_worker(ENGINE, LIMITS) as other:
             ours = backend(one, other)
-            await come_true(lambda: ours.load().device == "fake, fake")
+            await wait_until(lambda: ours.load().device == "fake, fake")
             await asyncio.gather(*(ours.run(fake_job(n)) for n in range(40)))
             assert len(one.engine.seen) == len(other.engine.seen) == 20
             await ours.aclose()
@@ -120,12 +120,12 @@ def test_a_job_that_was_with_every_worker_that_died_is_given_up() -> None:
         ours = backend(address)
         task = asyncio.create_task(ours.run(fake_job(1)))
         for _ in range(MAX_LOSSES):
-            with hosted(ENGINE, LIMITS, address) as worker:
+            with running_worker(ENGINE, LIMITS, address) as worker:
                 worker.gate.shut()
                 await on_device(worker)
         with pytest.raises(WorkerLost, match="2 workers died while they held the image"):
             await task
-        with hosted(ENGINE, LIMITS, address):
+        with running_worker(ENGINE, LIMITS, address):
             assert number(await ours.run(fake_job(2))) == 2
             await ours.aclose()
 
@@ -141,8 +141,8 @@ def test_a_job_that_finds_no_worker_waits_for_one_until_its_deadline() -> None:
         with pytest.raises(DeadlineExceeded):
             await ours.run(late)
         task = asyncio.create_task(ours.run(fake_job(2)))
-        await come_true(lambda: ours.load().queued_jobs == 1)
-        with hosted(ENGINE, LIMITS, address) as worker:
+        await wait_until(lambda: ours.load().queued_jobs == 1)
+        with running_worker(ENGINE, LIMITS, address) as worker:
             assert number(await task) == 2
             assert worker.engine.seen == [2]
             await ours.aclose()
@@ -152,7 +152,7 @@ def test_a_job_that_finds_no_worker_waits_for_one_until_its_deadline() -> None:
 
 def test_a_full_arena_makes_jobs_wait_their_turn() -> None:
     async def test() -> None:
-        with hosted(ENGINE, LIMITS) as worker:
+        with running_worker(ENGINE, LIMITS) as worker:
             ours = backend(worker, arena=3 * PAGE)
             await ours.welcome()
             answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(100)))
@@ -164,7 +164,7 @@ def test_a_full_arena_makes_jobs_wait_their_turn() -> None:
 
 def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_done() -> None:
     async def test() -> None:
-        with hosted(ENGINE, LIMITS) as worker:
+        with running_worker(ENGINE, LIMITS) as worker:
             ours = backend(worker, arena=PAGE)
             await ours.welcome()
             worker.gate.shut()
@@ -184,7 +184,7 @@ def test_a_cancelled_job_on_the_device_keeps_its_slot_until_the_device_is_done()
 
 def test_waiting_for_room_can_be_cancelled_at_any_point() -> None:
     async def test() -> None:
-        with hosted(ENGINE, LIMITS) as worker:
+        with running_worker(ENGINE, LIMITS) as worker:
             ours = backend(worker, arena=2 * PAGE)
             await ours.welcome()
             for turns in range(12):
@@ -216,7 +216,7 @@ def test_an_image_comes_back_as_a_copy_of_its_own() -> None:
         return Image(255 - job.image.pixels)
 
     async def test() -> None:
-        with hosted(partial(ENGINE, answer=answer), LIMITS) as worker:
+        with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
             ours = backend(worker)
             await ours.welcome()
             first = (await ours.run(fake_job(1, n_pixels=7))).result
@@ -236,7 +236,7 @@ def test_an_answer_too_large_for_its_slot_harms_no_neighbour() -> None:
         return large if found.class_ids == (2,) else found
 
     async def test() -> None:
-        with hosted(partial(ENGINE, answer=answer), LIMITS) as worker:
+        with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
             ours = backend(worker)
             await ours.welcome()
             found = await asyncio.gather(
@@ -257,11 +257,11 @@ def test_batches_are_told_and_a_failing_metric_costs_no_answer() -> None:
         raise OSError("the disk is full")
 
     async def test() -> None:
-        with hosted(ENGINE, LIMITS) as worker:
+        with running_worker(ENGINE, LIMITS) as worker:
             ours = backend(worker, on_batch=fail)
             answers = await asyncio.gather(*(ours.run(fake_job(n)) for n in range(30)))
             assert [number(each) for each in answers] == list(range(30))
-            await come_true(lambda: sum(batched.size for batched in told) == 30)
+            await wait_until(lambda: sum(batched.size for batched in told) == 30)
             await ours.aclose()
 
     run(test())
@@ -272,13 +272,13 @@ def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_speaks_of_
 
     async def test() -> None:
         ours = backend(address, on_other=lambda: others.append(True), drain_timeout=0.1)
-        with hosted(ENGINE, LIMITS, address):
+        with running_worker(ENGINE, LIMITS, address):
             assert number(await ours.run(fake_job(1))) == 1
-        await come_true(lambda: not ours.load().alive)
+        await wait_until(lambda: not ours.load().alive)
         other = Welcome("fake", [EncodedNetwork("resnet18", {}, ("other", ["a"], [None]))])
-        with hosted(ENGINE, LIMITS, address, other) as worker:
+        with running_worker(ENGINE, LIMITS, address, other) as worker:
             task = asyncio.create_task(ours.run(fake_job(2)))
-            await come_true(lambda: bool(others))
+            await wait_until(lambda: bool(others))
             assert not ours.load().alive
             await ours.aclose()
             with pytest.raises(WorkerLost):
@@ -293,12 +293,12 @@ def test_a_worker_that_is_leaving_hands_jobs_on_to_its_successor() -> None:
 
     async def test() -> None:
         ours = backend(address)
-        with hosted(ENGINE, LIMITS, address) as leaving:
+        with running_worker(ENGINE, LIMITS, address) as leaving:
             assert number(await ours.run(fake_job(1))) == 1
             await asyncio.to_thread(leaving.worker.stop)
             task = asyncio.create_task(ours.run(fake_job(2)))
-            await come_true(lambda: not ours.load().alive)
-        with hosted(ENGINE, LIMITS, address):
+            await wait_until(lambda: not ours.load().alive)
+        with running_worker(ENGINE, LIMITS, address):
             assert number(await task) == 2
             await ours.aclose()
 
@@ -309,7 +309,7 @@ def test_closing_answers_whoever_still_waits_for_a_worker_or_for_room() -> None:
     async def test() -> None:
         ours = backend(new_address(), arena=PAGE, drain_timeout=0.05)
         tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(3)]
-        await come_true(lambda: ours.load().queued_jobs == 3)
+        await wait_until(lambda: ours.load().queued_jobs == 3)
         await ours.aclose()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert [type(each) for each in found] == [WorkerLost] * 3
@@ -319,12 +319,12 @@ def test_closing_answers_whoever_still_waits_for_a_worker_or_for_room() -> None:
 
 def test_the_load_of_a_worker_is_known_although_nobody_asks_it() -> None:
     async def test() -> None:
-        with hosted(ENGINE, LIMITS) as worker:
+        with running_worker(ENGINE, LIMITS) as worker:
             ours = backend(worker)
             await ours.welcome()
             worker.gate.shut()
             held = asyncio.create_task(ours.run(fake_job(1)))
-            await come_true(lambda: ours.load().running_jobs == 1 and not ours.load().queued_jobs)
+            await wait_until(lambda: ours.load().running_jobs == 1 and not ours.load().queued_jobs)
             worker.gate.open()
             await held
             await ours.aclose()
@@ -334,7 +334,7 @@ def test_the_load_of_a_worker_is_known_although_nobody_asks_it() -> None:
 
 def test_room_goes_to_the_next_when_the_one_before_it_leaves() -> None:
     async def test() -> None:
-        with hosted(ENGINE, LIMITS) as worker:
+        with running_worker(ENGINE, LIMITS) as worker:
             ours = backend(worker, arena=3 * PAGE)
             await ours.welcome()
             worker.gate.shut()
@@ -342,9 +342,9 @@ def test_room_goes_to_the_next_when_the_one_before_it_leaves() -> None:
             await on_device(worker)
             large = asyncio.create_task(ours.run(fake_job(2, n_pixels=3 * PAGE)))
             small = asyncio.create_task(ours.run(fake_job(3)))
-            await come_true(lambda: ours.load().queued_jobs == 2)
+            await wait_until(lambda: ours.load().queued_jobs == 2)
             large.cancel()
-            await come_true(lambda: worker.worker.load().queued_jobs == 1)
+            await wait_until(lambda: worker.worker.load().queued_jobs == 1)
             worker.gate.open()
             assert [number(c) for c in await asyncio.gather(held, small)] == [1, 3]
             await ours.aclose()
@@ -354,7 +354,7 @@ def test_room_goes_to_the_next_when_the_one_before_it_leaves() -> None:
 
 def test_a_front_end_that_talks_nonsense_costs_nobody_else_anything() -> None:
     async def test() -> None:
-        with hosted(ENGINE, LIMITS) as worker:
+        with running_worker(ENGINE, LIMITS) as worker:
             ours = backend(worker)
             await ours.welcome()
             with socket.socket(socket.AF_UNIX) as stranger:
@@ -415,14 +415,14 @@ def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
         return said(trace)
 
     async def test() -> None:
-        with hosted(ENGINE, LIMITS) as worker:
+        with running_worker(ENGINE, LIMITS) as worker:
             ours = backend(worker, arena=4 * PAGE)
             await ours.welcome()
             worker.gate.shut()
             held = asyncio.create_task(ours.run(fake_job(9)))
             await on_device(worker)
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(2)]
-            await come_true(lambda: ours.load().queued_jobs == 2)
+            await wait_until(lambda: ours.load().queued_jobs == 2)
             monkeypatch.setattr(conversion, "encode_trace", fail)
             worker.gate.open()
             with pytest.raises(InternalError, match="could not be sent back"):
@@ -439,7 +439,7 @@ def test_an_answer_that_cannot_be_written_costs_no_neighbour_its_answer(
 def test_while_closing_nobody_reads_that_no_worker_died() -> None:
     async def test() -> None:
         with ExitStack() as first:
-            worker = first.enter_context(hosted(ENGINE, LIMITS))
+            worker = first.enter_context(running_worker(ENGINE, LIMITS))
             ours = backend(worker)
             await ours.welcome()
             worker.gate.shut()
@@ -467,14 +467,14 @@ def test_the_images_of_a_lost_worker_are_not_copied_on_the_event_loop(
 
     async def test() -> None:
         with ExitStack() as first:
-            worker = first.enter_context(hosted(ENGINE, LIMITS, address))
+            worker = first.enter_context(running_worker(ENGINE, LIMITS, address))
             ours = backend(address)
             await ours.welcome()
             worker.gate.shut()
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(9)]
             await on_device(worker)
             monkeypatch.setattr(ArenaSlots, "write", noted)
-        with hosted(ENGINE, LIMITS, address):
+        with running_worker(ENGINE, LIMITS, address):
             assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(9))
             await ours.aclose()
         assert threads
@@ -485,7 +485,7 @@ def test_the_images_of_a_lost_worker_are_not_copied_on_the_event_loop(
 
 def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -> None:
     """One job ends every worker that computes it; ten others are beside and behind it."""
-    address, poison, here = new_address(), 66, list[Hosted]()
+    address, poison, here = new_address(), 66, list[RunningWorker]()
     reached = threading.Semaphore(0)
 
     def answer(job: Job) -> Labels:
@@ -503,14 +503,14 @@ def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -
         tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in numbers]
         guilty = tasks.pop(3)
         for _ in range(MAX_LOSSES):
-            with hosted(partial(ENGINE, answer=answer), LIMITS, address) as worker:
+            with running_worker(partial(ENGINE, answer=answer), LIMITS, address) as worker:
                 here.append(worker)
                 assert await asyncio.to_thread(reached.acquire, timeout=GUARD)
         with pytest.raises(WorkerLost, match="2 workers died while they held the image"):
             await guilty
         alone = [batch for batch in here[1].engine.batches if number_of(batch[0]) == poison]
         assert [len(batch) for batch in alone] == [1]
-        with hosted(ENGINE, LIMITS, address):
+        with running_worker(ENGINE, LIMITS, address):
             assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(10))
             await ours.aclose()
 
@@ -524,12 +524,12 @@ def test_content_that_ended_two_workers_is_refused_and_reaches_no_third() -> Non
         ours = backend(address, quarantine=Quarantine(300.0))
         task = asyncio.create_task(ours.run(fake_job(1)))
         for _ in range(MAX_LOSSES):
-            with hosted(ENGINE, LIMITS, address) as worker:
+            with running_worker(ENGINE, LIMITS, address) as worker:
                 worker.gate.shut()
                 await on_device(worker)
         with pytest.raises(WorkerLost):
             await task
-        with hosted(ENGINE, LIMITS, address) as worker:
+        with running_worker(ENGINE, LIMITS, address) as worker:
             with pytest.raises(Quarantined, match="ended two of the processes"):
                 await ours.run(fake_job(1))
             assert number(await ours.run(fake_job(2))) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from models.domain.deadline import NEVER
 from tests.fakes import GUARD, fake_job
-from tests.worker_fixture import come_true
+from tests.worker_fixture import wait_until
 from workers.ipc.arena import LARGE, Arena
 from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.worker_client import Pending
@@ -33,7 +33,7 @@ def test_a_slot_whose_copy_was_abandoned_is_free_only_when_the_copy_has_ended() 
             await copying
         slots.release(pending)
         waiting = asyncio.create_task(slots.take(LARGE, NEVER))
-        await come_true(lambda: slots.waiting == 1)
+        await wait_until(lambda: slots.waiting == 1)
         go_on.set()
         assert (await waiting).size == LARGE
         arena.close()

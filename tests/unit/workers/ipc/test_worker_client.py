@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import fake_job
-from tests.worker_fixture import come_true
+from tests.worker_fixture import wait_until
 from workers.ipc import frames as wire
 from workers.ipc import worker_client as link_module
 from workers.ipc.arena import PAGE, Arena, ArenaSlot
@@ -68,7 +68,7 @@ async def linked(**replaced: Callable[..., Any]) -> AsyncIterator[tuple[WorkerCo
     await peer.accept()
     await peer.send(Welcome("fake", []))
     try:
-        await come_true(lambda: link.line is not None)
+        await wait_until(lambda: link.line is not None)
         yield link, peer
     finally:
         await link.close()
@@ -104,7 +104,7 @@ def test_an_error_of_any_kind_while_connecting_is_followed_by_another_try(
         peer.connection.close()
         await peer.accept()
         await peer.send(Welcome("fake", []))
-        await come_true(lambda: link.line is not None)
+        await wait_until(lambda: link.line is not None)
         await link.close()
         peer.close()
         arena.close()
@@ -168,7 +168,7 @@ def test_an_answer_to_a_job_that_is_not_ours_costs_no_other_answer() -> None:
             pending = Pending(7, fake_job(), ArenaSlot(0, PAGE), waiter)
             link.line.submit(pending, Submit(7, 0, PAGE, (1, 1, 1), "a", 0.0, False))
             await peer.send(Done(99), Done(7))
-            await come_true(lambda: answered == [7])
+            await wait_until(lambda: answered == [7])
 
     run(test)
 
@@ -189,7 +189,7 @@ def test_a_fault_of_ours_in_one_answer_is_no_nonsense_of_the_worker_s() -> None:
                 pending = Pending(number, fake_job(), ArenaSlot(0, PAGE), waiter)
                 link.line.submit(pending, Submit(number, 0, PAGE, (1, 1, 1), "a", 0.0, False))
             await peer.send(Done(1), Done(2))
-            await come_true(lambda: answered == [1, 2])
+            await wait_until(lambda: answered == [1, 2])
 
     run(test)
 
@@ -199,10 +199,10 @@ def test_a_worker_that_leaves_keeps_its_line_while_the_next_one_is_called() -> N
         async with linked() as (link, peer):
             leaving, line = peer.connection, link.line
             await peer.send(wire.Leaving())
-            await come_true(lambda: link.line is None)
+            await wait_until(lambda: link.line is None)
             await peer.accept()
             await peer.send(Welcome("next", []))
-            await come_true(lambda: link.line is not None and link.line is not line)
+            await wait_until(lambda: link.line is not None and link.line is not line)
             assert line is not None
             assert not line.gone.is_set()
             assert line in link.lines

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.worker_fixture import come_true
+from tests.worker_fixture import wait_until
 from workers.supervision.supervisor import Groups, ProcessSpec, Supervisor
 
 LONG = 60.0
@@ -36,7 +36,7 @@ def started(lives: Path) -> int:
 
 
 async def until(supervised: "asyncio.Task[int]", claim: Callable[[], bool]) -> None:
-    await come_true(lambda: claim() or supervised.done())
+    await wait_until(lambda: claim() or supervised.done())
     assert not supervised.done()
 
 

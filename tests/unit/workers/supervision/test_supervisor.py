@@ -9,7 +9,7 @@ import pytest
 
 from models.exit_codes import ExitCode
 from tests.fakes import GUARD
-from tests.worker_fixture import come_true
+from tests.worker_fixture import wait_until
 from workers.supervision import supervisor
 from workers.supervision.supervisor import ProcessSpec, Supervisor
 
@@ -31,7 +31,7 @@ def supervise(made: Supervisor, claim: Callable[[], bool]) -> int:
 
     async def run() -> int:
         running = asyncio.create_task(made.run())
-        await come_true(lambda: claim() or running.done())
+        await wait_until(lambda: claim() or running.done())
         if not running.done():
             signal.raise_signal(signal.SIGTERM)
         return await running
