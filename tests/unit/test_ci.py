@@ -1,0 +1,62 @@
+"""What checks a change: `.ci/run`, the hosted workflow and the hooks of pre-commit agree."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+HOOKS = ROOT / ".pre-commit-config.yaml"
+
+
+def targets() -> set[str]:
+    """The targets of the Makefile."""
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def hooks() -> list[dict[str, Any]]:
+    repositories = yaml.safe_load(HOOKS.read_text())["repos"]
+    assert [each["repo"] for each in repositories] == ["local"]
+    return list(repositories[0]["hooks"])
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    command = re.search(r"^\$ (make test)\b", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert command is not None
+    assert command[1] in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_the_hosted_workflow_runs_the_script_and_targets_that_exist() -> None:
+    jobs = yaml.safe_load(WORKFLOW.read_text())["jobs"].values()
+    commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    assert ".ci/run" in commands
+    made = [command.removeprefix("make ") for command in commands if command != ".ci/run"]
+    assert set(made) <= targets()
+
+
+def test_the_hosted_workflow_fits_its_schema() -> None:
+    if importlib.util.find_spec("check_jsonschema") is None:
+        pytest.skip("check-jsonschema, which carries the schema, is not installed")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+    command += ["vendor.github-workflows", str(WORKFLOW)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_hook_is_a_tool_of_this_checkout_that_needs_no_network() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    installed = {re.split(r"[<>=]", each)[0] for each in project["dependency-groups"]["dev"]}
+    for hook in hooks():
+        program = hook["entry"].split()[0]
+        assert hook["language"] == "system"
+        assert program.startswith(".venv/bin/")
+        assert program.removeprefix(".venv/bin/") in installed
+        for path in re.findall(r"\S+\.py", hook["entry"]):
+            assert (ROOT / path).exists()
