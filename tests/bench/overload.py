@@ -47,6 +47,8 @@ class Phase:
     others: dict[int, int]
     accepted_p99_ms: float | None
     memory_mib: int
+    client_cores: float
+    """CPU seconds a second that this program took."""
     retry_after: list[int]
 
 
@@ -100,8 +102,10 @@ async def open_loop(
     return list(await asyncio.gather(*tasks))
 
 
-def phase(load: float, replies: list[Reply], start: float, seconds: float, memory: int) -> Phase:
-    """The figures of one load; answers count while it lasts."""
+def phase(
+    load: float, replies: list[Reply], start: float, seconds: float, memory: int, client: float
+) -> Phase:
+    """Return the figures of one load; answers count while it lasts, `client` is its CPU seconds."""
     good = [r for r in replies if r.status == 200]
     refused = [r for r in replies if r.status == 503]
     died = sum(r.status == 504 for r in replies)
@@ -119,6 +123,7 @@ def phase(load: float, replies: list[Reply], start: float, seconds: float, memor
         dict(others),
         percentile([r.seconds for r in good], 0.99),
         memory,
+        round(client / seconds, 3),
         sorted({r.retry_after for r in refused if r.retry_after is not None}),
     )
 
@@ -148,7 +153,7 @@ async def measure(subject: Subject, seconds: float, factors: list[float]) -> dic
     phases, recovered = [], []
     for factor in factors:
         memory = [resident(subject.process.pid)]
-        start = time.monotonic()
+        start, spent = time.monotonic(), time.process_time()
         replies = await open_loop(
             connections,
             request,
@@ -156,7 +161,8 @@ async def measure(subject: Subject, seconds: float, factors: list[float]) -> dic
             seconds,
             lambda seen=memory: seen.append(resident(subject.process.pid)),
         )
-        phases.append(phase(factor, replies, start, seconds, max(memory)))
+        spent = time.process_time() - spent
+        phases.append(phase(factor, replies, start, seconds, max(memory), spent))
         last = max(reply.at for reply in replies)
         recovered.append(await recovery(connections, request, alone))
         print(asdict(phases[-1]), round(last - start, 1), recovered[-1], file=sys.stderr)
