@@ -32,8 +32,8 @@ from models.domain.errors import (
 from models.settings import Settings
 
 JSON_AT_ONCE, BASE64_AT_ONCE = 1 << 13, 1 << 16
-"""Largest bodies, in bytes, that are parsed on the event loop. That takes 0.1 ms, as long as to
-hand them to a thread; JSON of brackets alone takes some milliseconds."""
+"""Largest bodies, in bytes, that are parsed on the event loop: 0.1 ms, as long as to hand them to a
+thread. JSON of brackets alone takes some milliseconds."""
 
 _ROOM = JsonRoom()
 

@@ -1,4 +1,4 @@
-"""The path of one image, from its bytes to its outcome; knows no HTTP.
+"""Process images, each from its bytes to its outcome, independent of HTTP.
 
 Start reading at `pipeline.py`.
 May import the rooms above it in the order of `tests/unit/test_architecture.py`, and `models`.

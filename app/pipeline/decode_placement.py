@@ -1,9 +1,9 @@
-"""Who decodes a JPEG, the device or a thread here: whoever will have done it first.
+"""Choose whether the GPU or a CPU thread decodes a JPEG, by estimated completion time.
 
 Threads help only while decoding is what limits the device and the machine has cores to spare:
-pixels are ten times as large as their file, and a worker that is busy otherwise loses more time on
-copying them than on decoding. Measured with helpers that were too eager: 6,400 images a second
-instead of 8,900.
+pixels are ten times as large as their file, and a worker that is limited by something else loses
+more time by copying pixels than by decoding. Threads that decoded too much lowered the rate from
+8,900 to 6,400 images per second.
 """
 
 import time
@@ -14,29 +14,30 @@ from app.cores.cgroup import CpuLimit, cpu_limit
 from models.domain.backend import Load
 
 TYPICAL = 0.002
-"""Seconds a thread takes for a JPEG, before one has been measured."""
+"""Seconds that a thread is assumed to take for a JPEG before one has been measured."""
 
 NEWEST = 0.1
-"""Share of the newest measurement."""
+"""Weight of the newest measurement, from 0 to 1."""
 
 AHEAD = 256
-"""Jobs at the device that are no queue yet: its next batches, which form while it works."""
+"""Jobs at the device that do not count as a queue: they form its next batches while it works."""
 
 DECODING = 0.8
-"""Share of its time that the device must have been decoding lately."""
+"""Least share of its recent time that the device must have spent on decoding."""
 
 SPARE = 0.3
-"""Share of all cores that must have been idle lately."""
+"""Least share of all cores that must have been idle recently."""
 
 
 class IdleCores:
-    """The share of the core time that was unused lately; 0 where it is not known.
+    """Meter of the share of core time that was unused recently; 0 where it is not known.
 
-    The smaller of two: of the machine's cores, and of the container's quota, where it has one.
+    It is the smaller of two shares: that of the machine's cores, and that of the container's quota
+    if there is one.
     """
 
     LOOK = 0.25
-    """Seconds between two looks."""
+    """Seconds between two measurements."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class IdleCores:
         self._last_used = self._used()
 
     def share(self) -> float:
-        """0…1, as of the last look."""
+        """Return the share, from 0 to 1, by the last measurement."""
         now = self._clock()
         passed = now - self._looked_at
         if passed >= self.LOOK:
@@ -66,7 +67,7 @@ class IdleCores:
         return self._share
 
     def _of_quota(self, passed: float) -> float:
-        """The share of the container's quota that was unused in the seconds that passed."""
+        """Return the share of the container's quota that was unused in the `passed` seconds."""
         if self._limit is None:
             return 1.0
         used = self._used()
@@ -76,11 +77,11 @@ class IdleCores:
     def _used(self) -> float:
         try:
             return 0.0 if self._limit is None else self._limit.used()
-        except (OSError, ValueError):  # the group has gone: as if all were used
+        except (OSError, ValueError):  # the control group is gone: count all of it as used
             return self._last_used + 1e9
 
     def _ticks(self) -> tuple[int, int]:
-        """Idle (waiting for disks too) and in all, since the machine started (proc(5))."""
+        """Return idle ticks (waiting for disks included) and all ticks since boot (proc(5))."""
         try:
             with self._stat.open() as file:
                 ticks = [int(word) for word in file.readline().split()[1:9]]
@@ -90,7 +91,7 @@ class IdleCores:
 
 
 class DecodePlacement:
-    """Weighs the device's queue against that of `threads` codec threads."""
+    """Compares the device's queue with the queue of `threads` codec threads."""
 
     def __init__(self, threads: int, idle: Callable[[], float] | None = None) -> None:
         self._threads = threads
@@ -99,11 +100,14 @@ class DecodePlacement:
         self.waiting = 0
 
     def measured(self, seconds: float) -> None:
-        """A thread decoded a JPEG in so many seconds, waiting for the thread not counted."""
+        """Note that a thread decoded a JPEG in `seconds`, without the wait for the thread."""
         self._seconds += NEWEST * (seconds - self._seconds)
 
     def device_is_sooner(self, load: Load) -> bool:
-        """By the rates measured so far; an idle device always is, and one beside busy cores."""
+        """Return whether the device will finish first, by the rates measured so far.
+
+        It does if it is idle, and if the cores are busy.
+        """
         if not load.takes_jpegs:
             return False
         queue = load.queued_jobs - AHEAD

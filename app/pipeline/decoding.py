@@ -1,8 +1,7 @@
-"""An item's bytes and pixels: fetched, decoded, counted while they are held.
+"""Fetch and decode the image of an item, and count its pixels while they are in memory.
 
-Baseline JPEGs are decoded on codec threads, all else in the processes of `app.decoders`.
-
-Knows no operation and no backend.
+Baseline JPEGs are decoded on codec threads, other files in the processes of `app.decoders`. Nothing
+here depends on an operation or a backend.
 """
 
 import asyncio
@@ -30,25 +29,26 @@ from models.domain.errors import ServiceError
 from models.domain.image import Image, Source
 
 TYPICAL = (1250, 1600)
-"""Height and width before the header is known, so that most images cost one hop to a thread."""
+"""Height and width that are assumed before the header is read, so that most images need only one
+hand-over to a thread."""
 
 _UNASKED = TYPICAL[0] * TYPICAL[1]
-"""Pixels of an image that a decoder process decodes without asking first."""
+"""Largest image, in pixels, that a decoder process decodes without asking first."""
 
 AT_ONCE = 1 << 19
-"""Bytes of a JPEG that is looked at on the event loop: 0.2 ms, about what a thread would cost."""
+"""Largest JPEG, in bytes, that is scanned on the event loop: 0.2 ms, about the cost of a thread."""
 
 LONG_ENCODING = 0.5
-"""Estimated CPU seconds from which an image is encoded in a process, not on a thread."""
+"""Estimated CPU seconds from which an image is encoded in a process instead of on a thread."""
 
 Room = Callable[[int, int], int]
-"""From an image's height and width to the pixels that count in the budget while it is held."""
+"""Map the height and width of an image to the pixels that it takes from the budget."""
 
 Accept = Callable[[Seen], bool]
-"""Whether an image is to be decoded, by its header."""
+"""Decide by the header of an image whether it is decoded now."""
 
 MAGIC = 16
-"""Bytes that tell a JPEG from all else."""
+"""Number of bytes that distinguish a JPEG from other formats."""
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class ImageDecoder:
         return fetched
 
     async def encoded(self, content: Blob, load: Load, stages: Timings) -> Decoded | None:
-        """A JPEG that the device had better decode; None for what is to be decoded here."""
+        """Return a JPEG that the device will decode, or None for a file to be decoded here."""
         if not self._choice.device_is_sooner(load):
             return None
         with stages.measure("decode"):
@@ -101,15 +101,15 @@ class ImageDecoder:
 
     @asynccontextmanager
     async def held(self, jpeg: Decoded, room: Room) -> AsyncIterator[Decoded]:
-        """Room for the pixels that will come back."""
+        """Hold room in the budget for the pixels that will come back, while the block runs."""
         async with self._budget.hold(room(jpeg.info.height, jpeg.info.width)):
             yield jpeg
 
     @asynccontextmanager
     async def decoded(self, content: Blob, stages: Timings, room: Room) -> AsyncIterator[Decoded]:
-        """The pixels, and their room in the budget while the block runs.
+        """Decode a file; hold room for its pixels in the budget while the block runs.
 
-        What costs much to decode waits for its turn first, and holds no room while it waits.
+        A file that is expensive to decode waits for its turn first, and holds no room meanwhile.
         """
         async with self._budget.hold(typical := room(*TYPICAL)):
 
@@ -136,10 +136,10 @@ class ImageDecoder:
     async def encode(
         self, image: Source, decoded: Decoded, format_: ImageFormat, encoding: Encoding
     ) -> bytes:
-        """A file with the pixels of `image` and the metadata of `decoded`.
+        """Return a file with the pixels of `image` and the metadata of `decoded`.
 
-        What takes long is encoded in a process, which ends with the request; what would take
-        longer than is allowed is refused before it is begun.
+        An image that takes long is encoded in a process, which is killed if the request ends. One
+        that would take longer than allowed is refused before it starts.
         """
         notice, exif = decoded.copyright, decoded.exif
         if not isinstance(image, Image):
@@ -159,11 +159,11 @@ class ImageDecoder:
             return await self._decoders.encode(task, pixels, exif)
 
     def at_once(self, pixels: int) -> int:
-        """How many jobs of so many pixels fit into memory at a time; at least one."""
+        """Return how many jobs of `pixels` pixels fit into the budget at a time, at least one."""
         return self._budget.fitting(pixels)
 
     async def in_thread(self, function: Callable[..., T], *args: object) -> T:
-        """Run on a codec thread."""
+        """Run a function on a codec thread and return its result."""
         self._choice.waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
@@ -178,7 +178,7 @@ class ImageDecoder:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
 
     async def _decode(self, content: Blob, accept: Accept) -> Decoded | Seen:
-        """A plain baseline JPEG on a thread, everything else in a process that can be killed."""
+        """Decode a plain baseline JPEG on a thread, any other file in a process."""
         if not self._decoders.running:
             return await self.in_thread(self._decode_here, content, accept)
         if identify(content.start(MAGIC)) is ImageFormat.JPEG and (
@@ -195,7 +195,9 @@ class ImageDecoder:
         opened = codec.open_plain(blob.read(), max_pixels=self._max_pixels)
         if opened is None:
             return None
-        seen = Seen(opened.info, 0.0)  # bounded by its pixels: it never waits for a turn
+        seen = Seen(
+            opened.info, 0.0
+        )  # its cost is bounded by its pixels, so it never waits for a turn
         if not accept(seen):
             return seen
         decoded = opened.decode()

@@ -1,5 +1,4 @@
-"""Encoded images that wait until their client has taken them: in memory, or on disk where it reads
-slowly.
+"""Keep encoded images until their clients have read them: in memory, or on disk for slow readers.
 
 A client may ask for many large images and read none of them. Beyond a budget of memory the files
 that were not read for the longest time move to unnamed temporary files. Beyond a limit for all of
@@ -22,14 +21,14 @@ from models.domain.errors import Cancelled, Overloaded
 log = logging.getLogger("darkroom.pipeline")
 
 IN_MEMORY = 32 << 20
-"""Bytes of waiting files that stay in memory, for each front end."""
+"""Largest number of bytes of waiting files that a front end keeps in memory."""
 
 SETTLED = 0.25
-"""Seconds for which a file stays in memory after it was made or read: most are sent by then, and a
+"""Seconds for which a file stays in memory after it was made or read. Most are sent by then, so a
 client that reads quickly never waits for a disk."""
 
 SMALL = 1 << 16
-"""Bytes of a file that is never moved: as much again lies in the buffers of its connection."""
+"""Largest file, in bytes, that is never moved: the buffers of its connection hold as much again."""
 
 IDLE = 5.0
 """Seconds without a read after which a file may be dropped."""
@@ -88,9 +87,9 @@ class EncodedFile:
 
 
 class EncodedFiles:
-    """All files of a front end that wait to be sent, the one read longest ago first.
+    """The files of a front end that wait to be sent, in the order of their last reads.
 
-    `limit` is the most bytes of all of them, in memory and on disk.
+    `limit` is the largest number of bytes of all of them, in memory and on disk.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class EncodedFiles:
         self._sizes: dict[weakref.ref[EncodedFile], int] = {}
         self._moved: set[weakref.ref[EncodedFile]] = set()
         self.total = self.memory = 0
-        """Bytes of all files, and of those in memory."""
+        """Number of bytes of all files, and of those in memory."""
         self.moving: asyncio.Task[None] | None = None
 
     def keep(self, data: bytes) -> EncodedFile:

@@ -1,4 +1,4 @@
-"""What is asked for one image, and what became of it: labels, filtered versions, errors."""
+"""The outcome of one image: labels, filtered versions, or an error."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class EncodedImage:
 
 @dataclass(frozen=True, slots=True)
 class VersionAnswer:
-    """What became of one version, and where its time went."""
+    """The outcome of one version, and the time of each stage."""
 
     id: str | None
     outcome: EncodedImage | ServiceError
@@ -32,14 +32,14 @@ class VersionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """The parts of one image, each with its own outcome; `labels` is None if nobody wanted them."""
+    """The parts of one image, each with an outcome; `labels` is None if they were not wanted."""
 
     labels: Labels | Vector | ServiceError | None
     versions: tuple[VersionAnswer, ...]
 
     @property
     def errors(self) -> list[ServiceError]:
-        """Of the parts that failed: the labels', then the versions' in order."""
+        """Return the errors of failed parts: that of the labels, then those of the versions."""
         outcomes = (self.labels, *(each.outcome for each in self.versions))
         return [each for each in outcomes if isinstance(each, ServiceError)]
 
@@ -49,7 +49,7 @@ AnswerOutcome = Labels | Vector | EncodedImage | Processed | ServiceError
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of one item, and where its time went."""
+    """The outcome of one item, and the time of each stage."""
 
     item: Item
     outcome: AnswerOutcome
@@ -57,13 +57,13 @@ class Answer:
 
     @property
     def all_stages(self) -> list[Timings]:
-        """Its own stopwatch and those of its versions."""
+        """Return the stopwatch of the item and those of its versions."""
         versions = self.outcome.versions if isinstance(self.outcome, Processed) else ()
         return [self.stages, *(each.stages for each in versions)]
 
     @property
     def images(self) -> Iterator[tuple[int | None, EncodedImage]]:
-        """The files it gave, each with the number of its version; None: there are no versions."""
+        """Yield the files, each with the number of its version, or None for a single file."""
         if isinstance(self.outcome, EncodedImage):
             yield None, self.outcome
         elif isinstance(self.outcome, Processed):

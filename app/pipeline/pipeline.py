@@ -1,4 +1,4 @@
-"""The path of one image: bytes, pixels, the backend, an outcome. Knows no HTTP.
+"""Process one image: bytes, pixels, the backend, an outcome.
 
 Each image of a request is independent: whatever happens to it becomes its own answer. So is each
 part of an image that `/process` takes apart: its labels, and each of its versions.
@@ -32,11 +32,11 @@ from models.domain.job import Labels, Vector
 from workers.operations import Classify
 
 _NAMES = {Classify: "classify", Version: "filter", Parts: "process"}
-"""What is wanted, as metrics call it."""
+"""The label of each kind of request in metrics."""
 
 
 class Pipeline:
-    """Fetches, decodes, submits and encodes; `threads` codec threads serve all requests."""
+    """Fetch, decode, compute and encode; `threads` codec threads serve all requests."""
 
     def __init__(
         self,

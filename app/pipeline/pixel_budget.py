@@ -1,4 +1,4 @@
-"""Decoded pixels in memory, over all front ends. What does not fit waits; it is never refused."""
+"""Bound the decoded pixels in memory over all front ends: images wait, they are not refused."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,10 +9,10 @@ from app.admission.gate import Gate, TotalPool
 
 
 class PixelBudget:
-    """At most `limit` pixels are held at a time; first come, first served.
+    """Weighted semaphore of pixels, at most `limit` at a time, in the order of arrival.
 
-    A single image larger than the limit is let in alone. Lives on one event loop; front ends with
-    the same `counters` share the limit.
+    An image larger than the limit is admitted alone. An object belongs to one event loop; front
+    ends with the same `counters` share the limit.
     """
 
     def __init__(self, limit: int, counters: Counters | None = None) -> None:
@@ -20,20 +20,20 @@ class PixelBudget:
         self._gate = Gate(self._pool)
 
     def limit(self) -> int:
-        """Pixels that may be held."""
+        """Return the largest number of pixels that may be held."""
         return self._pool.limit
 
     def set_limit(self, limit: int) -> None:
-        """From now on; what is held already stays."""
+        """Change the limit from now on; pixels that are held already stay."""
         self._pool.limit = limit
         self._gate.wake()
 
     def fitting(self, pixels: int) -> int:
-        """How many images of so many pixels fit at a time; at least one."""
+        """Return how many images of `pixels` pixels fit at a time, at least one."""
         return max(1, self._pool.limit // pixels)
 
     @asynccontextmanager
     async def hold(self, pixels: int) -> AsyncIterator[None]:
-        """Wait for room, then hold it while the block runs."""
+        """Wait for room for `pixels` pixels, then hold it while the block runs."""
         async with self._gate.hold(pixels):
             yield

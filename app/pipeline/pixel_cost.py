@@ -1,4 +1,4 @@
-"""What filters make of an image, in pixels: how much memory that takes, and whether it may be."""
+"""Compute how many pixels filters make of an image, and check that against the limit."""
 
 from app.intake.wanted import Parts
 from models.domain.errors import InvalidParameter, TooManyPixels
@@ -6,7 +6,7 @@ from workers.operations import FilterChain
 
 
 def check(chain: FilterChain, max_pixels: int, height: int, width: int) -> None:
-    """Raises TooManyPixels or InvalidParameter where an image of this size is not for the chain."""
+    """Raise TooManyPixels or InvalidParameter if the chain cannot take an image of this size."""
     if (most := chain.most_pixels(height, width)) > max_pixels:
         raise TooManyPixels(
             f"the filters make {most:,} pixels of the image, more than the {max_pixels:,} "
@@ -15,7 +15,10 @@ def check(chain: FilterChain, max_pixels: int, height: int, width: int) -> None:
 
 
 def peak_pixels(chain: FilterChain, max_pixels: int, height: int, width: int) -> int:
-    """Pixels of the largest image on the way; the image's own where the chain will be refused."""
+    """Return the pixels of the largest intermediate image.
+
+    If the chain will be refused, they are those of the image itself.
+    """
     try:
         check(chain, max_pixels, height, width)
         return chain.most_pixels(height, width)
@@ -24,7 +27,7 @@ def peak_pixels(chain: FilterChain, max_pixels: int, height: int, width: int) ->
 
 
 def peak_pixels_of_parts(wanted: Parts, max_pixels: int, height: int, width: int) -> list[int]:
-    """Of every part that is wanted of an image."""
+    """Return the largest number of pixels of each part that is wanted of an image."""
     labels = [] if wanted.labels is None else [height * width]
     return labels + [
         peak_pixels(each.operation, max_pixels, height, width) for each in wanted.versions

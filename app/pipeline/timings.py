@@ -1,4 +1,4 @@
-"""Where one image's time went, stage by stage, in seconds; and as a Server-Timing header."""
+"""The seconds that one image takes in each stage, and the Server-Timing header made of them."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ STAGES = ("intake", "fetch", "decode", "queue", "upload", "compute", "download",
 
 
 class Timings:
-    """A stopwatch per stage, and the micro-batch the image rode in."""
+    """A stopwatch for each stage, and the micro-batch that the image was part of."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -26,7 +26,7 @@ class Timings:
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
 
     def add(self, trace: Trace) -> None:
-        """What the worker measured; it may have decoded what was not decoded here."""
+        """Add what the worker measured, which may include decoding."""
         if trace.decode:
             self.seconds["decode"] = self.seconds.get("decode", 0.0) + trace.decode
         self.seconds |= {
@@ -38,12 +38,12 @@ class Timings:
         self.batch = f"{trace.batch_size}/{trace.max_batch_size} {trace.reason.value}"
 
     def milliseconds(self) -> dict[str, float]:
-        """For a record: stage to milliseconds."""
+        """Return the milliseconds of each stage for a record."""
         return {name: round(seconds * 1e3, 3) for name, seconds in self.seconds.items()}
 
 
 def server_timing(all_stages: Iterable[Timings]) -> str:
-    """The Server-Timing header: of several images the slowest one per stage, the last batch."""
+    """Return the Server-Timing header: the slowest image in each stage, and the last batch."""
     slowest: dict[str, float] = {}
     batch = None
     for stages in all_stages:

@@ -1,5 +1,5 @@
-"""From the answers of a request to the bytes that are sent: JSON, streams, archives.
+"""Write the answers of a request as bytes: JSON, streams, archives.
 
-Start reading at `complete.py`.
+Start reading at `render.py`.
 May import the rooms above it in the order of `tests/unit/test_architecture.py`, and `models`.
 """

@@ -1,4 +1,4 @@
-"""A ZIP that is written while it is sent; checksums are summed up in pieces between other work."""
+"""Write a ZIP while it is sent; checksums are computed in pieces, between other work."""
 
 import asyncio
 import io
@@ -14,7 +14,7 @@ from app.responses.rendering import Answers, Rendering
 
 
 async def stored(members: AsyncIterator[tuple[str, EncodedFile]]) -> Body:
-    """A ZIP of the members, by name, uncompressed and in the order they come."""
+    """Yield an uncompressed ZIP of members (name and content) in the order of their arrival."""
     sink = _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
         async for name, content in members:
@@ -31,7 +31,7 @@ async def stored(members: AsyncIterator[tuple[str, EncodedFile]]) -> Body:
 
 
 def _entry(name: str, size: int) -> zipfile.ZipInfo:
-    """The directory entry that `ZipFile.writestr` makes: now, readable by its owner."""
+    """Return the entry that `ZipFile.writestr` would make: dated now, readable by its owner."""
     entry = zipfile.ZipInfo(name, time.localtime()[:6])
     entry.external_attr = 0o600 << 16
     entry.file_size = size
@@ -39,7 +39,7 @@ def _entry(name: str, size: int) -> zipfile.ZipInfo:
 
 
 class _Sink(io.RawIOBase):
-    """What zipfile writes to: unseekable, handed on and forgotten piece by piece."""
+    """The file that zipfile writes to: unseekable, and emptied piece by piece by `drain`."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes | memoryview] = []
@@ -48,7 +48,7 @@ class _Sink(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        self._chunks.append(data)  # bytes, or a view of bytes: neither changes
+        self._chunks.append(data)  # bytes, which do not change, so they need no copy
         return len(data)
 
     def drain(self) -> list[bytes | memoryview]:

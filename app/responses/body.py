@@ -13,8 +13,8 @@ from app.pipeline.encoded_files import EncodedFile
 from models.domain.errors import Cancelled
 
 PIECE = 1 << 18
-"""Bytes of an answer that are sent at a time: about what the buffers of a connection hold that
-nobody reads."""
+"""Largest number of bytes that are sent at a time. A connection whose client does not read buffers
+about as much."""
 
 Body = AsyncGenerator[bytes | memoryview, None]
 """The content of an answer, in chunks of any size."""
@@ -23,8 +23,8 @@ Body = AsyncGenerator[bytes | memoryview, None]
 class StreamedBody(Response):
     """A response whose content is generated while it is sent.
 
-    `source` is what the content is made of; it is closed with the content, whatever ends the
-    sending, so that no work goes on for a client that has left.
+    `source` yields the answers that the content is made of. It is closed when the sending ends, for
+    whatever reason, so that no work continues for a client that has left.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class StreamedBody(Response):
         self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the headers, then the content in pieces, as quickly as the client takes them."""
+        """Send the headers, then the content in pieces, as fast as the client reads them."""
         try:
             await send(
                 {
@@ -78,13 +78,13 @@ def whole_body(file: EncodedFile, headers: dict[str, str], media_type: str) -> R
 
 
 def pieces_of(file: EncodedFile) -> Iterator[bytes]:
-    """Yield a file in pieces, each read when it is asked for."""
+    """Yield a file in pieces, each of which is read when it is needed."""
     for start in range(0, file.size, PIECE):
         yield file.read(start, PIECE)
 
 
 async def in_turns(pieces: Iterable[bytes]) -> Body:
-    """Yield pieces that are made one by one; the event loop turns between two of them."""
+    """Yield pieces that are made one by one; other tasks of the event loop run between them."""
     for piece in pieces:
         yield piece
         await asyncio.sleep(0)

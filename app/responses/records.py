@@ -1,4 +1,4 @@
-"""Per-item records: the same in a reply, a stream, a ZIP and on the command line."""
+"""Make the record of an item, the same in a reply, a stream, a ZIP and on the command line."""
 
 from collections.abc import Callable
 from functools import partial
@@ -53,13 +53,13 @@ def record(
 
 
 def archive_name(index: int, image: EncodedImage, version: int | None = None) -> str:
-    """A safe, unique name in an archive: by numbers, never the client's path."""
+    """Return a safe, unique name in an archive: it has numbers, never the client's path."""
     stem = f"{index:04d}" if version is None else f"{index:04d}-{version}"
     return stem + image.format.extension
 
 
 def predictions(found: Labels, labels: LabelSet) -> list[Prediction]:
-    """Class ids and scores with their names."""
+    """Return class ids and scores with the names of the classes."""
     return [
         Prediction(label=labels.labels[n], wnid=labels.wnids[n], class_id=n, score=score)
         for n, score in zip(found.class_ids, found.scores, strict=True)
@@ -67,13 +67,13 @@ def predictions(found: Labels, labels: LabelSet) -> list[Prediction]:
 
 
 def summary(records: list[Record]) -> Summary:
-    """How many succeeded."""
+    """Return how many images succeeded and how many failed."""
     succeeded = sum(r.status == "ok" for r in records)
     return Summary(total=len(records), succeeded=succeeded, failed=len(records) - succeeded)
 
 
 def line(made: Record) -> bytes:
-    """A record as one JSON line."""
+    """Return a record as one line of JSON."""
     return made.model_dump_json(exclude_none=True).encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""From the answers of a request to its response, in the form that was negotiated."""
+"""Make the response of a request from its answers, in the form that was negotiated."""
 
 import secrets
 

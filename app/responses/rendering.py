@@ -1,4 +1,4 @@
-"""What every form of a response needs beside the answers, decided before the work starts."""
+"""The values that every form of a response needs beside the answers."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Answers = AsyncGenerator[Answer, None]
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """How the answers of one request are shown.
+    """The values with which the answers of one request are rendered.
 
     `request` gives problems their path and id. `model` makes the labels, whose names are `labels`;
     both are None where no labels are wanted. `intake` is the time that reading the request took.

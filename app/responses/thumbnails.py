@@ -1,6 +1,6 @@
-"""What every filter does, as a small picture: a scene drawn here, and what the filter makes of it.
+"""Draw a small picture of the effect of each filter: a scene before and after.
 
-Shows the filters' own specifications, on the CPU of the front end; knows no backend.
+The front end computes it by the filters' own CPU specifications, without a backend.
 """
 
 import functools
@@ -15,15 +15,15 @@ from workers.filters.registry import FILTERS, parse_chain
 
 WIDTH, HEIGHT = 160, 120
 GAP = 8
-"""Pixels between before and after."""
+"""Number of pixels between both pictures."""
 
 _FINE = 4
-"""The scene is drawn so many times as large, then reduced: smooth edges."""
+"""Factor by which the scene is drawn larger and then reduced, for smooth edges."""
 
 
 @functools.cache
 def scene() -> Image:
-    """A house on a hill in light snow: edges, ramps, colours, grain, shadows, no full contrast."""
+    """Draw a house on a hill in snow: edges, ramps, colours, grain, less than full contrast."""
     size = (WIDTH * _FINE, HEIGHT * _FINE)
     share = np.linspace(0, 1, size[1])[:, None, None]
     sky = np.array((66, 112, 178)) * (1 - share) + np.array((238, 208, 170)) * share
@@ -37,7 +37,7 @@ def scene() -> Image:
 
 @functools.cache
 def example(name: str) -> Image:
-    """The scene through the filter's own example."""
+    """Return the scene after the filter, with the parameters of its example."""
     (filter_,) = parse_chain([FILTERS[name].example])
     return Image(filter_.apply(scene().pixels))
 
@@ -46,12 +46,12 @@ _THUMBNAILS: dict[str, bytes] = {}
 
 
 def made(name: str) -> bool:
-    """Whether `thumbnail` has its answer already."""
+    """Return whether the thumbnail has been made already."""
     return name in _THUMBNAILS
 
 
 def thumbnail(name: str) -> bytes:
-    """Before and after side by side, as a PNG; computed the first time, which takes a moment."""
+    """Return a PNG of before and after side by side; the first call for a filter computes it."""
     if name not in _THUMBNAILS:
         _THUMBNAILS[name] = _drawn(name)
     return _THUMBNAILS[name]
@@ -69,7 +69,7 @@ def _drawn(name: str) -> bytes:
 
 
 def as_pillow(image: Image) -> PillowImage.Image:
-    """No larger than twice the scene: some filters enlarge."""
+    """Return an image reduced to at most twice the scene, because some filters enlarge."""
     pixels = image.pixels[..., 0] if image.channels == 1 else image.pixels
     shown = PillowImage.fromarray(pixels)
     shown.thumbnail((2 * WIDTH, 2 * HEIGHT))
@@ -77,7 +77,7 @@ def as_pillow(image: Image) -> PillowImage.Image:
 
 
 def _draw(draw: ImageDraw.ImageDraw) -> None:
-    """In pixels of the finished scene, as far as this function is concerned."""
+    """Draw the objects of the scene; coordinates are pixels of the reduced scene."""
 
     def box(*corners: float) -> list[float]:
         return [_FINE * corner for corner in corners]

@@ -1,4 +1,4 @@
-"""How logits and embeddings are written in a record: as JSON numbers, or as base64."""
+"""Write logits and embeddings into a record, as JSON numbers or as base64."""
 
 import base64
 from collections.abc import Mapping

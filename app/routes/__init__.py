@@ -1,1 +1,5 @@
-"""The endpoints, as prose: every route says what happens in order and leaves how to its rooms."""
+"""The endpoints of the server: each lists its steps, and other folders do their work.
+
+Start reading at `handler.py`, which all routes with images share.
+May import the rooms above it in the order of `tests/unit/test_architecture.py`, and `models`.
+"""

@@ -1,6 +1,6 @@
-"""Around every request: its id, its metric, its log line, and an end to clients that stop.
+"""Give every request its id, its metric and its log line, and end requests of stalled clients.
 
-A body that never comes ends, and a stream that is never read.
+A request ends if its body stops arriving, or if the client stops reading its answer.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _QUIET = ("/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics")
 
 
 class AccessLog:
-    """ASGI middleware; outermost, so that what it logs is what the client got."""
+    """The outermost ASGI middleware, so that it logs what the client receives."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class AccessLog:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -75,7 +75,7 @@ class AccessLog:
             await (self._taken(send(message)) if streamed else send(message))
 
         body = PatientReceive(receive, self._body_timeout, self._min_body_rate)
-        # Every GET answers HEAD too: the server leaves the body out, as the scope it has says HEAD.
+        # Every GET route answers HEAD too: the server omits the body, because its scope says HEAD.
         seen = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
             await self._app(seen, body, marked)
@@ -91,9 +91,9 @@ class AccessLog:
             self._note(scope, status or Cancelled.status, time.monotonic() - start)
 
     async def _taken(self, sending: Awaitable[None]) -> None:
-        """A client that reads no more of a stream for as long as a body may take has left.
+        """Await a send; raise ClientDisconnect if the client reads nothing for `body_timeout`.
 
-        Also at its last message, which waits until the one before has been taken.
+        This applies to the last message too, which waits until the one before has been read.
         """
         try:
             async with asyncio.timeout(self._body_timeout):
@@ -128,10 +128,10 @@ def install(app: Starlette, settings: Settings, metrics: Metrics) -> None:
 
 
 def request_id_of(scope: Scope) -> str:
-    """The client's own id when it is printable and at most 128 characters, else a new one.
+    """Return the client's own id if it is printable and has at most 128 characters, else a new one.
 
-    It need not be secret: asking the kernel for random bytes gives up the GIL, and getting that
-    back from a thread that decodes took a tenth of an event loop's time.
+    It need not be secret. Random bytes of the kernel would release the GIL, and taking it back from
+    threads that decode took a tenth of an event loop's time.
     """
     given = _header(scope, b"x-request-id")
     if given is not None and _REQUEST_ID.fullmatch(given.encode("latin-1")):

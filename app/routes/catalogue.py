@@ -1,6 +1,6 @@
-"""What is served: `GET /filters`, `GET /filters/{name}`, its thumbnail, `GET /models`.
+"""List what is served: `GET /filters`, `GET /filters/{name}`, its thumbnail, `GET /models`.
 
-Bodies are made once and kept: asking again and again costs little.
+Bodies are made once and kept, so repeated requests cost little.
 """
 
 import asyncio

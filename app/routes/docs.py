@@ -1,4 +1,4 @@
-"""`GET /` and `GET /docs`, the page for people, and `GET /openapi.json`, the one for programs."""
+"""Serve the documentation: a page at `/` and `/docs`, and `/openapi.json` for programs."""
 
 import json
 

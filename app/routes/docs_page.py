@@ -1,7 +1,7 @@
-"""The page for people: every endpoint, its options, and a form to try it with a file.
+"""Write the documentation page: every endpoint, its options, and a form to try it with a file.
 
-Made of the OpenAPI document. One HTML text without scripts that asks nothing of anybody but this
-server, so that it works where there is no way out.
+It is made from the OpenAPI document: one HTML text without scripts that loads nothing from other
+servers, so it works without access to the internet.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,13 +11,13 @@ from typing import Any
 Schema = Mapping[str, Any]
 
 BESIDE_NAME = "x-beside-name"
-"""Marks in a document what belongs to one filter alone: the filters' own page has it."""
+"""Key of options that belong to single filters; the page omits them, the filters' page has them."""
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
-"""The Content-Security-Policy that holds a browser to the promise."""
+"""The Content-Security-Policy by which browsers enforce that nothing else is loaded."""
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }
@@ -31,7 +31,7 @@ input:not([type]) { width: 40em; max-width: 100%; font-family: monospace }
 
 
 def page(document: Mapping[str, Any], filters: Iterable[str]) -> str:
-    """The page of an OpenAPI `document`, with a link to the picture of each of `filters`."""
+    """Return the page of an OpenAPI `document`, with links to the pictures of `filters`."""
     info = document["info"]
     title = escape(f"{info['title']} {info['version']}")
     pictures = ", ".join(_link(f"filters/{name}/thumbnail", name) for name in filters)
@@ -72,7 +72,7 @@ def _table(parameters: list[Mapping[str, Any]]) -> str:
 
 
 def _form(path: str, operation: Mapping[str, Any]) -> str:
-    """A file, and the options that have a default or an example to begin with."""
+    """Return a form with a file and the options that have a default or an example."""
     body = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
     if body is None:
         return ""
@@ -95,7 +95,7 @@ def _fields(properties: Mapping[str, Schema]) -> Iterator[str]:
 
 
 def _takes(schema: Schema) -> str:
-    """`integer from 1 to 100`, `one of strip, keep`, `string or array`."""
+    """Describe the values of a schema: `integer from 1 to 100`, `one of strip, keep`."""
     kinds = (each for each in schema.get("anyOf", [schema]) if each.get("type") != "null")
     return " or ".join(_kind(each) for each in kinds)
 
@@ -109,5 +109,5 @@ def _kind(schema: Schema) -> str:
 
 
 def _link(address: str, text: str) -> str:
-    """Relative, so that it holds behind a proxy's prefix as well."""
+    """Return a relative link, which also works behind a proxy that adds a prefix."""
     return f'<a href="{escape(address)}">{escape(text)}</a>'

@@ -22,10 +22,10 @@ from models.domain.errors import NotAcceptable, TooLarge
 from models.settings import Settings
 
 WantedOf = Callable[[Mapping[str, Any], str | None, Service], Wanted]
-"""From the options of a request and its Accept header to what is wanted of each image."""
+"""Map the options of a request and its Accept header to what is wanted of each image."""
 
 FormOf = Callable[[str | None, bool], str]
-"""From the Accept header, and whether there is exactly one image, to the form of the response."""
+"""Map the Accept header, and whether there is exactly one image, to the form of the response."""
 
 
 async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Response:

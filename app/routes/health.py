@@ -1,4 +1,4 @@
-"""`/livez`, `/readyz`, `/startupz` and `/metrics`. None of them waits behind work."""
+"""Serve `/livez`, `/readyz`, `/startupz` and `/metrics`, none of which waits for work."""
 
 from http import HTTPStatus
 from typing import Any

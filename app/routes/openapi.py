@@ -1,4 +1,4 @@
-"""What OpenAPI says that FastAPI cannot know: bodies that routes read themselves, their answers."""
+"""Describe in OpenAPI what FastAPI cannot know: the bodies that routes read, and their answers."""
 
 import copy
 from typing import Any
@@ -31,14 +31,14 @@ _STREAMS = {
 }
 
 LEAST_DEADLINE = 1000
-"""Milliseconds in which an ordinary request has its answer."""
+"""Milliseconds in which an ordinary request is answered."""
 
 _REQUEST_ID: Schema = {"type": "string", "pattern": "^[!-~]{1,128}$"}
 _KEYS = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
-"""Either holds an API key, where the server needs one."""
+"""The two headers that may hold an API key, if the server needs one."""
 
 _RETRY_AFTER = {
     "Retry-After": {
@@ -106,24 +106,24 @@ PARTS: Responses = _OF_IMAGES | {
 
 
 def classify_document() -> dict[str, Any]:
-    """The request of `POST /classify`."""
+    """Return the description of the request of `POST /classify`."""
     return _document(_options(ClassifyOptions))
 
 
 def filter_document() -> dict[str, Any]:
-    """The request of `POST /filter`."""
+    """Return the description of the request of `POST /filter`."""
     options = _options(FilterOptions, EncodingOptions)
     options["name"] |= {"anyOf": [{"type": "string", "enum": [*FILTERS]}, {"type": "null"}]}
     return _document(options | _filter_parameters(options))
 
 
 def process_document() -> dict[str, Any]:
-    """The request of `POST /process`."""
+    """Return the description of the request of `POST /process`."""
     return _document(_options(ProcessOptions, EncodingOptions))
 
 
 def complete(document: dict[str, Any]) -> dict[str, Any]:
-    """A copy that also says what every operation takes and answers: the id of a request."""
+    """Return a copy in which every operation has the id of a request as header and answer."""
     document = copy.deepcopy(document)
     given = {
         "name": "X-Request-ID",
@@ -151,7 +151,7 @@ def _options(*kinds: type[BaseModel]) -> dict[str, Schema]:
 
 
 def _filter_parameters(known: dict[str, Schema]) -> dict[str, Schema]:
-    """The parameters of all filters by name; several filters may have one of the same name."""
+    """Return the parameters of all filters by name; filters may share a name."""
     found: dict[str, list[Schema]] = {}
     owners: dict[str, list[str]] = {}
     for name, kind in FILTERS.items():
@@ -231,7 +231,7 @@ def _json(options: dict[str, Schema]) -> Schema:
 
 
 def _as_text(schema: Schema) -> Schema:
-    """As a query or a form has it: nothing is null there, and lists are JSON or numbers."""
+    """Return a schema as a query or a form has it: without null, and with lists as text."""
     kinds = schema.get("anyOf", [schema])
     if not any("type" in each or "enum" in each for each in kinds):
         return schema

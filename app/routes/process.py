@@ -34,7 +34,10 @@ async def process(request: Request) -> Response:
 
 
 def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> Parts:
-    """Without weights the labels fail alone, unless nothing else is wanted."""
+    """Return the parts that the options ask for; raises InvalidParameter.
+
+    Without weights only the labels fail, unless nothing else is wanted.
+    """
     options, encoding = read_with_encoding(ProcessOptions, given)
     labels = classification(options, service.computing()) if options.labels else None
     wanted = Parts(labels, versions_of(options.versions, encoding, accept))
