@@ -10,14 +10,16 @@ from PIL import Image as PillowImage
 
 from models.codec import pixels_of
 from models.domain.image import Image, Source
-from models.domain.job import Labels
+from models.domain.job import Labels, Vector
 from models.networks.resnet18 import RESNET18
+from models.networks.resnet50 import RESNET50
 from models.settings import Precision
 from tests.gpu.conftest import MAX_BATCH_SIZE, Run, as_jpeg, jpeg, photos
-from workers.engines.checkpoint import State
+from tests.gpu.equality import MAX_PIXELS, runner
+from workers.engines.checkpoint import State, random_state
 from workers.engines.cpu.network import CpuNetwork
 from workers.engines.cuda.engine import CudaEngine
-from workers.operations import Classify, FunctionToApply
+from workers.operations import Classify, FunctionToApply, NetworkOutput
 from workers.preprocess import crop
 
 LOGITS = Classify(top_k=10, function_to_apply=FunctionToApply.NONE)
@@ -113,3 +115,52 @@ def test_scores_are_those_of_the_cpu(run: Run, state: State, function: FunctionT
     assert isinstance(expected, Labels)
     assert found.class_ids[0] == expected.class_ids[0]
     assert found.scores == pytest.approx(expected.scores, abs=0.05)
+
+
+@pytest.mark.parametrize("output", [NetworkOutput.LOGITS, NetworkOutput.EMBEDDING])
+def test_vectors_are_those_of_the_cpu_in_fp32(
+    run: Run, state: State, output: NetworkOutput
+) -> None:
+    sources = [as_jpeg(data) for data in photos()[:20]]
+    cpu = CpuNetwork(state, Precision.FP32, RESNET18)
+    crops = np.stack([crop(pixels_of(source), RESNET18.preprocessing) for source in sources])
+    wanted = cpu.logits(crops) if output is NetworkOutput.LOGITS else cpu.features(crops)
+    found = run(Classify(output=output), sources).values
+    for vector, expected in zip(found, wanted, strict=True):
+        assert isinstance(vector, Vector)
+        assert vector.values.shape == expected.shape
+        assert np.abs(vector.values - expected).max() < 0.05
+
+
+@pytest.mark.parametrize("output", [NetworkOutput.LOGITS, NetworkOutput.EMBEDDING])
+def test_the_same_batch_gives_the_same_vectors_again(run: Run, output: NetworkOutput) -> None:
+    sources = [as_jpeg(data) for data in photos()[:9]]
+    first, second = (run(Classify(output=output), sources).values for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        assert isinstance(one, Vector)
+        assert isinstance(other, Vector)
+        assert one.values.tobytes() == other.values.tobytes()
+
+
+def test_two_networks_share_a_gpu_and_each_gets_its_own_crops() -> None:
+    from workers.engines.cuda.network import GraphedNetwork
+
+    states = {spec.name: random_state(0, 10, spec) for spec in (RESNET18, RESNET50)}
+    networks = [
+        GraphedNetwork(states[spec.name], Precision.FP32, spec, 4, "cuda:0")
+        for spec in (RESNET18, RESNET50)
+    ]
+    made = CudaEngine(networks, 4, MAX_PIXELS, "cuda:0")
+    made.warm_up()
+    try:
+        sources = [as_jpeg(data) for data in photos()[:3]]
+        for spec in (RESNET18, RESNET50):
+            operation = Classify(network=spec.name, output=NetworkOutput.EMBEDDING)
+            found = runner(made)(operation, sources).values
+            cpu = CpuNetwork(states[spec.name], Precision.FP32, spec)
+            crops = np.stack([crop(pixels_of(each), spec.preprocessing) for each in sources])
+            for vector, expected in zip(found, cpu.features(crops), strict=True):
+                assert isinstance(vector, Vector)
+                assert np.abs(vector.values - expected).max() <= 1e-3 * np.abs(expected).max()
+    finally:
+        made.close()
