@@ -4,19 +4,20 @@ import time
 from collections.abc import Callable
 
 SPARE = 1.0
-"""Seconds in which a spare, or the successor of a worker that leaves, is there: so long nothing
-else is expected, because neither a crash nor a replacement of a worker takes longer with them."""
+"""Seconds in which a spare, or the successor of a worker that leaves, takes over.
+
+Neither a crash nor a replacement takes longer with them, so no longer absence is predicted.
+"""
 
 UNKNOWN_START = 5.0
-"""Seconds that a worker's start takes, before one has told how long its own took."""
+"""Seconds that a worker's start takes, before a worker has reported its own."""
 
 
 class Absence:
-    """Estimates when a worker will be there again: a spare at once, or one that has to start.
+    """Estimates when a worker will run again: at once with a spare, else after a start.
 
-    A start takes as long as the last one did.
-
-    When that time has passed, the absence is expected to last as long again as it has lasted.
+    A start is expected to take as long as the last one. When that time has passed, the absence is
+    expected to last as long again as it has lasted.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,7 +27,7 @@ class Absence:
         self._rate = 0.0
 
     def back_in(self, alive: bool) -> float:
-        """Seconds until a worker is expected; 0 while one is there."""
+        """Return the seconds until a worker is expected; 0 while one is running."""
         if alive:
             self._since = None
             return 0.0
@@ -39,7 +40,7 @@ class Absence:
         return max(self._start - absent, 0.0) if absent < self._start else absent
 
     def rate(self, reported: float, alive: bool) -> float:
-        """The service rate that is reported, or the last one that was."""
+        """Return the service rate that is reported, or the last known one."""
         if reported > 0 or (alive and not self._rate):
             self._rate = reported
         return self._rate

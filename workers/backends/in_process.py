@@ -1,4 +1,4 @@
-"""The backend of tests, laptops and the command line: a worker in threads of this process."""
+"""The backend for tests, laptops and the command line: a worker in threads of this process."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from workers.scheduling.worker import Worker
 
 
 class LocalBackend:
-    """The seam onto a started worker; any number of event loops may use it.
+    """Backend on a started worker of this process; any number of event loops may use it.
 
-    `drain_timeout`: seconds `aclose` gives the accepted jobs; None waits for all of them.
+    `drain_timeout`: seconds that `aclose` gives the accepted jobs; None waits for all of them.
     """
 
     def __init__(self, worker: Worker[Any], drain_timeout: float | None = None) -> None:
@@ -24,7 +24,9 @@ class LocalBackend:
         self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
 
     async def run(self, job: Job) -> Completed:
-        """The answer of one job. The deadline is enforced here, so a hung engine answers 504."""
+        """Return the answer of one job; enforce the deadline here, so that a hung engine answers
+        504.
+        """
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Outcome] = loop.create_future()
         ticket = self._worker.submit(job, self._mailbox(loop), waiter)
@@ -46,7 +48,7 @@ class LocalBackend:
         return outcome
 
     def load(self) -> Load:
-        """How busy the worker is."""
+        """Return the load of the worker."""
         return self._worker.load()
 
     async def aclose(self) -> None:
@@ -54,7 +56,7 @@ class LocalBackend:
         await asyncio.to_thread(self._worker.stop, self._drain_timeout)
 
     def _mailbox(self, loop: asyncio.AbstractEventLoop) -> Mailbox:
-        """One per loop, so that a batch costs each loop one wake-up, not one a job."""
+        """Return the mailbox of a loop: a batch then costs each loop one wake-up, not one a job."""
         mailbox = self._mailboxes.get(loop)
         if mailbox is None:
             alive = ref(loop)

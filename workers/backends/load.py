@@ -1,4 +1,4 @@
-"""Add up the load of several worker processes as their last reports tell it."""
+"""Add up the load of several worker processes by their last reports."""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,9 @@
 """The backend whose workers are other processes of this host.
 
-A job goes to the worker with the fewest jobs of ours. What a lost worker had not answered goes to
-another one or to its successor, while its deadline allows: the work is pure, so a second run is
-safe. A job that the device had been given when its worker died is computed alone the next time,
-and given up when that worker dies as well: only it can be the cause. Its content is then refused.
+A job goes to the worker with the fewest jobs of this front end. Jobs that a lost worker had not
+answered go to another one or to its successor, while their deadline allows: the work is pure, so a
+second run is safe. A job that the device had been given when its worker died is computed alone the
+next time, and fails if that worker dies too: only it can be the cause. Its content is then refused.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ log = logging.getLogger("darkroom.processes")
 
 MAX_LOSSES = 2
 AT_ONCE = 2
-"""Images copied again at the same time after a loss: each copy keeps a thread and a core busy."""
+"""Images copied again at the same time after a loss: each copy occupies a thread and a core."""
 
 
 class ProcessBackend:
-    """The seam onto worker processes at Unix socket `addresses`; belongs to one event loop."""
+    """Backend on worker processes at Unix socket `addresses`; belongs to one event loop."""
 
     def __init__(
         self,
@@ -67,16 +67,18 @@ class ProcessBackend:
         self._links = [WorkerConnection(address, self._arena, hooks) for address in addresses]
 
     async def welcome(self) -> Welcome:
-        """The first welcome of a worker, waiting for it."""
+        """Return the first welcome of a worker, waiting for it."""
         return await asyncio.shield(self._welcomed)
 
     @property
     def current(self) -> Welcome:
-        """The last welcome of a worker; there is one."""
+        """Return the last welcome of a worker; there must have been one."""
         return self._current or self._welcomed.result()
 
     async def run(self, job: Job) -> Completed:
-        """The answer of one job. The deadline is enforced here, so a hung worker answers 504."""
+        """Return the answer of one job; enforce the deadline here, so that a hung worker answers
+        504.
+        """
         if self._closing:
             raise Draining("this server is stopping; ask another one")
         self._held += 1
@@ -96,7 +98,7 @@ class ProcessBackend:
         return outcome
 
     def load(self) -> Load:
-        """How busy the workers are, by their last reports; added up once for each report."""
+        """Return the load of the workers by their last reports, added up once for each report."""
         waiting = len(self._parked) + self._slots.waiting
         known = self._load
         if known is None or waiting or not known.alive or self._closing:
@@ -105,17 +107,17 @@ class ProcessBackend:
         return known
 
     def _report(self) -> None:
-        """Add the load up again: a worker reported another one, or is not there any more."""
+        """Add the load up again: a worker reported another load, or has gone."""
         self._load = None
 
     def absence(self) -> float:
-        """Seconds until a worker is expected to be there again; 0 while one is."""
+        """Return the seconds until a worker is expected to run again; 0 while one does."""
         if self._closing or (self._load is not None and self._load.alive):
             return 0.0
         return self._absence.back_in(any([link.line is not None for link in self._links]))
 
     async def aclose(self) -> None:
-        """Refuse new jobs, finish the accepted ones, then hang up."""
+        """Refuse new jobs, finish the accepted ones, then close the connections."""
         if self._closing:
             return
         self._closing = True
@@ -155,7 +157,7 @@ class ProcessBackend:
             self._abandon(pending)
 
     def _send(self, pending: Pending) -> None:
-        """To the least loaded worker; parked while there is none."""
+        """Send a job to the least loaded worker; park it while there is none."""
         up = [link.line for link in self._links if link.line is not None]
         if not up:
             self._parked.append(pending)
@@ -165,7 +167,7 @@ class ProcessBackend:
         min(up, key=_jobs).submit(pending, frame_of(pending, self._say))
 
     async def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
-        """Why a job of a lost worker is not sent again; None when it is."""
+        """Return why a job of a lost worker is not sent again; None if it is."""
         pending.line = None
         pending.losses += lost.launched
         if self._closing:
@@ -178,7 +180,7 @@ class ProcessBackend:
         return Failed(WorkerLost(text))
 
     async def _send_again(self, pending: Pending) -> None:
-        """After a loss, from the start: a filter may have been writing over its image."""
+        """Send a job again from its image: a filter may have been writing over the slot."""
         pending.waiter = asyncio.get_running_loop().create_future()
         async with self._copying:
             await self._slots.copied(pending, self._slots.write, pending, off_loop=True)
@@ -186,7 +188,7 @@ class ProcessBackend:
             self._send(pending)
 
     def _abandon(self, pending: Pending) -> None:
-        """Whoever waited has gone, with the answer or without."""
+        """Stop waiting for a job, answered or not."""
         if pending in self._parked:
             self._parked.remove(pending)
         if pending.line is not None and pending.number in pending.line.pending:
@@ -195,7 +197,7 @@ class ProcessBackend:
             self._slots.release(pending)
 
     def _done(self, pending: Pending, done: Done) -> None:
-        """A worker gave the slot back; one that is leaving did nothing with it."""
+        """Accept a slot that a worker gave back; a leaving worker did nothing with it."""
         if pending.waiter.done():
             self._slots.release(pending)
         elif done.error is not None and done.error[0] in (Draining.code, WorkerLost.code):
@@ -210,7 +212,9 @@ class ProcessBackend:
         pending.waiter.set_result(Lost(died and self._arena.launched(pending.slot)))
 
     def _on_welcome(self, welcome: Welcome) -> bool:
-        """Whether this worker is like the first one: its labels are in answers already given."""
+        """Return whether this worker equals the first one, whose labels are in answers already
+        given.
+        """
         self._device = ", ".join(link.welcome.device for link in self._links if link.welcome)
         if not self._welcomed.done():
             self._welcomed.set_result(welcome)
@@ -226,7 +230,7 @@ class ProcessBackend:
         return True
 
     def _on_lost(self, taken: list[Pending]) -> None:
-        """A worker is gone, and nobody touches its slots any more."""
+        """Handle a lost worker, which no longer touches its slots."""
         for pending in taken:
             if pending.waiter.done():
                 pending.line = None

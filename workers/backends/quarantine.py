@@ -1,8 +1,8 @@
-"""Content that ended two workers, refused by its hash for a while; all front ends share the table.
+"""Quarantine: content that ended two workers is refused by its hash for a while, by all front ends.
 
-The table is memory behind a descriptor that the supervisor makes, so what one front end found is
-refused by all of them at once, also by one that starts later. A frame from front end to front end
-by way of a worker would not do: the worker has just died. Writers hold a lock; readers need none,
+The table is memory behind a descriptor that the supervisor makes, so content that one front end
+adds is refused by all of them at once, also by one that starts later. Frames between front ends by
+way of a worker would not work: the worker has just died. Writers hold a lock; readers need none,
 because the time of an entry is written last. The oldest entry makes room for a new one.
 """
 
@@ -26,21 +26,22 @@ DIGEST = 24
 LARGE = 1 << 20
 """Bytes from which content is hashed on a thread: a hash takes about 1 ms for each MB."""
 INNOCENT = 256
-"""How many contents are remembered that were suspected and then computed without a crash."""
+"""Number of contents that are remembered after they were suspected and computed without a crash."""
 
 _ENTRY = np.dtype([("digest", f"V{DIGEST}"), ("until", np.float64)])
 
 _LAST = 8
-"""Bytes before the entries: the moment when the last one of them ends, which every job looks at."""
+"""Bytes before the entries: the time at which the last one of them ends, which every job reads."""
 
 _BYTES = _LAST + ENTRIES * _ENTRY.itemsize
 
 
 class Quarantine:
-    """Refuses content for `seconds` after it was added; `fd` is memory that processes share.
+    """Table that refuses content for `seconds` after it was added; `fd` is memory that processes
+    share.
 
-    Content that was suspected once and then computed well is never added for as long: its worker
-    was ended by something else, an operator for example.
+    Content that was suspected once and then computed without a crash is not added for as long: its
+    worker ended for another reason, an operator for example.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Quarantine:
 
     @classmethod
     def create(cls) -> "Quarantine":
-        """An empty one, to be passed on as its descriptor. Linux only."""
+        """Return an empty table, to be passed on by its descriptor. Linux only."""
         fd = os.memfd_create("darkroom-quarantine", os.MFD_CLOEXEC)
         os.ftruncate(fd, _BYTES)
         return cls(fd=fd)
@@ -107,7 +108,7 @@ class Quarantine:
 
 
 async def digest_of(source: Source) -> bytes:
-    """What identifies an image's pixels, or a file's bytes."""
+    """Return the hash that identifies an image's pixels, or a file's bytes."""
     content = source.pixels if isinstance(source, Image) else source.data
     if content.nbytes < LARGE:
         return _digest(content)

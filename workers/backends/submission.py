@@ -1,4 +1,6 @@
-"""A front end's job as a frame and bytes in its slot, and a worker's answer as an outcome."""
+"""Convert a front end's job to a frame and bytes in its slot, and a worker's answer to an
+outcome.
+"""
 
 import math
 from collections.abc import Callable
@@ -23,11 +25,11 @@ from workers.ipc.worker_client import Pending
 from workers.operations import FilterChain
 
 MAX_CHANNELS = 4
-"""A filter's answer is written over its image, and may be larger and have more channels."""
+"""Channels of the largest answer: a filter writes it over its image, and it may have more."""
 
 
 def bytes_for(job: Job) -> int:
-    """Bytes for the job's image or file, and for a filter's answer in its place."""
+    """Return the bytes for the job's image or file, and for a filter's answer in its place."""
     shape, _ = conversion.encode_source(job.image)
     size = (0, 0)
     if isinstance(job.operation, FilterChain):
@@ -36,7 +38,7 @@ def bytes_for(job: Job) -> int:
 
 
 def frame_of(pending: Pending, say: Callable[[Operation], object]) -> Submit:
-    """What a worker is told of a job; `say` makes its operation one that MessagePack can carry."""
+    """Return the frame for a job; `say` converts its operation to values for MessagePack."""
     job, slot = pending.job, pending.slot
     assert slot is not None
     shape, jpeg = conversion.encode_source(job.image)
@@ -54,7 +56,7 @@ def frame_of(pending: Pending, say: Callable[[Operation], object]) -> Submit:
 
 
 def outcome_of(slots: ArenaSlots, pending: Pending, done: Done) -> Outcome:
-    """A copy of what a worker answered."""
+    """Return a copy of a worker's answer."""
     if done.error is not None:
         return Failed(conversion.decode_error(done.error))
     assert done.trace is not None

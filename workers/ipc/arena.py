@@ -1,13 +1,14 @@
-"""Shared memory through which pixels cross between a front end and its workers, and who owns it.
+"""Shared memory that carries pixels between a front end and its workers, and its ownership.
 
-A front end makes one arena and alone hands out its slots. It owns a slot until the `Submit` frame
+A front end makes one arena and alone allocates its slots. It owns a slot until the `Submit` frame
 that names it is written; from then on the worker owns it, until its `Done` frame is written. A
-cancelled job does not free its slot, `Done` does. A dead worker's slots come back when its socket
-closes, which the kernel does for it.
+cancelled job does not free its slot, `Done` does. The slots of a worker that died come back when
+its socket closes, which the kernel does for it.
 
-The memory is an unnamed file: it is gone with the last process that maps it, however that ended.
-Behind the slots lies one byte for each page of them. The worker sets it when a job whose slot
-begins there is given to the device: after a crash the front end reads which jobs may be guilty.
+The memory is an unnamed file: it is released with the last process that maps it, however that
+ended. After the slots there is one byte for each page of them. The worker sets it when a job whose
+slot begins there is given to the device: after a crash the front end reads which jobs may be
+guilty.
 """
 
 import bisect
@@ -33,7 +34,7 @@ class ArenaSlot:
 
 
 class Arena:
-    """The memory itself, seen by whoever has its file descriptor `fd`."""
+    """The memory itself, mapped by every process that has its file descriptor `fd`."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -45,7 +46,9 @@ class Arena:
 
     @classmethod
     def create(cls, size: int) -> "Arena":
-        """A new one of `size` bytes, which cost nothing until they are written. Linux only."""
+        """Return a new arena of `size` bytes, which cost nothing until they are written. Linux
+        only.
+        """
         fd = os.memfd_create("darkroom-arena", os.MFD_CLOEXEC)
         n_pages = -(-size // PAGE)
         os.ftruncate(fd, (n_pages + -(-n_pages // PAGE)) * PAGE)
@@ -56,11 +59,13 @@ class Arena:
         self._memory[self.size + slot.offset // PAGE] = launched
 
     def launched(self, slot: ArenaSlot) -> bool:
-        """Whether the device had been given the job in this slot."""
+        """Return whether the device had been given the job in this slot."""
         return bool(self._memory[self.size + slot.offset // PAGE])
 
     def pixels(self, slot: ArenaSlot, shape: tuple[int, int, int]) -> Pixels:
-        """The slot as an image; ValueError if it reaches beyond the slot or the arena."""
+        """Return the slot as an image, uint8 of `shape`; raise ValueError if it exceeds slot or
+        arena.
+        """
         length = shape[0] * shape[1] * shape[2]
         inside = slot.offset >= 0 and slot.offset + slot.size <= self.size
         if not inside or not 0 < length <= slot.size or min(shape) < 1:
@@ -68,7 +73,7 @@ class Arena:
         return self._bytes[slot.offset : slot.offset + length].reshape(shape)
 
     def forget(self, slot: ArenaSlot) -> None:
-        """Give a large slot's memory back to the kernel; what it held is lost."""
+        """Give a large slot's memory back to the kernel; its content is lost."""
         if slot.size >= LARGE and hasattr(mmap, "MADV_REMOVE"):
             self._memory.madvise(mmap.MADV_REMOVE, slot.offset, slot.size)
 
@@ -78,14 +83,14 @@ class Arena:
 
 
 class ArenaAllocator:
-    """Which parts of `size` bytes are free: first fit, whole pages. Knows no memory."""
+    """Allocator of slots in `size` bytes: first fit, whole pages. It touches no memory."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._free = [(0, size)]
 
     def take(self, n_bytes: int) -> ArenaSlot | None:
-        """A slot of at least so many bytes, None while there is none."""
+        """Return a slot of at least `n_bytes` bytes, or None while there is none."""
         wanted = max(1, -(-n_bytes // PAGE)) * PAGE
         for index, (offset, size) in enumerate(self._free):
             if size >= wanted:
@@ -95,7 +100,7 @@ class ArenaAllocator:
         return None
 
     def give_back(self, slot: ArenaSlot) -> None:
-        """Make a slot free again, and one with its free neighbours."""
+        """Free a slot and merge it with its free neighbours."""
         index = bisect.bisect(self._free, (slot.offset, 0))
         start, end = slot.offset, slot.offset + slot.size
         last = index

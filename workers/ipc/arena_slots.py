@@ -1,4 +1,4 @@
-"""The slots of a front end's arena: who gets one, who waits for one, and in which order."""
+"""The slots of a front end's arena, given to jobs in the order of their requests."""
 
 import asyncio
 from collections import deque
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ArenaSlots:
-    """Gives out slots in the order they were asked for; belongs to one event loop."""
+    """Queue for the slots of an arena, first come, first served; belongs to one event loop."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
@@ -28,11 +28,11 @@ class ArenaSlots:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a slot."""
+        """Return how many jobs wait for a slot."""
         return len(self._queue)
 
     async def take(self, n_bytes: int, deadline: Deadline) -> ArenaSlot:
-        """A slot of at least so many bytes; waits, at most until the deadline."""
+        """Return a slot of at least `n_bytes` bytes; wait for it, at most until the deadline."""
         if n_bytes > self._room.size:
             raise TooManyPixels(f"an image of {n_bytes:,} bytes has no room on this server")
         if not self._queue and (slot := self._room.take(n_bytes)) is not None:
@@ -60,7 +60,7 @@ class ArenaSlots:
         self._grant()
 
     def release(self, pending: Pending) -> None:
-        """Take a job's slot back, if it has one: only the first time."""
+        """Take a job's slot back if it still has one."""
         slot, pending.slot = pending.slot, None
         if slot is not None:
             self.free(slot)
@@ -68,11 +68,11 @@ class ArenaSlots:
     async def copied(
         self, pending: Pending, copy: Callable[..., T], *arguments: object, off_loop: bool = False
     ) -> T:
-        """Run what copies to or from a job's slot, on a thread where that takes milliseconds.
+        """Run a function that copies to or from a job's slot, on a thread if that takes
+        milliseconds.
 
-        With `off_loop` it always runs on a thread: many jobs are copied at the same time.
-
-        When it is cancelled meanwhile, the slot is taken back as soon as the copy has ended.
+        With `off_loop` it always runs on a thread: many jobs are copied at the same time. If it is
+        cancelled meanwhile, the slot is taken back as soon as the copy has ended.
         """
         slot = pending.slot
         assert slot is not None
@@ -95,19 +95,19 @@ class ArenaSlots:
         np.copyto(self._arena.pixels(pending.slot, shape), content)
 
     def read(self, pending: Pending, shape: Shape) -> Pixels:
-        """A copy of the pixels, or of the file, in the job's slot."""
+        """Return a copy of the pixels, or of the file, in the job's slot."""
         assert pending.slot is not None
         return self._arena.pixels(pending.slot, shape).copy()
 
     def refuse(self, error: ServiceError) -> None:
-        """Whoever still waits gets an error instead."""
+        """Raise an error in every job that still waits."""
         queue, self._queue = self._queue, deque()
         for _, waiter in queue:
             if not waiter.done():
                 waiter.set_exception(error)
 
     def _grant(self) -> None:
-        """Room for those who wait, the longest first."""
+        """Give free slots to waiting jobs, the longest waiting first."""
         while self._queue:
             n_bytes, waiter = self._queue[0]
             if not waiter.done():

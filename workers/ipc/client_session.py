@@ -1,7 +1,6 @@
-"""One front end as a worker sees it: its arena, its jobs, and what it is told.
+"""A worker's session with one front end: the arena, the jobs, and the messages to it.
 
-Guarantees: every `Submit` is answered by exactly one `Done`, once nothing touches its slot any
-more.
+Guarantee: every `Submit` is answered by exactly one `Done`, after the last access to its slot.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ log = logging.getLogger("darkroom.host")
 
 
 class ClientSession:
-    """One front end."""
+    """Session with one front end."""
 
     def __init__(
         self,
@@ -51,12 +50,14 @@ class ClientSession:
         )
 
     def deliver(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
-        """The mailbox: fills the slots here, on the worker's thread; writes frames on the loop."""
+        """Receive outcomes: fill the slots here, on the worker's thread, and write frames on the
+        loop.
+        """
         frames = [self._done(ticket.tag[1], outcome) for ticket, outcome in outcomes]
         self._loop.call_soon_threadsafe(self._answer, frames)
 
     def batched(self, batch: Batch) -> None:
-        """A micro-batch with a job of this front end is finished."""
+        """Report a finished micro-batch that contained a job of this front end."""
         kind, network = kind_of(batch.tickets[0].job.operation)
         said = Batched(kind, len(batch.tickets), batch.reason.value, network)
         self._loop.call_soon_threadsafe(self.protocol.send, [said])
@@ -72,7 +73,9 @@ class ClientSession:
             self._say(answers)
 
     def _submit(self, frame: Submit) -> list[Frame]:
-        """Hand the job to the worker; what cannot be is answered at once."""
+        """Hand the job to the worker; return an answer at once for a job that cannot be
+        accepted.
+        """
         lane = Lane.BULK if frame.bulk else Lane.INTERACTIVE
         try:
             pixels = self._arena.pixels(ArenaSlot(frame.offset, frame.size), frame.shape)
@@ -124,12 +127,12 @@ class ClientSession:
             self.protocol.close()
 
     def tell(self) -> None:
-        """How busy the worker is, if that is news."""
+        """Report the load of the worker, if it has changed."""
         if self._load() != self._told:
             self._say([])
 
     def _say(self, answers: Sequence[Frame]) -> None:
-        """Answers, and how busy the worker is."""
+        """Send answers, and the load of the worker."""
         if self.protocol.behind:
             self.protocol.send(answers)
         else:
@@ -148,7 +151,7 @@ class ClientSession:
         )
 
     def _on_broken(self, error: Exception) -> None:
-        """Hang up, but not before nothing here uses the arena any more."""
+        """Close the connection, but only once nothing here uses the arena any more."""
         log.error("a front end said what cannot be read: %s", error)
         self._broken = True
         self._give_up()
@@ -156,7 +159,9 @@ class ClientSession:
             self.protocol.close()
 
     def _mark(self, slot: ArenaSlot, launched: bool) -> None:
-        """Tell the front end whether the device has a job; one that has left reads no marks."""
+        """Mark for the front end whether the device has a job; a front end that has left reads no
+        marks.
+        """
         if not self._lost:
             self._arena.mark(slot, launched)
 
@@ -167,7 +172,7 @@ class ClientSession:
         self._arena.close()
 
     def _give_up(self) -> None:
-        """Its jobs that wait are dropped; those on the device end there."""
+        """Drop the jobs that wait; those on the device finish there."""
         waiting = [n for n, ticket in self._tickets.items() if self._worker.cancel(ticket)]
         for number in waiting:
             del self._tickets[number]

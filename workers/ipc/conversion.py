@@ -1,4 +1,4 @@
-"""How the words of `models` are said in frames, and heard: operations, sources, traces, errors."""
+"""Convert domain objects to IPC frames and back: operations, sources, traces, errors."""
 
 import functools
 from typing import Any
@@ -30,7 +30,7 @@ _PLAIN = (str, int, float, type(None))
 
 
 def encode_operation(operation: Operation) -> object:
-    """An operation as MessagePack can carry it."""
+    """Return an operation as values that MessagePack can carry."""
     if isinstance(operation, FilterChain):
         jpeg = operation.jpeg
         said = None if jpeg is None else (jpeg.quality, jpeg.subsampling.value)
@@ -45,7 +45,7 @@ def encode_operation(operation: Operation) -> object:
 
 
 def decode_operation(said: Any) -> Operation:
-    """The reverse of `encode_operation`."""
+    """Reverse `encode_operation`."""
     if isinstance(said, list):
         jpeg = None if said[0] is None else DeviceJpeg(said[0][0], _SUBSAMPLINGS[said[0][1]])
         return FilterChain(parse_chain(said[1:]), jpeg)
@@ -54,12 +54,12 @@ def decode_operation(said: Any) -> Operation:
 
 @functools.lru_cache(1024)
 def _classify(top_k: int, function: str, network: str, output: str) -> Classify:
-    """Make each operation once, because every image asks for one."""
+    """Return an operation, made once for equal arguments, because every image carries one."""
     return Classify(top_k, FunctionToApply(function), network, NetworkOutput(output))
 
 
 def encode_source(source: Source) -> tuple[Shape, EncodedJpeg | None]:
-    """What lies in a slot, as `Submit` and `Done` say it."""
+    """Return shape and JPEG header of the content of a slot, as `Submit` and `Done` carry them."""
     if isinstance(source, Image):
         return (source.height, source.width, source.channels), None
     said = (source.height, source.width, source.orientation, source.subsampling.value)
@@ -67,7 +67,7 @@ def encode_source(source: Source) -> tuple[Shape, EncodedJpeg | None]:
 
 
 def decode_source(lying: Pixels, jpeg: EncodedJpeg | None) -> Source:
-    """The reverse of `encode_source`."""
+    """Reverse `encode_source`."""
     if jpeg is None:
         return Image(lying)
     height, width, orientation, subsampling = jpeg
@@ -75,18 +75,18 @@ def decode_source(lying: Pixels, jpeg: EncodedJpeg | None) -> Source:
 
 
 def encode_trace(trace: Trace) -> Times:
-    """A trace in a fixed order."""
+    """Return the times of a trace in a fixed order."""
     times = (trace.queue, trace.upload, trace.decode, trace.compute, trace.download)
     return (*times, trace.batch_size, trace.max_batch_size, trace.reason.value)
 
 
 def decode_trace(said: Times) -> Trace:
-    """The reverse of `encode_trace`."""
+    """Reverse `encode_trace`."""
     return Trace(*said[:-1], ReleaseReason(said[-1]))
 
 
 def encode_error(error: ServiceError) -> EncodedError:
-    """An error, without where it was raised; what was given as it is, or as its text."""
+    """Return an error without its traceback; given values are kept, or replaced by their text."""
     fields = [
         (e.path, e.message, e.given if isinstance(e.given, _PLAIN) else repr(e.given))
         for e in error.errors
@@ -95,6 +95,6 @@ def encode_error(error: ServiceError) -> EncodedError:
 
 
 def decode_error(said: EncodedError) -> ServiceError:
-    """The reverse of `encode_error`; of a code that is not known here, a fault of ours."""
+    """Reverse `encode_error`; an unknown code becomes an InternalError."""
     code, detail, fields = said
     return _ERRORS.get(code, InternalError)(detail, [FieldError(*field) for field in fields])

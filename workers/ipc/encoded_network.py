@@ -22,7 +22,7 @@ class EncodedNetwork(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def identity(self) -> object:
-        """What must not change in a server's life: the weights and their labels."""
+        """Return what must not change in a server's life: the weights and their labels."""
         return self.name, self.labels, (self.model or {}).get("sha256"), self.problem
 
 

@@ -1,6 +1,6 @@
-"""What front ends and workers say to each other: frames of a length and MessagePack, on a socket.
+"""Messages between front ends and workers: frames of a length and MessagePack, on a socket.
 
-Pixels never travel here, they lie in the arena; nothing is pickled.
+Pixels never travel here, they are in the arena; nothing is pickled.
 """
 
 import asyncio
@@ -22,27 +22,27 @@ Shape = tuple[int, int, int]
 _LENGTH = struct.Struct("<I")
 
 LONGEST = 1 << 20
-"""Bytes of a frame; a longer one is no frame. Thousands of labels take a tenth of it."""
+"""Bytes of a frame, at most. Thousands of labels take a tenth of it."""
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Anything said."""
+    """Base class of all frames."""
 
 
 EncodedJpeg = tuple[int, int, int, str]
 """Height, width, orientation and subsampling of a JPEG."""
 
 Times = tuple[float, float, float, float, float, int, int, str]
-"""A trace, in the order of its fields."""
+"""The fields of a trace, in order."""
 
 EncodedError = tuple[str, str, list[tuple[str, str, Any]]]
 """An error's code and text, and the path, message and value of each wrong field."""
 
 
 class Submit(Frame, frozen=True):
-    """A front end hands a job and its slot over. `deadline` is on the host's monotonic clock.
+    """A front end hands over a job and its slot. `deadline` is on the host's monotonic clock.
 
-    What lies in the slot has this `shape`; with `jpeg` it is a file, (bytes, 1, 1).
+    The content of the slot has this `shape`; with `jpeg` it is a file, (bytes, 1, 1).
     """
 
     number: int
@@ -54,11 +54,11 @@ class Submit(Frame, frozen=True):
     bulk: bool
     jpeg: EncodedJpeg | None = None
     alone: bool = False
-    """Whether it must be computed with no other job on the device: a worker died with it."""
+    """True if it must be computed with no other job on the device: a worker died with it."""
 
 
 class Cancel(Frame, frozen=True):
-    """Nobody waits for this job any more."""
+    """The front end does not wait for this job any more."""
 
     number: int
 
@@ -78,15 +78,15 @@ class Welcome(Frame, frozen=True):
 
     @property
     def identity(self) -> object:
-        """What must not change in a server's life: the networks, their weights and labels."""
+        """Return what must not change in a server's life: networks, weights and labels."""
         return [each.identity for each in self.networks]
 
 
 class Done(Frame, frozen=True):
     """A worker hands a job's slot back, with the outcome; of a cancelled job, nothing else.
 
-    An image's pixels lie in the slot; with `jpeg` it is a file, (bytes, 1, 1). `vector` holds the
-    float32 values of logits or of an embedding, in the byte order of the host.
+    The slot holds pixels; with `jpeg` a file, (bytes, 1, 1). `vector` holds the float32 values of
+    logits or of an embedding, in the byte order of the host.
     """
 
     number: int
@@ -111,7 +111,9 @@ class LoadReport(Frame, frozen=True):
 
 
 class Batched(Frame, frozen=True):
-    """A finished micro-batch, told to one front end for its metrics; filters have no network."""
+    """A finished micro-batch, reported to one front end for its metrics; filters name no
+    network.
+    """
 
     operation: str
     size: int
@@ -134,11 +136,11 @@ T = TypeVar("T")
 
 
 class FrameProtocol(asyncio.Protocol, Generic[T]):
-    """One end of a connection: every frame that came with one read goes to `on_frames` at once.
+    """One end of a connection: all frames that came with one read go to `on_frames` at once.
 
-    What cannot be read goes to `on_broken`, and nothing is read any more. The connection is not
-    closed: to the other end that would mean that nobody here uses the arena any more. An error
-    that `on_frames` raises is a fault of this end: it is logged, and later frames are read.
+    Unreadable bytes go to `on_broken`, and reading stops. The connection stays open: closing it
+    would mean that this end no longer uses the arena. An error of `on_frames` is a fault of this
+    end: it is logged, and later frames are read.
     """
 
     def __init__(
@@ -155,11 +157,11 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop."""
+        """Accept the transport from the event loop."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Called by the event loop."""
+        """Split the bytes that the event loop read into frames."""
         self._buffer += data
         try:
             frames = self._whole_frames()
@@ -175,7 +177,7 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
             log.exception("frames could not be handled")
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Called by the event loop."""
+        """Handle the end of the connection."""
         lost, self._transport = self._on_lost, None
         # No cycle may keep the arena mapped until the garbage collector comes.
         self._on_frames, self._on_lost, self._on_broken = _nothing, _nothing, _nothing
@@ -183,7 +185,7 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         lost()
 
     def send(self, frames: Iterable[Frame]) -> None:
-        """Write frames in one piece; nothing once the other end is gone."""
+        """Write frames in one piece; write nothing once the other end is gone."""
         if self._transport is not None:
             bodies = [_ENCODER.encode(frame) for frame in frames]
             self._transport.write(b"".join(_LENGTH.pack(len(b)) + b for b in bodies))
@@ -205,17 +207,17 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
 
     @property
     def behind(self) -> bool:
-        """Whether the other end reads so slowly that it should be told only what it must know."""
+        """Return whether the other end reads so slowly that it should get only necessary frames."""
         return self._transport is not None and self._transport.get_write_buffer_size() > LONGEST
 
     def close(self) -> None:
-        """Write what is left, then hang up."""
+        """Write pending bytes, then close the connection."""
         self._flush()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Hang up at once: what is left is lost."""
+        """Close the connection at once; pending bytes are lost."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -238,11 +240,11 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
 
 
 def _nothing(*_: object) -> None:
-    """What a connection that is gone does."""
+    """Do nothing; a lost connection has no more callbacks."""
 
 
 def same_user(connection: socket.socket) -> bool:
-    """Whether the other end is a process of this user: abstract sockets have no permissions."""
+    """Return whether the peer is a process of this user: abstract sockets have no permissions."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     _, user, _ = struct.unpack("3i", credentials)
     return bool(user == os.geteuid())

@@ -1,4 +1,6 @@
-"""A front end's connections to the worker at one address: survives the worker, finds the next."""
+"""A front end's connections to the worker at one address; they are renewed when the worker
+changes.
+"""
 
 import asyncio
 import logging
@@ -26,7 +28,7 @@ RETRY = 0.02
 """Seconds between two tries to reach a worker that is starting."""
 
 FAREWELL = 1.0
-"""Seconds that a worker has to read what was written to it when the front end closes."""
+"""Seconds in which a worker must read pending bytes when the front end closes."""
 
 log = logging.getLogger("darkroom.link")
 
@@ -40,7 +42,7 @@ class Lost:
 
 @dataclass(eq=False, slots=True)
 class Pending:
-    """A job on its way; `slot` until it is free again.
+    """A submitted job, with its `slot` until that is free again.
 
     `losses` counts the workers that died with it on their device; after the first it is computed
     `alone`.
@@ -57,10 +59,10 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What is told of a worker.
+    """Callbacks for the events of a worker.
 
-    `on_done` gets every answer; `on_welcome` says whether the worker that is there now will do;
-    `on_lost` gets the jobs that a worker had not answered when its connection ended; `on_load` is
+    `on_done` gets every answer. `on_welcome` returns whether the new worker is acceptable.
+    `on_lost` gets the jobs that a worker had not answered when its connection ended. `on_load` is
     called whenever a worker reports another load, comes, leaves or is lost.
     """
 
@@ -73,9 +75,9 @@ class Hooks:
 
 
 class Line:
-    """One connection to one worker process; `pending` are the jobs that it has not answered.
+    """Connection to one worker process; `pending` are the jobs that it has not answered.
 
-    `over` is set when it takes no more jobs, `gone` when the connection has ended.
+    `over` is set when it accepts no more jobs, `gone` when the connection has ended.
     """
 
     def __init__(self, hooks: Hooks) -> None:
@@ -90,18 +92,18 @@ class Line:
         )
 
     def submit(self, pending: Pending, frame: Submit) -> None:
-        """Hand a job and its slot over. Only while the line is up."""
+        """Hand over a job and its slot; call it only while the connection is up."""
         self.protocol.send_soon(frame)
         pending.line = self
         self.pending[pending.number] = pending
 
     def cancel(self, pending: Pending) -> None:
-        """Nobody waits for it any more; its slot comes back with its `Done`."""
+        """Cancel a job; its slot comes back with its `Done`."""
         if pending.number in self.pending:
             self.protocol.send_soon(Cancel(pending.number))
 
     async def close(self) -> None:
-        """Hang up; a worker that does not read what was written to it is not waited for."""
+        """Close the connection; do not wait for a worker that does not read its pending bytes."""
         self.protocol.close()
         try:
             async with asyncio.timeout(FAREWELL):
@@ -141,7 +143,7 @@ class Line:
                 self._hooks.on_load()
 
     def _on_broken(self, error: Exception) -> None:
-        """We cannot tell any more which slots the worker still uses: this process must end."""
+        """End this process: it cannot know any more which slots the worker still uses."""
         log.critical("a worker sent what cannot be read", exc_info=error)
         self._hooks.end_process()
 
@@ -155,7 +157,7 @@ class Line:
 
 
 class WorkerConnection:
-    """One worker's address: connects, and again whenever the worker there leaves or is lost.
+    """Connection to the worker at one address, renewed whenever that worker leaves or is lost.
 
     A worker that leaves keeps its line until it has answered everything.
     """
@@ -169,27 +171,27 @@ class WorkerConnection:
 
     @property
     def lines(self) -> list[Line]:
-        """The lines that have not ended, oldest first, and the last ones."""
+        """Return the lines that have not ended, oldest first, and the last ones."""
         return self._lines
 
     @property
     def line(self) -> Line | None:
-        """The line to the worker that takes jobs, None while there is none."""
+        """Return the line to the worker that accepts jobs, or None while there is none."""
         return self._lines[-1] if self._lines and self._lines[-1].up else None
 
     @property
     def welcome(self) -> Welcome | None:
-        """Of the worker that is there now, or was there last."""
+        """Return the welcome of the present worker, else of the last one."""
         return next((each.welcome for each in reversed(self._lines) if each.welcome), None)
 
     async def close(self) -> None:
-        """Hang up for good."""
+        """Close all connections permanently."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*(each.close() for each in self._lines if not each.gone.is_set()))
 
     async def _keep(self) -> None:
-        """Connect, and again whenever the worker has gone; no error ends this."""
+        """Connect, and again whenever the worker has gone; no error ends this loop."""
         while True:
             try:
                 line = await self._connected()
@@ -217,7 +219,7 @@ class WorkerConnection:
             left = [each for each in self._lines[:-1] if not each.gone.is_set()]
             self._lines = [*left, *self._lines[-1:], line]
             await loop.create_unix_connection(lambda: line.protocol, sock=connection)
-        except BaseException:  # whatever ended it, the socket must not stay open
+        except BaseException:  # the socket must be closed in every case
             connection.close()
             self._lines = [each for each in self._lines if each is not line]
             raise

@@ -1,7 +1,7 @@
-"""A worker's side of the sockets: any number of front ends hand jobs in, each through its arena.
+"""A worker's sockets: any number of front ends submit jobs, each through its arena.
 
-Guarantees: every `Submit` is answered by exactly one `Done`, once nothing touches its slot any
-more; a front end that leaves or talks nonsense costs only its own jobs.
+Guarantees: every `Submit` is answered by exactly one `Done`, after the last access to its slot; a
+front end that leaves or sends nonsense affects only its own jobs.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from workers.scheduling.worker import Worker
 log = logging.getLogger("darkroom.host")
 
 PAUSE = 0.1
-"""Seconds between two looks at the load, or two tries to accept."""
+"""Seconds between two checks of the load, or two tries to accept."""
 
 HANDSHAKE = 5.0
-"""Seconds a front end has to hand its arena over."""
+"""Seconds in which a front end must hand its arena over."""
 
 
 class WorkerServer:
-    """Lets front ends use one started worker; `on_batch` is the worker's observer."""
+    """Server that lets front ends use one started worker; `on_batch` is the worker's observer."""
 
     def __init__(self, hear: Callable[[Any], Operation] = conversion.decode_operation) -> None:
         self.hear = hear
@@ -39,7 +39,7 @@ class WorkerServer:
         self._accepting: asyncio.Task[None] | None = None
 
     async def serve(self, listener: socket.socket, worker: Worker[Any], welcome: Welcome) -> None:
-        """Accept front ends until cancelled, then hang up on them."""
+        """Accept front ends until cancelled, then close their connections."""
         listener.setblocking(False)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -51,7 +51,9 @@ class WorkerServer:
             await asyncio.sleep(0)  # the loop hangs up in its next turn
 
     def retire(self) -> None:
-        """Give the address up: front ends look for the next worker there, and wait for this one."""
+        """Give the address up: front ends connect to the next worker there, and wait for this
+        one.
+        """
         if self._accepting is not None:
             self._accepting.cancel()
         for guest in self._guests:
@@ -80,16 +82,16 @@ class WorkerServer:
         return self.hear(said)
 
     def leave(self, guest: ClientSession) -> None:
-        """A front end has hung up."""
+        """Forget a front end that has closed its connection."""
         self._guests.discard(guest)
 
     def on_batch(self, batch: Batch, _: BatchResult) -> None:
-        """Tell one of the front ends of a finished batch; called on a collect thread."""
+        """Report a finished batch to one of the front ends; called on a collect thread."""
         guest, _ = batch.tickets[0].tag
         guest.batched(batch)
 
     async def _keep_telling(self) -> None:
-        """How busy the worker is changes without a word from a front end, too."""
+        """Report the load regularly, because it also changes without a message from a front end."""
         while True:
             await asyncio.sleep(PAUSE)
             for guest in self._guests:
@@ -115,7 +117,7 @@ class WorkerServer:
 
 
 async def _received_arena(connection: socket.socket) -> Arena:
-    """The arena whose descriptor is a front end's first word."""
+    """Return the arena whose descriptor is a front end's first message."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     connection.setblocking(False)
     loop.add_reader(connection, readable.set)

@@ -1,6 +1,6 @@
-"""A micro-batch under way: who rides in it, and what its result means for each of them.
+"""A micro-batch in progress: its jobs, and the meaning of its result for each of them.
 
-Knows neither threads nor queues.
+It uses no threads and no queues.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from workers.scheduling.ticket import Ticket
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Jobs with one batch key, and why and when they were released together."""
+    """Jobs with one batch key, with the reason and the moment of their release."""
 
     tickets: Sequence[Ticket]
     reason: ReleaseReason
     launched_at: float
 
     def halves(self) -> "tuple[Batch, Batch]":
-        """Both halves, to be launched again."""
+        """Return both halves, to be launched again."""
         middle = len(self.tickets) // 2
         return (
             Batch(self.tickets[:middle], self.reason, self.launched_at),
@@ -29,13 +29,13 @@ class Batch:
         )
 
     def note_device(self, has_it: bool) -> None:
-        """Tell the waiters whether the device has their jobs."""
+        """Tell the owners of the jobs whether the device has them."""
         for ticket in self.tickets:
             if ticket.on_device is not None:
                 ticket.on_device(has_it)
 
     def outcomes(self, result: BatchResult, max_batch_size: int) -> list[tuple[Ticket, Outcome]]:
-        """Every job's own outcome."""
+        """Return every job's own outcome."""
         size = len(self.tickets)
         outcomes: list[tuple[Ticket, Outcome]] = []
         for ticket, value in zip(self.tickets, result.values, strict=True):

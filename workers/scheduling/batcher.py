@@ -1,4 +1,4 @@
-"""Which jobs ride together, and when. Pure: no clock, lock, thread or torch in here.
+"""The micro-batcher: decides which jobs form a batch, and when. It has no clock, lock or thread.
 
 Slot first, batch second: `pick` is called by a thread that already holds a free staging slot, so
 while the device is busy the next batch grows by itself.
@@ -14,10 +14,11 @@ from workers.scheduling.ticket import Ticket
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """What one micro-batch may be; `ageing` is when a waiting bulk job counts as interactive.
+    """Limits of one micro-batch; after `ageing`, a waiting bulk job counts as interactive.
 
-    Times in seconds. A single image over `max_batch_pixels` rides alone, and so does every job
-    that is `alone`: it gains nothing from company, and would only wait for its neighbours.
+    Times are in seconds. A single image over `max_batch_pixels` is a batch of its own, and so is
+    every job that is `alone`: it gains nothing from a larger batch, and would only wait for the
+    others.
     """
 
     max_batch_size: int
@@ -27,7 +28,7 @@ class BatchLimits:
     alone: Callable[[Job], bool] = lambda job: False
 
     def within(self, size: int, pixels: int, delay: float) -> "BatchLimits":
-        """Other limits, none above these; a size of 0 is this one."""
+        """Return other limits, none above these; a size of 0 means this one."""
         return replace(
             self,
             max_batch_size=min(size or self.max_batch_size, self.max_batch_size),
@@ -38,7 +39,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What `pick` found: a batch (maybe empty), the expired it dropped, and when to look again.
+    """The result of `pick`: a batch (maybe empty), the expired jobs, and when to call it again.
 
     `wake_at` is None when nothing waits, or a batch was found.
     """
@@ -52,7 +53,7 @@ class Picked:
 class _Lane:
     """Jobs of one batch key and one priority, oldest first; `single`: each is a batch of its own.
 
-    Ordered and linked, so that a cancelled job leaves in O(1) and takes its image with it.
+    It is ordered and linked, so that a cancelled job leaves in O(1) and releases its image.
     """
 
     __slots__ = ("bulk", "pixels", "single", "tickets")
@@ -93,7 +94,7 @@ class MicroBatcher:
         self.queued_pixels += ticket.pixels
 
     def cancel(self, ticket: Ticket) -> bool:
-        """Nobody waits any more: if the job is still queued, it leaves at once; whether it was."""
+        """Remove a cancelled job if it is still queued; return whether it was."""
         ticket.cancelled = True
         was_queued = ticket.queued
         if was_queued:
@@ -104,7 +105,9 @@ class MicroBatcher:
         return was_queued
 
     def pick(self, now: float, idle: bool = True) -> Picked:
-        """The next batch to run at `now`, or when to ask again; `idle`: the device has no batch."""
+        """Return the next batch to run at `now`, or when to ask again; `idle`: the device has no
+        batch.
+        """
         if self.suspects:
             return self._pick_suspect(now, idle)
         dropped: list[Ticket] = []
@@ -129,7 +132,7 @@ class MicroBatcher:
         return Picked(batch, reason, dropped, None)
 
     def _pick_suspect(self, now: float, idle: bool) -> Picked:
-        """The oldest suspect as soon as the device is idle: it runs with nothing beside it."""
+        """Return the oldest suspect as soon as the device is idle: it runs alone."""
         dropped: list[Ticket] = []
         for key, lane in [each for each in self._lanes.items() if each[0][2]]:
             head = self._head(lane, now, dropped)
@@ -151,15 +154,15 @@ class MicroBatcher:
         return left
 
     def _most(self, lane: _Lane) -> int:
-        """How many jobs of this lane may share a batch."""
+        """Return how many jobs of this lane may share a batch."""
         return 1 if lane.single else self.limits.max_batch_size
 
     def _full(self, lane: _Lane) -> bool:
-        """Counts jobs that expired behind the head too: they are met only when a batch forms."""
+        """Return whether a lane fills a batch, counting jobs that expired after its head."""
         return len(lane.tickets) >= self._most(lane) or lane.pixels >= self.limits.max_batch_pixels
 
     def _head(self, lane: _Lane, now: float, dropped: list[Ticket]) -> Ticket | None:
-        """The oldest living job of a lane; the expired before it are dropped."""
+        """Return the oldest live job of a lane; drop the expired jobs before it."""
         while lane.tickets:
             head = next(iter(lane.tickets))
             if not head.dead(now):
@@ -171,7 +174,7 @@ class MicroBatcher:
     def _form(
         self, lane: _Lane, now: float, dropped: list[Ticket]
     ) -> tuple[list[Ticket], ReleaseReason]:
-        """Take a batch out of a lane with a living head; an emptied lane goes."""
+        """Take a batch out of a lane with a live head; remove a lane that is empty then."""
         limits, most = self.limits, self._most(lane)
         batch: list[Ticket] = []
         pixels = 0

@@ -1,4 +1,4 @@
-"""The contract between the worker and whatever computes. Knows neither queues nor deadlines."""
+"""The contract between the worker and an engine. It contains no queues and no deadlines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ SlotT = TypeVar("SlotT")
 
 
 class EngineLost(Exception):
-    """The device will never work again in this process: no batch may be tried once more."""
+    """The error of a device that will never work again in this process: no batch may be retried."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What one micro-batch gave: `values` in job order, stage times in seconds."""
+    """The result of one micro-batch: `values` in job order, stage times in seconds."""
 
     values: Sequence[Result | ServiceError]
     upload: float
@@ -26,31 +26,33 @@ class BatchResult:
 
 
 class Engine(Protocol[SlotT]):
-    """Computes micro-batches in staging slots; a slot owns all that one batch needs.
+    """Protocol of what computes micro-batches in staging slots; a slot owns all that a batch needs.
 
     The launch thread calls `acquire` and `launch`, the collect thread `collect`; `release` comes
-    from either. All jobs of a batch have one batch key. A call that raises costs only its batch:
+    from either. All jobs of a batch have one batch key. A call that raises affects only its batch:
     the worker releases the slot and runs the halves, so the guilty job fails alone. After
-    EngineLost the worker answers everybody with WorkerLost and ends.
+    EngineLost the worker answers all jobs with WorkerLost and ends.
     """
 
     @property
     def device(self) -> str:
-        """`cpu`, `cuda:0` …"""
+        """Return the device: `cpu`, `cuda:0` …"""
 
     @property
     def takes_jpegs(self) -> bool:
-        """Whether baseline JPEGs had better be sent encoded; every engine can decode them."""
+        """Return whether baseline JPEGs should be sent encoded; every engine can decode them."""
 
     @property
     def collectors(self) -> int:
-        """Collect threads: one where the device computes, one a core where they compute."""
+        """Return the number of collect threads: one if the device computes, one a core if they
+        compute.
+        """
 
     def acquire(self) -> SlotT | None:
-        """A free staging slot, waiting for one; None once the engine is closed."""
+        """Return a free staging slot, waiting for one; None once the engine is closed."""
 
     def launch(self, slot: SlotT, jobs: Sequence[Job]) -> None:
-        """Start the batch; returns as soon as it is on its way."""
+        """Start the batch; return as soon as it is submitted to the device."""
 
     def collect(self, slot: SlotT) -> BatchResult:
         """Wait for the batch: one value per job, in order. The only place that waits for it."""
@@ -59,10 +61,10 @@ class Engine(Protocol[SlotT]):
         """Give the slot back."""
 
     def warm_up(self) -> None:
-        """Do what the first batch would otherwise pay for."""
+        """Do the work that the first batch would otherwise have to do."""
 
     def close(self) -> None:
-        """Wake whoever waits in `acquire`. Twice is as good as once.
+        """Wake all threads that wait in `acquire`; further calls do nothing.
 
-        What a device holds goes with the process: its driver takes it back.
+        The driver frees the memory of a device when the process ends.
         """

@@ -1,7 +1,9 @@
-"""How fast a worker serves while it is busy. Pure: moments come from outside."""
+"""Measure how fast a worker serves while it is busy. Callers pass the moments; there is no
+clock.
+"""
 
 NEWEST = 0.1
-"""Share of the newest batch: about the last ten count."""
+"""Weight of the newest batch: about the last ten batches count."""
 
 
 class Throughput:
@@ -15,7 +17,7 @@ class Throughput:
         self._last_done = 0.0
 
     def add(self, jobs: int, launched_at: float, done_at: float, decode: float = 0.0) -> None:
-        """A finished batch; it took from the one before, or from its launch on an idle device.
+        """Add a finished batch; it took from the one before, or from its launch on an idle device.
 
         `decode` seconds of that, and perhaps of the time before, went into decoding.
         """

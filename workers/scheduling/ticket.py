@@ -1,4 +1,4 @@
-"""An accepted job's ticket, and how its outcome gets back to whoever waits. Knows no event loop."""
+"""Tickets of accepted jobs, and the delivery of their outcomes. It uses no event loop."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ log = logging.getLogger("darkroom.worker")
 
 
 class Ticket:
-    """An accepted job on its way. Ends exactly once: picked and answered, dropped, or cancelled.
+    """An accepted job. It ends exactly once: picked and answered, dropped, or cancelled.
 
-    `tag` is the waiter's own; `queued` and `enqueued_at` belong to the batcher. `on_device` is
+    `tag` belongs to the caller; `queued` and `enqueued_at` belong to the batcher. `on_device` is
     called with True right before the device is given the job, and with False when it is done with
     it, before it is given another batch. A job that is `alone` shares the device with no other.
     """
@@ -51,25 +51,25 @@ class Ticket:
         self.cancelled = False
 
     def dead(self, now: float) -> bool:
-        """Whether nobody waits for it any more."""
+        """Return whether the job was cancelled or has expired."""
         return self.cancelled or self.job.deadline.expired(now)
 
 
 Mailbox = Callable[[Sequence[tuple[Ticket, Outcome]]], None]
-"""Where a waiter gets its outcomes: called once per batch, from a worker thread.
+"""Receiver of outcomes: called once per batch, from a worker thread.
 
-The outcome of a ticket that was cancelled after its launch arrives all the same: only then is
-nobody using its image any more.
+The outcome of a ticket that was cancelled after its launch arrives too: only then is its image no
+longer in use.
 """
 
 
 def deliver(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
-    """One call per mailbox."""
+    """Call each mailbox once with its outcomes."""
     boxes: dict[Mailbox, list[tuple[Ticket, Outcome]]] = {}
     for pair in outcomes:
         boxes.setdefault(pair[0].mailbox, []).append(pair)
     for mailbox, pairs in boxes.items():
         try:
             mailbox(pairs)
-        except Exception:  # the worker's thread is protected from a waiter whose loop is gone
+        except Exception:  # protects the worker's thread from a caller whose loop is closed
             log.warning("outcomes could not be delivered", exc_info=True)

@@ -1,6 +1,6 @@
-"""The batches that a device has been given, and the halves of those that failed. Knows no threads.
+"""The batches that a device has been given, and the halves of those that failed.
 
-Belongs to one worker, which calls everything here with its lock held.
+It belongs to one worker, which calls everything here with its lock held.
 """
 
 from collections import deque
@@ -12,7 +12,8 @@ from workers.scheduling.ticket import Ticket
 
 
 class UnderWay:
-    """Batches from their release to their claim; `jobs` counts theirs, `finished` all that ended.
+    """Batches from their release to their claim; `jobs` counts their jobs, `finished` all that
+    ended.
 
     `trial`: the batch is a job that must be alone on the device.
     """
@@ -25,16 +26,18 @@ class UnderWay:
 
     @property
     def idle(self) -> bool:
-        """Whether the device has no batch."""
+        """Return whether the device has no batch."""
         return not self._batches
 
     @property
     def halves(self) -> bool:
-        """Whether halves of a failed batch wait."""
+        """Return whether halves of a failed batch wait."""
         return bool(self._halves)
 
     def picked(self, batcher: MicroBatcher, now: float) -> Picked:
-        """Half of a failed batch, or what the batcher has; nothing beside a job that is alone."""
+        """Return half of a failed batch, or the batcher's pick; nothing beside a job that is
+        alone.
+        """
         if self.trial:
             return Picked([], ReleaseReason.IDLE, [], None)
         if self._halves:
@@ -42,13 +45,13 @@ class UnderWay:
         return batcher.pick(now, idle=self.idle)
 
     def add(self, batch: Batch) -> None:
-        """The device is given a batch."""
+        """Record that the device is given a batch."""
         self.trial = batch.tickets[0].alone
         self._batches.add(batch)
         self.jobs += len(batch.tickets)
 
     def claim(self, batch: Batch, halves: tuple[Batch, ...]) -> bool:
-        """Whether the batch is still there, which is true once; its halves wait from now on."""
+        """Return whether the batch was still there, which is true once; queue its halves."""
         if batch not in self._batches:
             return False
         self._batches.remove(batch)
@@ -59,7 +62,7 @@ class UnderWay:
         return True
 
     def _again(self, now: float) -> Picked:
-        """Half of a failed batch, less the jobs whose deadline passed meanwhile."""
+        """Return half of a failed batch without the jobs whose deadline has passed meanwhile."""
         half = self._halves.popleft()
         alive = [t for t in half.tickets if not t.dead(now)]
         return Picked(alive, half.reason, [t for t in half.tickets if t.dead(now)], None)

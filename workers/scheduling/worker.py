@@ -1,7 +1,7 @@
 """One engine: the launch thread takes a slot, then a batch; a collect thread finishes its jobs.
 
-Guarantees: every accepted job that is not cancelled ends exactly once, with its own outcome; a
-thread never dies of one job. Knows no event loop; outcomes go to the tickets' mailboxes.
+Guarantees: every accepted job that is not cancelled ends exactly once, with its own outcome; no job
+ends a thread. Outcomes go to the tickets' mailboxes; no event loop is used here.
 """
 
 import logging
@@ -73,7 +73,7 @@ class Worker(Generic[SlotT]):
     ) -> Ticket:
         """Accept a job; its outcome goes to `mailbox`. Raises Draining or WorkerLost.
 
-        `Ticket` says what `tag`, `on_device` and `alone` are.
+        `Ticket` explains `tag`, `on_device` and `alone`.
         """
         ticket = Ticket(job, mailbox, tag, on_device, alone)
         with self._changed:
@@ -87,15 +87,15 @@ class Worker(Generic[SlotT]):
         return ticket
 
     def cancel(self, ticket: Ticket) -> bool:
-        """Nobody waits for this job any more; if it has not been launched, it never will be.
+        """Cancel a job; if it has not been launched, it never will be.
 
-        True: it was still waiting, and no outcome comes. False: one comes, or came.
+        Return True if it was still waiting, and no outcome comes; False if one comes, or came.
         """
         with self._changed:
             return self._batcher.cancel(ticket)
 
     def load(self) -> Load:
-        """How busy the worker is; takes no lock."""
+        """Return the load of the worker; takes no lock."""
         batcher = self._batcher
         return Load(
             device=self._engine.device,
@@ -111,7 +111,7 @@ class Worker(Generic[SlotT]):
         )
 
     def set_batching(self, size: int, pixels: int, delay: float) -> None:
-        """Form batches by other limits from now on, within those the engine was made for."""
+        """Form batches by other limits from now on, within those that the engine was made for."""
         with self._changed:
             self._batcher.limits = self._made_for.within(size, pixels, delay)
             self._changed.notify()
@@ -137,12 +137,12 @@ class Worker(Generic[SlotT]):
     def _guarded(self, loop: Callable[[], None]) -> None:
         try:
             loop()
-        except BaseException:  # whoever waits is protected: `_end` answers them all
+        except BaseException:  # protects waiting callers: `_end` answers them
             log.exception("the worker died")
         self._end()
 
     def _end(self) -> None:
-        """Fail whatever was accepted and is not finished: after a drain, nothing."""
+        """Fail every job that was accepted and is not finished: after a drain, none."""
         with self._changed:
             self._alive = False
             left = self._batcher.drain() + self._under_way.clear()
@@ -167,7 +167,7 @@ class Worker(Generic[SlotT]):
                 self._launched.put((slot, batch))
 
     def _next_batch(self) -> Batch | None:
-        """The next batch, waiting for one; None when nothing is left or nothing may run."""
+        """Return the next batch, waiting for one; None when nothing is left or nothing may run."""
         while True:
             batch = None
             with self._changed:
@@ -234,9 +234,9 @@ class Worker(Generic[SlotT]):
             deliver([(batch.tickets[0], Failed(error))])
 
     def _claim(self, batch: Batch, halves: tuple[Batch, ...] = ()) -> bool:
-        """Whether the batch is still ours to answer, which only one caller ever hears.
+        """Return whether the batch is still to be answered; only one caller ever gets True.
 
-        It is not when the worker was given up while the batch was stuck in the engine.
+        It is not if the worker was given up while the batch was stuck in the engine.
         """
         with self._changed:
             trial = self._under_way.trial
