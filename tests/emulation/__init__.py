@@ -1,1 +1,1 @@
-"""The kernels' own text, compiled by g++ and run on the CPU: their bytes without a GPU."""
+"""Emulation of the kernels: g++ compiles their text, and the CPU runs it, without a GPU."""

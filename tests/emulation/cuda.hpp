@@ -1,8 +1,8 @@
-// Enough of CUDA for g++ to compile the kernels and run them, block after block, on one CPU core. A
-// thread is a fiber; it runs until a barrier, and the order of the fibers turns around from one
-// barrier to the next, so that a missing barrier shows. Shared memory is poisoned before each
-// block.  Not emulated: textures, dynamic shared memory, streams, warps that run in lockstep
-// without being told so, and arguments of kernels that are floats.
+// The part of CUDA that the kernels use, for g++: kernels run block after block on one CPU core. A
+// thread is a fiber that runs until a barrier. The order of the fibers is reversed from one barrier
+// to the next, so that a missing barrier changes results. Shared memory is filled with poison
+// before each block.  Not emulated: textures, dynamic shared memory, streams, warps that run in
+// lockstep without a barrier, and arguments of kernels that are floats.
 #pragma once
 #include <cmath>
 #include <csetjmp>
@@ -58,7 +58,7 @@ struct Fiber {
     State state;
     jmp_buf where;
     bool started;
-    unsigned long long exchanged;  // what this thread gives to others at a warp's barrier
+    unsigned long long exchanged;  // what other threads read at a warp's barrier
 };
 inline Fiber fibers[MOST];
 inline char* stacks;
@@ -74,7 +74,7 @@ inline void wait(State state)
     if (!_setjmp(fibers[me].where)) _longjmp(scheduler, 1);
 }
 
-// A fiber never ends: after a kernel it waits for the next one.
+// The body of a fiber. It never ends: after a kernel it waits for the next one.
 inline void live()
 {
     for (;;) {
@@ -101,7 +101,7 @@ inline void enter(unsigned i)
     setcontext(&context);
 }
 
-// Threads of `first` … `last` that wait at `state` go on, if no other of them still runs.
+// Release the threads of `first` … `last` that wait at `state` if none of them still runs.
 inline bool release(unsigned first, unsigned last, State state)
 {
     bool any = false;
@@ -133,7 +133,7 @@ inline void run_block()
         if (release(0, threads, AT_BLOCK)) continue;
         for (unsigned i = 0; i < threads; ++i)
             if (fibers[i].state != DONE) {
-                fprintf(stderr, "thread %u waits for threads that never come\n", i);
+                fprintf(stderr, "thread %u waits at a barrier that other threads never reach\n", i);
                 abort();
             }
         return;
@@ -192,7 +192,7 @@ template <class T> T __shfl_down_sync(unsigned, T value, int step)
     int lane = threadIdx.x & 31;
     return emulation::exchange(value, lane + step > 31 ? lane : lane + step);
 }
-// What filters/tone/histogram_scan.cu has of them.
+// Replaces the function of kernels/scan.cuh, which is inline PTX.
 static inline void add_lower(unsigned& value, int step)
 {
     unsigned lower = __shfl_up_sync(~0u, value, step);
@@ -210,7 +210,7 @@ static inline unsigned __ballot_sync(unsigned, int is)
     return bits;
 }
 
-// What kernels/mma.cuh has of it, by the layout of PTX's mma.m16n8k32.
+// Replaces the function of kernels/mma.cuh, with the layout of PTX's mma.m16n8k32.
 #define EMULATED
 static inline void multiply_add(const uint4& left, const unsigned* right, unsigned* sums)
 {
@@ -356,7 +356,7 @@ static inline float __int_as_float(int a) { return emulated_bits<float>(a); }
 static inline int __float_as_int(float a) { return emulated_bits<int>(a); }
 static inline long long __double_as_longlong(double a) { return emulated_bits<long long>(a); }
 
-// Compiled without contraction, the operators of C round as these do.
+// The operators of C round as these functions do, because contraction is switched off.
 static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fsub_rn(float a, float b) { return a - b; }
 static inline float __fmul_rn(float a, float b) { return a * b; }
@@ -374,8 +374,7 @@ static inline int __float2int_rd(float a) { return (int)floorf(a); }
 static inline int __float2int_rz(float a) { return (int)a; }
 static inline unsigned __float2uint_rz(float a) { return (unsigned)a; }
 static inline float rsqrtf(float a) { return 1 / sqrtf(a); }
-// Towards zero: sums and products of floats as far apart as those of the kernels are exact as
-// doubles.
+// Round towards zero. The sums and products of the kernels are exact in doubles.
 static inline float emulated_rz(double exact)
 {
     float near = (float)exact;
@@ -384,7 +383,7 @@ static inline float emulated_rz(double exact)
 static inline float __fadd_rz(float a, float b) { return emulated_rz((double)a + b); }
 static inline float __fmaf_rz(float a, float b, float c) { return emulated_rz((double)a * b + c); }
 
-// Run a kernel whose arguments are pointers and integers: those of any prototype are passed alike.
+// Run a kernel whose arguments are pointers and integers; these are passed alike in any prototype.
 extern "C" void emulate(void* kernel, unsigned blocks, unsigned threads,
     const unsigned long long* arguments, unsigned n)
 {

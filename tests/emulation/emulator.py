@@ -1,7 +1,7 @@
-"""Runs kernels of `workers.kernels` on the CPU: any by name, one pass, or filters over a batch.
+"""Run kernels of `workers.kernels` on the CPU: any by name, one pass, or filters over a batch.
 
-Every buffer lies between guard bytes and starts as poison, so that what a kernel forgets to write,
-or writes where it may not, is seen.
+Every buffer lies between guard bytes and is filled with poison first, so that tests notice bytes
+that a kernel does not write and bytes that it writes beyond the end.
 """
 
 import ctypes
@@ -27,14 +27,14 @@ from workers.kernels.items import ITEM, THREADS, Pass, Shape, starts
 
 HEADER = Path(__file__).with_name("cuda.hpp")
 FLAGS = ("-std=c++17", "-w", f"-I{loader.FOLDER}", "-include", str(HEADER))
-"""For g++ to read any file of the kernels as C++."""
+"""Options with which g++ reads any file of the kernels as C++."""
 
 OPTIONS = ("-O2", "-fno-strict-aliasing", "-ffp-contract=off", "-fPIC", "-shared")
 GUARD, POISON = 256, 0xCD
 
 
 class Memory:
-    """Bytes at an aligned address, guarded on both sides."""
+    """Bytes at an aligned address with guard bytes on both sides."""
 
     def __init__(self, size: int, content: bytes | None = None, alignment: int = 256) -> None:
         self._whole = np.full(size + 2 * GUARD + alignment, POISON, np.uint8)
@@ -50,13 +50,13 @@ class Memory:
 
 
 class Emulator:
-    """The shared library of all kernels."""
+    """The kernels as a shared library."""
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
 
     def call(self, kernel: str, blocks: int, threads: int, *arguments: int) -> None:
-        """Run any kernel; arguments are addresses and integers, as many as its prototype has."""
+        """Run any kernel; `arguments` are the addresses and integers of its prototype."""
         values = (ctypes.c_uint64 * max(len(arguments), 1))(*arguments)
         address = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
         self._library.emulate(address, blocks, threads, values, len(arguments))
@@ -64,15 +64,15 @@ class Emulator:
     def run_pass(
         self, pass_: Pass, items: NDArray[np.void], shapes: Sequence[Shape] | None = None
     ) -> None:
-        """One launch over items of `workers.kernels.items.ITEM`, by their shapes or these."""
+        """Launch one pass over rows of `ITEM`; blocks cover `shapes`, else the rows themselves."""
         sources = [(int(i["height"]), int(i["width"]), int(i["channels"])) for i in items]
         first = starts(pass_, shapes or sources)
         blocks = int(first[-1])
         self.call(pass_.kernel, blocks, THREADS, items.ctypes.data, first.ctypes.data, len(items))
 
     def run(self, filters: Sequence[Filter], images: Sequence[Pixels]) -> list[Pixels]:
-        """All passes of filters of one class, one filter an image, as one batch."""
-        assert len({f.device_passes for f in filters}) == 1, "no batch of the engine"
+        """Run all passes of filters of one class as one batch; filters[i] belongs to images[i]."""
+        assert len({f.device_passes for f in filters}) == 1, "these filters share no batch"
         sources = [Memory(p.size, p.tobytes()) for p in images]
         shapes = [f.shape_after(_shape(p)) for f, p in zip(filters, images, strict=True)]
         results = [Memory(math.prod(shape)) for shape in shapes]
@@ -97,7 +97,7 @@ class Emulator:
 
 @functools.cache
 def emulator() -> Emulator:
-    """The library of the present text, built unless the last session built it already."""
+    """Return the library of the present text, which is kept under a hash of its sources."""
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("g++ is not installed; it compiles the kernels for the CPU")

@@ -1,4 +1,4 @@
-"""A staging slot in the memory of the CPU, and kernels that run there: the engine without a GPU."""
+"""The GPU engine without a GPU: a staging slot in CPU memory, and kernels that run there."""
 
 import ctypes
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,10 @@ POISON = 0xCD
 
 
 class EmulatedKernels:
-    """What `workers.engines.cuda.modules.Kernels` does, at once; `launched` are their names."""
+    """Launcher like `workers.engines.cuda.modules.Kernels` that runs each kernel immediately.
+
+    `launched` lists the names of the kernels.
+    """
 
     def __init__(self) -> None:
         self.launched: list[str] = []
@@ -29,7 +32,7 @@ class EmulatedKernels:
 
 
 class NoStreams:
-    """What `Streams` does where everything happens in the order it is said."""
+    """Streams for operations that all run immediately, in the order of the calls."""
 
     @contextmanager
     def uploading(self, slot: Slot) -> Iterator[None]:
@@ -39,14 +42,14 @@ class NoStreams:
 
 
 class NoEvent:
-    """An event nobody waits for."""
+    """Event that is always complete."""
 
     def record(self) -> None:
         pass
 
 
 class Planes:
-    """A decoder that writes known planes, or fails as the real one does."""
+    """JPEG decoder that writes known planes, or fails with the error of the real one."""
 
     def __init__(self, planes: Sequence[np.ndarray[Any, Any]], *, fails: bool = False) -> None:
         self._planes = planes
@@ -64,7 +67,7 @@ class Planes:
 
 
 def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
-    """A slot with `room` bytes for images, poisoned."""
+    """Return a slot with `room` bytes for images, filled with poison."""
 
     def region(n_bytes: int) -> Region:
         made = Region(n_bytes, CPU)
@@ -84,7 +87,7 @@ def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
 
 
 def noise(height: int, width: int, channels: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    """Random samples; alpha is 0 or 255 in a third of the pixels each."""
+    """Return random samples; alpha is 0 in a third of the pixels and 255 in another third."""
     random = np.random.default_rng([seed, height, width, channels])
     pixels = random.integers(0, 256, (height, width, channels), np.uint8)
     if channels == 4:

@@ -1,5 +1,5 @@
-"""Shared CUDA text of all families: headers, the layout of a launch, the loader.
+"""CUDA text that all families share: headers, the rows of a launch, the loader.
 
-Start reading at `loader.py`. May import numpy; CUDA is text here, compiled by an engine or by the
-tests' emulation.
+Start reading at `loader.py`; `common.cuh` holds what every kernel uses.
+May import numpy; CUDA is text here, compiled by an engine or by the emulation of the tests.
 """

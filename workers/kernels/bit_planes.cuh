@@ -1,8 +1,9 @@
-// Matrices of bits and of bytes, transposed.
+// Transposition of matrices of bits and of bytes.
 #pragma once
 #include "kernels/common.cuh"
 
-// Exchange the bits outside `mask` of a with those `shift` places on of b.
+// Exchange the bits of a outside `mask` with the bits of b `shift` places lower, which are inside
+// it.
 __device__ __forceinline__ void swap_bits(u32& a, u32& b, int shift, u32 mask)
 {
     u32 low = (a & mask) | ((b & mask) << shift);
@@ -10,7 +11,8 @@ __device__ __forceinline__ void swap_bits(u32& a, u32& b, int shift, u32 mask)
     a = low;
 }
 
-// Of eight words, bit k of word j with bit j of word k, in each of their four bytes.
+// Transpose eight words: exchange bit k of word j with bit j of word k, in each of their four
+// bytes.
 __device__ __forceinline__ void transpose_bits(u32* w)
 {
     for (int j = 0; j < 4; ++j) swap_bits(w[j], w[j + 4], 4, 0x0F0F0F0F);
@@ -19,7 +21,7 @@ __device__ __forceinline__ void transpose_bits(u32* w)
     for (int j = 0; j < 8; j += 2) swap_bits(w[j], w[j + 1], 1, 0x55555555);
 }
 
-// A 4 × 4 matrix of bytes, transposed.
+// Transpose a 4 × 4 matrix of bytes.
 __device__ __forceinline__ void transpose_bytes(u32& a, u32& b, u32& c, u32& d)
 {
     u32 words[4] = {a, b, c, d}, made[4];
@@ -27,7 +29,7 @@ __device__ __forceinline__ void transpose_bytes(u32& a, u32& b, u32& c, u32& d)
     a = made[0], b = made[1], c = made[2], d = made[3];
 }
 
-// 32 bytes in order to 8 planes of 32 bits in order; `to_bytes` is the way back.
+// Turn 32 bytes in order into 8 planes of 32 bits in order; `to_bytes` undoes it.
 __device__ __forceinline__ void to_planes(u32* w)
 {
     transpose_bytes(w[0], w[2], w[4], w[6]);

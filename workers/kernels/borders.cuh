@@ -1,10 +1,10 @@
-// Places beyond the ends of an image.
+// Border modes: which pixel stands for a place beyond the ends of an image.
 #pragma once
 #include "kernels/common.cuh"
 
 enum Border { REPLICATE, REFLECT, MIRROR, WRAP, CONSTANT };
 
-// Where in 0 … size - 1 a place beyond the ends is; -1 for the background.
+// Return which place in 0 … size - 1 stands for a place beyond the ends; -1 means the background.
 __device__ __forceinline__ int bordered(int at, int size, int border)
 {
     if (at >= 0 && at < size) return at;
@@ -16,7 +16,7 @@ __device__ __forceinline__ int bordered(int at, int size, int border)
     return place < size ? place : period - 1 - place;
 }
 
-// The colour of a pixel, red in the lowest byte; black beyond a constant border.
+// Return the colour of a pixel, red in the lowest byte; it is black beyond a constant border.
 template <int C>
 __device__ __forceinline__ u32 bordered_colour(const Item& item, int x, int y, int border)
 {

@@ -1,6 +1,7 @@
-// What all kernels share: the work list, replicated borders, pixels by the word, and the rules of
-// colour. No header of the system: NVRTC has none. A kernel runs in blocks of 256 threads and may
-// read, never write, the rest of the aligned word in which an image ends.
+// What all kernels share: the rows of a launch, tiles, replicated borders, loads and stores of
+// pixels by words, and the arithmetic of colours. NVRTC has no system headers, so none is included.
+// A kernel runs in blocks of 256 threads. It may read, but not write, the rest of the aligned word
+// in which an image ends.
 #pragma once
 
 typedef unsigned char u8;
@@ -27,13 +28,14 @@ struct Item {
     int width, height, channels, step;
 };
 
-// The part of an image that one block makes, in pixels.
+// The part of an image that one block computes, in pixels.
 struct Tile {
     int x, y, width, height;
 };
 
-// Whose block this is, and which of its blocks. Every thread of the block has to call it. Every
-// other pass begins at the end, with what the one before it has left in the cache.
+// Return the image that this block works on; `block` becomes its number among the image's blocks.
+// Every thread of the block has to call it. Every other pass begins with the last block, whose data
+// the pass before has left in the cache.
 __device__ __forceinline__ Item find_item(const Item* items, const u32* starts, int n, int& block)
 {
     u32 index = items->step % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
@@ -53,7 +55,8 @@ __device__ __forceinline__ Tile tile_of(const Item& item, int block, int width, 
     return {x, y, min(width, item.width - x), min(height, item.height - y)};
 }
 
-// An address of an item. Said to be one of global memory, it needs no look-up at every access.
+// Return an address of an item as a pointer. The compiler is told that it is one of global memory,
+// which saves a look-up at every access.
 template <class T> __device__ __forceinline__ T* global(u64 address)
 {
     T* pointer = (T*)address;
@@ -63,7 +66,8 @@ template <class T> __device__ __forceinline__ T* global(u64 address)
 
 __device__ __forceinline__ int clamped(int at, int size) { return min(max(at, 0), size - 1); }
 
-// A place beyond an end, mirrored without its edge as often as need be.
+// Return the place that stands for `at` where an image is mirrored at its ends without repeating
+// the edge, as often as needed.
 __device__ __forceinline__ int mirrored(int at, int size)
 {
     if (at >= 0 && at < size) return at;
@@ -72,7 +76,7 @@ __device__ __forceinline__ int mirrored(int at, int size)
     return at < size ? at : 2 * size - 2 - at;
 }
 
-// Row y of the source; those beyond its ends replicate. No image has 2**32 samples.
+// Return row y of the source; rows beyond its ends replicate. No image has 2**32 samples.
 __device__ __forceinline__ const u8* source_row(const Item& item, int y)
 {
     return global<const u8>(item.src) +
@@ -97,7 +101,7 @@ __device__ __forceinline__ void store16(u8* to, const u32* words)
     *(uint4*)to = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Four bytes from any address.
+// Load four bytes from any address.
 __device__ __forceinline__ u32 word_at(const u8* bytes)
 {
     u32 over = (u64)bytes & 3;
@@ -105,8 +109,9 @@ __device__ __forceinline__ u32 word_at(const u8* bytes)
     return over ? __funnelshift_r(words[0], words[1], 8 * over) : words[0];
 }
 
-// Four samples of a row, sample `at` to at + 3, beyond one of its ends. A function of its own, for
-// it is rare and in many places: that halves the time the compiler takes.
+// Load four samples of a row, `at` to at + 3, of which some lie beyond an end. This is a function
+// of its own because it is rarely needed but used in many places: inlining it doubled the
+// compiler's time.
 static __device__ __noinline__ u32 replicated4(const u8* row, int bytes, int channels, int at)
 {
     u32 word = 0;
@@ -119,14 +124,15 @@ static __device__ __noinline__ u32 replicated4(const u8* row, int bytes, int cha
     return word;
 }
 
-// Four samples of a row of `bytes` samples, from sample `at` on; pixels beyond its ends replicate.
+// Load four samples of a row of `bytes` samples, from sample `at` on; pixels beyond its ends
+// replicate.
 __device__ __forceinline__ u32 samples4(const u8* row, int bytes, int channels, int at)
 {
     if (at >= 0 && at + 4 <= bytes) return word_at(row + at);
     return replicated4(row, bytes, channels, at);
 }
 
-// The same for sixteen samples, at once where the row is aligned there.
+// Load sixteen samples likewise, by one vector where the row is aligned there.
 __device__ __forceinline__ void samples16(
     const u8* row, int bytes, int channels, int at, u32* words)
 {
@@ -140,7 +146,7 @@ __device__ __forceinline__ void samples16(
     }
 }
 
-// Words of four interleaved pixels as one word of four samples for each channel.
+// Turn the words of four interleaved pixels into one word of four samples for each channel.
 template <int C> __device__ __forceinline__ void deinterleave(const u32* in, u32* plane)
 {
     if constexpr (C == 1) {
@@ -159,21 +165,22 @@ template <int C> __device__ __forceinline__ void deinterleave(const u32* in, u32
     }
 }
 
-// Bytes at … at+3 of a line in memory, at one of its ends; apart as `replicated4` is.
+// Store bytes at … at + 3 of a line that has an end there. The function is separate for the reason
+// given at `replicated4`.
 static __device__ __noinline__ void store_end(u8* line, const u8* from, int at, int bytes)
 {
     for (int k = max(at, 0); k < min(at + 4, bytes); ++k) line[k] = from[k];
 }
 
-// The same anywhere, those of them below `bytes`, from shared memory.
+// Store those of the bytes at … at + 3 that are below `bytes`, from shared memory.
 __device__ __forceinline__ void store4(u8* line, const u8* from, int at, int bytes)
 {
     if (at >= 0 && at + 4 <= bytes) *(u32*)(line + at) = word_at(from + at);
     else if (at < bytes) store_end(line, from, at, bytes);
 }
 
-// A tile of results, PITCH bytes a row, to the image, by aligned words wherever rows begin. PITCH
-// and the address in shared memory are multiples of 16.
+// Store a tile of results, PITCH bytes a row, to the image, by aligned words wherever rows begin.
+// PITCH and the address in shared memory are multiples of 16.
 template <int PITCH>
 __device__ __forceinline__ void store_tile(const Item& item, const Tile& tile, const u8* from)
 {
@@ -194,7 +201,7 @@ __device__ __forceinline__ void store_tile(const Item& item, const Tile& tile, c
     }
 }
 
-// The same for WIDTH pixels a row, whatever the channels.
+// Store a tile of WIDTH pixels a row, for any number of channels.
 template <int WIDTH>
 __device__ __forceinline__ void store_tile_of(const Item& item, const Tile& tile, const u8* from)
 {
@@ -208,19 +215,19 @@ __device__ __forceinline__ u32 luma(u32 red, u32 green, u32 blue)
     return (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16;
 }
 
-// An integer below 2**23 as a float: exact, and cheaper than a conversion.
+// Return an integer below 2**23 as a float. This is exact, and cheaper than a conversion.
 __device__ __forceinline__ float as_float(u32 whole)
 {
     return __uint_as_float(0x4B000000 | whole) - 8388608.0f;
 }
 
-// A byte of a word as a float, in two instructions.
+// Return byte k of a word as a float, in two instructions.
 __device__ __forceinline__ float level_of(u32 word, int k)
 {
     return __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 | k)) - 8388608.0f;
 }
 
-// Pillow's Image.blend: clip(trunc(base + factor · (level - base))), each step rounded.
+// Return Pillow's Image.blend: clip(trunc(base + factor · (level - base))), each step rounded.
 __device__ __forceinline__ u32 blend(float base, float level, float factor)
 {
     float mixed = __fadd_rn(__fmul_rn(__fsub_rn(level, base), factor), base);
@@ -228,7 +235,7 @@ __device__ __forceinline__ u32 blend(float base, float level, float factor)
     return __float_as_uint(__fadd_rz(mixed, 8388608.0f)) & 255;
 }
 
-// n / d where it is below 256: a float quotient is at most one off.
+// Return floor(n / d) where it is below 256. The quotient of floats is at most one off.
 __device__ __forceinline__ u32 quotient(u64 n, u64 d)
 {
     u32 q = (u32)__fdiv_rn(__ull2float_rn(n), __ull2float_rn(d));

@@ -18,7 +18,7 @@
 struct Crop {
     Source source;
     int resized_width, resized_height;
-    int left, top;      // of the crop in the resized image
+    int left, top;      // place of the crop in the resized image
     u64 weights;        // int[2][2 + taps][side]: across, then down
     int taps;           // room for each output's weights
     int tile;           // output rows of a block
@@ -34,7 +34,7 @@ __device__ inline int* line_of(const Crop& crop, int side, int axis)
     return (int*)crop.weights + axis * (2 + crop.taps) * side;
 }
 
-// One block an image and axis. Doubles in Pillow's own order of operations.
+// Compute the weights of one axis of one image a block, in doubles in Pillow's order of operations.
 extern "C" __global__ void crop_weights(const Crop* crops, int side)
 {
     const Crop crop = crops[blockIdx.x >> 1];
@@ -67,7 +67,8 @@ extern "C" __global__ void crop_weights(const Crop* crops, int side)
     }
 }
 
-// Output `i` of a line of weights; of the source, across row `at`, or down column `at`.
+// Resample one pixel: output `i` of a line of weights, across row `at` of the source or down its
+// column `at`.
 template <bool DOWN>
 __device__ inline void resample(
     const Source& source, const int* line, int side, int i, int at, u8* made)
@@ -86,9 +87,8 @@ __device__ inline void resample(
     made[2] = b >> PRECISION_BITS;
 }
 
-// A block makes `tile` rows of one crop: the rows of the source it needs, resampled across, in
-// shared memory, then down; or the columns the crop needs, resampled down, then across. `table` is
-// what each level of each channel becomes; (n, side, side, 3) of T.
+// Make the rows of one block. `table` holds what each level of each channel becomes; `out` is (n,
+// side, side, 3) of T.
 template <bool COLUMNS_FIRST, typename T>
 __device__ __forceinline__ void crop_rows(
     const Crop& crop, int image, int tile, int side, const T* table, T* out, u8* between)
@@ -134,7 +134,7 @@ __device__ void crop_normalise(
     else crop_rows<false>(crop, image, tile, side, table, out, between);
 }
 
-// The table and the result in 16 bits a sample, whatever those mean.
+// The table and the result have 16 bits a sample; the kernel does not interpret them.
 extern "C" __global__ void crop_normalise_16(
     const Crop* crops, const u32* starts, int n, int side, const u16* table, u16* out)
 {
@@ -154,8 +154,8 @@ struct Unpack {
 
 constexpr int UNPACK_LINE = 1024;  // pixels a block
 
-// The pixels of decoded JPEGs, upright and interleaved: what the filters work on. A block for
-// every UNPACK_LINE pixels.
+// Write the pixels of decoded JPEGs, upright and interleaved, for the filters. A block takes
+// UNPACK_LINE pixels.
 extern "C" __global__ void unpack(const Unpack* items, const u32* starts, int n)
 {
     int image = item_of(starts, n);

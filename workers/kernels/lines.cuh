@@ -1,5 +1,5 @@
-// An image as one line of samples, LINE of them a block, 48 bytes a thread, which are whole pixels
-// of 1, 3 and 4 channels.
+// An image as one line of samples: a block takes LINE of them, a thread 48 bytes, which are whole
+// pixels of 1, 3 and 4 channels.
 #pragma once
 #include "kernels/common.cuh"
 
@@ -17,7 +17,7 @@ __device__ __forceinline__ u32 through_table4(u32 word, const u8* table, u32 kep
     return ((low | high << 16) & ~kept) | (word & kept);
 }
 
-// All samples but alpha through a table in shared memory.
+// Map all samples but alpha by a table in shared memory.
 __device__ __forceinline__ void map_samples(const Item& item, int block, const u8* table)
 {
     const u8* src = global<const u8>(item.src);
@@ -39,7 +39,7 @@ __device__ __forceinline__ void map_samples(const Item& item, int block, const u
     }
 }
 
-// Four pixels, C words: `map` makes a colour of a colour, alpha stays.
+// Map four pixels, C words: `map` turns a colour into a colour, alpha stays.
 template <int C, class Map>
 __device__ __forceinline__ void map4(const u32* in, u32* out, const Map& map)
 {

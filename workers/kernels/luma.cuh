@@ -1,9 +1,10 @@
-// The lumas of four pixels at once.
+// Lumas (ITU-R BT.601, in 16-bit fixed point as Pillow's) of four pixels at once.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
-// The lumas of four pixels as they lie in memory. Weights are bytes, upper and lower ones apart.
+// Return the lumas of four interleaved pixels. The upper and lower bytes of the weights are
+// multiplied apart.
 template <int C> __device__ __forceinline__ u32 lumas4(const u32* words)
 {
     if constexpr (C == 1) {
@@ -23,7 +24,7 @@ template <int C> __device__ __forceinline__ u32 lumas4(const u32* words)
     }
 }
 
-// The lumas of pixels x … x+3 of a row; pixels beyond its ends replicate.
+// Return the lumas of pixels x … x+3 of a row; pixels beyond its ends replicate.
 template <int C> __device__ __forceinline__ u32 row_lumas4(const u8* row, int width, int x)
 {
     u32 words[C];

@@ -26,7 +26,7 @@ __device__ __forceinline__ void multiply_add(const uint4& left, const u32* right
 #endif
 }
 
-// The same of the first 16 columns on the left: row g, then row g + 8.
+// Multiply and add the first 16 columns on the left only: `left` is row g, `under` row g + 8.
 __device__ __forceinline__ void multiply_add_half(u32 left, u32 under, u32 right, u32* sums)
 {
 #if __CUDA_ARCH__ >= 800
@@ -43,7 +43,7 @@ __device__ __forceinline__ void multiply_add_half(u32 left, u32 under, u32 right
 #endif
 }
 
-// As `multiply_add`, but from `start`.
+// Multiply as `multiply_add` does, but begin with `start` instead of `sums`.
 __device__ __forceinline__ void multiply_from(
     const uint4& left, const u32* right, const u32* start, u32* sums)
 {

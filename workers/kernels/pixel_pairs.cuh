@@ -1,17 +1,18 @@
-// Samples as they lie in memory, two a word, and the neighbours of each: what is added or
-// multiplied is so twice at once. Tiles and their surroundings as in staging.cuh, C words of four
-// rows a thread.
+// Samples as they lie in memory, two a word, with their neighbours, so that one addition or
+// multiplication serves two. Tiles and their surroundings are those of staging.cuh; a thread takes
+// C words of four rows.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/staging.cuh"
 
 constexpr int PAIRS_ROWS = 4;
 
-// C words of a row and one more on either side: even samples of each word, and odd ones.
+// C words of a row and one more on either side, the even samples of each word and the odd ones
+// apart.
 template <int C> struct PixelPairs {
     u32 even[C + 2], odd[C + 2];
 
-    // `words` is the first of the C.
+    // Load a row; `words` points at the first of the C.
     __device__ __forceinline__ void load(const u32* words)
     {
 #pragma unroll
@@ -21,7 +22,7 @@ template <int C> struct PixelPairs {
         }
     }
 
-    // Of the samples of word k: those C before, or C after.
+    // Return the samples that lie C before, or C after, the samples of word k.
     __device__ __forceinline__ u32 even_before(int k) const
     {
         if constexpr (C == 1) return __funnelshift_r(odd[k], odd[k + 1], 16);
@@ -47,12 +48,12 @@ template <int C> struct PixelPairs {
     }
 };
 
-// The part of a tile that is this thread's: its first row, and its first word in a row of the tile.
+// The part of a tile that this thread computes: its first row, and its first word in a row.
 template <int C> struct ThreadSlice {
     static constexpr int ACROSS = STAGED_WIDTH / 4, PITCH = ACROSS * C + 8;
     int row = threadIdx.x / ACROSS * PAIRS_ROWS, word = threadIdx.x % ACROSS * C;
 
-    // The same word of the staged row above the first.
+    // Return the same word of the staged row above the first.
     __device__ __forceinline__ const u32* staged(const u32* words) const
     {
         return words + row * PITCH + word + 4;

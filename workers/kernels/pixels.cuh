@@ -1,8 +1,9 @@
-// Four pixels of a row at once, interleaved or as planes.
+// Loads of four pixels of a row at once, interleaved or as planes.
 #pragma once
 #include "kernels/common.cuh"
 
-// Words of one sample of four pixels for each channel, interleaved; `deinterleave` is the way back.
+// Interleave: turn a word of four samples for each channel into C words of pixels; `deinterleave`
+// undoes it.
 template <int C> __device__ __forceinline__ void interleave(const u32* plane, u32* out)
 {
     if constexpr (C == 3) {
@@ -16,7 +17,8 @@ template <int C> __device__ __forceinline__ void interleave(const u32* plane, u3
     }
 }
 
-// A channel of the pixels x … x+3 of a row, beyond one of its ends; apart as `replicated4` is.
+// Load a channel of the pixels x … x+3 of a row, of which some lie beyond an end. The function is
+// separate for the reason given at `replicated4`.
 static __device__ __noinline__ u32 replicated_plane4(const u8* row, int width, int channels, int x)
 {
     u32 word = 0;
@@ -24,7 +26,7 @@ static __device__ __noinline__ u32 replicated_plane4(const u8* row, int width, i
     return word;
 }
 
-// Pixels x … x+3 of a row as C words as they lie in memory; none of them is beyond the row's ends.
+// Load pixels x … x+3 of a row as C words; none of them lies beyond the row's ends.
 template <int C> __device__ __forceinline__ void inner_pixels4(const u8* row, int x, u32* words)
 {
     const u8* at = row + x * C;
@@ -37,7 +39,7 @@ template <int C> __device__ __forceinline__ void inner_pixels4(const u8* row, in
         words[c] = __funnelshift_r(words[c], c + 1 < C ? words[c + 1] : last, 8 * over);
 }
 
-// The same anywhere; those beyond the row's end replicate.
+// Load them from x >= 0 on; pixels beyond the row's end replicate.
 template <int C> __device__ __forceinline__ void words4(const u8* row, int width, int x, u32* words)
 {
     if (x + 4 <= width) inner_pixels4<C>(row, x, words);
@@ -45,7 +47,7 @@ template <int C> __device__ __forceinline__ void words4(const u8* row, int width
         for (int c = 0; c < C; ++c) words[c] = replicated4(row, width * C, C, x * C + 4 * c);
 }
 
-// Pixels x … x+3 of a row as a word for each channel; pixels beyond the row's ends replicate.
+// Load pixels x … x+3 of a row as a word for each channel; pixels beyond the row's ends replicate.
 template <int C>
 __device__ __forceinline__ void pixels4(const u8* row, int width, int x, u32* plane)
 {

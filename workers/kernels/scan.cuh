@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/common.cuh"
 
-// Adds what the lane so many below has, if there is one.
+// Add the value of the lane `step` below, if there is one.
 #ifndef EMULATED
 __device__ __forceinline__ void add_lower(u32& value, int step)
 {
@@ -13,7 +13,7 @@ __device__ __forceinline__ void add_lower(u32& value, int step)
 }
 #endif
 
-// The sum of the lanes of a warp up to this one.
+// Return the sum of the values of the lanes of a warp up to this one.
 template <class T> __device__ __forceinline__ T scan_warp(T value)
 {
     for (int step = 1; step < 32; step *= 2) {
@@ -23,7 +23,8 @@ template <class T> __device__ __forceinline__ T scan_warp(T value)
     return value;
 }
 
-// The sum of all warps before this one and of the lanes before this one.
+// Return the sum of the values of all threads before this one, from the warp's sums and the warps'
+// totals.
 template <class T> __device__ __forceinline__ T before_thread(T own, T upto, const T* totals)
 {
     T before = upto - own;

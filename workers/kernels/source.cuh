@@ -15,14 +15,15 @@
 #pragma once
 #include "kernels/common.cuh"
 
-enum Kind { GREY = 1, RGB = 3, RGBA = 4, S444 = 5, S422 = 6, S420 = 7 };  // grey: also a JPEG's
+// GREY is also the kind of a grey JPEG.
+enum Kind { GREY = 1, RGB = 3, RGBA = 4, S444 = 5, S422 = 6, S420 = 7 };
 
 struct Source {
-    u64 plane[3];       // Y, Cb, Cr; of samples the first alone
+    u64 plane[3];       // Y, Cb, Cr; an image of samples uses the first only
     int pitch[3];       // bytes from row to row
-    int width, height;  // as stored
+    int width, height;  // as stored, before the orientation
     int kind;
-    int orientation;  // EXIF's, 1 to 8
+    int orientation;  // of EXIF, 1 to 8
     int reserved;
 };
 
@@ -35,7 +36,7 @@ __device__ inline int clamped(int value, int low, int high)
     return value < low ? low : value > high ? high : value;
 }
 
-// Whose block this is; for blocks of any size.
+// Return the number of the image that this block works on, for blocks of any size.
 __device__ inline int item_of(const u32* starts, int n)
 {
     int low = 0, high = n;
@@ -87,7 +88,7 @@ __device__ inline Colour from_ycc(int y, int cb, int cr)
     return c;
 }
 
-// Pillow's AlphaComposite.c with an opaque white behind.
+// Composite a sample over opaque white, as Pillow's AlphaComposite.c does.
 __device__ inline int over_white(int sample, int alpha)
 {
     int blend = (255 - alpha) * 255;

@@ -4,8 +4,8 @@
 
 constexpr int STAGED_WIDTH = 128, STAGED_HEIGHT = 32, MEDIAN_ROWS = 4;
 
-// The samples of a tile with a row more on top and bottom and 16 bytes more on either side. Of an
-// inner tile with aligned rows all loads are on their way before the first is waited for.
+// Stage the samples of a tile with one more row on top and bottom and 16 more bytes on either side.
+// For an inner tile with aligned rows all loads are started before the first is waited for.
 template <int C>
 __device__ __forceinline__ void stage_with_border(const Item& item, const Tile& tile, u32* words)
 {

@@ -9,7 +9,7 @@
 
 constexpr u32 NO_EDGE = ~0u;
 
-// The first of a pixel's edge that is known so far; the way there is made shorter.
+// Return the root of a parent, as far as it is known, and shorten the way there.
 __device__ __forceinline__ u32 find_root(volatile u32* parents, u32 parent)
 {
     while (parent) {
@@ -22,7 +22,7 @@ __device__ __forceinline__ u32 find_root(volatile u32* parents, u32 parent)
     return parent;
 }
 
-// Make one edge of two. It ends: every turn the larger one gets smaller.
+// Unite two components. It terminates because the larger root decreases in every iteration.
 __device__ __forceinline__ void union_components(u32* parents, u32 a, u32 b)
 {
     for (;;) {
@@ -35,10 +35,10 @@ __device__ __forceinline__ void union_components(u32* parents, u32 a, u32 b)
     }
 }
 
-// Join a pixel of an edge to the edges left of it and above: below and to the right they come here
-// themselves. `is(x, y)` says whether that neighbour is of an edge. Neighbours of each other are
-// joined already, so one above speaks for all three there and for the one on the left, that one for
-// its upper.
+// Unite a candidate with its neighbours on the left and above; those to the right and below do the
+// same from their side. `is(x, y)` tells whether the neighbour is a candidate. Neighbours of each
+// other are united already, so the one above stands for all three above and the one on the left,
+// and the one on the left for the one above it.
 template <class Is, class Join>
 __device__ __forceinline__ void union_neighbours(const Is& is, const Join& join)
 {

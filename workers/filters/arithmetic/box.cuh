@@ -1,4 +1,4 @@
-// Squares around pixels, and the means over them.
+// Squares of 2 · radius + 1 pixels around a pixel, and the means over them.
 #pragma once
 #include "kernels/common.cuh"
 
@@ -12,7 +12,8 @@ __device__ __forceinline__ const Box& box_of(const Item& item)
     return *global<const Box>(item.data);
 }
 
-// (2 · sum + area) / (2 · area) by a multiplication: exact, for numerator times divisor < 2**64.
+// Return floor((2 · sum + area) / (2 · area)), the mean rounded half up, by a multiplication. The
+// quotient is exact because the numerator times the divisor is below 2**64.
 __device__ __forceinline__ u32 mean_of(const Box& box, u32 sum)
 {
     u32 n = 2 * sum + box.area;

@@ -161,8 +161,8 @@ THROUGH_TABLES = Pass("apply_tables", LINE, flat=True)
 
 
 def counted(*parameters: int) -> bytes:
-    """Return `struct Counted` of histogram.cuh: four uint32 parameters and room for counts and
-    tables.
+    """Return `struct HistogramData` of histogram.cuh: four uint32 parameters and room for counts
+    and tables.
     """
     return struct.pack("<4I", *parameters, *[0] * (4 - len(parameters))) + bytes(3 * 256 * 5)
 

@@ -12,8 +12,8 @@
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
-// An image of less than four columns, made four wide in its scratch. Every block of it does the
-// same.
+// Copy an image of less than four columns to its scratch, four columns wide. Every block of the
+// image writes the same bytes there, so no block waits for another.
 static __device__ __noinline__ void widen_narrow_image(const Item& item)
 {
     int c = item.channels;
@@ -23,8 +23,9 @@ static __device__ __noinline__ void widen_narrow_image(const Item& item)
     __syncthreads();
 }
 
-// Where four pixels of every row of at least four are: the byte where those that are loaded begin,
-// and which of them are the pixels asked for.
+// The place of four pixels in every row of an image of at least four columns. `first` is the byte
+// from which a row is loaded; `order` selects, for __byte_perm, which of the loaded pixels are the
+// pixels asked for, since those beyond an end replicate.
 template <int C> struct QuadPlace {
     int first;
     u32 order;
@@ -47,7 +48,8 @@ template <int C> struct QuadPlace {
     }
 };
 
-// Four pixels of one row after another, on their way from memory. Rows beyond the ends replicate.
+// Reader of four pixels of one row after another. `load` starts the loads of a row, `pixels` uses
+// them, so that a caller can do other work in between. Rows beyond the ends replicate.
 template <int C> struct RowReader {
     const u8* at;
     int y;
@@ -79,7 +81,7 @@ template <int C> struct RowReader {
     }
 };
 
-// The running sums of four columns, sample by sample.
+// The running sums of four columns, one for every sample.
 template <int C> struct ColumnSums {
     u32 sums[4 * C] = {};
 

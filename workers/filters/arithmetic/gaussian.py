@@ -149,8 +149,8 @@ def _rows(planes: Planes, across: NDArray[Any], more: int) -> Band:
 def device_taps(
     sigma_x: float, sigma_y: float, *, premultiplied: bool, amount: int = 0, threshold: int = 0
 ) -> bytes:
-    """Return `struct Gaussian` of gaussian.cu: half of the weights, from the centre outwards, in
-    fours.
+    """Return `struct Gaussian` of gaussian_rows.cuh: half of the weights, from the centre outwards,
+    in fours.
 
     `amount` (Q16) and `threshold` (levels) are those of an unsharp mask.
     """

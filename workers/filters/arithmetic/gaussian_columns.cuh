@@ -12,7 +12,7 @@
 
 constexpr int COLUMNS_WIDTH = 64, COLUMNS_HEIGHT = 32;
 
-// Neighbours in a column of scratch; INSIDE says that all of them are in the image.
+// Neighbours in a column of scratch. INSIDE states that all of them lie in the image.
 template <bool INSIDE, class Intermediate> struct Down {
     const Intermediate* column;
     int y, height, step;
@@ -27,7 +27,7 @@ template <bool INSIDE, class Intermediate> struct Down {
     }
 };
 
-// Sums down one column of a plane for R rows from y on.
+// Compute the weighted sums down one column of a plane for R rows from y on.
 template <int R, bool INSIDE, class Sum, class Intermediate>
 __device__ __forceinline__ void blur_column(
     const Item& item, int planes, int plane, int x, int y, const u32* weights, Sum* sums)
@@ -39,7 +39,8 @@ __device__ __forceinline__ void blur_column(
         Down<INSIDE, Intermediate>{column, y, item.height, planes * pitch});
 }
 
-// What one sample becomes: `sum` in units of 2**-24, amount in those of 2**-16.
+// Return the level of an unsharp mask: `level` plus `amount` (Q16) times its difference to the
+// blurred `sum` (units of 2**-24), where that difference is at least `threshold` levels.
 __device__ __forceinline__ u32 unsharp(u32 amount, u32 threshold, u32 level, u32 sum)
 {
     bool darker = sum > level << 24;

@@ -28,14 +28,16 @@ __device__ __forceinline__ const Gaussian& gaussian_of(const Item& item)
     return *global<const Gaussian>(item.data);
 }
 
-// Scratch: rows of planes, [y][channel][x]. In 16 bits there is room for rows of whole words.
+// Return the distance between rows of planes in scratch, in values; the layout is [y][channel][x].
+// Rows of 16-bit values are padded to whole words, for which scratch has room.
 template <class Intermediate> __device__ __forceinline__ int pitch_of(int width)
 {
     return sizeof(Intermediate) == 2 && width > 3 ? (width + 3) & ~3 : width;
 }
 
-// T taps from `first` on: sums[o] += weight · (sample o - tap + sample o + tap) for R outputs.
-// `up` has R + T - 1 samples and the last R - 1 of them are there, `down` the first R - 1 of its.
+// Add T taps from `first` on for R outputs: sums[o] += weight · (sample o - tap + sample o + tap).
+// `up` has R + T - 1 samples, of which the last R - 1 are loaded already; `down` has the first R -
+// 1 of its samples.
 template <int R, int T, class Sum, class Load>
 __device__ __forceinline__ void taps(
     u32* up, u32* down, const u32* weights, int first, Sum* sums, const Load& load)
@@ -50,8 +52,8 @@ __device__ __forceinline__ void taps(
     }
 }
 
-// Weighted sums around R neighbouring samples; `load` gives samples from some places after the
-// first of them on.
+// Compute the weighted sums around R neighbouring samples. `load.many<N>(place, samples)` loads N
+// samples from `place` on, counted from the first of the R.
 template <int R, class Sum, class Load>
 __device__ __forceinline__ void weighted(
     u32 centre, const u32* weights, int n, Sum* sums, const Load& load)
@@ -76,8 +78,8 @@ __device__ __forceinline__ void weighted(
     if (first < n) taps<R, 4>(up + 4, down, weights, first, sums, load);
 }
 
-// Rows of a tile as planes in shared memory, [row][plane][x]; with alpha premultiplied, and alpha
-// weighed as the colour 255.
+// Stage rows of a tile as planes in shared memory, [row][plane][x]. With alpha, colours are
+// multiplied by it, and alpha is weighed as the colour 255.
 template <int C, int PLANES, class Sample>
 __device__ __forceinline__ void stage_rows(
     const Item& item, const Tile& tile, int top, int rows, int halo, Sample* planes)
@@ -86,7 +88,8 @@ __device__ __forceinline__ void stage_rows(
         groups = (min((tile.width + 7) & ~7, ROWS_WIDTH) + 2 * halo) / 4;
     int row = 0;
     for (int group = threadIdx.x;; group += THREADS) {
-        for (; group >= groups; group -= groups) ++row;  // no division for each of them
+        // A loop instead of a division for each of them.
+        for (; group >= groups; group -= groups) ++row;
         if (row >= rows) return;
         int x = 4 * group;
         u32 plane[C];
@@ -113,7 +116,8 @@ __device__ __forceinline__ void store_intermediate4(u32* to, const u32* middle)
     __stcg((uint4*)to, make_uint4(middle[0], middle[1], middle[2], middle[3]));
 }
 
-// R sums of row `row` of all planes to scratch, from x on in the tile, SHIFT bits less of them.
+// Store R sums of a row of the planes to scratch, from x on in the tile, rounded and shifted right
+// by SHIFT bits.
 template <int R, class Intermediate, int SHIFT, class Sum>
 __device__ __forceinline__ void store_intermediates(
     const Item& item, const Tile& tile, int row, int x, const Sum* sums)
@@ -131,7 +135,8 @@ __device__ __forceinline__ void store_intermediates(
     }
 }
 
-// Neighbours in a row of shared memory: bytes four at a time, all places being multiples of four.
+// Neighbours in a row of shared memory. Bytes are read four at a time; all places are multiples of
+// four.
 template <class Sample> struct Along {
     const Sample* at;
 

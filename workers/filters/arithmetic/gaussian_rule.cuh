@@ -2,7 +2,7 @@
 #pragma once
 #include "kernels/common.cuh"
 
-// The Gaussian: rows weighed in Q24, of which the upper half stays, columns in Q16.
+// The Gaussian: rows are weighed in Q24 and rounded to the upper two bytes, columns in Q16.
 struct Blurred {
     static constexpr int ACROSS = 3, DOWN = 2;
     static constexpr u32 HALF = 1 << 15, KEPT = 0x7362;

@@ -1,4 +1,4 @@
-// The plane of lumas that filters of several passes work on.
+// Write the plane of lumas that filters of several passes work on.
 #include "filters/arithmetic/grey_plane.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
@@ -12,7 +12,7 @@ template <int C> __device__ __forceinline__ void grey_line(const Item& item, int
     for (u32 at = block * (LINE / C) + 4 * threadIdx.x; at < end; at += 4 * THREADS) {
         u32 words[C];
         for (int i = 0; i < C; ++i) words[i] = *(const u32*)(src + (u64)at * C + 4 * i);
-        *(u32*)(grey + at) = lumas4<C>(words);  // beyond the last pixel there is room
+        *(u32*)(grey + at) = lumas4<C>(words);  // scratch has room beyond the last pixel
     }
 }
 

@@ -1,11 +1,11 @@
-// One plane of lumas. Of a grey image the plane is the image; of others it lies in scratch, which
+// The plane of lumas. For a grey image it is the image itself; for others it lies in scratch, which
 // has room for three times as much.
 #pragma once
 #include "kernels/common.cuh"
 
 __device__ __forceinline__ u32 pixels_of(const Item& item) { return (u32)item.width * item.height; }
 
-// The lumas as an image of one channel, with scratch of its own.
+// Return the lumas as an image of one channel that has its own part of the scratch.
 __device__ __forceinline__ Item grey_of(const Item& item)
 {
     Item grey = item;
@@ -19,7 +19,7 @@ __device__ __forceinline__ Item grey_of(const Item& item)
 // header of their own and weights.
 constexpr int WEIGHTS_OFFSET = 32;
 
-// The item with the weights as its data.
+// Return the item with the weights as its data.
 __device__ __forceinline__ Item with_weights(Item item)
 {
     item.data += WEIGHTS_OFFSET;

@@ -1,10 +1,10 @@
-// Filtered colours with the alpha of the image, in tiles of CORRELATE_WIDTH pixels a row.
+// Join filtered colours with the alpha of the image, in tiles of CORRELATE_WIDTH pixels a row.
 #pragma once
 #include "kernels/common.cuh"
 
 constexpr int CORRELATE_WIDTH = 64;
 
-// Four pixels of the image with other colours, in shared memory, `made` as they lie there.
+// Write four pixels with the colours `made` and the image's alpha to shared memory, interleaved.
 template <int C>
 __device__ __forceinline__ void recoloured4(
     const Item& item, const Tile& tile, int x, int y, const u32* made, u32* out)

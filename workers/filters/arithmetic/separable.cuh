@@ -26,8 +26,8 @@
 #include "kernels/pixels.cuh"
 
 struct Separable {
-    u32 parameters[4];  // the rule's
-    uint4 weights[1];   // of rows, then of columns: [32 samples][byte of a weight][lane]
+    u32 parameters[4];  // parameters of the rule
+    uint4 weights[1];   // weights of rows, then of columns: [32 samples][byte of a weight][lane]
 };
 
 template <int REACH> struct SeparableTile {
@@ -38,21 +38,23 @@ template <int REACH> struct SeparableTile {
     static constexpr int PLANE = PITCH * DOWN;                                      // words
 };
 
-constexpr int STORE_WORDS = 1024;  // words: of every warp eight rows of 16 pixels
+constexpr int STORE_WORDS = 1024;  // words of results: eight rows of 16 pixels of every warp
 
 __device__ __forceinline__ const Separable& separable_of(const Item& item)
 {
     return *global<const Separable>(item.data);
 }
 
-// Where rows lie in a plane, by sixteens: those that one lane sums up are four that follow.
+// Return where row y lies in a plane, reordered within every sixteen rows: the four rows whose sums
+// one lane computes are four that follow each other.
 __device__ __forceinline__ int row_place(int y)
 {
     return (y & ~15) | (y & 2) << 2 | (y >> 1 & 6) | (y & 1);
 }
 
-// PLANES of the tile and of what its windows reach, or the luma of C channels as the only one.
-// Apart, as `replicated4` is, for tiles at an end of their rows or with rows of no whole words.
+// Stage PLANES colours of the tile and of its surroundings, or the luma of C channels as the only
+// plane. This function is for tiles at an end of their rows or with rows of no whole words; it is
+// separate for the reason given at `replicated4`.
 template <int REACH, int C, int PLANES>
 static __device__ __noinline__ void stage_ends(const Item& item, const Tile& tile, u32* planes)
 {
@@ -68,7 +70,7 @@ static __device__ __noinline__ void stage_ends(const Item& item, const Tile& til
     }
 }
 
-// ACROSS words of every row from word FIRST on, as many as there are.
+// Stage ACROSS words of every row from word FIRST on, as far as rows have them.
 template <int REACH, int C, int PLANES, int FIRST, int ACROSS>
 __device__ __forceinline__ void stage_inside(const Item& item, const Tile& tile, u32* planes)
 {
@@ -117,7 +119,7 @@ template <int N> __device__ __forceinline__ void load_weights(const uint4* from,
     for (int i = 0; i < N; ++i) weights[i] = from[32 * i + threadIdx.x % 32];
 }
 
-// Sums of products with every byte of the weights as sums of products with the weights.
+// Join the sums of products with every byte of the weights to sums of products with the weights.
 template <int BYTES> __device__ __forceinline__ void join_parts(const u32 (*parts)[4], u32* sums)
 {
 #pragma unroll
@@ -136,8 +138,8 @@ template <int N> __device__ __forceinline__ void begin_parts(u32 first, u32 (*pa
         for (int i = 0; i < 4; ++i) parts[b][i] = b ? 0 : first;
 }
 
-// Of 16 × 16 sums along rows a lane has those of columns g and g + 8, each of four rows: both
-// bytes.
+// The part of a lane of 16 × 16 sums along rows: columns g and g + 8, four rows of each, the low
+// and the high bytes apart.
 struct RowSums {
     u32 low[2], high[2];
 };
@@ -170,7 +172,8 @@ __device__ __forceinline__ RowSums sum_rows(const u32* plane, const uint4* weigh
     return made;
 }
 
-// 16 × 16 sums down columns: of a lane four pixels of row g and four of row g + 8, half by half.
+// Compute 16 × 16 sums down columns; a lane gets four pixels of row g and four of row g + 8, half
+// by half.
 template <int REACH, class Rule>
 __device__ __forceinline__ void sum_columns(
     u32 first, const RowSums* rows, const uint4* weights, u32 (*sums)[4])
@@ -195,8 +198,8 @@ __device__ __forceinline__ void sum_columns(
     }
 }
 
-// Filters the staged planes; `store` gets the lane's four pixels, x and y within the tile, as a
-// word of each plane. All lanes of a warp call it as one.
+// Filter the staged planes. `store(x, y, words)` gets the lane's four pixels, x and y within the
+// tile, as a word of each plane. All lanes of a warp must call it together.
 template <int REACH, int PLANES, class Rule, class Store>
 __device__ __forceinline__ void filter_planes(
     const Item& item, const Tile& tile, const Rule& rule, const u32* planes, const Store& store)

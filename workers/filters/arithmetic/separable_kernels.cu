@@ -1,5 +1,5 @@
-// The rules and kernels of separable.cuh, near for windows that reach 8 samples, far for those of
-// 24.
+// The rules and kernels of separable.cuh for the Gaussian and the unsharp mask: those named reach_8
+// for windows that reach 8 samples, those named reach_24 for windows that reach 24.
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rule.cuh"
 #include "filters/arithmetic/separable.cuh"
@@ -23,7 +23,7 @@ struct Unsharp {
     }
 };
 
-// A tile of an image of one or three channels, or with MOST of 4 of any.
+// Filter a tile of an image of one or three channels, or, with MOST = 4, of any number.
 template <int REACH, int MOST, class Rule>
 __device__ __forceinline__ void separable_tile(
     const Item& item, int block, const Rule& rule, u32* planes, u32* room)

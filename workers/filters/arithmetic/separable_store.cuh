@@ -1,11 +1,12 @@
-// Results of separable.cuh to the image: a warp's eight rows of 16 pixels, by way of shared memory.
+// Storing the results of separable.cuh: a warp writes eight rows of 16 pixels by way of shared
+// memory.
 #pragma once
 #include "filters/arithmetic/separable.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
-// Rows that do not begin at multiples of 16 bytes, or do not end in the image; apart as `store_end`
-// is.
+// Store rows that do not begin at multiples of 16 bytes or do not end in the image. The function is
+// separate for the reason given at `replicated4`.
 template <int C>
 static __device__ __noinline__ void store_eight_ends(
     u8* first, u32 stride, int rows, int bytes, const u32* from)
@@ -18,8 +19,8 @@ static __device__ __noinline__ void store_eight_ends(
     }
 }
 
-// A lane's four pixels of C channels at x, y in the tile, those of a warp in eight rows of 16
-// pixels.
+// Store a lane's four pixels of C channels at x, y in the tile, together with those of the warp:
+// eight rows of 16 pixels.
 template <int C>
 __device__ __forceinline__ void store_eight(
     const Item& item, const Tile& tile, int x, int y, const u32* plane, u32* room)
@@ -38,7 +39,7 @@ __device__ __forceinline__ void store_eight(
     __syncwarp();
 }
 
-// Every plane but alpha filtered, of an image of C channels.
+// Filter every plane but alpha of an image of C channels.
 template <int REACH, int C, class Rule>
 __device__ __forceinline__ void filter_colours(
     const Item& item, const Tile& tile, const Rule& rule, u32* planes, u32* room)
@@ -54,7 +55,7 @@ __device__ __forceinline__ void filter_colours(
     });
 }
 
-// What a rule makes of lumas, as an image of C channels.
+// Store what a rule makes of lumas as an image of C channels.
 template <int REACH, int C, class Rule>
 __device__ __forceinline__ void filter_grey(
     const Item& item, const Tile& tile, const Rule& rule, u32* plane, u32* room)

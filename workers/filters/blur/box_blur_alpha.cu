@@ -19,7 +19,7 @@
 
 constexpr int BOX_WIDTH = 512, BOX_HEIGHT = 128, BOX_COLUMNS = BOX_WIDTH + 1008;
 
-// Four pixels of a row, premultiplied, added to the sums of their columns or taken away.
+// Add four pixels of a row, premultiplied, to the sums of their columns, or subtract them.
 template <bool ADD>
 __device__ __forceinline__ void move_sums(const Item& item, int x, int y, u32 (*sums)[4])
 {
@@ -35,7 +35,7 @@ __device__ __forceinline__ void move_sums(const Item& item, int x, int y, u32 (*
         }
 }
 
-// The running sums of G · 4 columns from x on, for every channel.
+// The running sums of 4 · G columns from x on, for every channel.
 template <int G> struct Columns {
     u32 sums[G][4][4];
 
@@ -71,7 +71,7 @@ template <int G> struct Columns {
         return sum;
     }
 
-    // The sums before each of the columns, from `before` the first one on.
+    // Write the sum before each of the columns; `before` is the sum before the first one.
     __device__ __forceinline__ void prefix(int c, u64 before, u64* to) const
     {
 #pragma unroll
@@ -94,7 +94,8 @@ __device__ __forceinline__ void store_row(
         store4(line, from, at, bytes);
 }
 
-// Channel after channel, alpha first: its sums are what colours are divided by.
+// Compute a tile, channel after channel. Alpha comes first, because colours are divided by its
+// sums.
 template <int G>
 __device__ __forceinline__ void box_alpha(
     const Item& item, const Tile& tile, u64* prefix, u64* totals, u8* line)

@@ -21,8 +21,8 @@
 #include "kernels/pixels.cuh"
 #include "kernels/scan.cuh"
 
-constexpr int MOST_WARPS = 16,
-              SUMS_LINE = THREADS + 64;  // quads before which squares may end, and some more
+constexpr int MOST_WARPS = 16;
+constexpr int SUMS_LINE = THREADS + 64;  // quads before which squares may end, and 64 more
 
 // Tiles for radii below `radii`: a thread has a quad of columns, or two where squares are too
 // large.
@@ -41,10 +41,11 @@ __device__ __forceinline__ Tile sums_tile(const Item& item, int block, int radiu
     return tile_of(item, block, D.width, D.height);
 }
 
-// (sum + area / 2) / area by a 32-bit multiplication: the quotient is one of the upper word's
-// bytes. An area of 1 has no inverse, but with 1 more to divide 2**32 - 1 is one.
+// Division by the area: floor((sum + area / 2) / area) by a 32-bit multiplication, whose quotient
+// is one of the bytes of the upper word. An area of 1 has no 32-bit inverse; with 1 added to the
+// sum, 2**32 - 1 serves as one.
 struct AreaDivision {
-    u32 inverse, half, places;  // the latter of the quotients in two words
+    u32 inverse, half, places;  // places: which bytes of two words are quotients
 
     __device__ __forceinline__ explicit AreaDivision(const Box& box)
     {
@@ -64,12 +65,13 @@ struct AreaDivision {
     }
 };
 
-// A row of sums: before each column those of the columns of the same warp, as
-// [channel][column % 4][quad], and those of whole warps.
+// The sums of one row: before each column the sum of the columns of the same warp, as
+// [channel][column % 4][quad], and the totals of whole warps.
 template <int C> struct SumsRow {
     u32 before[C * 4 * SUMS_LINE], totals[4 * MOST_WARPS];
 
-    // `first` becomes the sums before the quad. Squares end before quads from `needed` on.
+    // Put a quad's column sums into the row; `first` becomes the sums before the quad. Squares end
+    // only before quads from `needed` on.
     __device__ __forceinline__ void put(
         const ColumnSums<C>& columns, int quad, int needed, u32* first)
     {
@@ -100,10 +102,11 @@ template <int C> struct SumsRow {
     }
 };
 
-// How a square lies between the columns of warps.
+// How a square extends over the columns of warps.
 struct SquareSide {
     int length, quads, warps;
-    // All bits where the quad of its other side, or the one behind that, is a warp further; else 0.
+    // A mask of ones where the quad in which the square ends (`near`), or the quad behind it
+    // (`far`), belongs to one warp further; else 0.
     u32 near, far;
 
     __device__ __forceinline__ explicit SquareSide(int radius)
@@ -116,7 +119,7 @@ struct SquareSide {
     }
 };
 
-// Means of four pixels; `half` rounds. OVER is what a side has beyond whole quads.
+// Compute the means of four pixels; `half` rounds them. OVER is the length of a side modulo 4.
 template <int OVER, int C>
 __device__ __forceinline__ void means4(const SumsRow<C>& row, const ColumnSums<C>& columns,
     const u32* first, const SquareSide& side, const AreaDivision& divided, u32 half, u32* pixels)
@@ -145,7 +148,8 @@ __device__ __forceinline__ void means4(const SumsRow<C>& row, const ColumnSums<C
     interleave<C>(plane, pixels);
 }
 
-// A warp's part of a row of results, from shared memory, where no address is that of a vector.
+// Store a warp's part of a row of results from shared memory where rows are not aligned to 16
+// bytes.
 static __device__ __noinline__ void store_words(u8* line, const u8* from, int bytes)
 {
     int over = (u64)line & 3;
@@ -153,7 +157,7 @@ static __device__ __noinline__ void store_words(u8* line, const u8* from, int by
         store4(line, from, 4 * i - over, bytes);
 }
 
-// G quads of columns a thread, of which the first are those of its results.
+// Compute a tile with G quads of columns a thread. The thread's pixels belong to the first of them.
 template <int C, int G>
 __device__ __forceinline__ void box_opaque_tile(
     const Item& item, const Tile& tile, void* rooms, uint4 (*parts)[25])
@@ -196,7 +200,7 @@ __device__ __forceinline__ void box_opaque_tile(
     u8* first_line = global<u8>(item.dst) + (u64)tile.y * stride + tile.x * C + own;
     u32 half = divided.half;
     for (u32 y = 0; y < tile.height; ++y) {
-        SumsRow<C>& row = ((SumsRow<C>*)rooms)[y % 2];  // others may still read the last one
+        SumsRow<C>& row = ((SumsRow<C>*)rooms)[y % 2];  // other threads may still read the last row
         u32 first[G][C];
 #pragma unroll
         for (int g = 0; g < G; ++g) {
@@ -211,7 +215,7 @@ __device__ __forceinline__ void box_opaque_tile(
             row.put(columns[g], g * THREADS + threadIdx.x, side.quads, first[g]);
         }
         __syncthreads();
-        half -= 255 * side.length;  // what a row leaves in its column sums
+        half -= 255 * side.length;  // every row leaves 255 too much in each column's sum
         if (bytes > 0) {
             if (side.length & 2)
                 means4<3>(row, columns[0], first[0], side, divided, half, part + lane * C);

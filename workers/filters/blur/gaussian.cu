@@ -1,4 +1,4 @@
-// The first pass of the Gaussian: rows, to scratch.
+// The first pass of the Gaussian: rows of the image to scratch.
 #include "filters/arithmetic/gaussian_rows.cuh"
 #include "kernels/common.cuh"
 

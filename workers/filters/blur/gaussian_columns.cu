@@ -1,10 +1,10 @@
-// The second pass of the Gaussian, down columns of scratch, and what is made of its sums: a blur,
-// colours divided by their alpha, or the unsharp mask.
+// The second pass of the Gaussian: columns of scratch to the result, which is a blur, a blur
+// divided by its alpha, or an unsharp mask.
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
 #include "kernels/common.cuh"
 
-// With alpha: colours divided by the alpha they were weighed with.
+// Blur an image with alpha: colours are divided by the alpha that they were weighed with.
 template <bool INSIDE>
 __device__ __forceinline__ void blur_premultiplied(
     const Item& item, const Tile& tile, const u32* weights, u8* out)

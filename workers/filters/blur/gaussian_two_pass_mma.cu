@@ -24,9 +24,11 @@
 #include "kernels/pixels.cuh"
 
 constexpr int MMA_WIDTH = 64, MMA_ROWS = 32, MMA_HEIGHT = 64, MMA_STEPS = 7;
-constexpr int MMA_PITCH = 8 * MMA_STEPS + 12;  // words of 64 samples and of a reach at both ends
+// Words of 64 samples and the largest reach at both ends.
+constexpr int MMA_PITCH = 8 * MMA_STEPS + 12;
 
-// How far a window of so many steps reaches, and the words of 64 samples with it.
+// The steps of a window, how far it reaches in samples, and the words of 64 samples with that reach
+// at both ends.
 struct MmaSpan {
     int steps, reach, pitch;
 
@@ -38,7 +40,7 @@ struct MmaSpan {
     }
 };
 
-// 16 × 16 sums of rows of a plane: those of row g, then of row g + 8, four samples a lane.
+// Compute 16 × 16 sums along rows of a plane: four samples of row g, then of row g + 8, a lane.
 __device__ __forceinline__ void sum_rows_mma(
     const MmaSpan& span, const u32* plane, const uint4* weights, u32 (*sums)[4])
 {
@@ -59,8 +61,8 @@ __device__ __forceinline__ void sum_rows_mma(
         for (int k = 0; k < 4; ++k) sums[i][k] = joined[k / 2][2 * i + k % 2];
 }
 
-// Planes of the tile with a reach at both ends of its rows; INSIDE says that it is within them and
-// that words of pixels are words of memory.
+// Stage planes of the tile with the reach at both ends of its rows. INSIDE states that these lie
+// within the image and that words of pixels are aligned words of memory.
 template <int C, bool INSIDE>
 __device__ __forceinline__ void stage_row_planes(
     const Item& item, const Tile& tile, const MmaSpan& span, u32* planes)
@@ -115,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
 }
 LAUNCHED_BY_TILES(gaussian_rows_mma, MMA_WIDTH, MMA_ROWS);
 
-// Four samples of a plane of scratch, two a word.
+// Load four 16-bit values of a plane of scratch, two a word.
 __device__ __forceinline__ void intermediates4(const Item& item, int y, int plane, int x, u32* two)
 {
     int pitch = pitch_of<u16>(item.width);
@@ -130,7 +132,8 @@ __device__ __forceinline__ void intermediates4(const Item& item, int y, int plan
     }
 }
 
-// A plane of scratch as two planes of bytes with columns as lines, in the order of rows of weights.
+// Stage a plane of scratch as two planes of bytes, transposed: columns become lines, in the order
+// that the weights of rows have.
 __device__ __forceinline__ void stage_intermediates(
     const Item& item, const Tile& tile, const MmaSpan& span, int plane, u32* middle)
 {
@@ -155,7 +158,7 @@ __device__ __forceinline__ void stage_intermediates(
     }
 }
 
-// 16 × 16 sums of columns: as of rows.
+// Compute 16 × 16 sums down columns, laid out as those of rows.
 __device__ __forceinline__ void sum_columns_mma(
     const MmaSpan& span, const u32* middle, const uint4* weights, u32 (*sums)[4])
 {

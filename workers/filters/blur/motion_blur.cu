@@ -1,10 +1,10 @@
-// Blur along a line: the weights that are not 0, in Q15, four pixels of a row a thread. With alpha
-// the sums are of premultiplied colours, and fit 32 bits.
+// Blur along a line: the sum over the weights that are not 0, in Q15. A thread makes four pixels of
+// a row. With alpha the sums are of premultiplied colours and fit 32 bits.
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
 struct Tap {
-    short x, y;  // from the pixel
+    short x, y;  // distance from the pixel
     int weight;
 };
 
@@ -52,7 +52,7 @@ __device__ __forceinline__ void motion_tile(const Item& item, const Tile& tile, 
         for (int i = 0; i < 4 * C; ++i) {
             u32 sum = sums[i % C][i / C], whole = sums[C - 1][i / C];
             bytes[i] = motion_level(sum);
-            if (C == 4 && i % C < 3)  // the weight of a colour is 255 times its alpha's
+            if (C == 4 && i % C < 3)  // a colour weighs 255 times as much as its alpha
                 bytes[i] = motion_level(whole)
                     ? quotient(510ull * sum + 255ull * whole, 510ull * whole)
                     : 0;

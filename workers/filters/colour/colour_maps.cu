@@ -1,10 +1,11 @@
-// Filters of one pixel that mix its channels: other colours, two tones, and what lies behind.
+// Filters of single pixels that mix channels: colour matrices, colorize, hue, threshold, composite.
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 
-// Red, green and blue of the result as sums of those of the image and of an offset, in Q16.
+// The red, green and blue of the result as weighted sums of those of the image, plus an offset, in
+// Q16.
 struct Matrix {
-    int rows[3][4];  // the offset has half a level, to round half-up
+    int rows[3][4];  // the offset contains half a level, which rounds half up
 
     __device__ __forceinline__ void operator()(const u32* colour, u32* made) const
     {
@@ -16,7 +17,7 @@ struct Matrix {
     }
 };
 
-// Grey becomes RGB: four pixels a thread and turn.
+// Map a grey image to RGB; a thread makes four pixels a turn.
 template <class Map>
 __device__ __forceinline__ void map_grey(const Item& item, int block, const Map& map)
 {
@@ -58,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 LAUNCHED_BY_LINES(color_matrix, LINE);
 
-// The colour of every luma, blended with the pixel's own.
+// Colorize: the colour that belongs to the luma, blended with the pixel's own colour.
 struct Colorize {
     const u32* colours;
     float intensity;
@@ -84,8 +85,9 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 LAUNCHED_BY_LINES(colorize, LINE);
 
-// The hue turned, value and chroma kept. All of it is times the chroma and 2**16, a sixth of the
-// circle; what is no larger than 13 times that needs no division to be brought into the circle.
+// Rotation of the hue; value and chroma stay. Hues are in units of 1 / (65536 · chroma) of a sixth
+// of the circle. They are at most 13 sixths, so a comparison instead of a division brings them into
+// the circle.
 struct HueRotation {
     int turn;
 
@@ -121,7 +123,8 @@ extern "C" __global__ void __launch_bounds__(256) hue(const Item* items, const u
 }
 LAUNCHED_BY_LINES(hue, LINE);
 
-// A pixel over an opaque colour: (c * a + b * (255 - a)) / 255, to the nearest.
+// Composite a pixel over an opaque colour: (c · alpha + behind · (255 - alpha)) / 255, rounded to
+// the nearest.
 __device__ __forceinline__ void composite_over(u32 pixel, u32 behind, u32* made)
 {
     u32 alpha = pixel >> 24;
@@ -131,7 +134,7 @@ __device__ __forceinline__ void composite_over(u32 pixel, u32 behind, u32* made)
     }
 }
 
-// RGBA becomes RGB: four pixels a thread and turn.
+// Composite RGBA to RGB over one colour; a thread makes four pixels a turn.
 extern "C" __global__ void __launch_bounds__(256)
     composite(const Item* items, const u32* starts, int n)
 {
@@ -163,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 LAUNCHED_BY_LINES(composite, LINE);
 
-// What is lighter than a value, and the rest, which becomes black.
+// Threshold: pixels with a luma above `value` become `light`, the others black.
 struct Threshold {
     u32 value, light;
 };

@@ -28,10 +28,10 @@
 #include "kernels/union_find.cuh"
 
 struct Canny {
-    int low, high;  // gradients above them belong to an edge, and begin one
+    int low, high;  // a gradient above `low` may belong to an edge, one above `high` begins one
     int blurred;    // whether the lumas are blurred first
     int reserved[5];
-    Gaussian weights;  // or of a small blur `Separable`
+    Gaussian weights;  // for small windows `struct Separable` lies here instead
 };
 
 constexpr int CANNY_WIDTH = 64, CANNY_HEIGHT = 16, CANNY_PITCH = CANNY_WIDTH + 8;
@@ -81,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
 }
 LAUNCHED_BY_TILES(canny_blur_columns, COLUMNS_WIDTH, COLUMNS_HEIGHT);
 
-// The blur of small windows in one pass, from the image.
+// Blur by a small window in one pass, from the image.
 template <int REACH>
 __device__ __forceinline__ void blur_grey(
     const Item* items, const u32* starts, int n, u32* plane, u32* room)
@@ -118,7 +118,7 @@ struct Gradient {
     __device__ __forceinline__ int length() const { return abs(x) + abs(y); }
 };
 
-// At a place of the staged lumas.
+// Return the gradient at a place of the staged lumas.
 __device__ __forceinline__ Gradient gradient_at(const u8* grey)
 {
     const u8 *up = grey - CANNY_PITCH, *down = grey + CANNY_PITCH;
@@ -126,7 +126,8 @@ __device__ __forceinline__ Gradient gradient_at(const u8* grey)
         down[-1] + 2 * down[0] + down[1] - up[-1] - 2 * up[0] - up[1]};
 }
 
-// Whether a gradient is the largest across its edge; `lengths` are those around it.
+// Return whether a gradient is a maximum across the edge; `lengths` points at its own length, with
+// those of its neighbours around it.
 __device__ __forceinline__ bool largest(const Gradient& gradient, const u16* lengths)
 {
     int own = lengths[0], x = abs(gradient.x), y = abs(gradient.y) << 15, slope = x * 13573;
@@ -136,7 +137,7 @@ __device__ __forceinline__ bool largest(const Gradient& gradient, const u16* len
     return own > lengths[-CANNY_PITCH - side] && own > lengths[CANNY_PITCH + side];
 }
 
-// Edges within a tile, by links to its own pixels.
+// Join the candidates within a tile; parents are pixels of the tile.
 __device__ __forceinline__ void join_in_tile(u32* parents)
 {
     for (int i = threadIdx.x; i < CANNY_HEIGHT * CANNY_WIDTH; i += THREADS) {
@@ -200,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 LAUNCHED_BY_TILES(canny_edges, CANNY_WIDTH, CANNY_HEIGHT);
 
-// Join a pixel to its neighbours in other tiles.
+// Join a pixel to those of its neighbours that lie in other tiles.
 __device__ __forceinline__ void join_across_tiles(const Item& item, int x, int y)
 {
     if (x >= item.width || y >= item.height) return;
@@ -217,7 +218,8 @@ __device__ __forceinline__ void join_across_tiles(const Item& item, int x, int y
     });
 }
 
-// Four tiles a block: their first row, and the first and last columns of what is below it.
+// Join four tiles a block to their neighbours: their first row, then the first and last columns
+// below it.
 extern "C" __global__ void __launch_bounds__(256)
     canny_join_tiles(const Item* items, const u32* starts, int n)
 {

@@ -1,5 +1,5 @@
-// Difference of two Gaussians of the luma. Scratch: the lumas of an image that is not grey, and the
-// rows of either blur.
+// Difference of two Gaussians of the luma. Scratch holds the lumas, if the image is not grey, and
+// the filtered rows of both.
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
 #include "filters/arithmetic/grey_plane.cuh"
@@ -16,7 +16,8 @@ constexpr int DOG_HEADER = 16;  // bytes before the weights of the first blur
 
 __device__ __forceinline__ u64 rounded_up_256(u64 bytes) { return (bytes + 255) & ~255ull; }
 
-// The lumas as an image of one channel, with weights and scratch of one of the blurs.
+// Return the lumas as an image of one channel, with the weights and the scratch of one of the
+// blurs.
 __device__ __forceinline__ Item dog_blur(const Item& item, int which)
 {
     Item blur = item;

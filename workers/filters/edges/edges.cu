@@ -1,12 +1,15 @@
-// Gradients of the luma by operators of 3 × 3 weights, through a table of tones.
+// Gradients of the luma by operators of 3 × 3 weights: Sobel, Scharr, Prewitt and the Laplacian. A
+// table maps the length of a gradient to a tone. A block makes 128 × 64 pixels; a thread makes the
+// same four pixels of EDGES_ROWS rows.
 #include "filters/edges/spread.cuh"
 #include "kernels/common.cuh"
 #include "kernels/luma.cuh"
 
-// What follows it are `last` + 1 tones, of every length up to that from which on all have the same.
+// The head of the data. Behind it lie `last` + 1 tones, one for every length of a gradient; longer
+// gradients have the last tone.
 struct Edges {
     int by;    // one of Operator
-    int part;  // of slopes what counts: 0 x, 1 y, 2 both; of the Laplacian the weight of a corner
+    int part;  // of slopes: 0 x, 1 y, 2 both; of the Laplacian: the weight of a corner
     int last, reserved;
 };
 
@@ -16,7 +19,8 @@ constexpr int EDGES_WIDTH = 128, EDGES_HEIGHT = 64, EDGES_WORDS = EDGES_WIDTH / 
               EDGES_ROWS = 8;
 constexpr int MOST_TONES = 5771;
 
-// The lumas of a tile, a pixel more on top and bottom, four more on either side.
+// Stage the lumas of a tile, with one more row on top and bottom and four more pixels on either
+// side.
 template <int C>
 static __device__ __noinline__ void stage_luma_ends(const Item& item, const Tile& tile, u32* grey)
 {
@@ -26,7 +30,8 @@ static __device__ __noinline__ void stage_luma_ends(const Item& item, const Tile
     }
 }
 
-// ACROSS words of every row from word FIRST on, of tiles within their rows whose words are aligned.
+// Stage ACROSS words of every row from word FIRST on, for tiles that lie within their rows and
+// whose words are aligned.
 template <int C, int FIRST, int ACROSS>
 __device__ __forceinline__ void stage_lumas(const Item& item, const Tile& tile, u32* grey)
 {
@@ -44,8 +49,8 @@ __device__ __forceinline__ void stage_lumas(const Item& item, const Tile& tile, 
     }
 }
 
-// Four lumas of a row, the one before and the one after; two a word: what is left of the even ones,
-// these, the odd ones, and what is right of those.
+// Four lumas of a row and their neighbours, two a word: the left neighbours of the even ones, the
+// even ones, the odd ones, and the right neighbours of the odd ones.
 struct Lumas {
     u32 left, even, odd, right;
 
@@ -57,10 +62,12 @@ struct Lumas {
     }
 };
 
-// Differences of neighbours, in both directions, smoothed across them by SIDE, MIDDLE and SIDE.
+// Gradient along both axes: differences of neighbours, smoothed across by the weights SIDE, MIDDLE
+// and SIDE.
 template <int SIDE, int MIDDLE> struct Slope {
-    static constexpr u32 MORE = SIDE == 1 ? 1024 : 4096;  // than any difference
-    float x, y, last;  // the former are 1 for what counts, else 0
+    // Larger than any difference, so that halves stay positive.
+    static constexpr u32 MORE = SIDE == 1 ? 1024 : 4096;
+    float x, y, last;  // x and y are 1 if that direction counts, else 0
 
     __device__ __forceinline__ Slope(const Edges& of)
         : x(of.part == 1 ? 0.0f : 1.0f),
@@ -74,17 +81,18 @@ template <int SIDE, int MIDDLE> struct Slope {
         return SIDE * (a + c) + MIDDLE * b;
     }
 
-    // One of two halves of a word that are MORE too much, exact.
+    // Return one half of a word, less MORE, times a factor of 0 or 1; this is exact.
     __device__ __forceinline__ static float half(u32 word, u32 which, float factor)
     {
         float moved = __uint_as_float(__byte_perm(word, 0x4B000000, which));
         return __fmaf_rn(moved, factor, -(8388608.0f + MORE) * factor);
     }
 
-    // rint of the root of a sum of two squares, at most `last`. The root is never half-way, for no
-    // square of an integer and a half is that near. Up to 4096 it is within 0.51 units of its last
-    // place: one of Newton's steps after 22 bits. Beyond, what is rounded is one off at most, and
-    // by how much its square is: exact, for no sum on the way needs more than 24 bits.
+    // Return rint(sqrt(dx² + dy²)), at most `last`. The root is never half-way between integers,
+    // because no square of an integer and a half is an integer. Roots up to 4096 come out within
+    // 0.51 units of the last place, by one step of Newton's method after 22 bits. Larger ones are
+    // at most one off after rounding, and the remainder of the square shows which way; it is exact,
+    // because no sum on the way needs more than 24 bits.
     __device__ __forceinline__ u32 length(u32 dx, u32 dy, u32 which) const
     {
         float across = half(dx, which, x), down = half(dy, which, y);
@@ -115,7 +123,7 @@ template <int SIDE, int MIDDLE> struct Slope {
     }
 };
 
-// How far a pixel is from its neighbours: those at its corners, or else those at its sides.
+// The Laplacian: differences to the neighbours at the corners, or else to those at the sides.
 struct Laplacian {
     u32 corner, side;
     int last;
@@ -127,7 +135,7 @@ struct Laplacian {
     {
     }
 
-    // 2048 more than the difference, in both halves.
+    // Return the difference plus 2048, in both halves.
     __device__ __forceinline__ u32 difference(u32 corners, u32 sides, u32 middle) const
     {
         return 0x08000800 + corner * corners + side * sides - 4 * (corner + side) * middle;
@@ -160,8 +168,8 @@ __device__ __forceinline__ void stage_edges(const Item& item, const Tile& tile, 
     stage_lumas<C, 32, 2>(item, tile, grey);
 }
 
-// The tones of EDGES_ROWS rows of four pixels; `words` holds the four before those of the row
-// above.
+// Compute the tones of EDGES_ROWS rows of four pixels; `words` points at the word before those of
+// the row above.
 template <class Rule>
 __device__ __forceinline__ void edges_down(
     const Rule& rule, const u32* words, const u8* tones, u32* made)

@@ -1,4 +1,4 @@
-// Edges by one operator of up to 7 × 7 weights on the luma, as grey.
+// Edges by one operator of up to 7 × 7 integer weights on the luma; the result is grey.
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"
 
@@ -30,7 +30,8 @@ __device__ __forceinline__ void wide_edges_tile(
             for (int column = 0; column < of.side; ++column)
                 sum += weights[row * of.side + column] *
                     lumas[(y + row) * WIDE_EDGES_PITCH + x + column];
-        u8 tone = (u8)min(abs(sum) * of.scale + 0.5, 255.0);  // in doubles, as specified
+        // In doubles, as the specification computes it.
+        u8 tone = (u8)min(abs(sum) * of.scale + 0.5, 255.0);
         for (int c = 0; c < min(C, 3); ++c) out[i * C + c] = tone;
         if (C == 4 && x < tile.width)
             out[i * C + 3] = source_row(item, tile.y + y)[(tile.x + x) * C + 3];

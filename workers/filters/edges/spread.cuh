@@ -1,9 +1,9 @@
-// Grey results of the edge filters as pixels of the image.
+// Grey results of the edge filters as pixels of the image's number of channels.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
-// Four tones as four pixels.
+// Turn four tones into four pixels; alpha is the image's.
 template <int C>
 __device__ __forceinline__ void grey_pixels4(const Item& item, int x, int y, u32 tones, u32* out)
 {

@@ -1,5 +1,6 @@
-// Normally distributed grain: Philox4x32-10 (Salmon et al., 2011) gives a 16-bit number for every
-// colour sample, and the number the quantile that is added. Two samples a word.
+// Normally distributed noise: Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011) gives a 16-bit number for every colour sample, and a table maps the number to
+// the quantile that is added. Two samples share a word.
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 
@@ -7,10 +8,11 @@ constexpr int QUANTILE_GROUP = 64, QUANTILE_GROUPS = 65536 / QUANTILE_GROUP, MOS
 constexpr u32 NOISE_LINE = 4 * LINE;  // samples a block
 constexpr int MOST_QUANTILES = QUANTILE_GROUPS + 2 * MOST_TAIL * (QUANTILE_GROUP - 1);
 
-// Quantiles are whole and rise. At both ends, for `tail` groups of 64 numbers each, every number
-// has one of its own; between them they rise at most once in a group, and a group has one. Ten bits
-// of a quantile are what is added and 256; how many of the group's numbers have one more are the
-// lowest six, so that adding a number carries there.
+// The key and the quantiles, which are integers and never fall. At both ends, for `tail` groups of
+// 64 numbers each, every number has a quantile of its own. Between them quantiles rise at most once
+// in a group, and a group has one entry: the upper ten bits are the quantile plus 256, the lowest
+// six the count of numbers in the group whose quantile is one more, so that adding a number's place
+// in the group carries there.
 struct Noise {
     u32 key[2];
     u32 tail, reserved;
@@ -19,7 +21,7 @@ struct Noise {
 
 struct Grain {
     const u8* quantiles;
-    u32 before, skipped;  // how much further groups and the second tail lie, in both halves
+    u32 before, skipped;  // distances to the groups and to the second tail, in both halves
 
     __device__ __forceinline__ Grain(const void* quantiles, u32 tail)
         : quantiles((const u8*)quantiles),
@@ -28,8 +30,8 @@ struct Grain {
     {
     }
 
-    // The noisy levels of two samples, in bits 6 to 13 of the halves: where quantiles lie is the
-    // larger of two places, the smaller of two.
+    // Return the noisy levels of two samples, in bits 6 to 13 of the halves. Of the places of a
+    // quantile the right one is found by a maximum and a minimum, without a branch.
     __device__ __forceinline__ u32 operator()(u32 levels, u32 numbers) const
     {
         u32 groups = (numbers >> 6 & 0x03FF03FF) + before;
@@ -41,7 +43,7 @@ struct Grain {
     }
 };
 
-// The four words of a counter.
+// Compute the four words of Philox for a counter.
 __device__ __forceinline__ void philox(u32 counter, const u32* key, u32* words)
 {
     u32 a = counter, b = 0, c = 0, d = 0;
@@ -54,7 +56,8 @@ __device__ __forceinline__ void philox(u32 counter, const u32* key, u32* words)
     words[0] = a, words[1] = b, words[2] = c, words[3] = d;
 }
 
-// The noisy level of one colour sample: apart, for it is rarely needed alone.
+// Return the noisy level of one colour sample. The function is separate because single samples are
+// rare.
 static __device__ __noinline__ u8 noisy_one(
     u32 level, u32 sample, const u32* key, const Grain& grain)
 {
@@ -65,7 +68,8 @@ static __device__ __noinline__ u8 noisy_one(
     return (u8)(grain(level, word >> sample % 2 * 16 & 0xFFFF) >> 6);
 }
 
-// Four samples by their numbers; of alpha, which is the fourth, the number is any.
+// Return four noisy samples from their numbers. Alpha, the fourth of four channels, stays, and its
+// number is ignored.
 template <int C>
 __device__ __forceinline__ u32 noisy4(u32 word, u32 low, u32 high, const Grain& grain)
 {
@@ -75,7 +79,8 @@ __device__ __forceinline__ u32 noisy4(u32 word, u32 low, u32 high, const Grain& 
     return C == 4 ? __byte_perm(made, word, 0x7210) : made;
 }
 
-// Sixteen samples a thread and turn: two counters, whose middle is where those of alpha begin.
+// Add noise to the samples of a block, sixteen a thread and turn. They take two counters; with
+// alpha the twelve numbers begin with the first counter or in its middle.
 template <int C>
 __device__ __forceinline__ void noisy_line(
     const Item& item, int block, const u32* key, const Grain& grain)

@@ -1,11 +1,12 @@
-// Squares of one colour: a block sums, and then paints, all squares that begin in its tile.
+// Pixelation: squares of one colour. A block sums and then fills all squares that begin in its
+// tile.
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
 constexpr int PIXELATE_SIDE = 64, MOST_SQUARES = 32 * 32;
 constexpr int PIECE = 64;  // pixels of one row and one square that a thread sums
 
-// The squares of a block: `across` by `down` of them, which cover a part of the image.
+// The squares of a block: `across` by `down` of them, which cover the part `part` of the image.
 struct Squares {
     int size, across, down;
     Tile part;
@@ -22,7 +23,7 @@ __device__ __forceinline__ Squares squares_of(const Item& item, const Tile& tile
     return {size, across, down, part};
 }
 
-// Sums of up to PIECE pixels of a row, from x to before `end`; with alpha, of premultiplied ones.
+// Sum up to PIECE pixels of a row, from x to before `end`; with alpha, premultiplied ones.
 template <int C>
 __device__ __forceinline__ void sum_piece(const Item& item, int x, int end, int y, u32* sums)
 {
@@ -68,7 +69,8 @@ __device__ __forceinline__ void mean_square(
     mean[C - 1] = (u8)whole;
 }
 
-// A line for each row of squares, and every row of the image from its own.
+// Write the result: make one line for each row of squares, then copy it to every row of the image
+// that it covers.
 template <int C>
 __device__ __forceinline__ void paint(
     const Item& item, const Squares& squares, const u8* means, u8* lines)
@@ -109,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(256)
 {
     __shared__ u64 sums[MOST_SQUARES * 4];
     __shared__ u8 means[MOST_SQUARES * 4];
-    __shared__ u32 lines[2200];  // of 32 rows of 64 pixels, or fewer and longer ones
+    __shared__ u32 lines[2200];  // room for 32 lines of 64 pixels, or for fewer and longer ones
     int block;
     Item item = find_item(items, starts, n, block);
     Tile tile = tile_of(item, block, PIXELATE_SIDE, PIXELATE_SIDE);

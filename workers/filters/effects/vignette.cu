@@ -1,4 +1,5 @@
-// Light that falls off towards the corners: a table of it by the squared distance, then all pixels.
+// Vignette: light that falls off towards the corners. The first kernel makes a table of the light
+// by squared distance from the centre, the second one applies it to all pixels.
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
@@ -8,7 +9,8 @@ struct Vignette {
 
 constexpr int VIGNETTE_WIDTH = 128, VIGNETTE_HEIGHT = 32, VIGNETTE_BLOCKS = 64;
 constexpr int VIGNETTE_ROWS = VIGNETTE_HEIGHT / 2;
-constexpr int DISTANCES = 65536;  // and one more; of light one less, for that takes no level away
+// The table has one entry more; the largest light is 65535, which lowers no level.
+constexpr int DISTANCES = 65536;
 
 extern "C" __global__ void __launch_bounds__(256)
     vignette_light(const Item* items, const u32* starts, int n)
@@ -25,14 +27,14 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 LAUNCHED_BY_BLOCKS(vignette_light, VIGNETTE_BLOCKS);
 
-// A coordinate's part of the squared distance from the centre, in units of 2**-30.
+// Return a coordinate's part of the squared distance from the centre, in units of 2**-30.
 __device__ __forceinline__ u32 squared_offset(int at, int length)
 {
     double offset = __ddiv_rn(2 * at + 1 - length, max(length - 1, 1));
     return (u32)(offset * offset * (1 << 29) + 0.5);
 }
 
-// Four pixels by their light.
+// Multiply four pixels by their light.
 template <int C>
 __device__ __forceinline__ void apply_light4(const u32* words, const u32* light, u32* out)
 {
@@ -48,7 +50,8 @@ __device__ __forceinline__ void apply_light4(const u32* words, const u32* light,
     }
 }
 
-// Rows that lie as far above the centre as others below have the same light.
+// Make a tile of the upper half and its mirror image in the lower half, because rows equally far
+// from the centre have the same light.
 template <int C>
 __device__ __forceinline__ void vignette_tile(const Item& item, const Tile& upper,
     const Tile& lower, const u32* across, const u32* down, u32* out)

@@ -1,5 +1,5 @@
-// Pixels that only change places: mirrored by sixteens, turned by squares in shared memory. A tile
-// is one of the result.
+// Flips and rotations: pixels only change places. Flips reverse sixteen pixels a thread; rotations
+// go through a square in shared memory. A tile is a tile of the result.
 #include "kernels/common.cuh"
 
 constexpr int FLIP_WIDTH = 128, FLIP_HEIGHT = 32, ROTATE_SIDE = 64;
@@ -8,7 +8,7 @@ struct Flip {
     int across, down;
 };
 
-// Four pixels in reverse order.
+// Reverse four pixels.
 template <int C> __device__ __forceinline__ void reverse4(const u32* in, u32* out)
 {
     if constexpr (C == 1) {
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(256) flip(const Item* items, const 
 }
 LAUNCHED_BY_TILES(flip, FLIP_WIDTH, FLIP_HEIGHT);
 
-// Pixel x of a row in shared memory, in the low bytes.
+// Return pixel x of a row in shared memory, in the low bytes.
 template <int C> __device__ __forceinline__ u32 pixel_at(const u32* row, int x)
 {
     if constexpr (C == 1) return ((const u8*)row)[x];
@@ -80,8 +80,8 @@ template <int C> __device__ __forceinline__ void join4(const u32* pixels, u32* w
     }
 }
 
-// Row k in shared memory is the row of the source that becomes column k of the tile; an odd number
-// of words apart, so that four rows further is another bank.
+// Rotate a tile. Row k in shared memory is the row of the source that becomes column k of the tile.
+// Rows are an odd number of words apart, so that the words four rows further lie in another bank.
 template <int C>
 __device__ __forceinline__ void rotate_tile(
     const Item& item, const Tile& tile, bool clockwise, u32* rows, u32* out, const Item& turned)

@@ -21,9 +21,9 @@
 #include "kernels/common.cuh"
 
 constexpr int RESIZE_WIDTH = 64, RESIZE_HEIGHT = 16;
-constexpr int RESIZE_ROWS = 32, RESIZE_COLUMNS = 128;  // as large as each other
+constexpr int RESIZE_ROWS = 32, RESIZE_COLUMNS = 128;  // both windows take the same number of bytes
 
-// A pixel's samples, times its alpha if they are to be.
+// Load a pixel's samples; with alpha, unless `straight`, colours are multiplied by it.
 template <int C>
 __device__ __forceinline__ void resize_pixel(const u8* at, bool straight, int* samples)
 {
@@ -40,8 +40,8 @@ __device__ __forceinline__ void resize_pixel(const u8* at, bool straight, int* s
 
 __device__ __forceinline__ u32 resize_byte(int sum) { return min(max(sum >> RESIZE_BITS, 0), 255); }
 
-// Rows first … first + n - 1 of the source, as wide as the tile, to shared memory; four at a time,
-// so that a weight is read once for all of them.
+// Resample rows first … first + n - 1 of the source across, as wide as the tile, to shared memory;
+// four rows at a time, so that a weight is read once for all of them.
 template <int C>
 __device__ __forceinline__ void resize_across(
     const Item& item, const Resize& of, const Tile& tile, int first, int n, u8* rows)
@@ -75,7 +75,8 @@ __device__ __forceinline__ void resize_across(
     }
 }
 
-// Adds what rows first … first + n - 1 give to a row of the tile; words of four samples.
+// Add what rows first … first + n - 1 contribute to the thread's words of the tile, four samples
+// each.
 template <int C>
 __device__ __forceinline__ void resize_down(const Item& item, const Resize& of, const Tile& tile,
     int first, int n, const u32* rows, int sums[C][4])
@@ -97,7 +98,7 @@ __device__ __forceinline__ void resize_down(const Item& item, const Resize& of, 
     }
 }
 
-// The same with columns first: those of the source from `first` on, as high as the tile.
+// Resample columns of the source down, from `first` on, as high as the tile, to shared memory.
 template <int C>
 __device__ __forceinline__ void resize_columns(
     const Item& item, const Resize& of, const Tile& tile, int first, int n, u8* columns)
@@ -168,7 +169,7 @@ __device__ __forceinline__ void resize_by_columns(
     }
 }
 
-// The colours of a pixel divided by its alpha, as Pillow rounds it.
+// Divide the colours of a pixel by its alpha, rounded as Pillow does.
 __device__ __forceinline__ u32 divided(u32 pixel)
 {
     u32 alpha = pixel >> 24;

@@ -1,5 +1,5 @@
-// The weights of Pillow's resampling (Resample.c), made in doubles in its own order of operations;
-// the sine is the device's, whose last bits vanish in weights of 22 bits.
+// The weights of Pillow's resampling (Resample.c), computed in doubles in Pillow's order of
+// operations. The sine is the device's; its last bits make no difference in weights of 22 bits.
 #include "filters/geometry/resize.cuh"
 #include "kernels/common.cuh"
 
@@ -18,7 +18,8 @@ static __device__ __noinline__ double resize_filter(int method, double x)
     return x < 2.0 ? (((x - 5) * x + 8) * x - 4) * -0.5 : 0.0;
 }
 
-// It adds up the places of the nearest pixels.
+// Find the nearest pixels. One thread adds up their places, because Pillow adds them up, too, and
+// the roundings are those of this order.
 __device__ __forceinline__ void nearest_line(
     int* line, double start, double scale, int size, int last)
 {
@@ -49,7 +50,7 @@ __device__ __forceinline__ void resize_output(
     line[i] = low, line[size + i] = high - low;
 }
 
-// Half of the blocks for either axis.
+// Compute the weights of an image; even blocks take the axis across, odd ones the axis down.
 extern "C" __global__ void __launch_bounds__(256)
     resize_weights(const Item* items, const u32* starts, int n)
 {

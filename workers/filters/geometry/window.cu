@@ -1,16 +1,17 @@
-// A window onto the image, inside it or beyond: crop and pad. The result is one line of samples,
-// LINE of them a block.
+// Crop and pad: the result is a window onto the image that may extend beyond it. The result is one
+// line of samples, LINE of them a block.
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 
 struct Window {
-    int left, top, width, height;  // in the image; the size is the result's
+    int left, top, width, height;  // left, top: in the image; width, height: of the result
     int border;                    // one of Border
     u32 background;                // of a constant border
 };
 
-// Samples at … end - 1 of the result, one by one: what begins or ends beyond a row of the image.
+// Write samples at … end - 1 of the result one by one, where they begin or end beyond a row of the
+// image.
 static __device__ __noinline__ void copy_window_ends(
     const Item& item, const Window& window, u32 at, u32 end)
 {

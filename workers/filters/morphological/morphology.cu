@@ -1,6 +1,8 @@
-// Erosion and dilation. Rectangles: rows by doubled windows, then columns. Other shapes: a run of
-// each row of the shape, by doubled windows too. A dilation is an erosion of the complement; what
-// lies outside an image is ignored, which for these shapes is what replicated borders do.
+// Erosion and dilation: the minimum or maximum over a neighbourhood. A dilation is an erosion of
+// the complement. Samples outside the image are ignored, which for these neighbourhoods equals
+// replicated borders. Rectangles are windows along rows, then along columns. Other shapes have a
+// run of samples in each of their rows. Minima over windows of 2**k samples come from those over
+// 2**(k - 1) ("doubled windows"); any window is the minimum of two of them that overlap.
 #include "filters/morphological/morphology.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
@@ -15,7 +17,7 @@ __device__ __forceinline__ u32 bytes_at(const u32* line, int at)
                   : line[at >> 2];
 }
 
-// A warp brings `words` words of a row, from sample `at`, a multiple of 16, on.
+// Load, by a warp, `words` words of a row from sample `at`, a multiple of 16, on.
 __device__ __forceinline__ void load_line(
     const Item& item, int y, int at, int words, u32 flip, u32* to)
 {
@@ -28,14 +30,14 @@ __device__ __forceinline__ void load_line(
     }
 }
 
-// A warp makes windows twice as long as those of `line`, which have `span` bytes.
+// Make, by a warp, windows twice as long as those of `line`, which have `span` bytes.
 __device__ __forceinline__ void double_windows(const u32* line, int words, int span, u32* to)
 {
     for (int i = threadIdx.x % 32; i + span / 4 + 1 < words; i += 32)
         to[i] = __vminu4(line[i], bytes_at(line, 4 * i + span));
 }
 
-// A warp a row, up to 257 samples a window.
+// Erode or dilate along rows, with windows of up to 257 samples; a warp takes one row at a time.
 extern "C" __global__ void __launch_bounds__(256)
     morphology_rows(const Item* items, const u32* starts, int n)
 {
@@ -80,8 +82,9 @@ __device__ __forceinline__ void store_word(u8* line, u32 word, int at, int bytes
     }
 }
 
-// Four samples of `rows` rows, from y on, none more than a window has: all their windows share a
-// core; what is above it and what is below are running minima (van Herk, Gil, Werman).
+// Compute four samples of `rows` rows, from y on. There are no more rows than a window has, so all
+// their windows share a core; what lies above the core and what lies below are running minima (M.
+// van Herk 1992; J. Gil, M. Werman 1993).
 __device__ __forceinline__ void minima_of_rows(
     const Item& item, const MorphologyPass& step, int at, int y, int rows, u32 flip, u32* upper)
 {
@@ -128,8 +131,8 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 LAUNCHED_BY_TILES(morphology_columns, STRIP_WIDTH, STRIP_HEIGHT);
 
-// R rows of words, one word a thread, against the runs of the source's rows, as many at a time as
-// their doubled windows fit into shared memory.
+// Erode a tile by the runs of a shape: a thread makes one word of R rows. Rows of the source come
+// to shared memory with their doubled windows, as many at a time as fit.
 template <int C, int R>
 __device__ __forceinline__ void runs_tile(
     const Item& item, const Tile& tile, const Run* runs, u32 flip, u32* lines)
@@ -196,7 +199,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 LAUNCHED_BY_TILES(morphology_runs, RUNS_WIDTH, RUNS_HEIGHT);
 
-// What is left of one image when another is taken away; alpha is the source's.
+// Subtract one image from another; alpha is the source's.
 extern "C" __global__ void __launch_bounds__(256)
     morphology_difference(const Item* items, const u32* starts, int n)
 {

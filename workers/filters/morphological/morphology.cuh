@@ -1,4 +1,4 @@
-// The steps of erosion and dilation, and where their images lie.
+// The passes of erosion and dilation, and where their images lie.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
@@ -6,19 +6,20 @@
 enum Buffer { SOURCE, RESULT, SCRATCH, SPARE };
 
 struct MorphologyPass {
-    int from, to;                 // of `Buffer`; of a difference what is taken from what, to RESULT
-    int dilates, before, length;  // of rows and columns: the window of a sample
-    int strip;                    // of small rectangles: windows of a row at once
+    int from, to;  // of `Buffer`; a difference is `from` less `to`, in RESULT
+    // Of rows and columns: samples before the window's own, and its length.
+    int dilates, before, length;
+    int strip;  // of small rectangles: windows of a row that a thread makes together
 };
 
-// A row of a shape: the least of two windows of 2**level samples, from these places on.
+// A row of a shape: the minimum of two windows of 2**level samples, which begin at these places.
 struct Run {
     short level, first, second, reserved;
 };
 
 struct Morphology {
-    u32 room[4];  // the spare place of an image that is too small for two in its scratch
-    int size, above, left, right, levels, reserved[3];  // of the shape, around its anchor
+    u32 room[4];  // the buffer SPARE of an image that is too small for two in its scratch
+    int size, above, left, right, levels, reserved[3];  // extent of the shape around its anchor
     MorphologyPass steps[34];
     Run runs[1];
 };
@@ -37,7 +38,7 @@ __device__ __forceinline__ const Morphology& morphology_of(const Item& item)
     return *global<const Morphology>(item.data);
 }
 
-// The step of this launch, and its image.
+// Return the pass of this launch; `moved` becomes the image that it works on.
 __device__ __forceinline__ MorphologyPass pass_of(const Item& item, Item& moved)
 {
     MorphologyPass step = morphology_of(item).steps[item.step];

@@ -1,18 +1,20 @@
-// Erosion and dilation by small rectangles in one pass: columns from the image, then rows in shared
-// memory, where words hold a sample of four rows, so that neighbours are words.
+// Erosion and dilation by small rectangles in one pass: down columns first, then along rows in
+// shared memory. For the rows, words hold one sample of four rows, so that neighbours in a row are
+// neighbouring words.
 #include "filters/morphological/morphology.cuh"
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
 
 constexpr int SMALL_RECT_WIDTH = 64;
 constexpr int SMALL_RECT_WORDS = 6640,
-              SMALL_RECT_RESULTS = 4752;  // of four channels: windows of 25, and of 16
+              SMALL_RECT_RESULTS = 4752;  // enough for four channels: windows of 25, and of 16
 
-// Of a tile: strips of windows of 15 fill it, and five blocks fit a multiprocessor.
+// Return the height of a tile: strips of windows of 15 rows fill it, and five blocks fit a
+// multiprocessor.
 __device__ constexpr int small_rect_height(int length) { return length <= 16 ? 60 : 48; }
 
-// The least of words, byte by byte; two samples a word in the high bytes of its halves, as in
-// median.cu.
+// The running minimum of words, byte by byte. Two samples share a word, in the high bytes of its
+// halves, as in median.cu.
 struct PackedMinimum {
     u32 odd = ~0u, even = ~0u;
 
@@ -24,8 +26,9 @@ struct PackedMinimum {
     __device__ __forceinline__ u32 word() const { return __byte_perm(even, odd, 0x7351); }
 };
 
-// The least of `length` words from each of n places on, n <= length: all of these windows share a
-// core; what is before it and what follows are running minima (van Herk, Gil, Werman).
+// Compute the minimum of `length` words from each of n places on, n <= length. All these windows
+// share a core; what lies before it and what follows are running minima (M. van Herk 1992; J. Gil,
+// M. Werman 1993).
 template <class Load>
 __device__ __forceinline__ void sliding_minima(
     int n, int length, const Load& load, u32* to, int step)
@@ -50,14 +53,14 @@ __device__ __forceinline__ void sliding_minima(
 }
 
 struct SharedLine {
-    static constexpr int AHEAD = 4;  // loads at once
+    static constexpr int AHEAD = 4;  // loads that are under way together
     const u32* from;
     int step;
 
     __device__ __forceinline__ u32 operator()(int j) const { return from[j * step]; }
 };
 
-// A thread's cell of a table of 2**bits columns that is as high as the block has threads for.
+// A thread's cell of a table of 2**bits columns and as many rows as the block has threads for.
 struct TableCell {
     int column, row, rows;
 
@@ -69,8 +72,8 @@ struct TableCell {
     }
 };
 
-// Rows from y on, `vectors` times 16 samples of each, 32 at most, from sample `first` on, a
-// multiple of 16.
+// Load rows from y on, `vectors` (at most 32) times 16 samples of each, from sample `first`, a
+// multiple of 16, on.
 __device__ __forceinline__ void load_rows(
     const Item& item, int y, int rows, int first, int vectors, u32 flip, u32* to)
 {
@@ -96,13 +99,14 @@ __device__ __forceinline__ void load_rows(
     }
 }
 
-// How many bits the numbers below this have: 4 to 7.
+// Return the number of bits of the numbers below `across`, 4 to 7.
 __device__ __forceinline__ int bits_of(int across)
 {
     return across <= 16 ? 4 : across <= 32 ? 5 : across <= 64 ? 6 : 7;
 }
 
-// Down the columns of `across` words of lines of `pitch` words, to lines of `across` words.
+// Compute the minima down columns: from lines of `pitch` words, `across` of them used, to lines of
+// `across` words.
 __device__ __forceinline__ void minima_down(
     const u32* from, int pitch, int across, int rows, int length, u32* lines)
 {
@@ -115,7 +119,8 @@ __device__ __forceinline__ void minima_down(
     }
 }
 
-// Words of one row of four, to words of four rows; a line of `pitch` for each four.
+// Transpose words of four samples of one row to words of one sample of four rows; four rows become
+// one line of `pitch` words.
 __device__ __forceinline__ void rows_to_words(
     const u32* lines, int across, int groups, int pitch, u32* standing)
 {
@@ -129,8 +134,8 @@ __device__ __forceinline__ void rows_to_words(
     }
 }
 
-// Along the rows of standing words, to lines of `made` words; lanes lie in different groups of
-// rows.
+// Compute the minima along rows of transposed words, to lines of `made` words. Neighbouring lanes
+// take different groups of rows.
 __device__ __forceinline__ void minima_across(const u32* standing, int pitch, int width, int c,
     int groups, int length, int strip, u32* to, int made)
 {
@@ -145,7 +150,7 @@ __device__ __forceinline__ void minima_across(const u32* standing, int pitch, in
     }
 }
 
-// The way back.
+// Transpose back to words of four samples of one row; this undoes `rows_to_words`.
 __device__ __forceinline__ void words_to_rows(
     const u32* standing, int across, int groups, int pitch, u32 flip, u32* lines)
 {

@@ -16,11 +16,11 @@ from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.arithmetic.correlate import correlated_bytes, fits_single
 from workers.filters.base import Filter
 from workers.filters.sharpen.small_correlations import (
-    AROUND_PASSES,
-    WHOLE_PASSES,
-    around_data,
-    around_side,
-    whole_data,
+    SMALL_FLOAT_PASSES,
+    SMALL_INT_PASSES,
+    small_float_data,
+    small_int_data,
+    square_side,
 )
 from workers.kernels.items import Pass, Shape
 
@@ -101,7 +101,7 @@ class Convolve(Filter):
     example: ClassVar = {"name": "convolve", "kernel": [[0, -1, 0], [-1, 5, -1], [0, -1, 0]]}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "border_mode"
-    passes: ClassVar = (*_ANY, *WHOLE_PASSES, *AROUND_PASSES[3], *AROUND_PASSES[5])
+    passes: ClassVar = (*_ANY, *SMALL_INT_PASSES, *SMALL_FLOAT_PASSES[3], *SMALL_FLOAT_PASSES[5])
     tolerance: ClassVar = (
         "within 1 of cv2.filter2D in float64, if the weights' absolute values sum to 2048 at most"
     )
@@ -125,14 +125,14 @@ class Convolve(Filter):
         weights.
         """
         if self._in_pairs() is not None:
-            return WHOLE_PASSES
+            return SMALL_INT_PASSES
         weights, bits = self.fixed()
         if not fits_single(weights, bits, _shift(self.bias, bits)):
             return _ANY
-        return AROUND_PASSES.get(around_side(weights), _ANY)
+        return SMALL_FLOAT_PASSES.get(square_side(weights), _ANY)
 
     def device_data(self, shape: Shape) -> bytes:
-        """Return `struct Convolve` with the weights row by row, or the data of a pass for few
+        """Return `struct Correlate` with the weights row by row, or the data of a pass for few
         weights.
         """
         if (whole := self._in_pairs()) is not None:
@@ -141,7 +141,7 @@ class Convolve(Filter):
         if self.device_passes != _ANY:
             unit = 2.0**-bits
             singles = (weights * unit).astype(np.float32)
-            return around_data(singles, _shift(self.bias, bits) * unit, self.border_mode)
+            return small_float_data(singles, _shift(self.bias, bits) * unit, self.border_mode)
         border = [*OPENCV].index(self.border_mode)
         header = struct.pack("<q4i", _shift(self.bias, bits), bits, *weights.shape, border)
         return header + bytes(weights.astype("<i4").data)
@@ -182,7 +182,7 @@ def _fixed(kernel: tuple[Row, ...], divisor: float, bias: float) -> tuple[NDArra
 def _in_pairs(kernel: tuple[Row, ...], divisor: float, bias: float, border: Border) -> bytes | None:
     """Return the data of the 3 × 3 integer pass, or None if the weights do not suit it."""
     weights, bits = _fixed(kernel, divisor, bias)
-    return whole_data(weights, _shift(bias, bits), 1 << bits, border)
+    return small_int_data(weights, _shift(bias, bits), 1 << bits, border)
 
 
 def _shift(bias: float, bits: int) -> int:

@@ -1,5 +1,5 @@
-// Sums of neighbours by a kernel of at most 31 × 31 weights: a tile with its surroundings in shared
-// memory, colours alone, four pixels of a row a thread.
+// Correlation with at most 31 × 31 integer weights, in 64-bit sums. A tile with its surroundings
+// lies in shared memory, a pixel a word, without alpha. A thread makes four pixels of a row.
 #include "filters/arithmetic/recolour.cuh"
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"
@@ -8,7 +8,7 @@ constexpr int CORRELATE_HEIGHT = 16, MOST_WEIGHTS = 31;
 constexpr int CORRELATE_PITCH = CORRELATE_WIDTH + MOST_WEIGHTS;
 constexpr int CORRELATE_ROWS = CORRELATE_HEIGHT + MOST_WEIGHTS - 1;
 
-// Whole weights, in units of 2**-bits.
+// Integer weights, in units of 2**-bits.
 struct Correlate {
     i64 shift;  // added to the sums
     int bits, rows, columns;
@@ -27,7 +27,7 @@ __device__ __forceinline__ void correlate_stage(
     }
 }
 
-// Four pixels of the result; `line` is the first pixel under the kernel.
+// Compute four pixels of the result; `line` points at the first pixel under the weights.
 template <int C>
 __device__ __forceinline__ void correlate4(
     const Correlate& of, const int* weights, const u32* line, u32* made)

@@ -8,13 +8,13 @@
 
 struct CorrelateInt {
     u32 added;       // 2**15 more than what is added to a sum, in both halves
-    u32 most;        // sum that is not cut off, in both halves
+    u32 most;        // largest sum that is not cut off, in both halves
     u32 multiplier;  // 2**16 over the divisor, rounded up
     u32 weights[9];  // row by row, modulo 2**32
 };
 
-// Two sums to two levels, each in the third byte of a word. In both halves sums are between -2**15
-// and 2**15, so that with `added` none of them borrows from the other.
+// Turn two sums into two levels, each in the third byte of a word. Sums in both halves lie between
+// -2**15 and 2**15, so that with `added` neither borrows from the other.
 __device__ __forceinline__ void divided(const CorrelateInt& of, u32 sums, u32* levels)
 {
     u32 cut = __vimin_s16x2_relu(sums ^ 0x80008000, of.most);

@@ -15,9 +15,9 @@
 #include "kernels/pixels.cuh"
 
 struct CorrelateSmall {
-    float offset;  // and a half
+    float offset;  // the offset plus a half
     int border;    // one of Border
-    int ordered;  // whether products are rounded and rows are summed for themselves, as Pillow does
+    int ordered;   // whether products are rounded and rows summed for themselves, as Pillow does
     int reserved;
     float weights[25];  // the lowest row first
 };
@@ -25,10 +25,12 @@ struct CorrelateSmall {
 constexpr int SMALL_WIDTH = 128, SMALL_HEIGHT = 32, SMALL_ROWS = 4;
 constexpr int SMALL_PITCH = SMALL_WIDTH / 4 + 2, SMALL_GROUPS = SMALL_WIDTH / 4 * SMALL_HEIGHT;
 
-// The words of a plane with `reach` rows more on top and bottom and four samples on either side.
+// Return the words of a plane with `reach` rows more on top and bottom and four samples on either
+// side.
 __device__ constexpr int plane_words(int reach) { return (SMALL_HEIGHT + 2 * reach) * SMALL_PITCH; }
 
-// A channel of the pixels x … x+3 beyond the image's ends; apart as `replicated4` is.
+// Load a channel of the pixels x … x+3, of which some lie beyond the image's ends. The function is
+// separate for the reason given at `replicated4`.
 static __device__ __noinline__ u32 bordered_plane4(
     const Item& item, int x, int y, int channel, int border)
 {
@@ -42,7 +44,7 @@ static __device__ __noinline__ u32 bordered_plane4(
     return word;
 }
 
-// The planes of a tile that is at an end of the image, or whose words are not aligned.
+// Stage the planes of a tile that lies at an end of the image or whose words are not aligned.
 template <int C, int REACH>
 static __device__ __noinline__ void stage_planes_ends(
     const Item& item, const Tile& tile, int border, u32* staged)
@@ -63,7 +65,7 @@ static __device__ __noinline__ void stage_planes_ends(
     }
 }
 
-// ACROSS words of every row from word FIRST on, of other tiles.
+// Stage ACROSS words of every row from word FIRST on, for all other tiles.
 template <int C, int REACH, int FIRST, int ACROSS>
 __device__ __forceinline__ void stage_planes_inside(const Item& item, const Tile& tile, u32* staged)
 {
@@ -98,8 +100,8 @@ __device__ __forceinline__ void stage_bordered_planes(
     stage_planes_inside<C, REACH, 32, 2>(item, tile, staged);
 }
 
-// AROUND_ROWS rows of four samples; `words` holds the four before those of the first row needed.
-// From the lowest row up, so that sums meet rows in Pillow's order.
+// Compute SMALL_ROWS rows of four samples; `words` points at the word before those of the first row
+// needed. Rows are taken from the lowest up, so that sums meet them in Pillow's order.
 template <int REACH, bool ORDERED>
 __device__ __forceinline__ void correlate_rows(
     const float* weights, float offset, const u32* words, u32* made)
@@ -142,7 +144,7 @@ __device__ __forceinline__ void correlate_rows(
     }
 }
 
-// The planes of results, from those of `colours` staged ones.
+// Compute the planes of results from the staged planes of `colours` colours.
 template <int REACH, bool ORDERED>
 __device__ __forceinline__ void sum_planes(
     const CorrelateSmall& of, int colours, const u32* staged, u32* planes)
@@ -161,7 +163,7 @@ __device__ __forceinline__ void sum_planes(
     }
 }
 
-// Planes as pixels, with the image's own alpha.
+// Interleave planes to pixels with the image's own alpha.
 template <int C>
 __device__ __forceinline__ void join_planes(
     const Item& item, const Tile& tile, const u32* planes, u32* out)

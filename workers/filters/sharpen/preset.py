@@ -13,10 +13,10 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import by_pillow, join_alpha, split_alpha
 from workers.filters.base import Filter
 from workers.filters.sharpen.small_correlations import (
-    AROUND_PASSES,
-    WHOLE_PASSES,
-    around_data,
-    whole_data,
+    SMALL_FLOAT_PASSES,
+    SMALL_INT_PASSES,
+    small_float_data,
+    small_int_data,
 )
 from workers.kernels.items import Pass, Shape
 
@@ -65,7 +65,7 @@ class Preset(Filter):
     example: ClassVar = {"name": "preset", "kernel": "emboss"}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
-    passes: ClassVar = (*WHOLE_PASSES, *AROUND_PASSES[3], *AROUND_PASSES[5])
+    passes: ClassVar = (*SMALL_INT_PASSES, *SMALL_FLOAT_PASSES[3], *SMALL_FLOAT_PASSES[5])
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `Image.filter` (libImaging/Filter.c), but with filtered margins: uint8
@@ -85,9 +85,9 @@ class Preset(Filter):
     def device_passes(self) -> tuple[Pass, ...]:
         """Return the passes of 3 × 3 or of 5 × 5 weights."""
         return (
-            WHOLE_PASSES
+            SMALL_INT_PASSES
             if _in_pairs(self.kernel) is not None
-            else AROUND_PASSES[len(self._weights())]
+            else SMALL_FLOAT_PASSES[len(self._weights())]
         )
 
     def device_data(self, shape: Shape) -> bytes:
@@ -95,7 +95,7 @@ class Preset(Filter):
         if (whole := _in_pairs(self.kernel)) is not None:
             return whole
         offset: float = _KERNELS[self.kernel].filterargs[2] + 0.5
-        return around_data(self._weights(), offset, "replicate", self.kernel in _TIED)
+        return small_float_data(self._weights(), offset, "replicate", self.kernel in _TIED)
 
     def _weights(self) -> NDArray[np.float32]:
         """Return the weights from top to bottom, divided, float32 (side, side).
@@ -129,4 +129,4 @@ def _in_pairs(kernel: str) -> bytes | None:
     if kernel in _TIED:
         return None
     upwards = np.array(weights, np.int64).reshape(size)
-    return whole_data(upwards[::-1], offset * divisor + divisor // 2, divisor, "replicate")
+    return small_int_data(upwards[::-1], offset * divisor + divisor // 2, divisor, "replicate")

@@ -1,12 +1,13 @@
-// ImageEnhance.Sharpness: a blend with SMOOTH, which is (sum of 3 × 3 + 4 · centre) / 13, half-up.
-// No such quotient is near a half, so integers give what Pillow's floats do.
+// Pillow's ImageEnhance.Sharpness: a blend of the image with its filter SMOOTH, which is (sum of 3
+// × 3 + 4 · centre) / 13, rounded half up. No such quotient is near a half, so integers give what
+// Pillow's floats give.
 #include "kernels/common.cuh"
 #include "kernels/pixel_pairs.cuh"
 #include "kernels/staging.cuh"
 
-// A sample, sharpened but not clipped, in the lower half; that of `sums` is 13 times what is
-// smooth. It is divided with a half more: 1290555 is 2**24 / 13, and no quotient is nearer to a
-// half than 1 / 26.
+// Return a sharpened sample, not yet cut to 0 … 255, in the lower half. `sums` holds 13 times the
+// smooth sample. The quotient is computed with a half added: 1290555 is 2**24 / 13, and no quotient
+// is nearer to a half than 1 / 26.
 __device__ __forceinline__ u32 sharpened(u32 levels, u32 sums, u32 half, float factor)
 {
     float sum = __uint_as_float(__byte_perm(sums, 0x4B000000, half));
@@ -24,7 +25,7 @@ __device__ __forceinline__ u32 sharpened2(u32 levels, u32 sums, float factor)
     return __vimin_s16x2_relu(__byte_perm(low, high, 0x5410), HALVES);
 }
 
-// The sums of three rows.
+// Add three rows.
 template <int C> __device__ __forceinline__ PixelPairs<C> summed(const PixelPairs<C>* rows)
 {
     PixelPairs<C> sums;
@@ -36,7 +37,7 @@ template <int C> __device__ __forceinline__ PixelPairs<C> summed(const PixelPair
     return sums;
 }
 
-// Of a row, C words; `rows` are this one and both beside it.
+// Sharpen C words of a row; `rows` are the row above, this one and the one below.
 template <int C>
 __device__ __forceinline__ void sharpen_row(const PixelPairs<C>* rows, float factor, u32* made)
 {
@@ -51,8 +52,8 @@ __device__ __forceinline__ void sharpen_row(const PixelPairs<C>* rows, float fac
     }
 }
 
-// Which bits of a word of samples of row y stay as they are: alpha, and the image's outermost
-// pixels.
+// Return which bits of a word of samples of row y stay as they are: alpha, and the image's
+// outermost pixels.
 template <int C> __device__ __forceinline__ u32 kept_bits(const Item& item, int sample, int y)
 {
     if (y == 0 || y == item.height - 1) return ~0u;

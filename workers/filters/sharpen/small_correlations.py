@@ -9,27 +9,27 @@ from numpy.typing import NDArray
 from workers.filters.arithmetic.borders import OPENCV, Border
 from workers.kernels.items import Pass
 
-AROUND_PASSES = {side: (Pass(f"correlate_{side}x{side}_float", 128, 32),) for side in (3, 5)}
+SMALL_FLOAT_PASSES = {side: (Pass(f"correlate_{side}x{side}_float", 128, 32),) for side in (3, 5)}
 """Passes with float weights, by the side of the square that holds the weights."""
 
-WHOLE_PASSES = (Pass("correlate_3x3_int", 128, 32),)
-"""The pass with 3 × 3 integer weights, for data of `whole_data`."""
+SMALL_INT_PASSES = (Pass("correlate_3x3_int", 128, 32),)
+"""The pass with 3 × 3 integer weights, for data of `small_int_data`."""
 
 
-def around_side(weights: NDArray[Any]) -> int:
+def square_side(weights: NDArray[Any]) -> int:
     """Return 3 or 5, the smallest square that holds the weights, or 0 if none does."""
-    return next((side for side in AROUND_PASSES if max(weights.shape) <= side), 0)
+    return next((side for side in SMALL_FLOAT_PASSES if max(weights.shape) <= side), 0)
 
 
-def around_data(
+def small_float_data(
     weights: NDArray[np.float32], offset: float, border: Border, ordered: bool = False
 ) -> bytes:
-    """Return `struct Around`: weights from top to bottom, anchored as in `correlate`, padded with
-    zeros.
+    """Return `struct CorrelateSmall`: weights from top to bottom, anchored as in `correlate`,
+    padded with zeros.
 
     `offset` includes the half that rounds; `ordered` keeps Pillow's order of summation.
     """
-    room = _squared(weights, around_side(weights), np.dtype("<f4"))
+    room = _squared(weights, square_side(weights), np.dtype("<f4"))
     header = struct.pack("<f3i", offset, [*OPENCV].index(border), ordered, 0)
     return header + room[::-1].tobytes()
 
@@ -38,13 +38,13 @@ def around_data(
 # with 2**16 / divisor rounded up (T. Granlund, P. Montgomery, "Division by invariant integers using
 # multiplication", 1994). That is exact as long as the excess of the multiplier, times the largest
 # dividend, stays below 2**16; `exact` checks it.
-def whole_data(
+def small_int_data(
     weights: NDArray[np.int64], added: int, divisor: int, border: Border
 ) -> bytes | None:
-    """Return `struct Whole` for floor((sum + added) / divisor), or None if the weights do not suit
-    it.
+    """Return `struct CorrelateInt` for floor((sum + added) / divisor), or None if the weights do
+    not suit it.
     """
-    if border != "replicate" or around_side(weights) != 3:
+    if border != "replicate" or square_side(weights) != 3:
         return None
     least = added + 255 * int(weights.clip(max=0).sum())
     most = added + 255 * int(weights.clip(min=0).sum())

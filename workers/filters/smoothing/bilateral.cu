@@ -22,14 +22,15 @@
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
-constexpr int MOST_REACH = 16, SPACE_PITCH = 2 * MOST_REACH + 1;  // of the window, across it
+// The largest radius; weights of a row of the window.
+constexpr int MOST_REACH = 16, SPACE_PITCH = 2 * MOST_REACH + 1;
 
 struct Bilateral {
     int radius;
-    int reach[MOST_REACH + 1];  // of the window's row that many rows away
-    float
-        space[(MOST_REACH + 1) * SPACE_PITCH];  // weights of its pixels, from the left to the right
-    float colour[766];                          // by the sum of the colours' distances
+    int reach[MOST_REACH + 1];  // half the width of the window's row that many rows away
+    // Weights of the pixels of these rows, from left to right.
+    float space[(MOST_REACH + 1) * SPACE_PITCH];
+    float colour[766];  // weights by the sum of the channels' differences
 };
 
 constexpr int BILATERAL_WIDTH = CORRELATE_WIDTH, BILATERAL_HEIGHT = 16;
@@ -44,7 +45,7 @@ struct BilateralShared {
     __align__(16) u32 pixels[BILATERAL_ROWS * BILATERAL_PITCH];
 };
 
-// Four pixels from x on, which lies within the row or beyond its ends, a word each without alpha.
+// Load four pixels from x on, which may lie beyond the ends of the row, a word each, without alpha.
 template <int C>
 __device__ __forceinline__ void mirrored_colours4(const Item& item, int x, int y, u32* colours)
 {
@@ -70,7 +71,7 @@ __device__ __forceinline__ void stage_mirrored(
     const Item& item, const Tile& tile, int radius, u32* pixels)
 {
     u32 quads = (BILATERAL_WIDTH + 2 * radius + 3) / 4, n = quads * (BILATERAL_HEIGHT + 2 * radius);
-    u32 inverse = 65536 / quads + 1;  // exact for so few
+    u32 inverse = 65536 / quads + 1;  // i / quads is exact for such small numbers
     for (u32 i = threadIdx.x; i < n; i += THREADS) {
         int row = i * inverse >> 16, x = (i - row * quads) * 4;
         u32 colours[4];
@@ -79,8 +80,8 @@ __device__ __forceinline__ void stage_mirrored(
     }
 }
 
-// Weights by the distance of colours, each COPIES times side by side, so that fewer lanes meet in a
-// bank. More of them, or fewer, were slower.
+// Stage the weights. Those of colours lie COPIES times side by side, so that fewer lanes of a warp
+// meet in a bank. More copies, or fewer, were slower.
 template <int C>
 __device__ __forceinline__ void stage_weights(const Bilateral& of, BilateralShared& shared)
 {
@@ -93,7 +94,8 @@ __device__ __forceinline__ void stage_weights(const Bilateral& of, BilateralShar
     if (threadIdx.x <= MOST_REACH) shared.reach[threadIdx.x] = of.reach[threadIdx.x];
 }
 
-// A thread's own of the weights' copies, by the byte: that takes one addition.
+// The copy of the colours' weights that a thread reads, addressed in bytes: an access
+// takes one addition.
 struct ColourWeights {
     const u8* own;
 
@@ -103,12 +105,13 @@ struct ColourWeights {
     }
 };
 
-// The sums of four pixels.
+// The running sums of four pixels: weighted colours and weights.
 template <int C> struct Smoothed {
     u32 centres[4];
     float sums[4][C] = {}, weights[4] = {};
 
-    // A pixel of the window counts for those from FIRST to LAST, by `space[k]`.
+    // Add a pixel of the window to the results from FIRST to LAST; result k weighs it by
+    // `space[k]`.
     template <int FIRST, int LAST>
     __device__ __forceinline__ void add(u32 pixel, const float* space, const ColourWeights& colours)
     {
@@ -123,14 +126,14 @@ template <int C> struct Smoothed {
     }
 };
 
-// The next weight of a row of the window is that of the first of four pixels, and so on.
+// Move the weights of a row on by one pixel: the next weight is that of the first of four results.
 __device__ __forceinline__ void slide(float* space, float next)
 {
     space[3] = space[2], space[2] = space[1], space[1] = space[0], space[0] = next;
 }
 
-// A row of the window but the first and the last, which are a pixel wide: from its first pixel and
-// weight on. Its columns at both ends are not in the windows of all four.
+// Add a row of the window that is wider than a pixel, from its first pixel and weight on. The
+// columns at both ends lie in the windows of some of the four results only.
 template <int C>
 __device__ __forceinline__ void smooth_row(const u32* pixel, const float* weight, int reach,
     const ColourWeights& colours, Smoothed<C>& smoothed)
@@ -186,8 +189,8 @@ __device__ __forceinline__ void bilateral_four(
     }
 }
 
-// With alpha C is 4, and the colours' C is 3. A warp has 8 × 4 times four pixels: no two of them
-// begin in the same bank.
+// Compute a tile. With alpha C is 4, and the template's C for colours is 3. A warp has 8 × 4 groups
+// of four pixels, no two of which begin in the same bank.
 template <int C>
 __device__ __forceinline__ void bilateral_tile(
     const Item& item, const Tile& tile, const Bilateral& of, BilateralShared& shared)

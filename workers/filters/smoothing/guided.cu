@@ -30,8 +30,9 @@ struct Guided {
     i64 reserved;
 };
 
-// Offsets are kept for lumas from -128 to 127, so that they fit 32 bits. Levels are whole, so a
-// slope is below 255 · v / (v + eps) and 127.5 · sqrt(v) / (v + eps), v the variance: below 205.
+// A line of the fit: a slope and an offset. Offsets are those for lumas from -128 to 127, so that
+// they fit 32 bits. Levels are integers, so a slope is below both 255 · v / (v + eps) and 127.5 ·
+// sqrt(v) / (v + eps), v being the variance: below 205.
 struct LinearFit {
     int slope, offset;  // in units of 2**-16
 };
@@ -60,8 +61,8 @@ __device__ __forceinline__ u32 light_at(const u8* pixel, int channels)
     return channels == 1 ? pixel[0] : luma(pixel[0], pixel[1], pixel[2]);
 }
 
-// Lumas and one colour of four pixels of a row, mirrored beyond its ends; apart as `replicated4`
-// is.
+// Load the lumas and one colour of four pixels of a row, mirrored beyond its ends. The function is
+// separate for the reason given at `replicated4`.
 static __device__ __noinline__ uint2 guided4(
     const u8* row, int width, int channels, int x, int colour)
 {
@@ -78,11 +79,11 @@ static __device__ __noinline__ uint2 guided4(
     return both;
 }
 
-// Column sums of lumas, of a colour, of lumas squared and of their products with it.
+// Column sums of lumas, of a colour, of squared lumas and of products of both.
 struct Moments {
     u32 sums[4][4] = {};
 
-    // A row, or, `times` -1, without it.
+    // Add a row, or subtract it with `times` = -1.
     __device__ __forceinline__ void add(const Item& item, int x, int y, int times)
     {
         const u8* row = source_row(item, mirrored(y, item.height));
@@ -96,7 +97,7 @@ struct Moments {
     }
 };
 
-// Column sums of slopes and of offsets; `columns` are where a row has them.
+// Column sums of slopes and of offsets; `columns` are the places of the four columns in a row.
 struct FitSums {
     i64 sums[2][4] = {};
     int columns[4];
@@ -121,7 +122,7 @@ template <class T> struct __align__(16) Four {
     T at[4];
 };
 
-// Of N lines of a row's column sums, the sum before each column.
+// Write, for N lines of a row's column sums, the sum before each column.
 template <class T, int N>
 __device__ __forceinline__ void sums_before(const T (*sums)[4], T* totals, Four<T>* before)
 {
@@ -143,8 +144,9 @@ __device__ __forceinline__ void sums_before(const T (*sums)[4], T* totals, Four<
     __syncthreads();
 }
 
-// Every row of a tile by `made(x, y, i)`, once the sums of its squares are those before i + side
-// less those before i. The next row's are not written before every thread is at the next barrier.
+// Go down a tile and call `made(x, y, i)` for every pixel once `before` holds its row: the sum over
+// a square is before[i + side] less before[i]. The next row is written only after all threads have
+// passed the next barrier.
 template <class T, int N, class Columns, class Made>
 __device__ __forceinline__ void guided_rows(const Item& item, const Tile& tile, Columns& columns,
     T* totals, Four<T>* before, const Made& made)
@@ -163,8 +165,8 @@ __device__ __forceinline__ void guided_rows(const Item& item, const Tile& tile, 
 // floor(x + 0.5), in doubles.
 __device__ __forceinline__ i64 nearest(double x) { return (i64)floor(x + 0.5); }
 
-// From the sums of a square. Their products are below 2**53. An offset is never nearer to a half
-// than 1 / (2 · area), so that a product with the inverse is as good as the quotient.
+// Compute the line of a square from its sums. Products are below 2**53. An offset is never nearer
+// to a half than 1 / (2 · area), so a product with the inverse rounds as the quotient does.
 __device__ __forceinline__ LinearFit fit_line(const Guided& of, const u32* sums)
 {
     i64 area = of.box.area, light = sums[0], colour = sums[1];
@@ -200,8 +202,9 @@ extern "C" __global__ void __launch_bounds__(256, 4)
 }
 LAUNCHED_BY_TILES(guided_fit, GUIDED_WIDTH, GUIDED_HEIGHT);
 
-// round(mean / 2**16) by the nearest whole of the sum: (sum + 2**15) >> 16 plus half the area,
-// rounded down, is (sum + 2**15 · area) >> 16, for areas are odd.
+// Write the result, round(mean / 2**16). The sum is rounded to an integer first, which changes
+// nothing: ((sum + 2**15) >> 16) + floor(area / 2) equals (sum + 2**15 · area) >> 16, because areas
+// are odd.
 extern "C" __global__ void __launch_bounds__(256, 4)
     guided_mean(const Item* items, const u32* starts, int n)
 {

@@ -15,8 +15,8 @@
 #include "kernels/common.cuh"
 #include "kernels/staging.cuh"
 
-// Low, middle and high of a sample and both its neighbours; two samples a word, in the high byte
-// of each half: what is in the low bytes cannot change their order.
+// The low, middle and high of a sample and both its neighbours. Two samples share a word, in the
+// high byte of each half; the low bytes cannot change their order.
 struct Sorted {
     u32 low, middle, high;
 };
@@ -29,10 +29,10 @@ __device__ __forceinline__ u32 middle_of(u32 a, u32 b, u32 c)
 __device__ __forceinline__ Sorted sorted(u32 a, u32 b, u32 c)
 {
     u32 low = __vminu2(__vminu2(a, b), c), high = __vmaxu2(__vmaxu2(a, b), c);
-    return {low, a + b + c - low - high, high};  // of each half: what is neither
+    return {low, a + b + c - low - high, high};  // in each half the one that is neither
 }
 
-// The medians around two rows, b and c, above each other.
+// Compute the medians around two rows b and c, of which a lies above and d below.
 __device__ __forceinline__ void medians9(
     const Sorted& a, const Sorted& b, const Sorted& c, const Sorted& d, u32* made)
 {
@@ -43,7 +43,7 @@ __device__ __forceinline__ void medians9(
         __vminu2(__vmaxu2(d.middle, low), high), __vminu2(b.high, __vminu2(d.high, c.high)));
 }
 
-// The row of `words` at w, sorted by threes: odd samples, then even ones.
+// Sort every three neighbours of the row at w: the odd samples, then the even ones.
 __device__ __forceinline__ void sort_row(const u32* w, int shift, Sorted* row)
 {
     u32 left = __funnelshift_r(w[-1], w[0], 32 - shift),
@@ -52,9 +52,10 @@ __device__ __forceinline__ void sort_row(const u32* w, int shift, Sorted* row)
     row[1] = sorted(left << 8, w[0] << 8, right << 8);
 }
 
-// Words of results go straight to the image where its rows are whole words, else by way of a tile.
+// The destination of words of results: the image where its rows are whole words, else a tile in
+// shared memory.
 template <int C> struct Results {
-    u8* image;  // where the tile is there
+    u8* image;  // the tile's first byte in the image
     u32* tile;
     int stride;
     bool straight;
@@ -81,7 +82,7 @@ template <int C> struct Results {
     }
 };
 
-// Two words of a row and one more on either side.
+// Load two words of a row and one more on either side.
 template <int C> __device__ __forceinline__ void load_row(const u8* row, int at, int bytes, u32* w)
 {
     uint2 two = *(const uint2*)(row + at);
@@ -90,8 +91,8 @@ template <int C> __device__ __forceinline__ void load_row(const u8* row, int at,
     w[3] = at + 8 < bytes ? *(const u32*)(row + at + 8) : w[2] >> (32 - 8 * C);
 }
 
-// A tile of an image whose rows are whole vectors: a lane makes two words of each of some rows from
-// registers alone.
+// Compute a tile of an image whose rows are whole vectors: a thread makes two words of each of
+// MEDIAN_ROWS rows from registers alone.
 template <int C> __device__ __forceinline__ void median_vectors(const Item& item, const Tile& tile)
 {
     constexpr int VECTORS = STAGED_WIDTH / 8 * C;

@@ -23,22 +23,23 @@
 #include "kernels/borders.cuh"
 #include "kernels/common.cuh"
 
-// Behind it are the weights in units of 2**-14 by shifted sums, two a word; the last weight is 0.
+// The head of the data. Behind it lie the weights in units of 2**-14, by sums of squares shifted
+// right, two a word; the last weight is 0.
 struct PatchDistances {
-    int near, far;    // how far a patch reaches, and how far away its neighbours are
-    int shift, last;  // of a sum of squares, and of the weights
+    int near, far;    // how far a patch reaches, and how far away patches are compared
+    int shift, last;  // shift of a sum of squares; index of the last weight
 };
 
 constexpr int PATCH_WIDTH = 64, PATCH_HEIGHT = 32, MOST_NEAR = 7, MOST_FAR = 10;
 constexpr int PATCH_PIXELS = PATCH_WIDTH * PATCH_HEIGHT / THREADS;  // pixels of a column a thread
-constexpr int PATCH_PITCH =
-    PATCH_WIDTH + 2 * (MOST_NEAR + MOST_FAR) + 1;  // odd, for lanes in a column
+// The pitch is odd, so that lanes in a column meet different banks.
+constexpr int PATCH_PITCH = PATCH_WIDTH + 2 * (MOST_NEAR + MOST_FAR) + 1;
 constexpr int PATCH_ROWS = PATCH_HEIGHT + 2 * (MOST_NEAR + MOST_FAR);
 constexpr int ALONG_PITCH = PATCH_WIDTH + 1, ALONG_ROWS = PATCH_HEIGHT + 2 * MOST_NEAR;
 
 struct PatchShared {
-    u32 pixels[PATCH_ROWS * PATCH_PITCH];  // later the result
-    u32 along[ALONG_ROWS * ALONG_PITCH];   // of squared differences, sums along rows
+    u32 pixels[PATCH_ROWS * PATCH_PITCH];  // the tile and its surroundings, later the result
+    u32 along[ALONG_ROWS * ALONG_PITCH];   // sums of squared differences along rows
     u32 weights[1 << 11 | 1];              // two a word
 };
 
@@ -48,7 +49,7 @@ __device__ __forceinline__ u32 squared_distance(u32 one, u32 other)
     return __dp4a(away, away, 0u);
 }
 
-// A thread's part of a row: all threads have about as much to do.
+// A thread's part of a row. All threads get about the same number of pixels.
 struct Piece {
     int row, first, end;
 
@@ -60,7 +61,8 @@ struct Piece {
         end = min(first + length, tile.width);
     }
 
-    // Sums of `2 * near + 1` differences; `away` is where the neighbours are.
+    // Sum 2 · near + 1 squared differences for each pixel of the part; `away` is the displacement
+    // in words.
     __device__ __forceinline__ void sum(
         const PatchDistances& of, int away, PatchShared& shared) const
     {
@@ -77,11 +79,12 @@ struct Piece {
     }
 };
 
-// Weights of LIKENESS_EACH pixels of a column, and what they weigh.
+// The sums of PATCH_PIXELS pixels of a column: weights, and weighted colours.
 template <int C> struct WeightedMean {
     u32 totals[PATCH_PIXELS] = {}, sums[PATCH_PIXELS][C] = {};
 
-    // `along` has the pixels' sums, `neighbours` their neighbours.
+    // Add one displacement: `along` points at the sums along rows, `neighbours` at the displaced
+    // pixels.
     __device__ __forceinline__ void add(
         const PatchDistances& of, const u32* along, const u32* neighbours, const u16* weights)
     {

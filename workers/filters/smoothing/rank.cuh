@@ -1,9 +1,8 @@
-// What medians and ranks of every size share.
+// The data of medians and ranks of every size.
 #pragma once
 #include "kernels/common.cuh"
 
-// The data of medians and ranks: the side of the square, and how many of its samples go before the
-// one sought.
+// The side of the square, and how many of its samples are before the one sought in ascending order.
 struct RankSquare {
     int size, rank;
 };

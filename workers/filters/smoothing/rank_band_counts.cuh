@@ -17,25 +17,28 @@
 #include "kernels/common.cuh"
 #include "kernels/mma.cuh"
 
-constexpr int SEARCH_WIDTH = 128, SEARCH_GROUPS = 4;  // pixels; groups of 16 columns of a warp
+constexpr int SEARCH_WIDTH = 128, SEARCH_GROUPS = 4;  // pixels a tile; groups of 16 columns a warp
 
-// Squares of which 16 in a row see at most 16 · GROUPS columns; a tile of HEIGHT rows.
+// A window of squares: 16 squares side by side see at most 16 · GROUPS columns. Tiles have HEIGHT
+// rows.
 template <int GROUPS_, int HEIGHT_> struct RankWindow {
     static constexpr int GROUPS = GROUPS_, HEIGHT = HEIGHT_, STEPS = (GROUPS + 1) / 2;
     static constexpr int COLUMNS = SEARCH_WIDTH + 16 * (GROUPS - 1),
                          FOURS = HEIGHT / 4 + 4 * (GROUPS - 1);
-    static constexpr int PITCH = COLUMNS + 8,
-                         WORDS = PITCH * FOURS;  // the lanes' words lie in banks of their own
+    // With 8 words more the lanes' words lie in different banks.
+    static constexpr int PITCH = COLUMNS + 8;
+    static constexpr int WORDS = PITCH * FOURS;
 };
 
-// What a warp multiplies by: for each step of 32 samples which of them a square has. Down a column
-// they count twice, so that bits of 128 add up to multiples of 256.
+// The band matrices of a warp: for each step of 32 samples, which of them belong to a square. Down
+// columns they count twice, so that bits of 128 add up to multiples of 256.
 template <class D> struct Bands {
     uint4 down[D::STEPS];
     u32 across[D::STEPS][2][2];
-    u32 start[4];  // sums begin below 0 by as many as are enough
+    u32 start[4];  // counts begin at -enough
 
-    // Samples first, first + 1, first + skip, first + skip + 1 of a square that begins at 0.
+    // Return a word of the band: which of the samples first, first + 1, first + skip and first +
+    // skip + 1 belong to a square that begins at 0.
     static __device__ __forceinline__ u32 band(int first, int skip, u32 size, u32 weight)
     {
         u32 made = 0;
@@ -46,8 +49,8 @@ template <class D> struct Bands {
 
     __device__ __forceinline__ Bands(int size, int enough)
     {
-        // In four registers side by side, where every product finds them: as one value it was
-        // copied each time.
+        // Four registers side by side, where every product finds its start; as one value it was
+        // copied for each product.
         for (int k = 0; k < 4; ++k) start[k] = __shfl_xor_sync(~0u, 0u - enough, k + 1);
         int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -62,13 +65,14 @@ template <class D> struct Bands {
     }
 };
 
-// Of four samples, at most 128, the highest bits of those that reach a level from 1 to 128.
+// Return, for four samples of at most 128, the highest bits of those that reach a level from 1 to
+// 128.
 __device__ __forceinline__ u32 reached(u32 samples, u32 level)
 {
     return (samples + (128 - level) * 0x01010101) & 0x80808080;
 }
 
-// The bits that any lane of a warp has.
+// Return the bits that are set in any lane of a warp.
 __device__ __forceinline__ u32 of_any_lane(u32 bits)
 {
 #if __CUDA_ARCH__ >= 800
@@ -79,7 +83,7 @@ __device__ __forceinline__ u32 of_any_lane(u32 bits)
 #endif
 }
 
-// Which groups of 16 columns have any of 64 results a lane.
+// Which of the groups of 16 columns have any of the warp's pending results, 64 a lane.
 struct PendingGroups {
     u32 groups[2];
 
@@ -95,7 +99,8 @@ struct PendingGroups {
         return groups[group / 2] & 0xFFFF0000 >> group % 2 * 16;
     }
 
-    // Whether those of any group see 16 columns, of so many at most.
+    // Return whether the results of any pending group see the group `columns` of 16 columns, where
+    // a result sees `most` groups.
     __device__ __forceinline__ bool see(int columns, int most) const
     {
         u32 seen[2] = {};
@@ -106,8 +111,8 @@ struct PendingGroups {
     }
 };
 
-// Sums of 16 columns for two times 16 rows, from words of four samples below each other: those of
-// row g and of row g + 8, columns 2t, 2t + 1, 2t + 8 and 2t + 9.
+// Count down 16 columns for two times 16 rows of results, from words of four samples below each
+// other. The lane gets row g and row g + 8, columns 2t, 2t + 1, 2t + 8 and 2t + 9.
 template <class D>
 __device__ __forceinline__ void count_down(
     const u32* at, u32 level, const Bands<D>& bands, uint2* made)
@@ -136,8 +141,8 @@ __device__ __forceinline__ void count_down(
     }
 }
 
-// Of 16 results a lane, a bit each, the first in the highest: whether fewer samples of their
-// squares than enough reach a level, by `columns` of 16 · GROUPS.
+// Return for 16 results a lane, one bit each, the first in the highest place, whether fewer samples
+// of the square than enough reach the level, from the counts of 16 · GROUPS columns.
 template <class D>
 __device__ __forceinline__ u32 count_across(const uint2 (*columns)[2], const Bands<D>& bands)
 {
@@ -159,7 +164,7 @@ __device__ __forceinline__ u32 count_across(const uint2 (*columns)[2], const Ban
     return made;
 }
 
-// The same of 64 results a lane, in two words, those that are wanted.
+// Compute these bits for 64 results a lane, in two words, for the pending groups.
 template <class D>
 __device__ __forceinline__ void results_below(
     const u32* at, u32 level, const Bands<D>& bands, const PendingGroups& wanted, u32* made)

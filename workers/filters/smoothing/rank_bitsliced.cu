@@ -21,7 +21,8 @@
 constexpr int BITSLICED_WIDTH = 128, BITSLICED_HEIGHT = 63,
               BITSLICED_WORDS = 8 * (BITSLICED_WIDTH / 32 * 4 + 2);
 
-// Whether N bits and `pad` make 2**LEVELS or more, for 32 samples; they never make twice as much.
+// Return, for 32 results, whether N bits and `pad` add up to 2**LEVELS or more; they never reach
+// twice that.
 template <int LEVELS, int N> __device__ __forceinline__ u32 reaches(const u32* bits, u32 pad)
 {
     if constexpr (LEVELS == 0) {
@@ -46,9 +47,9 @@ template <int LEVELS, int N> __device__ __forceinline__ u32 reaches(const u32* b
     }
 }
 
-// One bit of 32 results from planes [row][plane][word]. A sample that left the result's prefix
-// stays at the bit it left by: above or below for good. A result has a 1 if more than `rank`
-// samples would be left without those that have a 0.
+// Find one bit of 32 results from planes [row][plane][word]. A sample that has left the result's
+// prefix stays at the bit by which it left, so it counts as above or below for good. The bit is 1
+// if at most `rank` samples have a 0.
 template <int SIZE, bool FIRST, bool LAST>
 __device__ __forceinline__ u32 ranked_bit(
     const u32* at, int words, int channels, int rank, int plane, u32* gone, u32* bits)
@@ -74,7 +75,7 @@ __device__ __forceinline__ u32 ranked_bit(
     return made;
 }
 
-// 32 results, bit by bit from the highest.
+// Find 32 results, bit by bit from the highest.
 template <int SIZE>
 __device__ __forceinline__ void ranked_planes(
     const u32* at, int words, int channels, int rank, u32* made)
@@ -92,7 +93,7 @@ __device__ __forceinline__ void ranked_planes(
     made[7] = high;
 }
 
-// The rows of the tile as planes, with `radius` rows more above and below.
+// Stage the rows of the tile as bit planes, with `radius` rows more above and below.
 __device__ __forceinline__ void stage_planes(
     const Item& item, const Tile& tile, int radius, u32* planes)
 {
@@ -108,7 +109,8 @@ __device__ __forceinline__ void stage_planes(
     }
 }
 
-// Results go straight to the image where its rows are whole vectors, else by way of `out`.
+// Make a band of rows. Results go directly to the image where its rows are whole vectors, else to
+// `out`.
 template <int SIZE>
 __device__ __forceinline__ void ranked_band(
     const Item& item, const Tile& tile, int rank, bool straight, const u32* planes, u32* out)
@@ -126,7 +128,8 @@ __device__ __forceinline__ void ranked_band(
     if (!straight || 32 * word + 16 < tile.width * c) store16(to + 16, made + 4);
 }
 
-// As many rows at a time as there are threads for. A rank that is known to the compiler is faster.
+// Make a tile, as many rows at a time as there are threads for. A rank that the compiler knows is
+// faster.
 template <int SIZE>
 __device__ __forceinline__ void ranked_tile(
     const Item& item, int block, int rank, u32* planes, u32* out)

@@ -21,8 +21,8 @@
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
 
-// The bits of 64 results a lane, those of `sought`: a word of 32 for each of eight planes. They are
-// below 128, or with a `bit` of 7 to begin with at most 128.
+// Find the bits of the results in `sought`, 64 a lane: two words for each of eight planes. Results
+// are below 128, or at most 128 where the first `bit` is 7.
 template <class D>
 __device__ __forceinline__ void search_bits(
     const u32* at, const Bands<D>& bands, int bit, const u32* sought, u32 (*planes)[2])
@@ -47,13 +47,13 @@ __device__ __forceinline__ void search_bits(
     }
 }
 
-// How far a sample is above the base, at most 128.
+// Return how far a sample lies above the base, 0 to 128.
 __device__ __forceinline__ u32 above(int sample, int base)
 {
     return min(max(sample - base, 0), 128);
 }
 
-// Channel `c` of the tile and what its squares see beyond, a word of four rows for each column.
+// Stage channel `c` of the tile and its surroundings: a word of four rows for each column.
 template <class D>
 __device__ __forceinline__ void stage_fours(
     const Item& item, const Tile& tile, int c, int size, int base, u32* fours)
@@ -81,7 +81,7 @@ __device__ __forceinline__ void stage_fours(
     }
 }
 
-// Where a lane's result `i` of 64 is in the 32 × 64 of its warp.
+// The row and the column of a lane's result `i` of 64 within the warp's 64 × 32.
 __device__ __forceinline__ int result_row(int i)
 {
     return i / 8 % 2 * 16 + i / 2 % 2 * 8 + threadIdx.x % 32 / 4;
@@ -91,7 +91,8 @@ __device__ __forceinline__ int result_column(int i)
     return i / 16 * 16 + i / 4 % 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
-// The sample of that rank among 256 of a tile: a guess at those of its squares.
+// Return a guess at the results of a tile: the sample of the same relative rank among 256 of the
+// tile.
 __device__ __forceinline__ int guess_level(
     const Item& item, const Tile& tile, int c, int size, int rank)
 {
@@ -103,7 +104,7 @@ __device__ __forceinline__ int guess_level(
     return made;
 }
 
-// 64 results a lane, those of `chosen`, to the image.
+// Store the results in `chosen`, 64 a lane, to the image.
 __device__ __forceinline__ void store_bits(
     const Item& item, const Tile& tile, int c, int base, const u32* chosen, const u32 (*planes)[2])
 {
@@ -122,8 +123,9 @@ __device__ __forceinline__ void store_bits(
     }
 }
 
-// Channel `c` of a tile. Levels from 1 to 127 above a base are told apart: one near the guess, then
-// 0 for results at that or below, then 127, where there is one more level, for those above.
+// Compute channel `c` of a tile. A round tells 128 levels above a base apart: first a base near the
+// guess, then 0 for results at the base or below, then 127, where there is one more level, for
+// those above.
 template <class D>
 __device__ __forceinline__ void search_plane(
     const Item& item, const Tile& tile, int c, const Bands<D>& bands, const u32* there, u32* fours)

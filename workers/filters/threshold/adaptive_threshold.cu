@@ -1,4 +1,4 @@
-// The threshold that judges each luma by the mean around it.
+// Adaptive threshold: a pixel becomes 255 if its luma is above the mean around it, less a constant.
 #include "filters/arithmetic/box.cuh"
 #include "filters/arithmetic/gaussian_columns.cuh"
 #include "filters/arithmetic/gaussian_rows.cuh"
@@ -8,8 +8,8 @@
 #include "kernels/common.cuh"
 
 struct Adaptive {
-    Box box;       // of the plain mean
-    int gaussian;  // whether the mean is weighed, in Q16 both ways
+    Box box;       // of the unweighted mean
+    int gaussian;  // whether the mean is weighted, in Q16 along both axes
     int ceiling;   // by how much the mean is lowered, rounded up
     int reserved[2];
     Gaussian weights;
@@ -32,7 +32,7 @@ LAUNCHED_BY_TILES(adaptive_rows, ROWS_WIDTH, ROWS_HEIGHT);
 __device__ __forceinline__ u32 mean_around(const Adaptive& of, u64 sum)
 {
     if (!of.gaussian) return mean_of(of.box, (u32)sum);
-    return (u32)((sum + 0x7FFFFFFF + (sum >> 32 & 1)) >> 32);  // halves to even
+    return (u32)((sum + 0x7FFFFFFF + (sum >> 32 & 1)) >> 32);  // halves are rounded to even
 }
 
 template <bool INSIDE>
@@ -78,8 +78,8 @@ extern "C" __global__ void __launch_bounds__(256, 3)
 }
 LAUNCHED_BY_TILES(adaptive_columns, COLUMNS_WIDTH, COLUMNS_HEIGHT);
 
-// By the plain mean of a small window, at once: `sums` are 2 · sum + area - 1, the inverse is
-// 2**31 / area, rounded up.
+// The rule for the unweighted mean of a small window. Sums are 2 · sum + area - 1 and the inverse
+// is 2**31 / area, rounded up, so that the upper word of the product is the rounded mean.
 struct MeanThreshold {
     static constexpr int ACROSS = 1, DOWN = 1;
     static constexpr u32 HALF = 0, KEPT = 0x5140;

@@ -17,20 +17,21 @@
 #include "kernels/pixels.cuh"
 
 struct Clahe {
-    int tiles, width, height, clip;  // tiles along a side; their size in pixels; samples a level
-    float scale, across, down;       // 255 / area, 1 / width, 1 / height of a tile
+    // Regions along a side; their size in pixels; the most samples of a level.
+    int tiles, width, height, clip;
+    float scale, across, down;  // 255 / area, 1 / width, 1 / height of a region
 };
 
 constexpr int CLAHE_WIDTH = 128, CLAHE_HEIGHT = 32, CLAHE_PLACES = 8;
 
-// Y of cv2.COLOR_RGB2YCrCb; weights are bytes, upper and lower ones apart.
+// Return Y of cv2.COLOR_RGB2YCrCb. The upper and lower bytes of the weights are multiplied apart.
 __device__ __forceinline__ int luminance(u32 pixel)
 {
     return (256 * __dp4a(pixel, 0x00072513u, 0u) + __dp4a(pixel, 0x004C9123u, 8192u)) >> 14;
 }
 
-// Words of four pixels as they lie in memory, as a word for each; a fourth byte may be a
-// neighbour's.
+// Separate the words of four pixels into a word for each; its fourth byte may belong to a
+// neighbour.
 template <int C> __device__ __forceinline__ void pixels_of_words(const u32* words, u32* pixel)
 {
     if constexpr (C == 1) {
@@ -43,7 +44,8 @@ template <int C> __device__ __forceinline__ void pixels_of_words(const u32* word
     }
 }
 
-// Four samples of a row from sample `at` on, mirrored at its end; apart as `replicated4` is.
+// Load four samples of a row from sample `at` on, mirrored at its end. The function is separate for
+// the reason given at `replicated4`.
 static __device__ __noinline__ u32 mirrored4(const u8* row, int width, int channels, int at)
 {
     u32 word = 0;
@@ -56,7 +58,7 @@ static __device__ __noinline__ u32 mirrored4(const u8* row, int width, int chann
 
 static __device__ __noinline__ int mirrored_row(int y, int height) { return mirrored(y, height); }
 
-// Words of pixels x … x+3 of row y as they lie in memory, both mirrored.
+// Load pixels x … x+3 of row y as words, mirrored along both axes.
 template <int C>
 __device__ __forceinline__ void mirrored_words(const Item& item, int x, int y, u32* words)
 {
@@ -67,7 +69,8 @@ __device__ __forceinline__ void mirrored_words(const Item& item, int x, int y, u
         for (int c = 0; c < C; ++c) words[c] = mirrored4(row, item.width, C, x * C + 4 * c);
 }
 
-// Count a tile's luminances; what is at hand at once are all loads before any count.
+// Count the luminances of a region. The loads of AT_ONCE steps are started before any of their
+// pixels is counted.
 template <int C>
 __device__ __forceinline__ void count_tile(
     const Item& item, const Clahe& of, int block, const SharedHistogram& counters)
@@ -101,7 +104,7 @@ __device__ __forceinline__ void count_tile(
     }
 }
 
-// A block a tile, a thread a level.
+// Make the table of a region; a thread has one level.
 extern "C" __global__ void __launch_bounds__(256)
     clahe_tables(const Item* items, const u32* starts, int n)
 {
@@ -127,8 +130,8 @@ extern "C" __global__ void __launch_bounds__(256)
     global<u8>(item.scratch)[block * 256 + level] = (u8)min(__float2int_rn(tone), 255);
 }
 
-// Where a pixel lies between two tiles: the first one's place, -1 before them all, and how much of
-// the second.
+// The position of a pixel between the centres of two regions: the first region, -1 before all of
+// them, and the share of the second.
 struct TilePosition {
     int first;
     float share;
@@ -141,7 +144,8 @@ __device__ __forceinline__ TilePosition tile_position(int at, float inverse)
     return {first, __fsub_rn(place, __int2float_rn(first))};
 }
 
-// What a level becomes in the four tiles around a place; apart as `replicated4` is.
+// Return what a level becomes in the four regions around a place. The function is separate for the
+// reason given at `replicated4`.
 static __device__ __noinline__ u32 neighbour_tones(
     const u8* tables, int tiles, int across, int down, int level)
 {
@@ -156,7 +160,7 @@ __device__ __forceinline__ float mixed(float first, float second, float share)
     return __fadd_rn(__fmul_rn(first, __fsub_rn(1.0f, share)), __fmul_rn(second, share));
 }
 
-// Byte k of a word as a float.
+// Return byte k of a word as a float.
 __device__ __forceinline__ float float_of(u32 word, u32 k)
 {
     return __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + k)) - 8388608.0f;
@@ -171,7 +175,7 @@ __device__ __forceinline__ int interpolated(u32 four, float across, float down)
 
 __device__ __forceinline__ u32 as_byte(int value) { return min(max(value, 0), 255); }
 
-// A pixel with another luminance, by way of YCrCb as OpenCV rounds it.
+// Give a pixel another luminance, by way of YCrCb, with OpenCV's roundings.
 __device__ __forceinline__ void with_luminance(u32 pixel, int from, int to, u32* made)
 {
     int red = as_byte((((int)byte_of(pixel, 0) - from) * 11682 + (128 << 14) + 8192) >> 14) - 128;
@@ -181,8 +185,8 @@ __device__ __forceinline__ void with_luminance(u32 pixel, int from, int to, u32*
     made[2] = as_byte(to + ((blue * 29049 + 8192) >> 14));
 }
 
-// Quads of the places that a tile touches lie in shared memory if there are few: `places` in a row,
-// none where there are many.
+// Compute a tile. `corners` holds the tables of the places that it touches, `places` of them in a
+// row; with `places` = 0 they are read from scratch.
 template <int C>
 __device__ __forceinline__ void clahe_tile(
     const Item& item, const Tile& tile, const Clahe& of, const u32* corners, int places, u32* out)

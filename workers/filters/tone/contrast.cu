@@ -1,14 +1,15 @@
-// Contrast around the mean luma: one pass sums, integers in any order, the other makes a table.
+// Contrast around the mean luma: one pass sums the lumas in integers, whose order does not matter,
+// the other maps all samples by a table.
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 #include "kernels/luma.cuh"
 
 struct Contrast {
-    u64 sum;  // of all lumas; uploaded as 0
+    u64 sum;  // sum of all lumas; uploaded as 0
     float factor;
 };
 
-// The lumas of this thread's 48 bytes.
+// Return the sum of the lumas of this thread's 48 bytes.
 template <int C> __device__ __forceinline__ u32 line_lumas(const Item& item, int block)
 {
     u32 total = samples_of(item), at = block * LINE + 48 * threadIdx.x, sum = 0;

@@ -1,17 +1,17 @@
-// How often every level occurs: where the counts lie, and sums of them.
+// Histograms: where the counts lie, how a block counts, and cumulative sums.
 #pragma once
 #include "kernels/common.cuh"
 #include "kernels/scan.cuh"
 
-// The head of the data of filters that count; `parameters` are the filter's own.
+// The data of filters that count levels; `parameters` belong to the filter.
 struct HistogramData {
     u32 parameters[4];
     u32 counts[3][256];  // uploaded as 0
-    u8 tables[3][256];   // what they become; not all filters have them
+    u8 tables[3][256];   // what levels become, for filters that map by tables
 };
 
-// Counters lie eight times in shared memory, side by side, for each lane of eight: of a plain image
-// four lanes meet at a counter, not 32.
+// The counters of a block. They lie eight times side by side in shared memory, one for every eighth
+// lane: in a plain image four lanes meet at a counter instead of 32.
 struct SharedHistogram {
     u32* bins;
 
@@ -26,7 +26,7 @@ struct SharedHistogram {
             ((uint4*)bins)[i] = make_uint4(0, 0, 0, 0);
     }
 
-    // Of a level of all planes.
+    // Return the sum of a counter's eight copies; `level` counts on over the planes.
     __device__ __forceinline__ u32 total(int level) const
     {
         uint4 a = ((uint4*)bins)[2 * level], b = ((uint4*)bins)[2 * level + 1];
@@ -34,7 +34,8 @@ struct SharedHistogram {
     }
 };
 
-// The counts up to each level, its own included, in every thread.
+// Return the sum of the counts up to the thread's level, its own included. All threads must call
+// it.
 __device__ __forceinline__ u32 cumulative_count(u32 own, u32* totals)
 {
     u32 upto = scan_warp(own);

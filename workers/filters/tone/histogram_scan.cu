@@ -1,4 +1,4 @@
-// How often every level occurs, and sums over the threads before: integers, in any order the same.
+// Histograms of the image's levels or lumas, counted in integers, whose order does not matter.
 #include "filters/tone/histogram.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
@@ -58,7 +58,7 @@ __device__ __forceinline__ void count_block(const Item& item, int block, uint4* 
     }
 }
 
-// Of every colour for itself.
+// Count the levels of every colour separately.
 extern "C" __global__ void __launch_bounds__(256)
     histogram_levels(const Item* items, const u32* starts, int n)
 {

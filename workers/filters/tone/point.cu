@@ -1,5 +1,4 @@
-// Filters that see one pixel at a time: the image is one line of samples, LINE of them a block,
-// 48 bytes a thread, which are whole pixels of 1, 3 and 4 channels.
+// Filters of single pixels: tables, and blends of a colour with its luma.
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 
@@ -15,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 LAUNCHED_BY_LINES(apply_table, LINE);
 
-// The colours of a pixel and its luma, blended; `from_grey` says which of the two is the base.
+// A blend of a pixel's colours with its luma; `from_grey` states that the luma is the base.
 struct GreyBlend {
     float factor;
     bool from_grey;

@@ -1,10 +1,10 @@
-// What counts of levels decide: Otsu's value, and the tables of autocontrast and equalize. One
-// block an image, one thread a level; arithmetic and order are the specification's.
+// What follows from histograms: Otsu's threshold, and the tables of autocontrast and equalize. A
+// block takes an image, a thread a level. The order of all operations is the specification's.
 #include "filters/tone/histogram.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 
-// ImageOps.autocontrast: as many samples as `cut` may be lost at either end.
+// Pillow's ImageOps.autocontrast: `cut` samples are lost at either end.
 extern "C" __global__ void __launch_bounds__(256)
     autocontrast_tables(const Item* items, const u32* starts, int n)
 {
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 LAUNCHED_BY_BLOCKS(autocontrast_tables, 1);
 
-// ImageOps.equalize.
+// Pillow's ImageOps.equalize.
 extern "C" __global__ void __launch_bounds__(256)
     equalize_tables(const Item* items, const u32* starts, int n)
 {
@@ -51,7 +51,7 @@ struct Tables {
     }
 };
 
-// Every colour through its own table.
+// Map every colour by its own table.
 extern "C" __global__ void __launch_bounds__(256)
     apply_tables(const Item* items, const u32* starts, int n)
 {
@@ -70,8 +70,9 @@ LAUNCHED_BY_LINES(apply_tables, LINE);
 
 constexpr double EPSILON = 1.1920928955078125e-07;  // FLT_EPSILON
 
-// The level that parts the lumas best, cv2's THRESH_OTSU. One thread makes the running means, for
-// their roundings are those of this order; all weigh the groups.
+// Otsu's threshold as cv2.THRESH_OTSU computes it: the level that maximises the variance between
+// both groups of lumas. One thread computes the running means, because their roundings depend on
+// the order; all threads compute the variances.
 extern "C" __global__ void __launch_bounds__(256)
     otsu_threshold(const Item* items, const u32* starts, int n)
 {
@@ -105,7 +106,8 @@ extern "C" __global__ void __launch_bounds__(256)
         double apart = mean - __ddiv_rn(whole - __dmul_rn(q, mean), rest);
         between = __dmul_rn(__dmul_rn(__dmul_rn(q, rest), apart), apart);
     }
-    u64 bits = __double_as_longlong(between);  // of positive doubles in the same order
+    // The bits of positive doubles have the order of their values.
+    u64 bits = __double_as_longlong(between);
     atomicMax(&best, bits);
     __syncthreads();
     if (bits == best) atomicMin(&value, (u32)level);

@@ -1,4 +1,4 @@
-"""Images of every kind, and the comparison of kernels with the specification."""
+"""Test images of several kinds, and the comparison of kernels with the specification."""
 
 from collections.abc import Hashable, Sequence
 
@@ -10,7 +10,7 @@ from workers.filters.base import Filter
 
 
 def image(random: np.random.Generator, height: int, width: int, channels: int) -> Pixels:
-    """Noise, or noise on a slope, or two tones; alpha has both its ends."""
+    """Return noise, noise on a slope, or two levels; alpha includes 0 and 255."""
     kind = random.integers(3)
     pixels = random.integers(0, 256, (height, width, channels), np.uint8)
     if kind == 1:
@@ -25,9 +25,9 @@ def image(random: np.random.Generator, height: int, width: int, channels: int) -
 
 
 def assert_equal(filters: Sequence[Filter], images: Sequence[Pixels]) -> None:
-    """Of what the engine runs as one batch, or as several: those with equal passes share one.
+    """Compare kernels with `apply`, in the batches that the engine forms: equal passes share one.
 
-    Where a filter says so a share of all samples may be one level off.
+    Samples may differ by one level if the filter has a `device_tolerance`, in at most that share.
     """
     off = 0
     groups: dict[Hashable, list[int]] = {}

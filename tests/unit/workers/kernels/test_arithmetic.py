@@ -1,4 +1,4 @@
-"""Short cuts of the kernels, for every number they can meet."""
+"""Arithmetic that kernels use instead of slower operations, for every number that occurs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Kernels give the specification's bytes: their own text, run on the CPU."""
+"""Kernels, run on the CPU by the emulation, give the bytes of the specification."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ from workers.filters.smoothing.median import Median
 
 SIZES = [(1, 1), (1, 7), (5, 1), (2, 3), (3, 2), (17, 13), (33, 40), (70, 65), (8, 131), (131, 9)]
 LARGEST = {"pad": 60, "resize": 150}
-"""Of parameters that may be larger than an emulation's patience."""
+"""Upper limits for parameters whose largest values would make the emulation too slow."""
 
 NAMES = [name for name, filter_ in FILTERS.items() if filter_.passes]
 
 
 def parameters(random: np.random.Generator, name: str, size: tuple[int, int]) -> Mapping[str, Any]:
-    """Each at one of its ends, at its default, or anywhere between; results are no huge images."""
+    """Choose each parameter at an end, at its default or between; results stay small."""
     chosen: dict[str, Any] = {}
     for key, schema in describe(FILTERS[name])["parameters"].items():
         kind = schema.get("anyOf", [schema])[0]
@@ -47,7 +47,7 @@ def parameters(random: np.random.Generator, name: str, size: tuple[int, int]) ->
 
 
 def _inside(window: Mapping[str, int], size: tuple[int, int]) -> Mapping[str, int]:
-    """The numbers of a crop, made to be inside an image."""
+    """Return the numbers of a crop, reduced so that it lies inside an image."""
     top, left = (window.get(key, 0) % side for key, side in zip(("top", "left"), size, strict=True))
     height = 1 + window.get("height", 5) % (size[0] - top)
     width = 1 + window.get("width", 5) % (size[1] - left)

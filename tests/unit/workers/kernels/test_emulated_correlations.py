@@ -1,11 +1,11 @@
-"""Small kernels and gradients: every border, shape and length that there can be."""
+"""Small correlations and gradients: every border, shape and length that occurs."""
 
 import numpy as np
 import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
 from workers.filters.registry import parse_one
-from workers.filters.sharpen.small_correlations import WHOLE_PASSES
+from workers.filters.sharpen.small_correlations import SMALL_INT_PASSES
 
 
 @pytest.mark.parametrize("border", ["replicate", "reflect", "mirror", "wrap", "constant"])
@@ -31,14 +31,16 @@ def test_whole_weights_at_the_ends_of_16_bits_are_exact() -> None:
     for kernel in (rising, falling):
         for divisor in (1, 2, 16, 128):
             operation = parse_one("convolve", {"kernel": kernel, "divisor": divisor})
-            assert operation.device_passes == WHOLE_PASSES
+            assert operation.device_passes == SMALL_INT_PASSES
             assert_equal([operation] * len(images), images)
 
 
 def test_weights_that_16_bits_cannot_hold_take_another_kernel() -> None:
     for kernel in ([[129, 0, 0]], [[0, 0, -129]], [[1], [1], [1], [1]]):
-        assert parse_one("convolve", {"kernel": kernel}).device_passes != WHOLE_PASSES
-    assert parse_one("convolve", {"kernel": [[1]], "divisor": 256}).device_passes != WHOLE_PASSES
+        assert parse_one("convolve", {"kernel": kernel}).device_passes != SMALL_INT_PASSES
+    assert (
+        parse_one("convolve", {"kernel": [[1]], "divisor": 256}).device_passes != SMALL_INT_PASSES
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Kernels at the ends of their parameters' ranges: sizes, repetitions, plain and odd images."""
+"""Kernels at the ends of the ranges of parameters, and with plain and oddly shaped images."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Small windows in one pass: every reach, tiles that are cut, and the arithmetic's bounds."""
+"""Small windows in one pass: every reach, incomplete tiles, and the bounds of the arithmetic."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""How many blocks a batch needs."""
+"""The number of blocks that a batch needs."""
 
 import numpy as np
 import pytest

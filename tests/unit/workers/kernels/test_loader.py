@@ -1,4 +1,4 @@
-"""The text of the kernels as a C++ project: includes, headers that stand alone, one key for all."""
+"""The text of the kernels as a C++ project: includes, self-contained files, one text for caches."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ def compiler() -> str:
 
 
 def preprocessed(text: str) -> list[str]:
-    """The tokens' lines as g++ sees them, without marks of files and lines."""
+    """Return the preprocessed lines of g++ without marks of files and lines."""
     command = [compiler(), f"-I{loader.FOLDER}", "-E", "-P", "-x", "c++", "-"]
     done = subprocess.run(command, input=text.encode(), capture_output=True, check=True)
     return [line for line in done.stdout.decode().splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""The text compiles for every GPU it is meant for, on a machine without one."""
+"""NVRTC compiles the text for every supported GPU, on a machine without one."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +12,7 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100)
 
 
 def compiled(architecture: int) -> bytes:
-    """The cubin; raises with the compiler's words."""
+    """Return the cubin; AssertionError carries the compiler's messages."""
     program = nvrtc.createProgram(loader.source(), "kernels.cu", (), ())
     options = (*loader.OPTIONS, f"-arch=sm_{architecture}", "-ftz=true")
     try:
