@@ -1,4 +1,4 @@
-"""Lists of ports as settings write them: `80,443,8000-8999`."""
+"""Lists of ports in settings: `80,443,8000-8999`."""
 
 import functools
 import re
@@ -10,12 +10,12 @@ _PART = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
 
 @functools.lru_cache(16)
 def port_ranges(text: str) -> tuple[range, ...]:
-    """The ranges of a list; raises ValueError, which says what is allowed."""
+    """Return the ranges of a list; raise ValueError, whose text states what is allowed."""
     return tuple(_range(part.strip()) for part in text.split(","))
 
 
 def checked_ports(text: str) -> str:
-    """The list itself, if it is one; raises ValueError."""
+    """Return the list unchanged if it is valid; raise ValueError."""
     port_ranges(text)
     return text
 

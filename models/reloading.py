@@ -1,7 +1,7 @@
-"""Which settings a running server can take over, and where it reads them again.
+"""Read the settings again, and decide which of them a running server can change.
 
 The settings file has lines `DARKROOM_NAME=value`. The environment and flags win over it; neither
-can change while the server runs, so only what stands in the file alone can be changed by SIGHUP.
+can change while the server runs, so SIGHUP changes only settings that are in the file alone.
 """
 
 from models.settings import Settings, load_settings
@@ -30,7 +30,7 @@ FIXED = frozenset(
         "threads",
     }
 )
-"""What needs a restart: sockets, the number of processes, and the network they compute with."""
+"""Settings that need a restart: sockets, the number of processes, and the networks."""
 
 IN_PLACE = frozenset(
     {
@@ -51,13 +51,13 @@ IN_PLACE = frozenset(
         "fetch_per_host",
     }
 )
-"""What a server of one process changes without a restart; several processes replace each other."""
+"""Settings that a server of one process changes in place; several processes are replaced."""
 
 
 def reloaded(running: Settings, changeable: frozenset[str]) -> tuple[Settings, list[str]]:
-    """The settings as they are now, and the names of changes that need a restart.
+    """Return the current settings, and the names of changes that need a restart.
 
-    Settings that are not `changeable` keep their value. ValueError says what is wrong.
+    Settings that are not `changeable` keep their value. The text of ValueError states the fault.
     """
     found = load_settings(**running.given)
     changed = [n for n in Settings.model_fields if getattr(found, n) != getattr(running, n)]

@@ -1,4 +1,4 @@
-"""The types of settings: what a value may be, and how text becomes one."""
+"""The types of settings: allowed values, and their conversion from text."""
 
 import os
 from enum import StrEnum
@@ -16,7 +16,7 @@ Network = IPv4Network | IPv6Network
 
 
 class Optimize(StrEnum):
-    """How long a GPU's network may be prepared for its speed."""
+    """The time that may be spent on preparing a GPU's network for speed."""
 
     DEFAULT = "default"
     MAX = "max"
@@ -32,7 +32,7 @@ class Precision(StrEnum):
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept, as the XDG base directory specification has it."""
+    """Return the folder of downloads, by the XDG base directory specification."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "darkroom"
 
@@ -53,7 +53,7 @@ RateLimit = Annotated[
 
 
 def split(value: object) -> object:
-    """A list from text with commas; what is no text stays as it is."""
+    """Return a list from text with commas; return anything else unchanged."""
     return (
         [part.strip() for part in value.split(",") if part.strip()]
         if isinstance(value, str)

@@ -1,4 +1,4 @@
-"""Numbers as text: queries and forms write them, and Python reads more than people mean by one."""
+"""Numbers as text, in queries and forms; Python accepts more spellings than are allowed here."""
 
 import math
 import re
@@ -20,14 +20,14 @@ def is_plain(text: str) -> bool:
 
 
 def plain_float(text: str) -> float:
-    """The number that `text` is, perhaps between spaces; raises ValueError."""
+    """Return the number that `text` contains, possibly between spaces; raise ValueError."""
     if not is_plain(text.strip(" ")):
         raise ValueError("a plain number is needed")
     return float(text)
 
 
 def checked(given: object) -> object:
-    """Pass on what an option that is a number may be given as; raises ValueError for the rest."""
+    """Return a valid value of a numeric option unchanged; raise ValueError for others."""
     if isinstance(given, bool) or (isinstance(given, str) and not is_plain(given)):
         raise ValueError("a number in plain digits is needed")
     return given

@@ -1,4 +1,4 @@
-"""Image files to pixels and back; the only place that knows the formats."""
+"""Image files to pixels and back; only this folder knows the formats."""
 
 from models.codec.decode import Decoded, Opened, decode, open_file, open_plain, pixels_of
 from models.codec.encode_cost import check_encode_cost

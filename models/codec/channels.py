@@ -1,6 +1,6 @@
-"""From Pillow's many pixel modes to four: L, RGB, RGBA and CMYK, all of 8 bits.
+"""Convert Pillow's many pixel modes to four: L, RGB, RGBA and CMYK, all of 8 bits.
 
-Knows nothing of files and colour profiles.
+Files and colour profiles are handled elsewhere.
 """
 
 from typing import Any
@@ -15,16 +15,16 @@ _GREY = ("1", "L", "LA", "La", "F")
 
 
 def is_grey(mode: str) -> bool:
-    """Whether Pillow's `mode` stores grey values, with or without alpha."""
+    """Return whether Pillow's `mode` stores grey values, with or without alpha."""
     return mode in _GREY or mode.startswith("I")
 
 
 def simplified(image: PillowImage.Image) -> PillowImage.Image:
-    """`image` (loaded, any mode) as L, RGB, RGBA or CMYK; RGBA where it has transparency.
+    """Return `image` (loaded, any mode) as L, RGB, RGBA or CMYK; RGBA if it has transparency.
 
-    Integers of more than 8 bits are 16-bit values, v → round(v / 257), clipped where a 32-bit
-    container holds more. Floats are 0..1 when the largest is at most 1, else 0..255; NaN is 0.
-    (Pillow itself keeps only the high byte of 16-bit RGB, at most one level from the rounded.)
+    Integers of more than 8 bits are 16-bit values, v → round(v / 257), clipped if a 32-bit
+    container holds more. Floats are 0…1 if the largest is at most 1, else 0…255; NaN is 0. (Pillow
+    itself keeps only the high byte of 16-bit RGB, at most one level from the rounded value.)
     """
     mode = image.mode
     if not _transparency_is_sound(image):
@@ -43,7 +43,7 @@ def simplified(image: PillowImage.Image) -> PillowImage.Image:
 
 
 def scale_transparency(image: PillowImage.Image, depth: int) -> None:
-    """Bring the transparent colour of a PNG of `depth` bits to the 8 bits its pixels have.
+    """Scale the transparent colour of a PNG of `depth` bits to the 8 bits that its pixels have.
 
     Pillow leaves it as stored. Of 16-bit RGB only the high bytes are left to compare.
     """
@@ -55,7 +55,7 @@ def scale_transparency(image: PillowImage.Image, depth: int) -> None:
 
 
 def _transparency_is_sound(image: PillowImage.Image) -> bool:
-    """False for what a PNG text chunk named "transparency" leaves in `info`."""
+    """Return False for the value that a PNG text chunk named "transparency" leaves in `info`."""
     value = image.info.get("transparency")
     if image.mode == "RGB":
         return value is None or isinstance(value, tuple)

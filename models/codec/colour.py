@@ -1,7 +1,7 @@
-"""From embedded ICC profiles to sRGB, with LittleCMS. Knows nothing of files.
+"""Convert embedded ICC profiles to sRGB, with LittleCMS.
 
-A profile that is broken, or of another colour space than the pixels, is ignored. Relative
-colorimetric intent with black point compensation, as photo editors do.
+A profile that is broken, or of another colour space than the pixels, is ignored. The intent is
+relative colorimetric with black point compensation, as in photo editors.
 """
 
 from functools import lru_cache
@@ -23,7 +23,7 @@ Over real photos the many profiles called sRGB differ by 0 or 1, all others by 5
 """
 
 _CACHED = 16
-"""Transforms kept: building one takes 2 ms, even to find that nothing is to be done."""
+"""Number of transforms kept: building one takes 2 ms, even to find that nothing is to be done."""
 
 _STEPS = np.linspace(0, 255, 6).astype(np.uint8)
 _GRID = np.stack(np.meshgrid(_STEPS, _STEPS, _STEPS), axis=-1).reshape(6, 36, 3)
@@ -31,9 +31,9 @@ _RAMP = np.arange(256, dtype=np.uint8).reshape(1, 256)
 
 
 def to_srgb(image: PillowImage.Image, profile: bytes | None, *, grey: bool) -> PillowImage.Image:
-    """`image` (L, RGB, RGBA or CMYK) in sRGB: L, RGB or RGBA.
+    """Return `image` (L, RGB, RGBA or CMYK) in sRGB: L, RGB or RGBA.
 
-    `grey` says that its pixels are grey values, whatever the mode: then a grey profile applies,
+    `grey` states that its pixels are grey values, whatever the mode: then a grey profile applies,
     as a curve, so that grey stays grey. Alpha is kept. CMYK without a usable profile is converted
     by Pillow's plain formula.
     """
@@ -47,7 +47,7 @@ def to_srgb(image: PillowImage.Image, profile: bytes | None, *, grey: bool) -> P
 
 
 def is_srgb(profile: bytes | None, *, grey: bool) -> bool:
-    """Whether pixels with this profile are to be taken as they are."""
+    """Return whether pixels with this profile need no conversion."""
     if not profile or len(profile) > MAX_PROFILE_BYTES:
         return True
     return not _grey_curve(profile) if grey else _transform(profile, "RGB") is None
@@ -59,7 +59,7 @@ def _per_band(curve: list[int], mode: str) -> list[int]:
 
 @lru_cache(maxsize=_CACHED)
 def _grey_curve(profile: bytes) -> list[int] | None:
-    """256 sRGB levels for the 256 grey values; None where there is nothing to do."""
+    """Return 256 sRGB levels for the 256 grey values, or None if there is nothing to convert."""
     transform = _build(profile, "GRAY", "L", "RGB")
     if transform is None:
         return None
@@ -69,7 +69,11 @@ def _grey_curve(profile: bytes) -> list[int] | None:
 
 @lru_cache(maxsize=_CACHED)
 def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """From RGB, RGBA or CMYK pixels to sRGB, safe to share between threads; None: nothing to do."""
+    """Return the transform from RGB, RGBA or CMYK pixels to sRGB, or None if there is nothing to
+    convert.
+
+    Threads may share it.
+    """
     if mode == "CMYK":
         return _build(profile, "CMYK", mode, "RGB")
     transform = _build(profile, "RGB", mode, mode)

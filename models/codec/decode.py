@@ -1,7 +1,7 @@
-"""From an image file to upright sRGB pixels. Knows nothing of where the bytes came from.
+"""Decode image files to upright sRGB pixels.
 
-JPEGs go through simplejpeg (libjpeg-turbo, the same pixels as Pillow in two thirds of the time);
-what it refuses, and every other format, is left to Pillow, which alone decides what is decodable.
+JPEGs go through simplejpeg (libjpeg-turbo, the same pixels as Pillow in two thirds of the time).
+Files that it refuses, and every other format, go to Pillow, which alone decides what is decodable.
 """
 
 from dataclasses import dataclass, replace
@@ -21,18 +21,22 @@ from models.codec.probe import Header, ImageInfo, read_header
 from models.domain.image import Image, Pixels, Source
 
 MAX_PLAIN_PROFILE = 16 << 10
-"""Bytes of a colour profile that is no doubt: those of cameras and phones have 0.5 to 4 KiB; larger
-ones hold tables, which LittleCMS had better read where it can be ended."""
+"""Bytes of a colour profile that is read without a sandbox: those of cameras and phones have 0.5 to
+4 KiB.
+
+Larger ones hold tables, which LittleCMS had better read where it can be ended.
+"""
 
 _PNG_DEPTH = 24
-"""Where a PNG says how many bits a sample has: IHDR is its first chunk."""
+"""Offset of the bits of a sample in a PNG: IHDR is its first chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The first frame of a file; `info` is what the file really held, size and orientation too.
+    """The first frame of a file; `info` is what the file really contained, size and orientation
+    too.
 
-    `image` is an Image, or a Jpeg where the caller asked for one; `exif` is as in the file.
+    `image` is an Image, or a Jpeg if the caller asked for one; `exif` is as in the file.
     """
 
     image: Source
@@ -50,12 +54,12 @@ class Opened:
 
     @property
     def info(self) -> ImageInfo:
-        """What the header says; a PNG may carry its EXIF behind the pixels."""
+        """Return the content of the header; a PNG may have its EXIF after the pixels."""
         return self._header.info
 
     @property
     def cost(self) -> float:
-        """CPU seconds that decoding is estimated to take."""
+        """Return the estimated CPU seconds of decoding."""
         return self._header.info.n_pixels * self._header.seconds_per_pixel
 
     def decode(self, *, writable: bool = True) -> Decoded:
@@ -80,12 +84,14 @@ class Opened:
 
 
 def open_file(data: bytes, *, max_pixels: int) -> Opened:
-    """An image file, its cost within bounds; raises what `probe` raises."""
+    """Open an image file whose cost is within bounds; raise what `probe` raises."""
     return Opened(data, read_header(data, max_pixels))
 
 
 def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
-    """A baseline JPEG without any doubt, which costs what its pixels cost; None for all else."""
+    """Open a certain baseline JPEG, which costs what its pixels cost; return None for all other
+    files.
+    """
     found = inspect(data)
     header = None if found is None else plain_header(data, found, max_pixels)
     if header is None or not header.info.fast_jpeg:
@@ -95,16 +101,16 @@ def open_plain(data: bytes, *, max_pixels: int) -> Opened | None:
 
 
 def decode(data: bytes, *, max_pixels: int) -> Decoded:
-    """The pixels of an image file: upright, sRGB, 8 bits; 1, 3 or 4 channels; C-contiguous.
+    """Return the pixels of an image file: upright, sRGB, 8 bits; 1, 3 or 4 channels; C-contiguous.
 
-    The GIL is released while decoding. Raises what `probe` raises, and Undecodable for a file
-    whose pixels are corrupt or truncated.
+    The GIL is released while decoding. Raises what `probe` raises, and Undecodable for a file whose
+    pixels are corrupt or truncated.
     """
     return open_file(data, max_pixels=max_pixels).decode()
 
 
 def pixels_of(source: Source) -> Image:
-    """An image as it is, a JPEG decoded; raises Undecodable for one that is corrupt inside."""
+    """Return an image as it is, or a JPEG decoded; raise Undecodable if its data are corrupt."""
     if isinstance(source, Image):
         return source
     decoded = decode(source.data.tobytes(), max_pixels=source.n_pixels).image
@@ -113,7 +119,7 @@ def pixels_of(source: Source) -> Image:
 
 
 def _by_simplejpeg(data: bytes, header: Header) -> Pixels | None:
-    """Upright pixels; None where simplejpeg has the least doubt, warnings included."""
+    """Return upright pixels, or None if simplejpeg reports any doubt, warnings included."""
     info = header.info
     grey = info.mode == "L"
     swapped = info.orientation >= 5
@@ -157,7 +163,7 @@ def _pixels(image: PillowImage.Image) -> Pixels:
 
 
 def upright(pixels: Pixels, orientation: int) -> Pixels:
-    """Pixels as stored, turned as EXIF `orientation` (1..8) asks."""
+    """Return stored pixels, turned as EXIF `orientation` (1…8) requires."""
     if orientation == 1:
         return pixels
     channels = pixels.shape[2]

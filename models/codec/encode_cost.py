@@ -1,8 +1,8 @@
-"""What encoding takes, before it is begun: CPU seconds by pixels, format and options.
+"""Estimate the cost of encoding before it begins: CPU seconds by pixels, format and options.
 
-Measured per megapixel on one core of 2.x GHz, photos (noise takes two to three times as long):
-AVIF 43 s at speed 0, 4 s at 4, 0.55 s at 6, 0.06 s from 9; PNG 1.2 s at level 9, 0.25 s at 6;
-WebP 0.05 s; progressive JPEG 0.02 s; baseline JPEG 0.003 s.
+Measured per megapixel on one core of 2.x GHz, photos (noise takes two to three times as long): AVIF
+43 s at speed 0, 4 s at 4, 0.55 s at 6, 0.06 s from 9; PNG 1.2 s at level 9, 0.25 s at 6; WebP 0.05
+s; progressive JPEG 0.02 s; baseline JPEG 0.003 s.
 """
 
 from models.codec.encode_options import Encoding
@@ -29,7 +29,7 @@ def encode_cost(pixels: int, format: ImageFormat, encoding: Encoding) -> float:
 
 
 def check_encode_cost(pixels: int, format: ImageFormat, encoding: Encoding, most: float) -> float:
-    """The estimate; raises Unprocessable where it is over `most` seconds."""
+    """Return the estimate in CPU seconds; raise Unprocessable if it is over `most` seconds."""
     cost = encode_cost(pixels, format, encoding)
     if cost > most:
         faster = {

@@ -1,4 +1,4 @@
-"""How an image is to be written: the options, and which formats have them. Knows no encoder."""
+"""Options of encoding, and the formats that have them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ _RANGES = {"quality": (1, 100), "png_level": (0, 9), "avif_speed": (0, 10)}
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What is asked of an encoder; None leaves a value to `models.codec.encoder`.
+    """The options of an encoder; None leaves a value to `models.codec.encoder`.
 
-    `quality` (1..100) means nothing where no pixel is lost: to PNG, and to WebP that is `lossless`.
-    `png_level` is zlib's, 0 (stored) to 9 (smallest); `avif_speed` 0 (smallest) to 10 (fastest).
-    `metadata` says whether the source's EXIF is kept, as far as it still holds. `encoder` is what
-    the request asks of the worker; `models.codec.encoder` is the CPU's.
+    `quality` (1…100) has no effect on lossless files: PNG, and WebP that is `lossless`. `png_level`
+    is zlib's, 0 (stored) to 9 (smallest); `avif_speed` 0 (smallest) to 10 (fastest). `metadata`
+    states whether the source's EXIF is kept, as far as it is still true. `encoder` is the device
+    that the request asks for; `models.codec.encoder` encodes on the CPU.
     """
 
     quality: int | None = None
@@ -51,16 +51,18 @@ class Encoding:
     encoder: Literal["cpu", "gpu"] = "cpu"
 
     def quality_for(self, format: ImageFormat) -> int:
-        """As asked, else the default of `format`, which is JPEG, WebP or AVIF."""
+        """Return the quality, by default that of `format`, which is JPEG, WebP or AVIF."""
         return self.quality or _DEFAULT_QUALITY[format]
 
     @property
     def subsampling(self) -> Chroma:
-        """As asked, else the default."""
+        """Return the chroma subsampling, by default 4:2:0."""
         return self.chroma or _DEFAULT_CHROMA
 
     def check(self, format: ImageFormat) -> None:
-        """Raise InvalidParameter, with the paths of all that `format` has not, or no format has."""
+        """Raise InvalidParameter with the path of every option that `format`, or any format, does
+        not have.
+        """
         errors = []
         if format not in ENCODABLE:
             problem = f"{format} is read but not written; ask for one of {', '.join(ENCODABLE)}"
@@ -81,7 +83,7 @@ class Encoding:
 
 
 PLAIN = Encoding()
-"""Nothing is asked."""
+"""No options."""
 
 
 def _of_another(name: str, formats: tuple[ImageFormat, ...], chosen: ImageFormat) -> str:

@@ -1,4 +1,4 @@
-"""From pixels to an image file. Knows nothing of HTTP; what is asked of it is in `encoding`."""
+"""Encode pixels as image files; `encode_options` describes the options."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -23,7 +23,7 @@ MAX_SIDE: Mapping[ImageFormat, int] = {
     ImageFormat.WEBP: 16_383,
     ImageFormat.AVIF: 32_768,  # of libavif when it decodes; the format's is 65,536
 }
-"""Pixels of the longer side that a file of the format can hold and be read again."""
+"""The longest side, in pixels, that a file of the format can hold and that can be read again."""
 
 # Chosen by tests/bench/encode.py.
 _RUN_LENGTH = {"compress_level": 1, "compress_type": 3}  # zlib's Z_RLE, which knows no levels
@@ -32,7 +32,7 @@ _WEBP_METHOD = 2
 _LOSSLESS = {"lossless": True, "method": 0, "quality": 0, "exact": True}
 
 _MOST_BYTES_A_PIXEL = 6
-"""Of a JPEG in full chroma, as TurboJPEG's tj3JPEGBufSize counts."""
+"""Bytes a pixel of a JPEG in full chroma, at most, as TurboJPEG's tj3JPEGBufSize counts."""
 
 
 def encode(
@@ -43,14 +43,14 @@ def encode(
     copyright: str | None = None,
     exif: bytes | None = None,
 ) -> bytes:
-    """`image` as a file of `format`, as `encoding` asks; sRGB, without a profile.
+    """Return `image` as a file of `format` with the options `encoding`; sRGB, without a profile.
 
-    Where nothing is asked, JPEG is baseline 4:2:0, quality 90 (80 for WebP, 75 for AVIF). Grey
-    stays grey in all but WebP; a JPEG has alpha flattened on white. Of metadata the `copyright`
-    is written; where it is to be kept, what `models.codec.exif` keeps of the source's `exif`.
+    By default JPEG is baseline 4:2:0, quality 90 (80 for WebP, 75 for AVIF). Grey stays grey in all
+    formats but WebP; for a JPEG, alpha is flattened on white. Of metadata the `copyright` is
+    written, or, with metadata="keep", what `models.codec.exif` keeps of the source's `exif`.
 
-    Raises InvalidParameter for what the format has not, and Unprocessable for an image with a
-    side too long for the format.
+    Raises InvalidParameter for options that the format does not have, and Unprocessable for an
+    image with a side too long for the format.
     """
     encoding.check(format)
     _check_sides(image, format)
@@ -68,7 +68,9 @@ def finished(
     copyright: str | None = None,
     exif: bytes | None = None,
 ) -> bytes:
-    """The file of a JPEG that was encoded elsewhere, with the metadata `encode` would write."""
+    """Return the file of a JPEG that was encoded elsewhere, with the metadata that `encode` would
+    write.
+    """
     block = _metadata(jpeg.width, jpeg.height, encoding, copyright, exif)
     return _with_exif(jpeg.data.tobytes(), block)
 
@@ -84,7 +86,7 @@ def _check_sides(image: Image, format_: ImageFormat) -> None:
 def _metadata(
     width: int, height: int, encoding: Encoding, copyright_: str | None, exif: bytes | None
 ) -> bytes:
-    """An EXIF block; empty where there is nothing to say."""
+    """Return an EXIF block, empty if there is no metadata."""
     block = None
     if exif and encoding.metadata == "keep":
         block = kept(exif, width, height)
@@ -92,7 +94,9 @@ def _metadata(
 
 
 def _jpeg(image: Image, encoding: Encoding) -> bytes:
-    """By simplejpeg, the same bytes on every machine, but where it cannot do what is asked."""
+    """Encode by simplejpeg, with the same bytes on every machine, unless only Pillow has the
+    options.
+    """
     grey = image.channels == 1
     pixels = np.ascontiguousarray(image.pixels if grey else flatten(image).pixels)
     quality, chroma = encoding.quality_for(ImageFormat.JPEG), encoding.subsampling
@@ -117,7 +121,7 @@ def _progressive(pixels: Pixels, options: Mapping[str, Any]) -> bytes:
 
 
 def _options(image: Image, format_: ImageFormat, encoding: Encoding) -> Mapping[str, Any]:
-    """What Pillow is to be told of a format that is not JPEG."""
+    """Return Pillow's options for a format other than JPEG."""
     if format_ is ImageFormat.PNG:
         level = encoding.png_level
         return _RUN_LENGTH if level is None else {"compress_level": level}
@@ -145,7 +149,7 @@ def _by_pillow(pixels: Pixels, format_: ImageFormat, options: Mapping[str, Any])
 
 
 def _with_exif(jpeg: bytes, exif: bytes) -> bytes:
-    """`jpeg` with an APP1 segment behind its JFIF header, which has to come first."""
+    """Return `jpeg` with an APP1 segment after its JFIF header, which has to come first."""
     if not exif:
         return jpeg
     start = 4 + int.from_bytes(jpeg[4:6], "big")

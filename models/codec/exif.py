@@ -1,8 +1,9 @@
-"""What is kept of a file's EXIF when its pixels are written anew, with values byte for byte.
+"""Keep the part of a file's EXIF that is still true when its pixels are written anew, byte for
+byte.
 
-Kept is what still holds: who, when, where, with which camera. Left out is what described the old
-file: thumbnail, maker's notes (their offsets break), sizes, colour space, and the orientation:
-pixels are upright, as they are where no orientation is given. Layout: Exif 2.32 (CIPA DC-008).
+Author, date, place and camera are kept. Entries about the old file are left out: thumbnail, maker's
+notes (their offsets break), sizes, colour space, and the orientation, because pixels are upright.
+Layout: Exif 2.32 (CIPA DC-008).
 """
 
 import struct
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 MAX_BLOCK = 65_533
-"""Bytes of a block; what one segment of a JPEG holds."""
+"""Bytes of a block, at most: the content of one segment of a JPEG."""
 
 PREFIX = b"Exif\0\0"
 
@@ -28,7 +29,7 @@ _KEPT = {
 }
 
 _PHOTO, _GPS = 0x8769, 0x8825
-"""Where the first directory says where the others are: of the photo, and of the place."""
+"""Tags of the first directory that point to the directories of the photo and of the place."""
 
 _COLOUR_SPACE, _WIDTH, _HEIGHT = 0xA001, 0xA002, 0xA003
 _MAKER_NOTE, _INTEROPERABILITY = 0x927C, 0xA005
@@ -47,10 +48,10 @@ class _Field(NamedTuple):
 
 
 def kept(block: bytes, width: int, height: int) -> bytes | None:
-    """An EXIF block, `Exif\\0\\0` included, for an upright sRGB image of this size, in pixels.
+    r"""Return an EXIF block, `Exif\0\0` included, for an upright sRGB image of this size in pixels.
 
-    None where `block` is no EXIF, larger than MAX_BLOCK, or holds nothing that is kept; broken
-    entries are left out.
+    Return None if `block` is no EXIF, is larger than MAX_BLOCK, or contains nothing that is kept;
+    broken entries are left out.
     """
     tiff = block.removeprefix(PREFIX)
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
@@ -72,7 +73,7 @@ def kept(block: bytes, width: int, height: int) -> bytes | None:
 
 
 def _fields(tiff: bytes, order: str, start: int) -> Iterator[_Field]:
-    """The sound entries of the directory at `start`; together no larger than a block."""
+    """Yield the sound entries of the directory at `start`; together no larger than a block."""
     if start + 2 > len(tiff):
         return
     room = MAX_BLOCK
@@ -87,14 +88,14 @@ def _fields(tiff: bytes, order: str, start: int) -> Iterator[_Field]:
 
 
 def _below(tiff: bytes, order: str, first: dict[int, _Field], tag: int) -> Iterator[_Field]:
-    """The entries of the directory that the first one points to with `tag`."""
+    """Yield the entries of the directory that the first one points to with `tag`."""
     pointer = first.get(tag)
     if pointer is not None and (pointer.kind, pointer.number) == (_LONG, 1):
         yield from _fields(tiff, order, struct.unpack(order + "I", pointer.values)[0])
 
 
 def _directories(order: str, fields: list[_Field], others: dict[int, list[_Field]]) -> bytes:
-    """The first directory, 8 bytes behind the start of the block, and those it points to."""
+    """Return the first directory, 8 bytes after the start of the block, and those it points to."""
 
     def pointers(at: int) -> Iterator[_Field]:
         for tag, entries in others.items():
@@ -110,7 +111,9 @@ def _directories(order: str, fields: list[_Field], others: dict[int, list[_Field
 
 
 def _directory(order: str, fields: list[_Field], start: int) -> bytes:
-    """A directory that starts at `start`, its long values behind it; no other follows it."""
+    """Return a directory that starts at `start`, with its long values after it and no next
+    directory.
+    """
     entries, values = b"", b""
     behind = start + 2 + 12 * len(fields) + 4
     for field in sorted(fields):

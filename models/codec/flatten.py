@@ -1,4 +1,4 @@
-"""Any image as opaque RGB. Knows nothing of files."""
+"""Flatten images to opaque RGB."""
 
 import numpy as np
 from PIL import Image as PillowImage
@@ -9,10 +9,10 @@ WHITE = (255, 255, 255)
 
 
 def flatten(image: Image, background: tuple[int, int, int] = WHITE) -> Image:
-    """`image` as RGB: alpha composited over `background`, grey repeated, RGB returned as it is.
+    """Return `image` as RGB: alpha composited over `background`, grey repeated, RGB unchanged.
 
     Per channel (c·a + b·(255 − a)) / 255, rounded to nearest: Pillow's `alpha_composite` over an
-    opaque background, which does the work.
+    opaque background computes it.
     """
     if image.channels == 3:
         return image

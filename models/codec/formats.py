@@ -1,6 +1,6 @@
-"""The image formats Darkroom reads and writes, told apart by their first bytes alone.
+"""The image formats that Darkroom reads and writes, recognised by their first bytes alone.
 
-Knows nothing of file names and content types: both lie.
+File names and content types are not used, because they may be wrong.
 """
 
 import re
@@ -10,7 +10,7 @@ from PIL import features
 
 
 class ImageFormat(StrEnum):
-    """A format we read; the member names are Pillow's."""
+    """A format that can be read; the names of the members are Pillow's."""
 
     JPEG = "jpeg"
     PNG = "png"
@@ -22,12 +22,12 @@ class ImageFormat(StrEnum):
 
     @property
     def media_type(self) -> str:
-        """As in a Content-Type header."""
+        """Return the media type for a Content-Type header."""
         return f"image/{self.value}"
 
     @property
     def extension(self) -> str:
-        """What a file name ends with, dot included."""
+        """Return the extension of file names, with the dot."""
         return ".jpg" if self is ImageFormat.JPEG else f".{self.value}"
 
 
@@ -56,6 +56,6 @@ _MAGIC = re.compile(
 
 
 def identify(data: bytes) -> ImageFormat | None:
-    """The format whose magic number `data` starts with; None when it is none of ours."""
+    """Return the format whose magic number `data` starts with, or None for unknown formats."""
     match = _MAGIC.match(data)
     return ImageFormat[str(match.lastgroup)] if match else None

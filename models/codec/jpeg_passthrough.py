@@ -1,4 +1,4 @@
-"""JPEGs left as they are, for a device that decodes them. Every other image is decoded here."""
+"""Pass JPEGs undecoded to devices that decode them; every other image is decoded here."""
 
 import numpy as np
 
@@ -10,12 +10,12 @@ from models.domain.image import Jpeg
 
 
 def encoded(data: bytes, *, max_pixels: int) -> Decoded | None:
-    """A baseline sRGB JPEG, whole and well formed; None for what must be decoded here.
+    """Return a baseline sRGB JPEG, whole and well formed; None for files that must be decoded here.
 
-    JPEGs with restart markers are, all of them. Bytes too many before such a marker cannot be seen
-    without decoding, an engine in hardware takes them silently for other pixels than libjpeg-turbo
-    makes of them, and a check by decoding at an eighth of the size takes 71 % of decoding it. Of
-    196 photos 13 have them.
+    All JPEGs with restart markers must be. Surplus bytes before such a marker cannot be seen
+    without decoding; a hardware decoder silently makes other pixels of them than libjpeg-turbo, and
+    a check by decoding at an eighth of the size takes 71 % of the time of decoding. Of 196 photos
+    13 have such markers.
 
     Raises what `probe` raises.
     """

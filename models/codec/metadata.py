@@ -1,6 +1,6 @@
-"""What is read of a file's metadata: which way is up, whose it is, and its EXIF unread.
+"""Read a file's metadata: orientation, copyright, and the unparsed EXIF block.
 
-EXIF is read through Pillow, which also looks into XMP; whatever is broken in it counts as absent.
+EXIF is read through Pillow, which also reads XMP; broken metadata count as absent.
 """
 
 from contextlib import suppress
@@ -29,7 +29,7 @@ class Metadata(NamedTuple):
 
 
 def read_metadata(image: PillowImage.Image) -> Metadata:
-    """What Pillow knows of `image` by now; decodes no pixels."""
+    """Return what Pillow has read of `image` so far; decode no pixels."""
     block = image.info.get("exif")
     if isinstance(block, bytes) and not affordable(block):
         return Metadata()
@@ -48,7 +48,7 @@ def read_metadata(image: PillowImage.Image) -> Metadata:
 
 
 def copyright_exif(notice: str) -> bytes:
-    """An EXIF block, `Exif\\0\\0` included, that holds this copyright in UTF-8 and nothing else."""
+    r"""Return an EXIF block, `Exif\0\0` included, that contains only this copyright in UTF-8."""
     exif = PillowImage.Exif()
     exif[_COPYRIGHT] = notice[:MAX_COPYRIGHT].encode(errors="replace")
     return exif.tobytes()

@@ -1,8 +1,8 @@
-"""The only door to Pillow's parsers and globals: what they raise and warn of a file ends here.
+"""The only access to Pillow's parsers and globals: their errors and warnings about a file end here.
 
 Pillow's own pixel ceiling (`Image.MAX_IMAGE_PIXELS`, errors above twice that: 178,956,970 pixels)
-stays in force for the whole process and is answered as TooManyPixels, so the effective limit is
-the smaller of the two. It is not lifted here: it is a global, and other users of Pillow rely on it.
+stays in force for the whole process and is answered as TooManyPixels, so the effective limit is the
+smaller of the two. It is not lifted here: it is a global, and other users of Pillow rely on it.
 """
 
 import re
@@ -38,7 +38,9 @@ _IGNORE: _Filter = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
 
 @contextmanager
 def reading(format: ImageFormat) -> Iterator[None]:
-    """What Pillow raises inside becomes Undecodable or TooManyPixels; its warnings are ignored."""
+    """Turn Pillow's errors inside the block into Undecodable or TooManyPixels; ignore its
+    warnings.
+    """
     try:
         with _quiet():
             yield
@@ -56,13 +58,15 @@ def reading(format: ImageFormat) -> Iterator[None]:
 
 
 def open_image(data: bytes, format: ImageFormat) -> ImageFile.ImageFile:
-    """Pillow's view of the header of `data`, which must be of that very format; no pixels yet."""
+    """Return Pillow's view of the header of `data`, which must be of that format; decode no
+    pixels.
+    """
     return PillowImage.open(BytesIO(data), formats=[format.name])
 
 
 @contextmanager
 def writing_at_once(n_bytes: int) -> Iterator[None]:
-    """Inside, Pillow's buffers have room for a file of so many bytes.
+    """Give Pillow's buffers room for a file of this number of bytes inside the block.
 
     Their size is a global of Pillow's: one thread at a time, and the chunks of a PNG that another
     thread writes meanwhile are larger, of the same pixels.
@@ -77,11 +81,11 @@ def writing_at_once(n_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ignore the warnings of Pillow's modules, where those are errors as well.
+    """Ignore the warnings of Pillow's modules, where warnings are errors as well.
 
     `warnings.catch_warnings` saves and restores the whole list of filters and is not thread-safe.
-    Here every block puts one entry of its own into the list and takes one equal entry out: both
-    are atomic, blocks of several threads overlap freely, and no other filter is touched.
+    Here every block puts one entry of its own into the list and takes one equal entry out: both are
+    atomic, blocks of several threads overlap freely, and no other filter is touched.
     """
     filters = cast(list[_Filter], warnings.filters)
     filters.insert(0, _IGNORE)

@@ -1,4 +1,4 @@
-"""The header of a JPEG that `models.codec.jpeg` has looked through."""
+"""The header of a JPEG whose stream `models.codec.jpeg` has checked."""
 
 from models.codec.bounds import check_jpeg
 from models.codec.formats import ImageFormat
@@ -8,7 +8,9 @@ from models.domain.image import Subsampling
 
 
 def plain_header(data: bytes, found: BaselineJpeg, max_pixels: int) -> Header:
-    """What `read_header` gives; Pillow's parser, 0.05 ms, is only asked for EXIF and profiles."""
+    """Return what `read_header` returns; Pillow's parser (0.05 ms) runs only for EXIF and
+    profiles.
+    """
     if found.described or found.width * found.height > max_pixels:
         cost = check_jpeg(data, max_pixels, one_scan=True)
         return opened_header(data, ImageFormat.JPEG, max_pixels, cost)

@@ -1,6 +1,6 @@
-"""What a file's header says, before a pixel is decoded: the guard at the door.
+"""Read a file's header before a pixel is decoded: the first check of every image.
 
-Knows nothing of pixels; trusts neither names nor content types nor the header's good faith.
+Names, content types and the header itself are not trusted.
 """
 
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ _SWAPPED = range(5, 9)
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """An image file as its header tells it.
+    """The properties of an image file by its header.
 
-    `width` and `height` are those of the upright image, in pixels; `orientation` is EXIF's, 1..8.
-    `frames` is the header's count; GIF and TIFF have none, there 2 means "more than one".
-    `mode` is Pillow's name for the stored pixels. `fast_jpeg`: a grey or three-component 8-bit
-    JPEG, which a JPEG decoder without Pillow's help may read.
+    `width` and `height` are those of the upright image, in pixels; `orientation` is EXIF's, 1…8.
+    `frames` is the header's count; GIF and TIFF have none, for them 2 means "more than one". `mode`
+    is Pillow's name for the stored pixels. `fast_jpeg`: a grey or three-component 8-bit JPEG, which
+    a JPEG decoder may read without Pillow's help.
     """
 
     format: ImageFormat
@@ -38,12 +38,13 @@ class ImageInfo:
 
     @property
     def n_pixels(self) -> int:
-        """Width times height."""
+        """Return width times height."""
         return self.width * self.height
 
 
 class Header(NamedTuple):
-    """All that decoding needs of a header; `icc_profile` and `exif` are as embedded, unchecked.
+    """The part of a header that decoding needs; `icc_profile` and `exif` are as embedded,
+    unchecked.
 
     `image` is Pillow's view of the file, from which the pixels can still be loaded, once.
     """
@@ -57,18 +58,18 @@ class Header(NamedTuple):
 
 
 def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
-    """The header of an image file; no pixel is decoded.
+    """Return the header of an image file; decode no pixel.
 
-    A PNG may carry its EXIF behind the pixels: only `decode` sees that orientation.
+    A PNG may have its EXIF after the pixels: only `decode` sees that orientation.
 
-    Raises UnsupportedMedia (empty, or no format of ours), TooManyPixels (over `max_pixels`, or
-    over Pillow's own ceiling of 178,956,970) and Undecodable (our format, but a broken header).
+    Raises UnsupportedMedia (empty, or an unknown format), TooManyPixels (over `max_pixels`, or over
+    Pillow's own ceiling of 178,956,970) and Undecodable (a known format with a broken header).
     """
     return read_header(data, max_pixels).info
 
 
 def read_header(data: bytes, max_pixels: int) -> Header:
-    """As `probe`, with the profile and the copyright; what it costs is bounded before."""
+    """Return the same as `probe`, with profile and copyright; check the cost of reading first."""
     if not data:
         raise UnsupportedMedia("the image is empty: 0 bytes")
     format_ = identify(data)
@@ -79,7 +80,7 @@ def read_header(data: bytes, max_pixels: int) -> Header:
 
 
 def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: float) -> Header:
-    """The header of a file that has been checked, and takes `cost` CPU seconds a pixel."""
+    """Return the header of a file that has been checked, and takes `cost` CPU seconds a pixel."""
     with reading(format_):
         image = open_image(data, format_)
         width, height = image.size

@@ -1,4 +1,6 @@
-"""Load what decoding loads on its first use, for processes that may open no file later."""
+"""Load the modules that decoding loads on its first use, for processes that may open no file
+later.
+"""
 
 import codecs
 from io import BytesIO
@@ -32,7 +34,7 @@ _SIDE = 16
 
 
 def warm_up() -> None:
-    """Decode and encode a small picture in every format; one thread is all that AVIF gets."""
+    """Decode and encode a small picture in every format; AVIF uses one thread only."""
     AvifImagePlugin.DEFAULT_MAX_THREADS = 1
     for name in _TEXT_CODECS:
         codecs.lookup(name)

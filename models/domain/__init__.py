@@ -1,5 +1,4 @@
-"""The words that both sides of the backend speak: images, jobs, outcomes, deadlines, errors.
+"""The vocabulary of both sides of the backend: images, jobs, outcomes, deadlines, errors.
 
-Start reading at `job.py`.
-May import the standard library and numpy.
+Start reading at `job.py`. May import the standard library and numpy.
 """

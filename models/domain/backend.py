@@ -1,4 +1,4 @@
-"""The seam between the front end and whatever executes: one coroutine per image."""
+"""The seam between the front end and a backend: one coroutine per image."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,13 +8,13 @@ from models.domain.job import Completed, Job
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How busy a backend is. `service_rate` is jobs per second while busy (0: not known yet).
+    """The load of a backend. `service_rate` is jobs per second while busy (0: not known yet).
 
-    While nothing computes (`alive` is false) the rate is the last one known, and `back_in` the
-    seconds until something is expected to compute again: 0 while it is alive, None when nothing
-    is expected. `takes_jpegs`: baseline JPEGs had better be sent encoded. `decoding` is the share
-    of the busy time, 0…1, in which they were being decoded. `progress` grows while the device gets
-    work done, by an amount that means nothing.
+    While nothing computes (`alive` is false) the rate is the last known one, and `back_in` the
+    seconds until computing is expected to resume: 0 while it is alive, None if no return is
+    expected. `takes_jpegs`: baseline JPEGs should be sent encoded. `decoding` is the share of the
+    busy time, 0…1, in which they were being decoded. `progress` grows while the device gets work
+    done; only its growth has a meaning.
     """
 
     device: str
@@ -30,16 +30,16 @@ class Load:
 
 
 class Backend(Protocol):
-    """Where images go to be worked on.
+    """Protocol of the executors of jobs.
 
     Cancelling `run` abandons the job: if it has not reached the device, it never will.
     """
 
     async def run(self, job: Job) -> Completed:
-        """The answer of one job, before its deadline; raises ServiceError."""
+        """Return the answer of one job, before its deadline; raise ServiceError."""
 
     def load(self) -> Load:
-        """For readiness, metrics and choosing a device; never blocks."""
+        """Return the load, for readiness, metrics and the choice of a device; never block."""
 
     async def aclose(self) -> None:
         """Refuse new jobs, finish the accepted ones, then stop."""

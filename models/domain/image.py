@@ -1,6 +1,6 @@
-"""Images in memory: pixels, or a JPEG still encoded that a device will decode.
+"""Images in memory: pixels, or an encoded JPEG that a device will decode.
 
-Knows nothing of files; `models.codec` makes them from bytes and back.
+`models.codec` converts files to images and back.
 """
 
 from dataclasses import dataclass
@@ -28,22 +28,22 @@ class Image:
 
     @property
     def height(self) -> int:
-        """Rows, in pixels."""
+        """Return the rows, in pixels."""
         return int(self.pixels.shape[0])
 
     @property
     def width(self) -> int:
-        """Columns, in pixels."""
+        """Return the columns, in pixels."""
         return int(self.pixels.shape[1])
 
     @property
     def channels(self) -> int:
-        """1, 3 or 4."""
+        """Return 1, 3 or 4."""
         return int(self.pixels.shape[2])
 
     @property
     def n_pixels(self) -> int:
-        """Height times width."""
+        """Return height times width."""
         return self.height * self.width
 
 
@@ -71,14 +71,14 @@ class Jpeg:
 
     @property
     def channels(self) -> int:
-        """1 or 3: of the pixels it holds."""
+        """Return the channels of its pixels, 1 or 3."""
         return 1 if self.subsampling is Subsampling.GREY else 3
 
     @property
     def n_pixels(self) -> int:
-        """Height times width."""
+        """Return height times width."""
         return self.height * self.width
 
 
 Source = Image | Jpeg
-"""What a job works on. Every engine takes both; only some front ends send JPEGs."""
+"""The input of a job. Every engine accepts both; only some front ends send JPEGs."""

@@ -21,11 +21,11 @@ class Lane(Enum):
 
 
 class Operation(Protocol):
-    """What is to be done with an image; `workers.operations` declares the real ones."""
+    """An operation on an image; `workers.operations` declares the real ones."""
 
     @property
     def batch_key(self) -> Hashable:
-        """Jobs share a micro-batch only when their keys are equal."""
+        """Return the batch key: jobs share a micro-batch only if their keys are equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ asked to encode it and could.
 
 
 class ReleaseReason(Enum):
-    """Why a micro-batch was released when it was."""
+    """The reason for which a micro-batch was released."""
 
     FULL = "full"
     BUDGET = "budget"
@@ -72,7 +72,7 @@ class ReleaseReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Where a job's time went on the worker, in seconds, and the micro-batch it rode in."""
+    """The times of a job on the worker, in seconds, and the micro-batch that it was part of."""
 
     queue: float
     upload: float
@@ -86,7 +86,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A result and where its time went."""
+    """A result and its times."""
 
     result: Result
     trace: Trace
@@ -94,7 +94,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The error of one job; its neighbours in the batch are unharmed."""
+    """The error of one job; other jobs of the batch are not affected."""
 
     error: ServiceError
 

@@ -1,7 +1,7 @@
 """Label sets: the names of a network's classes, in class order.
 
 Those shipped with Darkroom are package data, JSON lists of [wnid, label]; others are read from a
-file. Knows nothing of networks: whether the labels fit one is checked where that is opened.
+file. Whether labels fit a network is checked where the network is opened.
 """
 
 import json
@@ -19,7 +19,7 @@ _FORMS = (
 
 @dataclass(frozen=True, slots=True)
 class LabelSet:
-    """The label of each class, and its WordNet id where it has one."""
+    """The label of each class, and its WordNet id if it has one."""
 
     name: str
     labels: tuple[str, ...]
@@ -32,13 +32,17 @@ class LabelSet:
 
 @cache
 def shipped(name: str) -> LabelSet:
-    """`imagenet1k`, the 1000 classes as torchvision labels them, or `imagenette10`, ten of them."""
+    """Return `imagenet1k`, the 1000 classes as torchvision labels them, or `imagenette10`, ten of
+    them.
+    """
     text = resources.files(__name__).joinpath(f"{name}.json").read_text("utf-8")
     return _labelled(name, _from_json(text))
 
 
 def read_labels(path: Path) -> LabelSet:
-    """The labels in a file, named after it; ValueError says what is wrong and where."""
+    """Return the labels in a file, named after it; the text of ValueError states the fault and its
+    line.
+    """
     try:
         text = path.read_text("utf-8-sig")
         is_json = path.suffix.lower() == ".json" or text.lstrip().startswith("[")

@@ -1,6 +1,6 @@
-"""What the settings ask for: the weights of each network that is served.
+"""The weights that the settings ask for, for each network that is served.
 
-Reads no file and downloads nothing; `workers.engines.model` opens what is resolved here.
+This module reads no file and downloads nothing; `workers.engines.model` opens the result.
 """
 
 import difflib
@@ -92,7 +92,7 @@ def resolve(settings: Settings, spec: NetworkSpec) -> WeightsSource:
 
 
 def _named(spec: NetworkSpec) -> dict[str, WeightsSource]:
-    """The weights of a network that have names of their own."""
+    """Return the weights of a network that have names of their own."""
     best = Published(spec.weights[0])
     named: dict[str, WeightsSource] = {"auto": best}
     if spec.bundled is not None:

@@ -30,8 +30,8 @@ _CHECKS: Mapping[ImageFormat, Callable[[bytes, int], float]] = {
 def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
     """Raise Undecodable or TooManyPixels for a file that would cost more than its image is worth.
 
-    Returns the CPU seconds that each pixel is estimated to take. What is merely broken is left to
-    the decoder, which knows best.
+    Return the CPU seconds that each pixel is estimated to take. Broken files are left to the
+    decoder, whose errors are more precise.
     """
     return _CHECKS[format](data, max_pixels)
 

@@ -5,13 +5,13 @@ import struct
 from models.codec.bounds.refusal import too_large, too_many
 
 MAX_BOXES = 1000
-"""Of the file, and of each box that is looked into."""
+"""Boxes of the file, and of each box that is examined, at most."""
 
 MAX_ITEMS = 4096
-"""A grid of tiles has one each; libavif looks for each among all others."""
+"""Items of a file, at most: a grid of tiles has one each, and libavif searches all for each."""
 
 MAX_SAMPLES = 1_000_000
-"""Of an image sequence, whose tables are made before the first frame."""
+"""Samples of an image sequence, at most; its tables are made before the first frame."""
 
 _PER_PIXEL = 60e-9
 _LOOKED_INTO = frozenset({b"moov", b"trak", b"mdia", b"minf", b"stbl", b"iprp", b"ipco"})
@@ -19,7 +19,7 @@ _HEAD = struct.Struct(">I4s")
 
 
 def check_avif(data: bytes, max_pixels: int) -> float:
-    """CPU seconds a pixel; raises for more boxes, items or samples than files have."""
+    """Return CPU seconds a pixel; raise for more boxes, items or samples than files have."""
     boxes = 0
     waiting = [(0, len(data))]
     while waiting:

@@ -3,14 +3,16 @@
 from models.codec.bounds.refusal import too_many
 
 MAX_RUN_BYTES = 4 << 20
-"""Of run-length data: some 2 million runs, each 0.5 µs. Photos are not stored that way."""
+"""Bytes of run-length data, at most: some 2 million runs of 0.5 µs. Photos are not stored
+that way.
+"""
 
 _PER_PIXEL, _PER_RUN_PIXEL, _PER_RUN = 10e-9, 100e-9, 0.5e-6
 _RLE8, _RLE4 = 1, 2
 
 
 def check_bmp(data: bytes, max_pixels: int) -> float:
-    """CPU seconds a pixel; raises for run-length data out of proportion."""
+    """Return CPU seconds a pixel; raise for run-length data out of proportion."""
     if len(data) < 34 or int.from_bytes(data[14:18], "little") < 40:
         return _PER_PIXEL
     if int.from_bytes(data[30:34], "little") not in (_RLE8, _RLE4):

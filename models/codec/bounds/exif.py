@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_ENTRIES = 4096
-"""Of a directory; cameras write some 20 to 60, and reading one takes 3 µs."""
+"""Entries of a directory, at most; cameras write some 20 to 60, and reading one takes 3 µs."""
 
 MAX_NUMBERS = 200_000
-"""Of one entry: readers make an object of each, 4 million rational numbers took 50 s. The
-colours of a palette of 16 bits are 196,608."""
+"""Numbers of one entry, at most: readers make an object of each, 4 million rationals took 50 s.
+
+The colours of a palette of 16 bits are 196,608.
+"""
 
 _BYTES = (1, 2, 6, 7)
 """Kinds of values that are read as one text, however long."""
@@ -34,7 +36,7 @@ _KINDS = {
 
 
 def first_directory(tiff: bytes) -> NDArray[Any] | None:
-    """Its entries, at most MAX_ENTRIES + 1; None where there is none."""
+    """Return its entries, at most MAX_ENTRIES + 1, or None if there is none."""
     order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
     if order is None or len(tiff) < 16:
         return None
@@ -50,12 +52,12 @@ def first_directory(tiff: bytes) -> NDArray[Any] | None:
 
 
 def affordable(block: bytes) -> bool:
-    """Whether the first directory of an EXIF block can be read without much cost."""
+    """Return whether the first directory of an EXIF block can be read without much cost."""
     entries = first_directory(block.removeprefix(b"Exif\0\0"))
     return entries is None or (len(entries) <= MAX_ENTRIES and most_numbers(entries) <= MAX_NUMBERS)
 
 
 def most_numbers(entries: NDArray[Any]) -> int:
-    """Numbers of the entry that has the most; texts are not numbers."""
+    """Return the numbers of the entry that has the most; texts are not numbers."""
     numbers = entries["number"][~np.isin(entries["kind"], _BYTES)]
     return int(numbers.max(initial=0))

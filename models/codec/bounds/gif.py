@@ -7,14 +7,14 @@ _BYTES_PER_BLOCK = 1 << 6
 """One more block is allowed for this number of bytes; encoders fill blocks to 254 or 255."""
 
 MAX_EXTENSIONS = 1000
-"""Before the second frame; encoders write up to 5."""
+"""Extensions before the second frame, at most; encoders write up to 5."""
 
 _PER_PIXEL = 20e-9
 _EXTENSION, _FRAME = 0x21, 0x2C
 
 
 def check_gif(data: bytes, max_pixels: int) -> float:
-    """CPU seconds a pixel; raises for too many blocks, or a frame with too many pixels."""
+    """Return CPU seconds a pixel; raise for too many blocks, or a frame with too many pixels."""
     if len(data) < 13:
         return _PER_PIXEL
     blocks = most = MAX_BLOCKS + len(data) // _BYTES_PER_BLOCK
@@ -45,7 +45,7 @@ def check_gif(data: bytes, max_pixels: int) -> float:
 
 
 def _behind(data: bytes, at: int, blocks: int) -> tuple[int, int]:
-    """Where the chain of sub-blocks at `at` ends, and how many of `blocks` are left."""
+    """Return where the chain of sub-blocks at `at` ends, and how many of `blocks` are left."""
     end = len(data)
     while blocks > 0 and at < end:
         size = data[at]

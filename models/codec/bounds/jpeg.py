@@ -9,23 +9,25 @@ from models.codec.bounds.refusal import too_large, too_many
 from models.domain.errors import Undecodable
 
 MAX_SEGMENTS = 1000
-"""Of the headers and between scans; cameras write 10 to 20, and a colour profile or a depth
-map of 32 MB comes in 500."""
+"""Segments of the headers and between scans, at most.
+
+Cameras write 10 to 20, and a colour profile or a depth map of 32 MB comes in 500.
+"""
 
 MAX_FILL = 4096
-"""Bytes between segments that belong to none; parsers read them one by one."""
+"""Bytes between segments that belong to none, at most; parsers read them one by one."""
 
 MAX_SCANS = 100
-"""Encoders write 1 to 15."""
+"""Scans of a file, at most; encoders write 1 to 15."""
 
 MAX_SCAN_FRAMES = 16
 """Scans that an image of the largest size may have: each is a pass over all pixels, 3 ns each."""
 
 MAX_RESOURCES = 5000
-"""Of Photoshop, in APP13; it writes some 30."""
+"""Resources of Photoshop in APP13, at most; it writes some 30."""
 
 MAX_EXIF_SEGMENTS = 16
-"""EXIF that does not fit one segment is rare, and joined piece by piece."""
+"""Segments of EXIF, at most; more than one is rare, and they are joined piece by piece."""
 
 _PER_PIXEL, _PER_SCAN = 12e-9, 4e-9
 
@@ -39,9 +41,9 @@ _SOF = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 
 
 def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float:
-    """CPU seconds a pixel; raises Undecodable for a file that costs more than its pixels do.
+    """Return CPU seconds a pixel; raise Undecodable for a file that costs more than its pixels do.
 
-    `one_scan`: the caller has seen that there is only one; then its data are not looked through.
+    `one_scan`: the caller has seen that there is only one; then its data are not searched.
     """
     at, fill, segments, exif, pixels, planes = 2, 0, 0, 0, 0, 0
     while (found := _NEXT.search(data, at)) is not None:
@@ -73,7 +75,7 @@ def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float
 
 
 def _scans(data: bytes, start: int, pixels: int, max_pixels: int) -> int:
-    """How many there are up to the end of the image; the header of the first begins at `start`."""
+    """Return the number of scans up to the end of the image; the first header begins at `start`."""
     stream = np.frombuffer(data, np.uint8, offset=start)
     marks = np.flatnonzero(stream[:-1] == 0xFF)
     codes = stream[marks + 1]

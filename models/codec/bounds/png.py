@@ -20,7 +20,7 @@ _HEAD = struct.Struct(">I4s")
 
 
 def check_png(data: bytes, max_pixels: int) -> float:
-    """CPU seconds a pixel; raises for too many pixels or chunks."""
+    """Return CPU seconds a pixel; raise for too many pixels or chunks."""
     if data[12:16] == b"IHDR" and len(data) >= 24:
         width, height = struct.unpack_from(">II", data, 16)
         if width * height > max_pixels:

@@ -4,12 +4,12 @@ from models.domain.errors import TooManyPixels, Undecodable
 
 
 def too_many(format: str, found: str, allowed: str) -> Undecodable:
-    """The error of a container that has more parts than an encoder ever writes."""
+    """Return the error of a container that has more parts than an encoder ever writes."""
     return Undecodable(f"the {format} has {found}, and {allowed}; save it anew")
 
 
 def too_large(width: int, height: int, max_pixels: int) -> TooManyPixels:
-    """The error of an image over the limit of pixels."""
+    """Return the error of an image over the limit of pixels."""
     return TooManyPixels(
         f"the image has {width} × {height} pixels, more than the {max_pixels:,} "
         "allowed here; send it smaller"

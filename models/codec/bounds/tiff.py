@@ -9,16 +9,16 @@ from models.codec.bounds.refusal import too_many
 from models.domain.errors import Undecodable
 
 MAX_CHUNKS = 1 << 16
-"""Strips or tiles: each costs the decoder some 20 µs, and one a row is the finest there is."""
+"""Strips or tiles, at most: each costs the decoder some 20 µs, and one a row is the finest use."""
 
 MAX_TILE = 1 << 22
 """Pixels of a tile or strip that is larger than its image: tiles are 256 or 512 on a side."""
 
 MAX_SAMPLES = 32
-"""Of a pixel; images have up to 5."""
+"""Samples of a pixel, at most; images have up to 5."""
 
 MAX_SCAN_FRAMES = 16
-"""As of JPEGs."""
+"""The same limit as for JPEGs (`bounds/jpeg.py`)."""
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _STRIPS, _SAMPLES = 256, 257, 258, 259, 273, 277
 _ROWS, _TILE_WIDTH, _TILE_HEIGHT, _TILES = 278, 322, 323, 324
@@ -27,7 +27,7 @@ _PER_PIXEL = 20e-9
 
 
 def check_tiff(data: bytes, max_pixels: int) -> float:
-    """CPU seconds a pixel; raises for what costs more than the image's pixels."""
+    """Return CPU seconds a pixel; raise for files that cost more than the image's pixels."""
     entries = first_directory(data)
     if entries is None:
         return _PER_PIXEL
@@ -53,7 +53,10 @@ def check_tiff(data: bytes, max_pixels: int) -> float:
 
 
 def _value(entry: NDArray[Any], entries: NDArray[Any]) -> int:
-    """Of an entry with one SHORT or LONG; 0 for others. A SHORT stands in the first two bytes."""
+    """Return the value of an entry with one SHORT or LONG, 0 for others.
+
+    A SHORT stands in the first two bytes.
+    """
     if int(entry["number"]) != 1:
         return 0
     value, kind = int(entry["value"]), int(entry["kind"])
@@ -76,7 +79,7 @@ def _check_tiles(found: dict[int, int]) -> None:
 
 
 def _check_scans(data: bytes, found: dict[int, int], chunks: int, max_pixels: int) -> float:
-    """CPU seconds a pixel for the scans of JPEGs inside."""
+    """Return CPU seconds a pixel for the scans of JPEGs inside."""
     if found.get(_COMPRESSION) not in _JPEGS:
         return 0.0
     pixels = max(1, found.get(_WIDTH, 0) * found.get(_HEIGHT, 0))

@@ -11,7 +11,7 @@ _PER_PIXEL = 25e-9
 
 
 def check_webp(data: bytes, max_pixels: int) -> float:
-    """CPU seconds a pixel; raises for too many pixels or chunks."""
+    """Return CPU seconds a pixel; raise for too many pixels or chunks."""
     at, end = 12, len(data) - 8
     for _ in range(MAX_CHUNKS):
         if at > end:
@@ -29,7 +29,7 @@ def check_webp(data: bytes, max_pixels: int) -> float:
 
 
 def _size(name: bytes, head: bytes) -> tuple[int, int]:
-    """Width and height, as a chunk's first ten bytes say; 0 where it says none."""
+    """Return width and height by a chunk's first ten bytes; 0 if it has none."""
     if len(head) < 10:
         return 0, 0
     if name == b"VP8X":
