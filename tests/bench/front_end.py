@@ -7,14 +7,15 @@ without decoding them. The result is CPU seconds of the front end divided by the
 
 CPU time also depends on what else the machine does. To compare two versions give `--old` the folder
 of another checkout: its front end and worker run beside these, only one of them is under load at a
-time, and windows of `--seconds` alternate (old, new, then new, old). The ratio is the median over
-the pairs of new CPU time by old CPU time, so a slow moment of the machine falls on both halves.
+time, and windows of `--count` images alternate (old, new, then new, old). The ratio is the median
+over the pairs of new CPU time by old CPU time: a slow moment of the machine falls on both halves.
 On a busy machine the ratio of both lowest tenths is steadier: other programs only ever add time.
 
-Run: python -m tests.bench.front_end [--old FOLDER] [--pairs 15] [--seconds 1]
+Run: python -m tests.bench.front_end [--old FOLDER] [--pairs 15] [--count 640]
 """
 
 import argparse
+import asyncio
 import json
 import os
 import secrets
@@ -51,8 +52,8 @@ from workers.scheduling.worker import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 
-WARM_UP = 1.0
-"""Seconds of load that do not count."""
+WARM_UP = 640
+"""Images before the first window."""
 
 IMAGES = 64
 EACH = 16
@@ -73,7 +74,8 @@ MODEL = ModelRecord(
 def worker(listener: socket.socket) -> None:
     """Answer at once, for ever."""
     found = Labels(tuple(range(5)), (0.5, 0.2, 0.1, 0.05, 0.01))
-    labels = ("fake", [f"label {n}" for n in range(CLASSES)], [None] * CLASSES)
+    wnids: list[str | None] = [None] * CLASSES
+    labels = ("fake", [f"label {n}" for n in range(CLASSES)], wnids)
 
     async def serve() -> None:
         engine = FakeEngine(slots=3, answer=lambda job: found, takes_jpegs=True)
@@ -104,14 +106,14 @@ class FrontEnd:
         """CPU time of all threads of the process since its start."""
         return time.clock_gettime((~self.pid << 3) | 2)  # as clock_getcpuclockid(3) numbers it
 
-    def measured(self, load_: "Load", seconds: float) -> float:
-        """CPU microseconds of the front end for each image during `seconds` of load."""
+    def measured(self, kind: "Load", count: int) -> float:
+        """CPU microseconds of the front end for each of `count` images."""
+        n_requests = count // kind.images
         before = self.cpu_seconds()
-        report = load.run(self.port, load_.requests, load_.connections, seconds)
-        if report.failures:
-            raise RuntimeError(f"{report.failures} of {report.requests} requests failed")
-        used = self.cpu_seconds() - before
-        return used / (load_.images * report.requests) * 1e6
+        sending = load.send(self.port, kind.requests, kind.connections, n_requests)
+        if failures := asyncio.run(sending):
+            raise RuntimeError(f"{failures} of {n_requests} requests failed")
+        return (self.cpu_seconds() - before) / (n_requests * kind.images) * 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +170,12 @@ def loads() -> tuple[str, dict[str, Load]]:
     return source, {"raw": Load(raw, 1, 64), "multipart": Load(forms, EACH, 8)}
 
 
-def compared(old: FrontEnd, new: FrontEnd, kind: Load, pairs: int, seconds: float) -> object:
+def compared(old: FrontEnd, new: FrontEnd, kind: Load, pairs: int, count: int) -> object:
     """Microseconds an image of both, and the median of their ratios, with its quartiles."""
     found = []
     for number in range(pairs):
         order = (old, new) if number % 2 == 0 else (new, old)
-        values = {each.port: each.measured(kind, seconds) for each in order}
+        values = {each.port: each.measured(kind, count) for each in order}
         found.append((values[old.port], values[new.port]))
     ratios = [after / before for before, after in found]
     return {
@@ -196,7 +198,7 @@ def _arguments() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--old", type=Path, help="the checkout to compare with")
     arguments.add_argument("--pairs", type=int, default=15)
-    arguments.add_argument("--seconds", type=float, default=1.0, help="of each window")
+    arguments.add_argument("--count", type=int, default=640, help="images of each window")
     return arguments.parse_args()
 
 
@@ -212,10 +214,10 @@ def main() -> None:
             for each in filter(None, (new, old)):
                 each.measured(kind, WARM_UP)
             if old is None:
-                values = [new.measured(kind, options.seconds) for _ in range(options.pairs)]
+                values = [new.measured(kind, options.count) for _ in range(options.pairs)]
                 found[name] = {"us_per_image": round(statistics.median(values), 1)}
             else:
-                found[name] = compared(old, new, kind, options.pairs, options.seconds)
+                found[name] = compared(old, new, kind, options.pairs, options.count)
     report = {
         "benchmark": "front_end",
         "command": " ".join(["python -m tests.bench.front_end", *sys.argv[1:]]),
