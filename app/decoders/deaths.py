@@ -1,4 +1,4 @@
-"""Why a decoder process ended, and what the client of its image is told."""
+"""The reason for the end of a decoder process, and the resulting error of its image."""
 
 import os
 import signal
@@ -32,14 +32,14 @@ _ENCODING = {
 
 
 def reason_of(status: int | None) -> str:
-    """The reason in one word, by the exit status as waitpid(2) gives it; None: not known."""
+    """Return the reason in one word, by the exit status as waitpid(2) gives it; None: unknown."""
     if status is None or not os.WIFSIGNALED(status):
         return "crash"
     return _REASONS.get(signal.Signals(os.WTERMSIG(status)), "crash")
 
 
 def error_of(reason: str, task: Task | Encode) -> ServiceError:
-    """The image's own error."""
+    """Return the image's own error."""
     if isinstance(task, Encode):
         text = _ENCODING.get(reason, "the encoder stopped on the image")
         return Unprocessable(f"{text}; ask for another format or faster options")

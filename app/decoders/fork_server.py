@@ -18,7 +18,7 @@ from models import codec
 
 
 def run(descriptor: int, max_pixels: int, max_file: int) -> None:
-    """Fork whenever asked, report every end, until the connection closes."""
+    """Fork on request and report every end, until the connection closes."""
     control = socket.socket(fileno=descriptor)
     codec.warm_up()
     gc.collect()
@@ -65,7 +65,7 @@ class _ForkServer:
         frames.send(self._control, Forked(pid), [watch])
 
     def _become_decoder(self, connection: int, parent: int) -> None:
-        """In the new process; never returns."""
+        """Become a decoder in the new process; never return."""
         code = 1
         try:
             sandbox.end_with(parent)
@@ -87,7 +87,9 @@ class _ForkServer:
 
 
 def _silence() -> None:
-    """Libraries write to descriptor 2 what they think of a file; it would spoil the JSON log."""
+    """Discard messages that libraries write to descriptor 2 about a file; they would spoil the JSON
+    log.
+    """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)

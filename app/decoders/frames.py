@@ -21,11 +21,13 @@ MAX_PACKET = 1 << 16
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True):
-    """The first frame to a new decoder; the descriptor of its shared area comes beside."""
+    """The first frame to a new decoder, together with the descriptor of its shared area."""
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """A process can take work; `problem` says which part of the sandbox the kernel lacks."""
+    """A process is ready for work; `problem` names the part of the sandbox that the kernel
+    lacks.
+    """
 
     problem: str = ""
 
@@ -63,10 +65,10 @@ class Task(msgspec.Struct, frozen=True, tag=True):
     size: int
     max_pixels: int
     seconds: float
-    """CPU time that an image of `max_pixels` may take."""
+    """CPU seconds that an image of `max_pixels` may take."""
     unasked_pixels: int = 0
     unasked_cost: float = 0.0
-    """Estimated CPU seconds of decoding."""
+    """Estimated CPU seconds of decoding up to which pixels are sent without asking."""
 
 
 class Go(msgspec.Struct, frozen=True, tag=True):
@@ -108,7 +110,7 @@ class Encode(msgspec.Struct, frozen=True, tag=True):
     copyright: str | None
     exif: int | None
     seconds: float
-    """CPU time it may take."""
+    """CPU seconds that encoding may take."""
 
 
 class Encoded(msgspec.Struct, frozen=True, tag=True):
@@ -123,7 +125,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     code: str
     detail: str
     last: bool = False
-    """The process ends with this image: its memory is used up."""
+    """True if the process ends with this image, because its memory is used up."""
 
 
 Frame = (
@@ -150,7 +152,7 @@ _decoder = msgspec.msgpack.Decoder(Frame)
 
 
 class Broken(Exception):
-    """The other end closed the connection, or what it sent is no frame."""
+    """The other end closed the connection, or sent bytes that are no frame."""
 
 
 def send(connection: socket.socket, frame: Frame, descriptors: Sequence[int] = ()) -> None:
@@ -165,9 +167,9 @@ def send(connection: socket.socket, frame: Frame, descriptors: Sequence[int] = (
 
 
 def receive(connection: socket.socket) -> tuple[Frame, int | None]:
-    """The next frame, and the descriptor that came beside it, which the caller closes.
+    """Return the next frame and the descriptor that came with it, which the caller closes.
 
-    Raises Broken, and BlockingIOError where the socket does not block and nothing is there.
+    Raises Broken, and BlockingIOError if the socket does not block and there is no frame.
     """
     try:
         data, beside, _, _ = connection.recvmsg(

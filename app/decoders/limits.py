@@ -1,4 +1,4 @@
-"""What the decoder processes of a service may take, and whether this system can have them."""
+"""Limits of the decoder processes of a service, and whether this system supports them."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from models.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many processes, and what one image may take: pixels, bytes, seconds of CPU time.
+    """The number of processes, and the limits of one image: pixels, bytes, seconds of CPU time.
 
     Without processes, threads of the caller decode.
     """
@@ -23,7 +23,9 @@ class Limits:
 
     @classmethod
     def from_settings(cls, settings: Settings, cores: int) -> "Limits":
-        """As the settings say; by default a process a core, and two at least."""
+        """Return the limits by the settings; the default is one process a core, and at least
+        two.
+        """
         auto = settings.decoders == "auto"
         return cls(
             max(2, cores) if auto else int(settings.decoders),
@@ -35,6 +37,6 @@ class Limits:
 
 
 def supported() -> bool:
-    """Whether this system has what the processes need; elsewhere threads decode."""
+    """Return whether this system has what the processes need; elsewhere threads decode."""
     needed = hasattr(os, "memfd_create") and hasattr(os, "pidfd_open")
     return sys.platform == "linux" and needed and hasattr(signal, "pidfd_send_signal")

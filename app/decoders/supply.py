@@ -1,4 +1,4 @@
-"""New decoder processes, and the fork server they come from, which is started anew when it ends."""
+"""Supply of new decoder processes, and of their fork server, which is restarted when it ends."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ log = logging.getLogger("darkroom.decoders")
 
 
 class Supply:
-    """Starts a fork server when the first process is wanted; lives on one event loop."""
+    """Starts a fork server with the first process; it belongs to one event loop."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -20,7 +20,7 @@ class Supply:
         self.server: ForkServer | None = None
 
     async def fork(self) -> DecoderProcess:
-        """A new process; raises Gone where none can be started."""
+        """Return a new process; raise Gone if none can be started."""
         async with self._starting:
             if self.server is None or not self.server.alive:
                 await self.aclose()

@@ -78,7 +78,7 @@ class BoundedStream(httpcore.AsyncNetworkStream):
         return BoundedStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
-        """What httpcore wants to know about the socket."""
+        """Return what httpcore asks about the socket."""
         return self._inner.get_extra_info(info)
 
 
@@ -90,7 +90,7 @@ class ContentMeter:
         self._size = self._pieces = 0
 
     def add(self, piece: bytes) -> None:
-        """Count a piece of the content; raises OriginFailed for one that is mostly wrapping."""
+        """Count a piece of the content; raise OriginFailed if most of the bytes are framing."""
         self._size += len(piece)
         self._pieces += 1
         if self._pieces > MOST_PIECES + self._size // SMALLEST_PIECE:

@@ -1,6 +1,7 @@
-"""Image URLs to bytes: bounded in time, size, redirects and concurrency, and to public addresses.
+"""Fetch the bytes of image URLs from public addresses, within bounds of time, size, redirects and
+concurrency.
 
-Knows neither images nor requests. Credentials, cookies and proxies of the environment are not used.
+Credentials, cookies and proxies of the environment are not used.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ _BACKOFF = 0.2  # seconds before the second try; doubled with every further one
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Bounds of one fetch and of all; seconds and bytes."""
+    """Bounds of one fetch and of all; in seconds and bytes."""
 
     max_bytes: int
     spool_bytes: int
@@ -52,7 +53,7 @@ class FetchLimits:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "FetchLimits":
-        """The limits an operator chose."""
+        """Return the limits that the operator chose."""
         return cls(
             max_bytes=settings.max_image_bytes,
             spool_bytes=settings.spool_bytes,
@@ -70,7 +71,9 @@ class FetchLimits:
 
 @dataclass(slots=True)
 class _Allowance:
-    """Seconds one URL may still take; waiting for a turn is not counted, the origin has no part."""
+    """Seconds that one URL may still take; waiting for a turn does not count, as the origin has no
+    part in it.
+    """
 
     total: float
     left: float
@@ -89,12 +92,12 @@ class _Allowance:
 
 
 class Fetcher:
-    """Fetches for all requests of one event loop, whose clock is the clock here.
+    """Fetcher for all requests of one event loop, by whose clock it measures.
 
-    `observe` sees the outcome of each finished fetch (ok, refused, origin_failed, timed_out,
-    too_large) and its seconds; a cancelled one has none. `resolve`, `network`, `sleep` and
-    `chance` are the world outside: names, connections, the wait between tries and its jitter.
-    Front ends with the same `counters` share the limits on concurrency.
+    `observe` receives the outcome of each finished fetch (ok, refused, origin_failed, timed_out,
+    too_large) and its seconds; a cancelled one has none. `resolve`, `network`, `sleep` and `chance`
+    replace names, connections, the wait between tries and its jitter in tests. Front ends with the
+    same `counters` share the limits on concurrency.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class Fetcher:
         )
 
     async def fetch(self, url: str, deadline: Deadline) -> Blob:
-        """The body behind `url`, before `deadline`; the caller closes it.
+        """Return the body of `url`, before `deadline`; the caller closes it.
 
         Raises InvalidParameter, AddressRefused, OriginFailed, OriginTimedOut, TooLarge and
         DeadlineExceeded.
@@ -137,11 +140,11 @@ class Fetcher:
         return blob
 
     def concurrency(self) -> int:
-        """How many URLs may be fetched at a time."""
+        """Return how many URLs may be fetched at a time."""
         return self._turns.total
 
     def set_concurrency(self, total: int, per_host: int) -> None:
-        """From now on; fetches under way go on."""
+        """Change the limits from now on; fetches in progress continue."""
         self._turns.set_limits(total, per_host)
 
     async def aclose(self) -> None:
@@ -157,7 +160,7 @@ class Fetcher:
             raise DeadlineExceeded("the deadline passed while the URL was fetched") from None
 
     async def _persistently(self, url: httpx.URL, deadline: Deadline) -> Blob:
-        """Try again what may pass, unless the pause is longer than the time that is left."""
+        """Retry failures that may pass, unless the pause is longer than the remaining time."""
         allowance = _Allowance(self._limits.total_timeout, self._limits.total_timeout)
         clock = asyncio.get_running_loop().time
         for attempt in count():

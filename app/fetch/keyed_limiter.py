@@ -11,18 +11,19 @@ from app.admission.gate import Gate, KeyPool, TotalPool
 
 @dataclass(slots=True)
 class _Queue:
-    """The gate of one key, and how many are past it or wait."""
+    """The gate of one key, with the number of its holders and waiters."""
 
     gate: Gate
     users: int = 0
 
 
 class KeyedLimiter:
-    """At most `total` holders, at most `per_key` of one key, each in the order of asking.
+    """Semaphore with at most `total` holders and at most `per_key` of one key, first come, first
+    served.
 
-    A key's own turn is waited for first, so a crowd at one key keeps nobody else out. A key is
-    forgotten with its last user: memory follows the present load, not the past. Front ends with the
-    same `counters` share both limits.
+    A key's own turn is waited for first, so many waiters of one key do not block other keys. A key
+    is forgotten with its last user: memory follows the present load, not the past. Front ends with
+    the same `counters` share both limits.
     """
 
     def __init__(self, total: int, per_key: int, counters: Counters | None = None) -> None:
@@ -33,16 +34,16 @@ class KeyedLimiter:
         self._queues: dict[str, _Queue] = {}
 
     def __len__(self) -> int:
-        """Keys that are in use."""
+        """Return the number of keys that are in use."""
         return len(self._queues)
 
     @property
     def total(self) -> int:
-        """How many may hold a turn."""
+        """Return how many holders there may be."""
         return self._total.pool.limit
 
     def set_limits(self, total: int, per_key: int) -> None:
-        """From now on; turns that are taken already are kept."""
+        """Change the limits from now on; turns that are taken already are kept."""
         self._per_key = per_key
         gates = [queue.gate for queue in self._queues.values()]
         for gate in gates:

@@ -1,4 +1,6 @@
-"""Asking an origin once: one request, one answer. Follows, repeats and waits for nothing itself."""
+"""Ask an origin once: one request, one answer. Redirects, retries and waiting are up to the
+caller.
+"""
 
 import ssl
 from collections.abc import Callable
@@ -32,10 +34,10 @@ class Again(Exception):
 
 
 class Origins:
-    """All origins; bodies are collected in what `spool` makes.
+    """Client for all origins; `spool` makes the containers of bodies.
 
-    Asks through a bare `transport`, without httpx's client: so nothing keeps cookies, reads
-    credentials or proxies of the environment, looks at redirects or logs URLs.
+    It uses a bare `transport` without httpx's client, so nothing keeps cookies, reads credentials
+    or proxies of the environment, follows redirects or logs URLs.
     """
 
     def __init__(
@@ -49,9 +51,9 @@ class Origins:
         self._spool = spool
 
     async def ask(self, url: httpx.URL) -> Blob | httpx.URL:
-        """The body, or where a redirect leads; raises ServiceError, or Again around one.
+        """Return the body, or the target of a redirect; raise ServiceError, or Again around one.
 
-        The one place where httpx's errors become ours.
+        Only here httpx's errors become errors of the service.
         """
         host = host_of(url)
         request = httpx.Request("GET", url, headers=_HEADERS, extensions=self._extensions)
@@ -96,7 +98,9 @@ class Origins:
 
 
 def _redirect(url: httpx.URL, location: str) -> httpx.URL:
-    """Where `location` leads, through the same gate; never from https down to http."""
+    """Return the target of a redirect, checked like any URL; it never leads from https down to
+    http.
+    """
     host = host_of(url)
     try:
         target = parse_url(str(url.join(location)))
@@ -108,7 +112,9 @@ def _redirect(url: httpx.URL, location: str) -> httpx.URL:
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:
-    """Seconds of the Retry-After header; a date is measured against the reply's own Date."""
+    """Return the seconds of the Retry-After header; a date is compared with the reply's own
+    Date.
+    """
     text = headers.get("retry-after", "")
     if text.isascii() and text.isdigit():
         return float(text)
@@ -120,7 +126,7 @@ def _retry_after(headers: httpx.Headers) -> float | None:
 
 
 def _is_about_tls(error: BaseException | None) -> bool:
-    """Whether a TLS handshake failed: that is not worth another try."""
+    """Return whether a TLS handshake failed, which is not worth another try."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error is not None

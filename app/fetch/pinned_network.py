@@ -1,8 +1,8 @@
-"""Connections to vetted addresses only: resolution, judgement and connect in one place.
+"""Connect to checked addresses only: resolution, check and connection in one place.
 
-An httpcore network backend, so TLS still verifies the name. What was judged is what is connected
-to, so a name that answers differently the second time changes nothing. A connection that is used
-again was vetted when it was made, by the same networks.
+It is an httpcore network backend, so TLS still verifies the name. The checked address is the one
+that is connected to, so a name that resolves differently the second time changes nothing. A
+connection that is used again was checked when it was made, by the same networks.
 """
 
 import asyncio
@@ -22,33 +22,36 @@ from models.domain.errors import AddressRefused
 from models.settings import Network
 
 MOST_ADDRESSES = 128
-"""Addresses of a name: each is judged, which takes 40 µs."""
+"""Addresses of a name, at most: checking one takes 40 µs."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 
 class SystemResolver:
-    """Asks the system, on threads of its own: a stuck name server must not stop file work."""
+    """Resolver of the system, on threads of its own: a stuck name server must not stop file
+    work.
+    """
 
     def __init__(self, threads: int = 16) -> None:
         self._threads = ThreadPoolExecutor(threads, "resolve")
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
-        """The addresses of `host` in the system's order; raises OSError."""
+        """Return the addresses of `host` in the system's order; raise OSError."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(self._threads, _look_up, host, port)
         return [ip_address(entry.partition("%")[0]) for entry in dict.fromkeys(found)]
 
     def close(self) -> None:
-        """Take no more questions; a running one ends by itself."""
+        """Accept no more names; a running resolution ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
-    """Resolves a host once, refuses it when any of its addresses is refused, connects to those.
+    """Backend that resolves a host once, refuses it if any of its addresses is refused, and
+    connects.
 
-    Any, not all: a name with one private address is an attempt or a mistake, and which address
-    answers first must not decide.
+    One refused address is enough: a name with a private address is an attack or a mistake, and the
+    order of the addresses must not decide.
     """
 
     def __init__(
@@ -110,20 +113,20 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         return found
 
     async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-        """Never."""
+        """Raise an error: Unix sockets are never connected to."""
         raise AddressRefused("unix sockets are not fetched from")
 
     async def sleep(self, seconds: float) -> None:
-        """What httpcore waits with between its own retries (it makes none here)."""
+        """Wait between httpcore's own retries (it makes none here)."""
         await asyncio.sleep(seconds)
 
 
 def pinned_transport(
     backend: PinnedBackend, connections: int, tls: ssl.SSLContext | None = None
 ) -> httpx.AsyncHTTPTransport:
-    """A transport that connects through `backend` alone.
+    """Return a transport that connects only through `backend`.
 
-    `tls` says whom to trust; by default the public certificate authorities.
+    `tls` holds the trusted certificates; by default they are the public authorities'.
     """
     tls = tls or httpx.create_ssl_context(trust_env=False)
     transport = httpx.AsyncHTTPTransport(verify=tls, trust_env=False)

@@ -1,4 +1,4 @@
-"""Which hosts and ports images are fetched from: the operator's lists, checked at every hop."""
+"""The operator's lists of hosts and ports for fetching, checked at every redirect."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class UrlRules:
-    """Allowed `ports` as the setting writes them, and allowed `hosts`; none means all of them.
+    """Allowed `ports` as the setting writes them, and allowed `hosts`; no hosts means all of them.
 
     `*.example.org` allows every name below example.org, but not example.org.
     """
@@ -23,7 +23,7 @@ class UrlRules:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "UrlRules":
-        """The rules an operator chose."""
+        """Return the rules that the operator chose."""
         return cls(settings.fetch_ports, settings.fetch_allowed_hosts)
 
     def check(self, url: httpx.URL) -> None:

@@ -1,4 +1,4 @@
-"""Read JSON of strangers: structure is bounded before a parser allocates anything for it.
+"""Read JSON from untrusted clients: structure is bounded before a parser allocates anything for it.
 
-Start with `structure.py`. May import `models` and nothing else of `app`.
+Start reading at `structure.py`. May import `models` and nothing else of `app`.
 """

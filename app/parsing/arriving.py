@@ -17,19 +17,19 @@ ROOM = 96 << 20
 room; those of at most a sixteenth of it have as much room again: it never keeps them out."""
 
 Text = bytes | bytearray | mmap.mmap
-"""What a collected body is; `mmap` lacks most methods of bytes."""
+"""The type of a collected body; `mmap` lacks most methods of bytes."""
 
 
 @dataclass(slots=True)
 class JsonRoom:
-    """What the large bodies of one process hold. Lives on one event loop."""
+    """The memory of the large JSON bodies of one process. It belongs to one event loop."""
 
     limit: int = ROOM
     bodies: int = 0
     held: int = 0
 
     def take(self, own: int, more: int) -> None:
-        """Hold more for a body that holds `own` bytes; raises Overloaded."""
+        """Count `more` bytes for a body that has `own` bytes already; raise Overloaded."""
         added = min(own + more, self.limit) - min(own, self.limit)
         most = self.limit if own + more > self.limit // 16 else 2 * self.limit
         if added and self.bodies > 1 and self.held + added > most:
@@ -42,12 +42,12 @@ class JsonRoom:
         self.held += added
 
     def give_back(self, own: int) -> None:
-        """A body that holds `own` bytes has ended."""
+        """Free the `own` bytes of a body that has ended."""
         self.held -= min(own, self.limit)
 
 
 class ArrivingJson:
-    """One body; its end as a context manager gives back what it held."""
+    """One body; leaving its context frees the memory that it counted."""
 
     def __init__(self, room: JsonRoom) -> None:
         self._room = room
@@ -56,7 +56,7 @@ class ArrivingJson:
         self._size = self._held = 0
 
     def write(self, chunk: bytes) -> None:
-        """Take one more chunk; raises Overloaded."""
+        """Append a chunk; raise Overloaded."""
         start, self._size = self._size, self._size + len(chunk)
         if self._large is None and self._size <= SMALL:
             self._small += chunk
@@ -66,7 +66,7 @@ class ArrivingJson:
         self._large[start : self._size] = chunk
 
     def text(self) -> Text:
-        """What was written, and no more may be; it stays valid after the block."""
+        """Return the written bytes and end the writing; they stay valid after the block."""
         if self._large is None:
             return self._small
         self._large.resize(self._size)

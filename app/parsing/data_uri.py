@@ -21,7 +21,7 @@ _KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class DataUri:
-    """A data URI where it stands in a JSON text: the content of a string, escapes and all."""
+    """A data URI inside a JSON text: the content of a string, escapes included."""
 
     text: Text
     start: int
@@ -29,13 +29,13 @@ class DataUri:
 
     @classmethod
     def of(cls, uri: str) -> "DataUri":
-        """A data URI that was parsed already."""
+        """Return a data URI that was parsed already."""
         text = json.dumps(uri)[1:-1].encode()
         return cls(text, 0, len(text))
 
     @property
     def size(self) -> int:
-        """Bytes it decodes to, if it is valid; 0 where only decoding can tell."""
+        """Return the number of decoded bytes if it is valid; 0 if only decoding can tell."""
         comma = self.text.find(b",", self.start, min(self.end, self.start + PIECE))
         if comma < 0 or self.text.find(b"\\", self.start, self.end) >= 0:
             return 0
@@ -43,7 +43,7 @@ class DataUri:
         return (self.end - comma - 1) * 3 // 4 - padding
 
     def pieces(self) -> Iterator[bytes]:
-        """The decoded bytes, piece by piece; raises MalformedRequest."""
+        """Yield the decoded bytes, piece by piece; raise MalformedRequest."""
         try:
             texts = self._unescaped()
             head, comma, first = next(texts, b"").partition(b",")
@@ -55,7 +55,7 @@ class DataUri:
             raise MalformedRequest("the data URI is not valid base64") from None
 
     def _unescaped(self) -> Iterator[bytes]:
-        """The characters; some encoders of JSON escape `/`, `+` and `=`."""
+        """Yield the characters; some encoders of JSON escape `/`, `+` and `=`."""
         place = self.start
         while place < self.end:
             piece = bytes(self.text[place : min(place + PIECE, self.end)])
@@ -69,13 +69,13 @@ class DataUri:
 
 
 def _without_open_escape(piece: bytes) -> bytes:
-    """Leave the last escape to the next piece: it may go on there."""
+    """Return a piece without an escape at its end, which may continue in the next piece."""
     escape = piece.rfind(b"\\", len(piece) - _LONGEST_ESCAPE)
     return piece[:escape] if escape > 0 else piece
 
 
 def _decoded(text: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
-    """What base64 digits stand for; raises ValueError."""
+    """Yield the bytes of base64 digits; raise ValueError."""
     for piece in others:
         ready = max(0, len(text) - _KEPT) // 4 * 4
         if b"=" in text[:ready]:

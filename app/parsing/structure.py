@@ -22,7 +22,7 @@ TOKENS_PER_IMAGE = 64
 """More tokens for each image that a request may have."""
 
 DEEPEST = 32
-"""Objects and lists within each other."""
+"""Levels of objects and lists within each other."""
 
 LONGEST_STRING = 1 << 20
 """Bytes of a string other than `data`."""
@@ -52,7 +52,7 @@ _LONGEST_RUN = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a JSON text may have."""
+    """Bounds of a JSON text."""
 
     tokens: int = MOST_TOKENS
     text: int = MOST_TEXT
@@ -67,8 +67,8 @@ class Bounds:
 class Cut:
     """A JSON text without its long `data` strings.
 
-    Each of them is replaced by a string that is a key of `spans`: from where to where the string's
-    content stands in the original, escapes and all.
+    Each of them is replaced by a string that is a key of `spans`: the range of the string's content
+    in the original, escapes included.
     """
 
     text: bytes
@@ -97,7 +97,7 @@ class _Scan:
     tokens: int = 0
 
     def run(self) -> Cut:
-        """The whole pass."""
+        """Scan the whole text."""
         copied, key, wants_key = 0, "", False
         for kind, start, end in self._tokens():
             if kind == b'"' and wants_key:
@@ -118,7 +118,7 @@ class _Scan:
         return Cut(b"".join(self.kept), self.spans)
 
     def _tokens(self) -> Iterator[tuple[bytes, int, int]]:
-        """Each token with the range of its content; raises TooLarge over the bounds."""
+        """Yield each token with the range of its content; raise TooLarge over the bounds."""
         body, place = self.body, 0
         while found := _TOKEN.search(body, place, place + LONGEST_GAP):
             self._count()
@@ -141,7 +141,7 @@ class _Scan:
             )
 
     def _end_of_string(self, start: int) -> int:
-        """Where the quote stands that ends the string whose content begins at `start`."""
+        """Return the place of the quote that ends the string whose content begins at `start`."""
         end = self.body.find(b'"', start)
         while end > start and self.body[end - 1] == 0x5C:
             before = self.body[max(start, end - _LONGEST_RUN) : end]
@@ -162,7 +162,7 @@ class _Scan:
         self.keys.append(set() if kind == b"{" else None)
 
     def _key(self, start: int, end: int) -> str:
-        """The key that stands there, checked."""
+        """Return the checked key in this range."""
         if end - start > LONGEST_KEY:
             raise TooLarge(f"the JSON has a key of {end - start} bytes; {LONGEST_KEY} are taken")
         try:
@@ -185,7 +185,7 @@ class _Scan:
             )
 
     def _remember(self, start: int, end: int) -> int:
-        """Put a mark in the place of a string; where the rest of the text begins."""
+        """Replace a string by a mark; return where the rest of the text begins."""
         name = f"{_MARK}{len(self.spans)}"
         self.spans[name] = (start, end)
         self.kept.append(name.encode())

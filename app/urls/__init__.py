@@ -1,5 +1,4 @@
-"""Which URLs clients may name, and which addresses these may lead to; connects to nothing.
+"""Rules for URLs from clients, and for the addresses that these may lead to; connects to nothing.
 
-Start reading at `url_policy.py`.
-May import `models`.
+Start reading at `url_policy.py`. May import `models`.
 """

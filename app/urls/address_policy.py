@@ -1,4 +1,4 @@
-"""Which addresses image URLs may lead to. Pure: resolves nothing, connects to nothing."""
+"""The addresses that image URLs may lead to. The rules resolve and connect to nothing."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -50,10 +50,11 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII | re.IGNORECASE)
 
 
 def is_allowed(address: Address, networks: Iterable[Network] = ()) -> bool:
-    """Whether we connect to `address`: public in every reading, or in one of `networks`.
+    """Return whether `address` may be connected to: public in every reading, or in one of
+    `networks`.
 
-    `networks` are compared with the address itself, never with one embedded in it: who allows
-    127.0.0.0/8 has not allowed its NAT64 form.
+    `networks` are compared with the address itself, never with one embedded in it: to allow
+    127.0.0.0/8 does not allow its NAT64 form.
     """
     if any(address in network for network in networks):
         return True
@@ -64,11 +65,11 @@ def is_allowed(address: Address, networks: Iterable[Network] = ()) -> bool:
 
 
 def parse_host(host: str) -> Address | None:
-    """The address that `host` spells, or None for a name; raises AddressRefused.
+    """Return the address that `host` spells, or None for a name; raise AddressRefused.
 
-    Refused are zones (%eth0), what is no ASCII host name, and every name that ends in a number
-    and is not a plain IPv4 address. Decimal, octal, hexadecimal and short forms are such names:
-    some resolvers take them for addresses, others do not, and nobody needs them.
+    Zones (%eth0), anything but an ASCII host name, and every name that ends in a number and is not
+    a plain IPv4 address are refused. Decimal, octal, hexadecimal and short forms are such names:
+    some resolvers accept them as addresses, others do not, and no client needs them.
     """
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     try:
@@ -92,7 +93,7 @@ def _may_be_public(address: IPv6Address) -> bool:
 
 
 def _embedded(address: Address) -> Iterator[IPv4Address]:
-    """Every IPv4 address that an IPv6 address outside the refused networks may carry."""
+    """Yield every IPv4 address that an IPv6 address outside the refused networks may carry."""
     if isinstance(address, IPv4Address):
         return
     number = int(address)

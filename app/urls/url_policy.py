@@ -1,6 +1,6 @@
-"""The gate of image URLs: what every hop passes before a name is even resolved.
+"""The check of image URLs that every redirect passes before a name is resolved.
 
-Judges the spelling only. Where a name leads is judged when it is connected to.
+It checks the spelling only; the address of a name is checked when it is connected to.
 """
 
 import httpx
@@ -12,11 +12,11 @@ MAX_URL = 8192
 
 
 def parse_url(text: str) -> httpx.URL:
-    """A URL we may try, without its fragment.
+    """Return an acceptable URL without its fragment.
 
-    `app.fetch.url_rules` has the operator's choice of ports and hosts. Raises InvalidParameter
-    for what is no URL of http or https, AddressRefused for credentials (they would be ours to leak,
-    and `http://good@evil` misleads readers) and ambiguous hosts.
+    `app.fetch.url_rules` has the operator's choice of ports and hosts. Raises InvalidParameter for
+    texts that are no URL of http or https, and AddressRefused for credentials (the server could
+    leak them, and `http://good@evil` misleads readers) and ambiguous hosts.
     """
     if len(text) > MAX_URL:
         raise _invalid(f"longer than {MAX_URL} characters", text)
@@ -38,7 +38,7 @@ def parse_url(text: str) -> httpx.URL:
 
 
 def host_of(url: httpx.URL) -> str:
-    """The host as it goes over the wire: ASCII, without brackets."""
+    """Return the host as it is sent: ASCII, without brackets."""
     return url.raw_host.decode("ascii")
 
 
