@@ -1,4 +1,4 @@
-"""Takes the connections of a socket that several front ends share: whoever has the fewest, first.
+"""Accept connections of a shared socket so that the front end with the fewest takes the next.
 
 Left to the kernel, the process that wakes first takes nearly all: 119 of 128, with four front ends.
 """
@@ -21,23 +21,23 @@ from app.connections.entrance import Entrance, Ticket
 log = logging.getLogger("darkroom.acceptor")
 
 PAUSE = 0.002
-"""Seconds in which a front end with fewer connections may take one before another does."""
+"""Seconds in which a front end with fewer connections may accept before this one does."""
 
-NOBODY = np.iinfo(np.int32).max
-"""The connections of a front end that is not there."""
+ABSENT = np.iinfo(np.int32).max
+"""The count of a front end that does not accept."""
 
 NO_ROOM = 0.1
 """Seconds until the next try after one that failed: for too many open files, say."""
 
 
 class Balance(Protocol):
-    """Knows how connections are spread over the front ends."""
+    """The distribution of connections over the front ends."""
 
     def fewest(self, number: int, count: int) -> bool:
-        """Note the `count` of front end `number`; whether none has fewer, as far as is known."""
+        """Store the `count` of front end `number`; return whether no known count is lower."""
 
     def leave(self, number: int) -> None:
-        """Front end `number` takes no more connections."""
+        """Note that front end `number` accepts no more connections."""
 
 
 class Alone:
@@ -52,7 +52,7 @@ class Alone:
 
 
 class ConnectionCounts:
-    """How many connections each of `n` front ends has, in memory they share as a descriptor.
+    """Connection counts of `n` front ends, in memory that they share as a descriptor.
 
     A rolling restart needs two places for each front end: the old process and the new one.
     """
@@ -65,13 +65,13 @@ class ConnectionCounts:
 
     @classmethod
     def create(cls, n: int) -> "ConnectionCounts":
-        """Of front ends without connections. Linux only."""
+        """Create counts of zero. Linux only."""
         fd = os.memfd_create("darkroom-tally", os.MFD_CLOEXEC)
         os.ftruncate(fd, mmap.PAGESIZE)
         return cls(fd, n)
 
     def enter(self, number: int) -> int:
-        """The place of front end `number` in the first half, or its other one in the second half.
+        """Return the place of front end `number`, in the first half or its other one in the second.
 
         What a process that has ended left in either is forgotten.
         """
@@ -84,11 +84,11 @@ class ConnectionCounts:
         return free
 
     def leave(self, number: int) -> None:
-        """Front end `number` takes no more connections: no other one waits for it."""
-        self._counts[number], self._pids[number] = NOBODY, 0
+        """Note that front end `number` accepts no more, so that no other one waits for it."""
+        self._counts[number], self._pids[number] = ABSENT, 0
 
     def fewest(self, number: int, count: int) -> bool:
-        """Note the `count` of front end `number`; whether nobody has fewer, as far as is known."""
+        """Store the `count` of front end `number`; return whether no known count is lower."""
         self._counts[number] = count
         return bool(count <= self._counts.min())
 
@@ -126,7 +126,7 @@ def begin_at_once(connection: socket.socket, ticket: Ticket, begin: Callable[[],
 
 
 class ConnectionBalancer:
-    """Accepts for one front end, from its creation to `close`, which closes its hold on the socket.
+    """Acceptor of one front end, from its creation to `close`, which closes its socket.
 
     `connected` makes a protocol for each connection that `entrance` lets in; `count` says how many
     there are. A front end that is slow to take a connection, or dead, loses it to the others after
@@ -157,12 +157,12 @@ class ConnectionBalancer:
         self._listen()
 
     def close(self) -> None:
-        """Accept no more; what has been accepted lives on."""
+        """Accept no more connections; those that were accepted continue."""
         self._shared.tally.leave(self._shared.number)
         self._loop.remove_reader(self._shared.socket)
         if self._pause is not None:
             self._pause.cancel()
-            self._take()  # somebody waits, or another front end was sooner
+            self._take()  # a client waits, or another front end has accepted it
             self._pause.cancel()
         self._shared.socket.close()
 
@@ -174,7 +174,7 @@ class ConnectionBalancer:
         self._loop.add_reader(self._shared.socket, self._waiting)
 
     def _waiting(self) -> None:
-        """Connections are there, and every front end knows."""
+        """Handle waiting connections, of which every front end is notified."""
         for taken in range(self._entrance.at_once):
             count = self._count() + len(self._taking)
             if self._shared.tally.fewest(self._shared.number, count):
@@ -195,7 +195,7 @@ class ConnectionBalancer:
         self._take()
 
     def _take(self) -> bool:
-        """Take a connection; whether there was one."""
+        """Accept a connection; return whether there was one."""
         try:
             connection, address = self._shared.socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):

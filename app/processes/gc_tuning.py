@@ -1,4 +1,4 @@
-"""Python's garbage collector, once a process has loaded what it needs."""
+"""Tune Python's garbage collector after a process has loaded its modules and weights."""
 
 import gc
 
@@ -8,6 +8,6 @@ time; what a request leaves behind is nearly all freed without them."""
 
 
 def freeze() -> None:
-    """What is there now stays: no collection walks through it."""
+    """Freeze the objects alive now so that the garbage collector never scans them again."""
     gc.freeze()
     gc.set_threshold(YOUNG)

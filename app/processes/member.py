@@ -1,4 +1,4 @@
-"""One process of a server made of several: a front end or a worker, as its orders say.
+"""Run one process of a server of several: a front end or a worker, by its orders.
 
 The supervisor starts it as `python -m app.processes.member NAME`; the name is for those who list
 processes. A worker imports nothing of HTTP: that would make its start half a second longer.
@@ -31,14 +31,14 @@ from workers.supervision.startup import Started, start_worker
 log = logging.getLogger("darkroom.member")
 
 LOOK = 0.5
-"""Seconds between two looks at the worker's threads."""
+"""Seconds between two checks of the worker's threads."""
 
 BIND = 0.01
-"""Seconds between two tries to take an address over."""
+"""Seconds between two attempts to bind an address that is still in use."""
 
 
 def run() -> int:
-    """What the orders on standard input say, until told to stop."""
+    """Do what the orders on standard input say until told to stop; return the exit code."""
     orders = Orders()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
     settings = Settings.model_validate(orders.first["settings"])
@@ -117,13 +117,13 @@ def _welcome(started: Started) -> Welcome:
 
 
 def _age() -> float:
-    """Seconds since this process was started (proc(5): starttime)."""
+    """Return the seconds since this process was started (proc(5): starttime)."""
     started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
 
 
 async def _listening(address: str) -> socket.socket:
-    """The socket at a worker's address, as soon as the worker before has closed its own."""
+    """Return a listening socket at `address` once the previous worker has closed its own."""
     listener = socket.socket(socket.AF_UNIX)
     while True:
         try:
@@ -138,7 +138,7 @@ async def _listening(address: str) -> socket.socket:
 
 
 async def _death(worker: Worker[Any]) -> None:
-    """Until the worker's threads have ended although nobody stopped them."""
+    """Return when the worker's threads have ended without being stopped."""
     while worker.load().alive:  # noqa: ASYNC110 (threads tell no event loop of their end)
         await asyncio.sleep(LOOK)
 

@@ -1,4 +1,4 @@
-"""What the parent of a process says on its standard input, a line of JSON at a time.
+"""Orders of the parent process on standard input, one JSON object on each line.
 
 When the other end closes, the parent has gone, and this process ends at once.
 """
@@ -17,7 +17,7 @@ PIECE = 65536
 
 
 class Orders:
-    """The orders; `first` are those that the process was started with."""
+    """Reader of orders; `first` are those that the process was started with."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -28,7 +28,7 @@ class Orders:
         threading.Thread(target=self._read, name="orders", daemon=True).start()
 
     def attach(self) -> None:
-        """Let the running event loop wait for orders."""
+        """Pass further orders to the running event loop."""
         self._later: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         with self._lock:
             self._loop = asyncio.get_running_loop()
@@ -36,7 +36,7 @@ class Orders:
                 self._later.put_nowait(orders)
 
     async def next(self) -> dict[str, Any]:
-        """The next orders, waiting for them."""
+        """Wait for the next orders and return them."""
         return await self._later.get()
 
     def ready(self, measured: Mapping[str, Any] | None = None) -> None:

@@ -1,6 +1,6 @@
-"""A server of several processes: front ends that share one socket, and workers that compute.
+"""Plan a server of several processes: front ends that share a socket, and workers.
 
-Builds their orders and hands them to the supervisor; what each process does is in
+This builds their orders and passes them to the supervisor; what each process does is in
 `app.processes.member`.
 """
 
@@ -32,13 +32,13 @@ from workers.supervision.supervisor import Groups, ProcessSpec, Supervisor
 log = logging.getLogger("darkroom.tree")
 
 CHANGEABLE = frozenset(Settings.model_fields) - FIXED
-"""What SIGHUP changes: processes with the new settings replace the old ones."""
+"""Settings that SIGHUP changes: processes with the new values replace the old ones."""
 
 ENOUGH_FOR_A_SPARE = 4 << 30
 """Bytes of memory from which a server keeps a spare worker by default."""
 
 CORES_PER_WORKER = 2
-"""Of a GPU: its event loop, and the threads that launch and collect."""
+"""Cores that the worker of a GPU needs: for its event loop, its launch and its collect thread."""
 
 CORES_FOR_TWO = 8
 """A GPU's share of the cores from which it gets a second worker."""
@@ -46,7 +46,7 @@ CORES_FOR_TWO = 8
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many front ends, GPUs, and workers for each; without any GPU, one on the CPU."""
+    """Numbers of front ends, GPUs and workers for each GPU; without GPUs one worker on the CPU."""
 
     front_ends: int
     gpus: int
@@ -54,7 +54,7 @@ class Plan:
 
     @classmethod
     def of(cls, settings: Settings) -> "Plan":
-        """What the settings ask for; ValueError where it cannot be had.
+        """Return the plan for the settings; ValueError where it is impossible.
 
         By default one process does all on a CPU, and one front end a core feeds the GPUs, less
         the cores that their workers keep busy.
@@ -70,7 +70,7 @@ class Plan:
 
 
 def run(settings: Settings, plan: Plan) -> int:
-    """Serve with front ends and workers in processes of their own; the exit code."""
+    """Serve with front ends and workers in processes of their own; return the exit code."""
     name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
     gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
     addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
@@ -105,7 +105,7 @@ def run(settings: Settings, plan: Plan) -> int:
 
 
 class Reload:
-    """Makes the members anew from the settings as they are now; `running` are those in use."""
+    """Factory of members with the present settings; `running` are the settings in use."""
 
     def __init__(self, running: Settings, members: Callable[[Settings], Groups]) -> None:
         self._running = running
@@ -113,12 +113,12 @@ class Reload:
 
     @property
     def spares(self) -> dict[str, int]:
-        """How many spare workers each pool has."""
+        """The number of spare workers of each pool."""
         count = spares(self._running)
         return {each.pool: count for each in self._members(self._running)[0] if each.pool}
 
     def __call__(self) -> Groups:
-        """Called on SIGHUP; ValueError when the settings are wrong."""
+        """Return the members for the present settings; ValueError when these are wrong."""
         self._running, later = reloaded(self._running, CHANGEABLE)
         if later:
             log.warning("these settings need a restart: %s", ", ".join(later))
@@ -126,7 +126,7 @@ class Reload:
 
 
 def spares(settings: Settings) -> int:
-    """How many spare workers each GPU has, or the CPU.
+    """Return the number of spare workers for each GPU, or for the CPU.
 
     A spare takes about 0.5 GB of memory, and on a GPU 3 GB of the device's: little beside what a
     server with a worker of its own has, and the price of an outage of seconds at every crash.
@@ -137,7 +137,7 @@ def spares(settings: Settings) -> int:
 
 
 def _tally(front_ends: int) -> ConnectionCounts:
-    """Without connections: each front end enters when it starts."""
+    """Return counts in which no front end accepts: each enters when it starts."""
     tally = ConnectionCounts.create(2 * front_ends)
     for number in range(2 * front_ends):
         tally.leave(number)
@@ -166,7 +166,7 @@ async def _supervised(
 
 @contextmanager
 def _listening(settings: Settings) -> Iterator[tuple[socket.socket, socket.socket | None]]:
-    """The main socket, and that of the port for metrics if there is one."""
+    """Bind the main socket, and that of the port for metrics if there is one."""
     with ExitStack() as stack:
         listening = stack.enter_context(_bound(settings.host, settings.port))
         scraped = [stack.enter_context(each) for each in bind_metrics(settings)[:1]]
@@ -212,6 +212,6 @@ def _front_end(
 
 
 def _forget(pid: int, folder: str, counters: Counters) -> None:
-    """A dead process holds nothing: its gauges count no more, its counters still do."""
+    """Remove the gauges of a process that ended; its counters remain in the sums."""
     counters.forget(pid)
     multiprocess.mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]

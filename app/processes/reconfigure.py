@@ -1,4 +1,4 @@
-"""New settings in a running process: what SIGHUP changes where one process does all."""
+"""Apply new settings to a running server of one process on SIGHUP."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ log = logging.getLogger("darkroom.settings")
 
 
 def reload(service: Service) -> None:
-    """Read the settings file and the API keys again; of a wrong one nothing changes."""
+    """Read the settings file and the API keys again; a wrong file changes nothing."""
     try:
         if service.keys is not None:
             service.keys.reload()
@@ -28,7 +28,7 @@ def reload(service: Service) -> None:
 
 
 def apply(service: Service, settings: Settings) -> None:
-    """Use other settings from now on; what is admitted already stays."""
+    """Use other settings from now on; admitted work continues."""
     service.settings = settings
     service.admission.set_limits(settings)
     service.fetcher.set_concurrency(settings.fetch_concurrency, settings.fetch_per_host)

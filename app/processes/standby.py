@@ -1,4 +1,4 @@
-"""A spare worker: warm like any other, and listed under this name until it has an address.
+"""Run a spare worker, which is warm and listed under this name until it has an address.
 
 The supervisor starts it as `python -m app.processes.standby NAME`.
 """

@@ -1,4 +1,4 @@
-"""The command line by which a process is listed, changed while it runs. Linux only."""
+"""Change the command line by which a running process is listed. Linux only."""
 
 import contextlib
 from pathlib import Path
@@ -10,7 +10,7 @@ START, END = 47, 48
 def retitle(before: str, after: str) -> None:
     """Replace a word of this process's command line by one that is no longer.
 
-    Who lists processes then sees what this one does now. Where the kernel forbids it nothing is
+    Lists of processes then show what this one does now. Where the kernel forbids it nothing is
     changed.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):

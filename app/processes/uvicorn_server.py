@@ -1,4 +1,4 @@
-"""uvicorn with a drain that load balancers can follow: not ready, grace, closed, finished, 0."""
+"""Run uvicorn and drain it in steps for load balancers: not ready, grace time, closed, finished."""
 
 import asyncio
 import logging
@@ -39,14 +39,14 @@ log = logging.getLogger("darkroom.server")
 
 
 SCRAPERS = 64
-"""Connections at the port for metrics: they must be had when all others are taken."""
+"""Connections at the port for metrics, which has a limit of its own."""
 
 TURN = 0.5
-"""Seconds between two looks at connections that may be late, or less for shorter timeouts."""
+"""Seconds between two checks for connections that are late; less for shorter timeouts."""
 
 
 class Server(uvicorn.Server):
-    """SIGTERM starts the drain; SIGINT, or a second SIGTERM, skips the grace time.
+    """Server that drains at SIGTERM; SIGINT, or a second SIGTERM, skips the grace time.
 
     Either ends a server that is still starting at once. With `shared` it is one of several front
     ends at one socket, and obeys its parent's `orders`. `scraped` are the sockets of the port for
@@ -73,7 +73,7 @@ class Server(uvicorn.Server):
         super().__init__(_config(app, settings))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn: the application, then the sockets."""
+        """Start the application, then accept connections; called by uvicorn."""
         await super().startup([])
         freeze()
         settings, service = self._settings, self._app.state.service
@@ -141,7 +141,7 @@ class Server(uvicorn.Server):
             silent.end()
 
     async def on_tick(self, counter: int) -> bool:
-        """Called by uvicorn ten times a second; True ends the serving."""
+        """Return whether serving is to end; called by uvicorn ten times a second."""
         service = getattr(self._app.state, "service", None)
         if service is not None and service.worker_lost:
             log.critical("the worker died, and this process with it; it may be started again")
@@ -151,7 +151,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called by uvicorn on SIGINT and SIGTERM, in the main thread."""
+        """Handle SIGINT and SIGTERM; called by uvicorn in the main thread."""
         service = getattr(self._app.state, "service", None)
         if service is None:
             # still starting: nothing was accepted, and no thread need be waited for
@@ -166,7 +166,7 @@ class Server(uvicorn.Server):
         asyncio.get_running_loop().call_later(self._grace, self._close)
 
     async def _obey(self, orders: Orders) -> None:
-        """Tell the parent that connections are accepted, and leave when it says so."""
+        """Report to the parent that connections are accepted, and leave on its order."""
         orders.attach()
         orders.ready()
         while not (await orders.next()).get("leave"):
@@ -174,7 +174,7 @@ class Server(uvicorn.Server):
         self.leave()
 
     def leave(self) -> None:
-        """Accept no more connections: another front end does. Those there are end one by one.
+        """Accept no more connections, because another front end does; let the open ones end.
 
         Each answer says that its connection ends, so that clients which are busy come back on a new
         one; the idle ones are closed when the grace time ends.
@@ -209,7 +209,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 
 
 def run(app: FastAPI, settings: Settings) -> int:
-    """Serve until told to stop; the exit code is 0 after a drain, WORKER_DIED without a worker.
+    """Serve until told to stop; return 0 after a drain, WORKER_DIED without a worker.
 
     With settings that can never work it is WRONG_USAGE.
     """

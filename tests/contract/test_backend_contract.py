@@ -123,7 +123,7 @@ class ProcessRig(LocalRig):
 
     async def accepted(self) -> None:
         await asyncio.sleep(0)
-        await wait_until(lambda: self._hosted.host.heard == self._process.submitted)
+        await wait_until(lambda: self._hosted.host.decoded == self._process.submitted)
 
 
 @asynccontextmanager

@@ -34,10 +34,10 @@ class ClientSession:
         self,
         worker: Worker[Any],
         arena: Arena,
-        hear: Callable[[Any], Operation],
+        decode: Callable[[Any], Operation],
         on_lost: "Callable[[ClientSession], None]",
     ) -> None:
-        self._hear = hear
+        self._decode = decode
         self._tell_lost = on_lost
         self._worker = worker
         self._arena = arena
@@ -59,8 +59,8 @@ class ClientSession:
     def batched(self, batch: Batch) -> None:
         """Report a finished micro-batch that contained a job of this front end."""
         kind, network = kind_of(batch.tickets[0].job.operation)
-        said = Batched(kind, len(batch.tickets), batch.reason.value, network)
-        self._loop.call_soon_threadsafe(self.protocol.send, [said])
+        frame = Batched(kind, len(batch.tickets), batch.reason.value, network)
+        self._loop.call_soon_threadsafe(self.protocol.send, [frame])
 
     def _on_frames(self, frames: list[ToWorker]) -> None:
         answers: list[Frame] = []
@@ -79,7 +79,7 @@ class ClientSession:
         lane = Lane.BULK if frame.bulk else Lane.INTERACTIVE
         try:
             pixels = self._arena.pixels(ArenaSlot(frame.offset, frame.size), frame.shape)
-            operation = self._hear(frame.operation)
+            operation = self._decode(frame.operation)
             source = conversion.decode_source(pixels, frame.jpeg)
             job = Job(operation, source, Deadline(frame.deadline), lane)
             mark = functools.partial(self._mark, ArenaSlot(frame.offset, frame.size))
@@ -152,7 +152,7 @@ class ClientSession:
 
     def _on_broken(self, error: Exception) -> None:
         """Close the connection, but only once nothing here uses the arena any more."""
-        log.error("a front end said what cannot be read: %s", error)
+        log.error("a front end sent what cannot be read: %s", error)
         self._broken = True
         self._give_up()
         if not self._tickets:

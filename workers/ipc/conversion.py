@@ -33,8 +33,8 @@ def encode_operation(operation: Operation) -> object:
     """Return an operation as values that MessagePack can carry."""
     if isinstance(operation, FilterChain):
         jpeg = operation.jpeg
-        said = None if jpeg is None else (jpeg.quality, jpeg.subsampling.value)
-        return [said, *(each.model_dump() for each in operation.filters)]
+        encoded = None if jpeg is None else (jpeg.quality, jpeg.subsampling.value)
+        return [encoded, *(each.model_dump() for each in operation.filters)]
     assert isinstance(operation, Classify)
     return {
         "top_k": operation.top_k,
@@ -44,12 +44,14 @@ def encode_operation(operation: Operation) -> object:
     }
 
 
-def decode_operation(said: Any) -> Operation:
+def decode_operation(encoded: Any) -> Operation:
     """Reverse `encode_operation`."""
-    if isinstance(said, list):
-        jpeg = None if said[0] is None else DeviceJpeg(said[0][0], _SUBSAMPLINGS[said[0][1]])
-        return FilterChain(parse_chain(said[1:]), jpeg)
-    return _classify(said["top_k"], said["function"], said["network"], said["output"])
+    if isinstance(encoded, list):
+        jpeg = (
+            None if encoded[0] is None else DeviceJpeg(encoded[0][0], _SUBSAMPLINGS[encoded[0][1]])
+        )
+        return FilterChain(parse_chain(encoded[1:]), jpeg)
+    return _classify(encoded["top_k"], encoded["function"], encoded["network"], encoded["output"])
 
 
 @functools.lru_cache(1024)
@@ -62,8 +64,8 @@ def encode_source(source: Source) -> tuple[Shape, EncodedJpeg | None]:
     """Return shape and JPEG header of the content of a slot, as `Submit` and `Done` carry them."""
     if isinstance(source, Image):
         return (source.height, source.width, source.channels), None
-    said = (source.height, source.width, source.orientation, source.subsampling.value)
-    return (len(source.data), 1, 1), said
+    encoded = (source.height, source.width, source.orientation, source.subsampling.value)
+    return (len(source.data), 1, 1), encoded
 
 
 def decode_source(lying: Pixels, jpeg: EncodedJpeg | None) -> Source:
@@ -80,9 +82,9 @@ def encode_trace(trace: Trace) -> Times:
     return (*times, trace.batch_size, trace.max_batch_size, trace.reason.value)
 
 
-def decode_trace(said: Times) -> Trace:
+def decode_trace(encoded: Times) -> Trace:
     """Reverse `encode_trace`."""
-    return Trace(*said[:-1], ReleaseReason(said[-1]))
+    return Trace(*encoded[:-1], ReleaseReason(encoded[-1]))
 
 
 def encode_error(error: ServiceError) -> EncodedError:
@@ -94,7 +96,7 @@ def encode_error(error: ServiceError) -> EncodedError:
     return error.code, error.detail, fields
 
 
-def decode_error(said: EncodedError) -> ServiceError:
+def decode_error(encoded: EncodedError) -> ServiceError:
     """Reverse `encode_error`; an unknown code becomes an InternalError."""
-    code, detail, fields = said
+    code, detail, fields = encoded
     return _ERRORS.get(code, InternalError)(detail, [FieldError(*field) for field in fields])

@@ -32,9 +32,9 @@ HANDSHAKE = 5.0
 class WorkerServer:
     """Server that lets front ends use one started worker; `on_batch` is the worker's observer."""
 
-    def __init__(self, hear: Callable[[Any], Operation] = conversion.decode_operation) -> None:
-        self.hear = hear
-        self.heard = 0
+    def __init__(self, decode: Callable[[Any], Operation] = conversion.decode_operation) -> None:
+        self.decode = decode
+        self.decoded = 0
         self._guests: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
 
@@ -77,9 +77,9 @@ class WorkerServer:
                     continue
                 tasks.create_task(self._admit(connection, worker, welcome))
 
-    def _heard(self, said: Any) -> Operation:
-        self.heard += 1
-        return self.hear(said)
+    def _decoded(self, encoded: Any) -> Operation:
+        self.decoded += 1
+        return self.decode(encoded)
 
     def leave(self, guest: ClientSession) -> None:
         """Forget a front end that has closed its connection."""
@@ -104,7 +104,7 @@ class WorkerServer:
             if not frames.same_user(connection):
                 raise PermissionError("a process of another user")
             guest = ClientSession(
-                worker, await _received_arena(connection), self._heard, self.leave
+                worker, await _received_arena(connection), self._decoded, self.leave
             )
             self._guests.add(guest)
             loop = asyncio.get_running_loop()

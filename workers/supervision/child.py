@@ -1,4 +1,4 @@
-"""One process that a supervisor started: its orders, its readiness, its end.
+"""One process of a supervisor: its orders, its readiness and its end.
 
 The orders stand on the first line of its standard input, later ones on lines of their own. Their
 entry `ready` is a descriptor into which the process writes once it can work: a JSON object of what
@@ -21,7 +21,7 @@ from typing import Any
 log = logging.getLogger("darkroom.supervisor")
 
 MOST_MEASURED = 4096
-"""Bytes of what a process has measured: a pipe passes so many on in one piece (pipe(7))."""
+"""Bytes of what a process has measured: a pipe passes on up to that many in one piece (pipe(7))."""
 
 ROOT = str(Path(__file__).resolve().parents[2])
 """The folder that this package was imported from."""
@@ -34,8 +34,8 @@ if {ROOT!r} not in sys.path:
     sys.path.append(sys.path.pop(0))
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
-"""What a child runs, with the name of its module as the first argument: `python -m`, but with the
-packages of its parent, even those of a checkout that is not installed."""
+"""The program of a child; its first argument is the name of a module, which runs as by `python -m`,
+but with the packages of its parent, even those of a checkout that is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ProcessSpec:
     descriptors: Sequence[int] = ()
     environment: Mapping[str, str] | None = None
     patience: float = 10.0
-    """Seconds it may take to end after SIGTERM."""
+    """Seconds in which it must end after SIGTERM."""
     pool: str | None = None
     spare_module: str = ""
     last_orders: Sequence[str] = ()
@@ -83,7 +83,7 @@ class Child:
         """Start a member, or a spare of its pool, which gets its last orders by `take`.
 
         In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. With
-        `-P` nothing is imported from the current folder, where anybody may have put a file; a
+        `-P` nothing is imported from the current folder, where others may have put a file; a
         checkout that is not installed is found after everything else.
         """
         reading, writing = os.pipe()
@@ -117,16 +117,16 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it has not been seen to end."""
+        """Whether its end has not been noticed."""
         return self._process.returncode is None
 
     def take(self, member: ProcessSpec) -> None:
-        """Give a spare the last orders of a member: it is that member from now on."""
+        """Give a spare the last orders of a member, which it is from now on."""
         if not self.taken.is_set():
             self.name = member.name
             self.tell({name: member.orders[name] for name in member.last_orders})
@@ -143,13 +143,13 @@ class Child:
             self._process.send_signal(number)
 
     async def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for its end and return its exit code."""
         code = await self._process.wait()
         self._close()
         return code
 
     async def until_ready(self, seconds: float) -> bool:
-        """Whether it is ready within this number of seconds; False at once when it has ended."""
+        """Wait until it is ready; return False after `seconds`, or at once when it has ended."""
         waits = [asyncio.ensure_future(self.ready.wait()), asyncio.ensure_future(self.wait())]
         try:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -1,10 +1,10 @@
-"""Which GPUs this machine has, asked of the driver alone: no context, no torch, no memory."""
+"""Count the GPUs of this machine by asking the driver: no context, no torch, no memory."""
 
 import ctypes
 
 
 def count_gpus() -> int:
-    """NVIDIA GPUs that this process may use (CUDA_VISIBLE_DEVICES counts); 0 without a driver."""
+    """Return how many NVIDIA GPUs CUDA_VISIBLE_DEVICES leaves; 0 without a driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -16,7 +16,7 @@ def count_gpus() -> int:
 
 
 def wanted_gpus(gpus: str) -> int:
-    """How many GPUs the setting `gpus` asks for; ValueError if there are fewer."""
+    """Return how many GPUs the setting `gpus` asks for; ValueError if there are fewer."""
     found = count_gpus()
     if gpus == "auto":
         return found

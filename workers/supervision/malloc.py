@@ -1,4 +1,4 @@
-"""The C library's allocator, told to keep what is freed."""
+"""Configure the C library's allocator to keep freed memory."""
 
 import ctypes
 import sys

@@ -1,4 +1,4 @@
-"""A worker under load for a moment, and what a trace of that moment says. Knows no torch."""
+"""Load a worker for some seconds and evaluate a trace of that time. Torch is not used here."""
 
 import asyncio
 import itertools
@@ -16,10 +16,10 @@ from models.domain.image import Image, Source
 from models.domain.job import Job, Operation
 
 IN_FLIGHT = 256
-"""Jobs: some batches on the device, and as many forming."""
+"""Jobs under way: some batches on the device, and as many that form."""
 
 DRAWN = 64
-"""Different images under way."""
+"""The number of different images under way."""
 
 Span = tuple[float, float]
 """Begin and end, in microseconds."""
@@ -29,11 +29,11 @@ STAGES = {
     "compute": ("kernel", ""),
     "download": ("gpu_memcpy", "DtoH"),
 }
-"""What a trace calls a stage's work: its category, and a part of its name."""
+"""The category of a stage's work in a trace, and a part of its name."""
 
 
 def drawing(seed: int) -> bytes:
-    """A JPEG of 500 × 375 pixels and about 70 kB, 4:2:0, as cameras and the web have them."""
+    """Return a JPEG of 500 × 375 pixels and about 70 kB, 4:2:0, like those of cameras."""
     random = np.random.default_rng(seed)
     small = random.integers(0, 256, (75, 100, 3), np.uint8)
     pixels = cv2.resize(small, (500, 375), interpolation=cv2.INTER_LINEAR)
@@ -76,7 +76,7 @@ async def keep_busy(
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
-    """Of a traced moment: shares of its length, 0…1; gaps in seconds.
+    """Results of a traced period: shares of its length, 0…1; gaps in seconds.
 
     `overlap` is the share of `upload` (or `download`) during which kernels ran as well; `gap` is
     the mean idle time of the device between two kernels or copies, `idle` all of it.
@@ -91,7 +91,7 @@ class Utilisation:
 
 
 def utilisation(trace: Mapping[str, Any]) -> Utilisation | None:
-    """From a Chrome trace; None if nothing ran on a device."""
+    """Evaluate a Chrome trace; return None if nothing ran on a device."""
     spans = {name: _merged(_spans(trace, *words)) for name, words in STAGES.items()}
     busy = _merged(itertools.chain(*spans.values()))
     if not busy:
@@ -118,7 +118,7 @@ def _spans(trace: Mapping[str, Any], category: str, part: str) -> Iterable[Span]
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:
-    """Their union, in order."""
+    """Return the union of intervals, in order."""
     union: list[Span] = []
     for begin, end in sorted(spans):
         if union and begin <= union[-1][1]:
@@ -133,7 +133,7 @@ def _length(union: Sequence[Span]) -> float:
 
 
 def _common(one: Sequence[Span], other: Sequence[Span]) -> float:
-    """The length of what two unions have in common."""
+    """Return the length of the intersection of two unions."""
     common, i, j = 0.0, 0, 0
     while i < len(one) and j < len(other):
         begin, end = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])

@@ -1,4 +1,4 @@
-"""Replaces running processes one by one: the new one can work before the old one leaves."""
+"""Replace running processes one by one: the new one can work before the old one leaves."""
 
 import asyncio
 import logging
@@ -17,9 +17,10 @@ LEAVE = {"leave": True}
 
 
 class Rolling:
-    """Replaces what is in `running` and `members`, by name; `on_exit` gets each old process.
+    """Rolling replacement of the processes in `running` and `members`, which are keyed by name.
 
-    A replacement that fails ends the round: the processes that have not been replaced go on.
+    `on_exit` gets each old process. A replacement that fails ends the round: the processes that
+    have not been replaced continue.
     """
 
     def __init__(
@@ -35,13 +36,13 @@ class Rolling:
         self._leaving: set[asyncio.Task[None]] = set()
 
     def begin(self, members: Sequence[ProcessSpec], on_end: Callable[[], None]) -> None:
-        """Replace these; rounds that are asked for meanwhile follow."""
+        """Start to replace `members`; further rounds follow when this one has ended."""
         task = asyncio.create_task(self._round(members, on_end))
         self._rounds.add(task)
         task.add_done_callback(self._rounds.discard)
 
     async def close(self) -> None:
-        """Replace nothing any more."""
+        """Cancel all rounds."""
         for task in self._rounds:
             task.cancel()
         await asyncio.gather(*self._rounds, return_exceptions=True)
@@ -61,7 +62,7 @@ class Rolling:
             log.info("all processes have been replaced")
 
     async def _replaced(self, member: ProcessSpec) -> bool:
-        """Whether a process with the orders of `archive_name` works in the place of the old one."""
+        """Replace the process of `member`; return whether the new one works in its place."""
         old = self._running.get(member.name)
         try:
             new = await Child.start(member, spare=True)

@@ -1,4 +1,4 @@
-"""Spare processes: started and warm, they wait to take the place of one that died."""
+"""Spare processes: they are started and warm, and wait to replace a process that ended."""
 
 import asyncio
 import logging
@@ -10,14 +10,14 @@ from workers.supervision.child import Child, ProcessSpec
 log = logging.getLogger("darkroom.supervisor")
 
 LOOK = 0.1
-"""Seconds between two looks at whether all members of a pool can work."""
+"""Seconds between two checks whether all members of a pool can work."""
 
 PAUSES = (1.0, 10.0, 60.0, 300.0)
 """Seconds until a spare that ended before it was ready is started again, each time longer."""
 
 
 class Spares:
-    """Keeps `counts[pool]` spares of each pool, from when all members of the pool can work.
+    """Keeper of `counts[pool]` spares for each pool, once all members of the pool can work.
 
     `members` are those of a pool, `settled` says whether all of them can work. Spares start after
     them, because a start takes the cores that the members need for their own.
@@ -37,7 +37,7 @@ class Spares:
         ]
 
     def take(self, member: ProcessSpec) -> Child | None:
-        """A spare that is this member from now on; even one that still starts is ahead of none."""
+        """Return a spare that becomes this member, even one that is still starting, or None."""
         waiting = [child for child in self._waiting.get(member.pool or "", ()) if child.alive]
         if not waiting:
             return None
@@ -48,11 +48,11 @@ class Spares:
         return found
 
     def has(self, pool: str | None) -> bool:
-        """Whether a spare would be there at once."""
+        """Return whether a pool has a spare."""
         return any(child.alive for child in self._waiting.get(pool or "", ()))
 
     def renew(self) -> None:
-        """End all spares: their orders are old. New ones are started when all members can work."""
+        """End all spares, whose orders are old; new ones start when all members can work."""
         for children in self._waiting.values():
             for child in children:
                 child.send(signal.SIGTERM)
@@ -87,7 +87,7 @@ class Spares:
 
 
 async def _taken(child: Child) -> bool:
-    """True once it has been taken, False if it ended before."""
+    """Wait until a spare has been taken or has ended; return whether it has been taken."""
     waits = [asyncio.ensure_future(child.taken.wait()), asyncio.ensure_future(child.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

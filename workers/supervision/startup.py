@@ -1,4 +1,4 @@
-"""From settings to a started worker: weights loaded, engine warmed up. Takes seconds.
+"""Start a worker from settings: load the weights and warm up the engine. It takes seconds.
 
 Torch and CuPy are imported by the engine that is chosen, and only then.
 """
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("darkroom.start")
 
 CPU_BATCH = 8
-"""The fastest on a CPU: larger batches leave its cache."""
+"""The fastest batch size on a CPU: larger batches do not fit into its cache."""
 
 GPU_BATCH = 64
-"""Decode engines and network are at 95 % of their best rate, and nobody waits long."""
+"""Decode engines and network reach 95 % of their best rate, and waits stay short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Started:
 
 
 def cores(settings: Settings) -> int:
-    """Cores to compute with."""
+    """Return the number of cores to compute with."""
     return settings.threads or len(os.sched_getaffinity(0))
 
 
@@ -145,7 +145,7 @@ def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> 
 
 
 def _filters(job: Job) -> bool:
-    """A CPU filters one image after the other, whoever rides with it."""
+    """Return whether a job filters: a CPU filters the images of a batch one after the other."""
     return isinstance(job.operation, FilterChain)
 
 

@@ -1,7 +1,7 @@
-"""A tree of processes: starts them, starts those that die again, replaces them, ends them in order.
+"""Supervise processes: start them, restart those that end, replace them, end them in order.
 
-Knows nothing of what they do. Each has a pipe to this process as its standard input, in which its
-orders stand; when the pipe closes its parent is gone, and it ends at once.
+What the processes do is not known here. Each gets its orders through a pipe on its standard input;
+when the pipe closes, its parent has ended, and it ends at once.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ __all__ = ["Groups", "ProcessSpec", "Supervisor"]
 log = logging.getLogger("darkroom.supervisor")
 
 PAUSES = (0.1, 0.5, 2.0, 10.0)
-"""Seconds before a process that died is started again; counted anew once it lived `STABLE`."""
+"""Seconds before each restart of a process; they begin anew once it has run for `STABLE`."""
 STABLE = 60.0
 
 Groups = Sequence[Sequence[ProcessSpec]]
@@ -30,11 +30,11 @@ Groups = Sequence[Sequence[ProcessSpec]]
 
 @dataclass(eq=False)
 class Supervisor:
-    """Runs `members`; they end from the last to the first group.
+    """Supervisor of the processes in `groups`, which end from the last to the first group.
 
-    `on_exit` gets each dead pid, `on_stop` is called when the end begins. `spares` is how many
-    spare processes each pool has. On SIGUSR2 all members are replaced, one after the other; on
-    SIGHUP as well, by those that `reload` returns, unless it raises ValueError.
+    `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins.
+    `spares` is the number of spare processes of each pool. On SIGUSR2 all members are replaced, one
+    after the other; on SIGHUP as well, by those that `reload` returns, unless it raises ValueError.
     """
 
     groups: Groups
@@ -49,7 +49,7 @@ class Supervisor:
     _code: int = 0
 
     async def run(self) -> int:
-        """Until SIGTERM or SIGINT, or a process that can never run; the exit code."""
+        """Run until SIGTERM or SIGINT, or until a process can never run; return the exit code."""
         loop = asyncio.get_running_loop()
         self._members = {member.name: member for group in self.groups for member in group}
         self._spares = Spares(self.spares, self._of, self._settled)
@@ -68,7 +68,7 @@ class Supervisor:
         return self._code
 
     def _told(self, number: signal.Signals) -> None:
-        """The first signal begins the end; SIGINT, or a later one, hurries it."""
+        """Begin the shutdown at the first signal; a SIGINT or a later signal skips grace times."""
         if number is signal.SIGINT:
             self._code = self._code or ExitCode.INTERRUPTED
         self._hurried = self._hurried or number is signal.SIGINT or self._stop.is_set()
@@ -78,7 +78,7 @@ class Supervisor:
         self._stop.set()
 
     def _renew(self, number: signal.Signals) -> None:
-        """Replace all members; on SIGHUP by what the settings say now."""
+        """Replace all members, on SIGHUP by members with the present settings."""
         members = list(self._members.values())
         if number is signal.SIGHUP:
             if self.reload is None:
@@ -95,12 +95,12 @@ class Supervisor:
         return [member for member in self._members.values() if member.pool == pool]
 
     def _settled(self, pool: str) -> bool:
-        """Whether all members of a pool can work."""
+        """Return whether all members of a pool can work."""
         children = [self._running.get(member.name) for member in self._of(pool)]
         return all(child is not None and child.ready.is_set() for child in children)
 
     async def _keep(self, name: str) -> None:
-        """Start a process, and again whenever it died; a spare comes without a pause."""
+        """Start a process, and again whenever it ends; a spare replaces it without a pause."""
         deaths, proven = 0, False
         while not self._stop.is_set():
             started, code = time.monotonic(), await self._life(name)
@@ -121,7 +121,7 @@ class Supervisor:
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     async def _life(self, name: str) -> object:
-        """A process, and those that replace it, to the end; the exit code, or why there is none."""
+        """Run a process and its replacements to the end; return the exit code, or the error."""
         member = self._members[name]
         try:
             child = self._running[name] = self._spares.take(member) or await _start(member)
@@ -144,7 +144,7 @@ class Supervisor:
             log.warning("the end of %s could not be noted", child.name, exc_info=True)
 
     async def _end(self, member: ProcessSpec, keeper: "asyncio.Task[None]") -> None:
-        """Ask it to end, and SIGKILL it if it does not listen."""
+        """Send SIGTERM to a process, and SIGKILL if it does not end in time."""
         if (child := self._running.get(member.name)) is not None:
             self._ask(child)
         done, _ = await asyncio.wait([keeper], timeout=member.patience)
@@ -156,7 +156,7 @@ class Supervisor:
         await asyncio.gather(keeper, return_exceptions=True)
 
     def _ask(self, child: Child) -> None:
-        """Send SIGTERM, which ends it, and if there is hurry SIGINT, which skips its grace time."""
+        """Send SIGTERM, and SIGINT as well if grace times are to be skipped."""
         child.send(signal.SIGTERM)
         if self._hurried:
             child.send(signal.SIGINT)
