@@ -45,8 +45,8 @@ SPARE_COLUMNS = 2
 SEED_BYTES = 16
 
 
-Key = tuple[int, ...]
-"""The index at which a key's cell starts, for each row of the sketch."""
+Key = tuple[int, int]
+"""The index at which a key's cell starts in each of the `ROWS` rows of the sketch."""
 
 _N_CELLS = len(Total) + len(Mark) + len(ByKey) * ROWS * SLOTS
 _FIRST_MARK = len(Total)
@@ -132,18 +132,20 @@ class Counters:
     def key(self, text: str) -> Key:
         """Return the cells of a key, whose kind comes first: `client 10.0.0.1`, `host a.org`."""
         digest = hashlib.blake2b(text.encode(), digest_size=4 * ROWS, key=self._seed).digest()
-        return tuple(
+        one, other = (
             self._start(
                 row * SLOTS + int.from_bytes(digest[4 * row : 4 * row + 4], "little") % SLOTS
             )
             for row in range(ROWS)
         )
+        return one, other
 
     def add_for(self, key: Key, field: ByKey, amount: int) -> None:
         """Add `amount`, which may be negative, to the count of `key`."""
         here = field * self._step + self._column
-        for start in key:
-            self._cells[start + here] += amount
+        one, other = key
+        self._cells[one + here] += amount
+        self._cells[other + here] += amount
 
     def of(self, key: Key, field: ByKey) -> int:
         """Return the count of `key` over all front ends; it may be too high, never too low."""
@@ -151,7 +153,8 @@ class Counters:
         last = first + self.columns
         cells = self._cells
         if self.columns == 1:
-            return min([cells[start + first] for start in key])
+            one, other = key
+            return min(cells[one + first], cells[other + first])
         return min([sum(cells[start + first : start + last].tolist()) for start in key])
 
     def take_for(self, key: Key, field: ByKey, amount: int, limit: int) -> bool:
