@@ -11,7 +11,7 @@ from starlette.types import Message
 from app.http import media_types
 from app.intake.request_items import Item
 from app.intake.spool import Blob
-from app.pipeline.encoded_files import EncodedFile
+from app.pipeline.encoded_files import EncodedFile, EncodedFiles
 from app.pipeline.outcomes import Answer, EncodedImage
 from app.pipeline.runner import run
 from app.pipeline.timings import Timings
@@ -49,6 +49,32 @@ def test_a_large_image_leaves_a_stream_in_pieces(form: str) -> None:
     sizes = asyncio.run(scenario())
     assert PIECE // 4 <= max(sizes) <= PIECE
     assert sum(sizes) > len(FILE)
+
+
+@pytest.mark.parametrize("form", [*media_types.STREAMS, media_types.IMAGE, media_types.JSON])
+def test_an_answer_that_moves_to_disk_while_it_is_sent_is_the_same(form: str) -> None:
+    async def scenario(in_memory: int) -> tuple[bytes, bool]:
+        files = EncodedFiles(10 * len(FILE), in_memory=in_memory, settled=0)
+        image = EncodedImage(files.keep(FILE), ImageFormat.PNG, 1, 1)
+
+        async def work(index: int) -> Answer:
+            return Answer(Item(index, Blob.of(b"")), image, Timings())
+
+        reply = await render(run(work, [0], never), form, rendering())
+        assert isinstance(reply, StreamedBody)
+        pieces = reply.pieces()
+        sent = bytes(await anext(pieces))
+        if files.moving is not None:
+            await files.moving
+        return sent + b"".join([bytes(piece) async for piece in pieces]), image.file.on_disk
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("secrets.token_hex", lambda n: "0" * 2 * n)
+        patch.setattr("time.localtime", lambda: (2026, 1, 1, 0, 0, 0))
+        kept, moved = asyncio.run(scenario(10 * len(FILE))), asyncio.run(scenario(0))
+    assert (kept[1], moved[1]) == (False, True)
+    assert kept[0] == moved[0]
+    assert len(kept[0]) >= len(FILE)
 
 
 def test_the_work_has_ended_when_the_client_stops_to_take_pieces() -> None:
