@@ -1,8 +1,10 @@
 // The part of CUDA that the kernels use, for g++: kernels run block after block on one CPU core. A
 // thread is a fiber that runs until a barrier. The order of the fibers is reversed from one barrier
 // to the next, so that a missing barrier changes results. Shared memory is filled with poison
-// before each block.  Not emulated: textures, dynamic shared memory, streams, warps that run in
-// lockstep without a barrier, and arguments of kernels that are floats.
+// before each block.
+//
+// Not emulated: textures, dynamic shared memory, streams, warps that run in lockstep without a
+// barrier, and arguments of kernels that are floats.
 #pragma once
 #include <cmath>
 #include <csetjmp>

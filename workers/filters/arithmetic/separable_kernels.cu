@@ -26,22 +26,22 @@ struct Unsharp {
 // Filter a tile of an image of one or three channels, or, with MOST = 4, of any number.
 template <int REACH, int MOST, class Rule>
 __device__ __forceinline__ void separable_tile(
-    const Item& item, int block, const Rule& rule, u32* planes, u32* room)
+    const Item& item, int block, const Rule& rule, u32* planes, u32* buffer)
 {
     Tile tile = separable_tile_of<REACH>(item, block);
-    if (item.channels == 1) filter_colours<REACH, 1>(item, tile, rule, planes, room);
-    else if (item.channels == 3) filter_colours<REACH, 3>(item, tile, rule, planes, room);
-    else if constexpr (MOST == 4) filter_colours<REACH, 4>(item, tile, rule, planes, room);
+    if (item.channels == 1) filter_colours<REACH, 1>(item, tile, rule, planes, buffer);
+    else if (item.channels == 3) filter_colours<REACH, 3>(item, tile, rule, planes, buffer);
+    else if constexpr (MOST == 4) filter_colours<REACH, 4>(item, tile, rule, planes, buffer);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     gaussian_reach_8(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * SeparableTile<8>::PLANE];
-    __shared__ uint4 room[STORE_WORDS / 4];
+    __shared__ uint4 buffer[STORE_WORDS / 4];
     int block;
     Item item = find_item(items, starts, n, block);
-    separable_tile<8, 3>(item, block, Blurred(), planes, (u32*)room);
+    separable_tile<8, 3>(item, block, Blurred(), planes, (u32*)buffer);
 }
 LAUNCHED_BY_TILES(gaussian_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
 
@@ -49,10 +49,10 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     gaussian_reach_24(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * SeparableTile<24>::PLANE];
-    __shared__ uint4 room[STORE_WORDS / 4];
+    __shared__ uint4 buffer[STORE_WORDS / 4];
     int block;
     Item item = find_item(items, starts, n, block);
-    separable_tile<24, 3>(item, block, Blurred(), planes, (u32*)room);
+    separable_tile<24, 3>(item, block, Blurred(), planes, (u32*)buffer);
 }
 LAUNCHED_BY_TILES(gaussian_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);
 
@@ -60,11 +60,11 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     unsharp_reach_8(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * SeparableTile<8>::PLANE];
-    __shared__ uint4 room[STORE_WORDS / 4];
+    __shared__ uint4 buffer[STORE_WORDS / 4];
     int block;
     Item item = find_item(items, starts, n, block);
     const u32* of = separable_of(item).parameters;
-    separable_tile<8, 4>(item, block, Unsharp{of[0], of[1]}, planes, (u32*)room);
+    separable_tile<8, 4>(item, block, Unsharp{of[0], of[1]}, planes, (u32*)buffer);
 }
 LAUNCHED_BY_TILES(unsharp_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
 
@@ -72,10 +72,10 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     unsharp_reach_24(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 planes[3 * SeparableTile<24>::PLANE];
-    __shared__ uint4 room[STORE_WORDS / 4];
+    __shared__ uint4 buffer[STORE_WORDS / 4];
     int block;
     Item item = find_item(items, starts, n, block);
     const u32* of = separable_of(item).parameters;
-    separable_tile<24, 4>(item, block, Unsharp{of[0], of[1]}, planes, (u32*)room);
+    separable_tile<24, 4>(item, block, Unsharp{of[0], of[1]}, planes, (u32*)buffer);
 }
 LAUNCHED_BY_TILES(unsharp_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);

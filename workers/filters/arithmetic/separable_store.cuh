@@ -23,10 +23,10 @@ static __device__ __noinline__ void store_eight_ends(
 // eight rows of 16 pixels.
 template <int C>
 __device__ __forceinline__ void store_eight(
-    const Item& item, const Tile& tile, int x, int y, const u32* plane, u32* room)
+    const Item& item, const Tile& tile, int x, int y, const u32* plane, u32* buffer)
 {
     int lane = threadIdx.x % 32;
-    u32 *mine = room + threadIdx.x / 32 * 128, words[C], stride = item.width * C;
+    u32 *mine = buffer + threadIdx.x / 32 * 128, words[C], stride = item.width * C;
     interleave<C>(plane, words);
     for (int c = 0; c < C; ++c) mine[lane * C + c] = words[c];
     __syncwarp();
@@ -42,7 +42,7 @@ __device__ __forceinline__ void store_eight(
 // Filter every plane but alpha of an image of C channels.
 template <int REACH, int C, class Rule>
 __device__ __forceinline__ void filter_colours(
-    const Item& item, const Tile& tile, const Rule& rule, u32* planes, u32* room)
+    const Item& item, const Tile& tile, const Rule& rule, u32* planes, u32* buffer)
 {
     constexpr int COLOURS = C == 1 ? 1 : 3;
     stage_planes_of<REACH, C, COLOURS>(item, tile, planes);
@@ -51,19 +51,19 @@ __device__ __forceinline__ void filter_colours(
         if constexpr (C == 4)
             pixels4<C>(source_row(item, tile.y + y), item.width, tile.x + x, plane);
         for (int c = 0; c < COLOURS; ++c) plane[c] = made[c];
-        store_eight<C>(item, tile, x, y, plane, room);
+        store_eight<C>(item, tile, x, y, plane, buffer);
     });
 }
 
 // Store what a rule makes of lumas as an image of C channels.
 template <int REACH, int C, class Rule>
 __device__ __forceinline__ void filter_grey(
-    const Item& item, const Tile& tile, const Rule& rule, u32* plane, u32* room)
+    const Item& item, const Tile& tile, const Rule& rule, u32* plane, u32* buffer)
 {
     filter_planes<REACH, 1>(item, tile, rule, plane, [&](int x, int y, const u32* made) {
         u32 planes[C];
         for (int c = 0; c < C; ++c) planes[c] = made[0];
-        store_eight<C>(item, tile, x, y, planes, room);
+        store_eight<C>(item, tile, x, y, planes, buffer);
     });
 }
 

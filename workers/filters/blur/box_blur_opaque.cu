@@ -160,7 +160,7 @@ static __device__ __noinline__ void store_words(u8* line, const u8* from, int by
 // Compute a tile with G quads of columns a thread. The thread's pixels belong to the first of them.
 template <int C, int G>
 __device__ __forceinline__ void box_opaque_tile(
-    const Item& item, const Tile& tile, void* rooms, uint4 (*parts)[25])
+    const Item& item, const Tile& tile, void* row_buffers, uint4 (*parts)[25])
 {
     Item source = item;
     if (item.width < 4) {
@@ -200,7 +200,8 @@ __device__ __forceinline__ void box_opaque_tile(
     u8* first_line = global<u8>(item.dst) + (u64)tile.y * stride + tile.x * C + own;
     u32 half = divided.half;
     for (u32 y = 0; y < tile.height; ++y) {
-        SumsRow<C>& row = ((SumsRow<C>*)rooms)[y % 2];  // other threads may still read the last row
+        SumsRow<C>& row =
+            ((SumsRow<C>*)row_buffers)[y % 2];  // other threads may still read the last row
         u32 first[G][C];
 #pragma unroll
         for (int g = 0; g < G; ++g) {
@@ -231,13 +232,13 @@ __device__ __forceinline__ void box_opaque_tile(
 template <int G>
 __device__ __forceinline__ void box_opaque_block(const Item* items, const u32* starts, int n)
 {
-    __shared__ __align__(16) SumsRow<3> rooms[2];
+    __shared__ __align__(16) SumsRow<3> row_buffers[2];
     __shared__ uint4 parts[8][25];
     int block;
     Item item = find_item(items, starts, n, block);
     Tile tile = sums_tile(item, block, box_of(item).radius);
-    if (item.channels == 1) box_opaque_tile<1, G>(item, tile, rooms, parts);
-    else box_opaque_tile<3, G>(item, tile, rooms, parts);
+    if (item.channels == 1) box_opaque_tile<1, G>(item, tile, row_buffers, parts);
+    else box_opaque_tile<3, G>(item, tile, row_buffers, parts);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3)

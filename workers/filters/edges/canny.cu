@@ -84,22 +84,22 @@ LAUNCHED_BY_TILES(canny_blur_columns, COLUMNS_WIDTH, COLUMNS_HEIGHT);
 // Blur by a small window in one pass, from the image.
 template <int REACH>
 __device__ __forceinline__ void blur_grey(
-    const Item* items, const u32* starts, int n, u32* plane, u32* room)
+    const Item* items, const u32* starts, int n, u32* plane, u32* buffer)
 {
     int block;
     Item item = find_item(items, starts, n, block), grey = with_weights(item);
     Tile tile = separable_tile_of<REACH>(item, block);
     stage_grey<REACH>(item, tile, plane);
     grey.channels = 1, grey.dst = blurred_of(item);
-    filter_grey<REACH, 1>(grey, tile, Blurred(), plane, room);
+    filter_grey<REACH, 1>(grey, tile, Blurred(), plane, buffer);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
     canny_blur_reach_8(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 plane[SeparableTile<8>::PLANE];
-    __shared__ uint4 room[STORE_WORDS / 4];
-    blur_grey<8>(items, starts, n, plane, (u32*)room);
+    __shared__ uint4 buffer[STORE_WORDS / 4];
+    blur_grey<8>(items, starts, n, plane, (u32*)buffer);
 }
 LAUNCHED_BY_TILES(canny_blur_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
 
@@ -107,8 +107,8 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     canny_blur_reach_24(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 plane[SeparableTile<24>::PLANE];
-    __shared__ uint4 room[STORE_WORDS / 4];
-    blur_grey<24>(items, starts, n, plane, (u32*)room);
+    __shared__ uint4 buffer[STORE_WORDS / 4];
+    blur_grey<24>(items, starts, n, plane, (u32*)buffer);
 }
 LAUNCHED_BY_TILES(canny_blur_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);
 

@@ -18,7 +18,7 @@ struct Run {
 };
 
 struct Morphology {
-    u32 room[4];  // the buffer SPARE of an image that is too small for two in its scratch
+    u32 spare[4];  // the buffer SPARE of an image that is too small for two in its scratch
     int size, above, left, right, levels, reserved[3];  // extent of the shape around its anchor
     MorphologyPass steps[34];
     Run runs[1];

@@ -101,7 +101,7 @@ struct MeanThreshold {
 
 template <int REACH>
 __device__ __forceinline__ void mean_threshold_tile(
-    const Item* items, const u32* starts, int n, u32* plane, u32* room)
+    const Item* items, const u32* starts, int n, u32* plane, u32* buffer)
 {
     int block;
     Item item = find_item(items, starts, n, block);
@@ -110,16 +110,16 @@ __device__ __forceinline__ void mean_threshold_tile(
     MeanThreshold judged = {of[0], of[1], (int)of[2]};
     stage_grey<REACH>(item, tile, plane);
     item.channels = min(item.channels, 3);
-    if (item.channels == 1) filter_grey<REACH, 1>(item, tile, judged, plane, room);
-    else filter_grey<REACH, 3>(item, tile, judged, plane, room);
+    if (item.channels == 1) filter_grey<REACH, 1>(item, tile, judged, plane, buffer);
+    else filter_grey<REACH, 3>(item, tile, judged, plane, buffer);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4)
     adaptive_reach_8(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 plane[SeparableTile<8>::PLANE];
-    __shared__ uint4 room[STORE_WORDS / 4];
-    mean_threshold_tile<8>(items, starts, n, plane, (u32*)room);
+    __shared__ uint4 buffer[STORE_WORDS / 4];
+    mean_threshold_tile<8>(items, starts, n, plane, (u32*)buffer);
 }
 LAUNCHED_BY_TILES(adaptive_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
 
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     adaptive_reach_24(const Item* items, const u32* starts, int n)
 {
     __shared__ u32 plane[SeparableTile<24>::PLANE];
-    __shared__ uint4 room[STORE_WORDS / 4];
-    mean_threshold_tile<24>(items, starts, n, plane, (u32*)room);
+    __shared__ uint4 buffer[STORE_WORDS / 4];
+    mean_threshold_tile<24>(items, starts, n, plane, (u32*)buffer);
 }
 LAUNCHED_BY_TILES(adaptive_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);
