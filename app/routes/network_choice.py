@@ -5,6 +5,10 @@ from models.api.schemas import ClassifyOptions, ProcessOptions
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
 from workers.operations import Classify, FunctionToApply, NetworkOutput
 
+_DEFAULTS = {
+    name: ClassifyOptions.model_fields[name].default
+    for name in ("top_k", "function_to_apply", "vector_format")
+}
 _OF_LABELS = ("top_k", "function_to_apply")
 _OF_VECTORS = ("vector_format",)
 
@@ -38,7 +42,7 @@ def _check(options: ClassifyOptions | ProcessOptions, output: NetworkOutput) -> 
     labels = output is NetworkOutput.LABELS
     for name in _OF_VECTORS if labels else _OF_LABELS:
         given = getattr(options, name)
-        if given != type(options).model_fields[name].default:
+        if given != _DEFAULTS[name]:
             fitting = "output=logits or output=embedding" if labels else "output=labels"
             text = f"has a meaning with {fitting} only; leave it out, or change output"
             raise InvalidParameter(f"{name}: {text}", [FieldError(name, text, given)])

@@ -57,7 +57,7 @@ def run(test: Coroutine[object, object, None]) -> None:
 
 
 def test_every_network_with_weights_has_a_canary_of_its_own() -> None:
-    record = ModelRecord.model_construct(name="fake")
+    record = ModelRecord.model_construct(name="fake", network=None)
     model = Model(record, LabelSet("fake", ("a",), (None,)))
     networks = [ServedNetwork("resnet18", model), ServedNetwork("resnet50", model)]
     missing = ServedNetwork("resnet34", problem="it is not here")
