@@ -19,6 +19,7 @@ from app.decoders import DecoderPool, Limits
 from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.http import problems
+from app.pipeline.codec_memory import CodecMemory, budget_for
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
@@ -80,12 +81,12 @@ def _assembled(
     admission = _admission(settings, counters)
     admission.forecast.absence = executor.absence
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
-    metrics.watch(backend.load, Usage(admission, budget.limit, fetcher.concurrency))
-    threads = cores(settings)
-    decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end)
+    threads, memory = cores(settings), _codec_memory(settings, counters)
+    usage = Usage(admission, budget.limit, fetcher.concurrency, memory.limit)
+    metrics.watch(backend.load, usage)
+    decoders = _decoders(settings, metrics, memory)
     started.push_async_callback(decoders.aclose)
-    files = EncodedFiles(settings.max_bytes_in_flight // counters.front_ends)
-    pixels = settings.max_pixels
+    files, pixels = _encoded_files(settings, counters), settings.max_pixels
     pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, files, pixels, threads)
     started.callback(pipeline.close)
     operations = canary_operations(executor.computing().networks)
@@ -104,6 +105,23 @@ def _assembled(
         set_batching=executor.set_batching,
         ends_with_worker=ends_with_worker,
     )
+
+
+def _encoded_files(settings: Settings, counters: Counters) -> EncodedFiles:
+    return EncodedFiles(settings.max_bytes_in_flight // counters.front_ends)
+
+
+def _decoders(settings: Settings, metrics: Metrics, memory: CodecMemory) -> DecoderPool:
+    limits = Limits.from_settings(settings, cores(settings))
+    return DecoderPool(limits, metrics.on_decoder_end, memory)
+
+
+def _codec_memory(settings: Settings, counters: Counters) -> CodecMemory:
+    """Return the memory that all front ends together may decode and encode large images with."""
+    threads = cores(settings)
+    processes = Limits.from_settings(settings, threads).processes or threads
+    limit = budget_for(settings.codec_memory, counters.front_ends * processes)
+    return CodecMemory(limit, counters)
 
 
 async def stop_service(service: Service) -> None:

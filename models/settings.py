@@ -161,6 +161,12 @@ class Settings(BaseSettings):
         "smaller ones get less, at least 2",
     )
     encode_timeout: float = Field(60.0, gt=0, description="seconds of CPU time to encode an image")
+    codec_memory: int = Field(
+        0,
+        ge=0,
+        description="bytes that large images take at a time, by estimate, to be decoded, and as "
+        "many to be encoded; more wait; 0: 192 MiB for each decoder process, at least 512 MiB",
+    )
     spool_bytes: int = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"
     )
@@ -229,9 +235,9 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Settings from `overrides`, the environment and the settings file: the first one wins.
+    """Read settings from `overrides`, the environment and the settings file: the first one wins.
 
-    ValueError says what is wrong.
+    Raises ValueError, which tells what is wrong, also for a variable that is no setting.
     """
     if unknown := unknown_variables(os.environ, Settings.model_fields):
         raise ValueError(f"unknown setting {', '.join(unknown)}; `darkroom serve --help` lists all")

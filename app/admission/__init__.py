@@ -7,5 +7,6 @@ It may import `models` and Starlette's types, and nothing else of `app`.
 from app.admission.limits import Amount, Limits
 from app.admission.permit import Permit
 from app.admission.permits import Admission
+from app.admission.turn import Turn
 
-__all__ = ["Admission", "Amount", "Limits", "Permit"]
+__all__ = ["Admission", "Amount", "Limits", "Permit", "Turn"]

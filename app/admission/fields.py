@@ -24,6 +24,10 @@ class Total(IntEnum):
     """Estimated microseconds of work that is admitted and not completed."""
     DONE = 8
     """Estimated microseconds of work completed since the start."""
+    DECODE_MEMORY = 9
+    """Estimated bytes that decoding the large images takes which are not done yet."""
+    ENCODE_MEMORY = 10
+    """Estimated bytes that encoding the large images takes which are being encoded."""
 
 
 class ByKey(IntEnum):
@@ -49,3 +53,7 @@ class Mark(IntEnum):
     """The same for fetches."""
     CONTENDED = 4
     """Monotonic nanoseconds at which a client with a small share was last refused."""
+    DECODE_MEMORY_SINCE = 5
+    """As PIXELS_SINCE, for memory to decode with."""
+    ENCODE_MEMORY_SINCE = 6
+    """As PIXELS_SINCE, for memory to encode with."""

@@ -12,8 +12,8 @@ all be tagged as if they cost nothing.
 import heapq
 import time
 from collections.abc import Callable
-from types import TracebackType
 
+from app.admission.turn import Turn
 from app.admission.waiting import ClientQueue, Place, Waiting, never
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
@@ -74,7 +74,7 @@ class FairLine:
         estimate: Callable[[], float],
         deadline: Deadline,
         is_bulk: Callable[[], bool] = never,
-    ) -> "Turn":
+    ) -> Turn:
         """Wait for the turn of an image that takes `estimate()` seconds; it ends with the block.
 
         `is_bulk` says whether it is bulk now. Raises Overloaded as soon as it is known that its
@@ -133,6 +133,12 @@ class FairLine:
                 for name, each in self._clients.items()
                 if each.images or each.finish > late
             }
+
+    def come_back(self, place: Place) -> None:
+        """Count an image again that left its place for a while, also where that is one too many."""
+        self._through += 1
+        self._bulk += place.bulk
+        self._work += place.cost
 
     def _fits(self) -> bool:
         return self._through < self._least or self._work < self._room()
@@ -210,34 +216,6 @@ class FairLine:
                     tagged.append((tag, each.number, each, cost))
                     tag += cost
         return [(each, cost) for _, _, each, cost in sorted(tagged, key=lambda each: each[:2])]
-
-
-class Turn:
-    """One turn as an asynchronous context manager; it is no generator because those are slower."""
-
-    __slots__ = ("_asked", "_line", "_place")
-
-    def __init__(
-        self,
-        line: FairLine,
-        client: str,
-        estimate: Callable[[], float],
-        deadline: Deadline,
-        is_bulk: Callable[[], bool],
-    ) -> None:
-        self._line = line
-        self._asked = client, estimate, deadline, is_bulk
-
-    async def __aenter__(self) -> None:
-        self._place = await self._line.take(*self._asked)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._line.leave(self._place)
 
 
 def _too_late(wait: float) -> Overloaded:

@@ -1,7 +1,6 @@
 """Count what one request holds, from its headers to the end of its answer."""
 
 from collections.abc import Hashable
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ from app.admission.capacity import MICRO
 from app.admission.counters import Key
 from app.admission.fields import Total
 from app.admission.limits import Amount
+from app.admission.turn import Turn
 from models.domain.deadline import Deadline
 from models.domain.errors import TooLarge
 from models.domain.job import Lane, Trace
@@ -113,8 +113,8 @@ class Permit:
         if error is not None:
             raise error
 
-    def turn(self, *kinds: Hashable) -> AbstractAsyncContextManager[None]:
-        """Wait for the turn of one image among those of all clients, and hold it for the block."""
+    def turn(self, *kinds: Hashable) -> Turn:
+        """Return the turn of one image among those of all clients, held while its block runs."""
         costs = self._admission.forecast.costs
         return self._admission.line.turn(
             self._client, lambda: sum(map(costs.estimate, kinds)), self.deadline, self._is_bulk

@@ -23,6 +23,7 @@ class Usage:
     admission: Admission
     pixels: Callable[[], int]
     fetches: Callable[[], int]
+    codec_memory: Callable[[], int]
 
     def uses(self) -> Iterator[Use]:
         """Yield each limit with its present use."""
@@ -31,6 +32,8 @@ class Usage:
         yield Use("bytes_in_flight", limits.bytes, total(Total.BYTES))
         yield Use("arriving_bytes", limits.arriving, total(Total.ARRIVING))
         yield Use("pixels_in_flight", self.pixels(), total(Total.PIXELS))
+        yield Use("decode_memory", self.codec_memory(), total(Total.DECODE_MEMORY))
+        yield Use("encode_memory", self.codec_memory(), total(Total.ENCODE_MEMORY))
         yield Use("fetch_concurrency", self.fetches(), total(Total.FETCHES))
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:

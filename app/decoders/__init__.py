@@ -7,6 +7,7 @@ May import `models`, msgspec and numpy; knows no HTTP and no pipeline.
 from app.decoders.exchange import Seen
 from app.decoders.frames import Encode
 from app.decoders.limits import Limits
-from app.decoders.pool import EXPENSIVE, DecoderPool
+from app.decoders.pool import DecoderPool
+from app.decoders.queues import EXPENSIVE
 
 __all__ = ["EXPENSIVE", "DecoderPool", "Encode", "Limits", "Seen"]

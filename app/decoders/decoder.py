@@ -8,6 +8,7 @@ import os
 import socket
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.decoders import frames, sandbox
 from app.decoders.area import SIZE as AREA_SIZE
@@ -25,7 +26,7 @@ from app.decoders.frames import (
     Ready,
     Task,
 )
-from app.decoders.memory import contents, memory_file
+from app.decoders.memory import Mapping, contents, memory_file
 from models import codec
 from models.codec import Decoded, ImageInfo
 from models.domain.errors import ServiceError, Undecodable, Unprocessable
@@ -113,9 +114,9 @@ class _Decoder:
         bytes_ = sandbox.ENCODED_BYTES_PER_PIXEL
         self._allowance.grant(exif_size, height * width, task.seconds, bytes_)
         try:
-            data = self._contents(descriptor, size + exif_size)
+            data = self._mapped(descriptor, size + exif_size)
             image = Image(np.frombuffer(data, np.uint8, size).reshape(task.shape))
-            exif = None if task.exif is None else data[size:]
+            exif = None if task.exif is None else bytes(data[size:])
             made = codec.encode(
                 image, task.format, task.encoding, copyright=task.copyright, exif=exif
             )
@@ -128,6 +129,14 @@ class _Decoder:
         if descriptor is None:
             return self._area.view(size).tobytes()
         data = contents(descriptor, size)
+        os.close(descriptor)
+        return data
+
+    def _mapped(self, descriptor: int | None, size: int) -> bytes | NDArray[np.uint8]:
+        """Map what was handed over as a memory file, which saves a copy of large pixels."""
+        if descriptor is None:
+            return self._area.view(size).tobytes()
+        data: NDArray[np.uint8] = np.asarray(Mapping(descriptor, size, populate=False))
         os.close(descriptor)
         return data
 

@@ -26,7 +26,7 @@ from app.decoders.frames import (
 )
 from app.decoders.memory import mapped, memory_file
 from app.decoders.process import DecoderProcess
-from models.codec import Decoded, ImageInfo
+from models.codec import Decoded, ImageInfo, decode_memory
 
 INLINE = 1 << 20
 """Bytes that are copied on the event loop, in about 0.1 ms; more are copied on a thread."""
@@ -39,10 +39,15 @@ T = TypeVar("T", bound=Frame)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A file's header, and the CPU seconds that decoding is estimated to take (`cost`)."""
+    """A file's header, and what decoding is estimated to take.
+
+    `cost` is CPU seconds. `memory` is bytes beside those that decoding holds for every image; 0
+    where the pixels are all that it takes.
+    """
 
     info: ImageInfo
     cost: float
+    memory: int = 0
 
 
 async def hand_over(
@@ -72,7 +77,7 @@ async def hand_over(
 
 
 async def decoded_by(
-    decoder: DecoderProcess, accept: Callable[[Seen], bool], max_pixels: int
+    decoder: DecoderProcess, accept: Callable[[Seen], bool], task: Task
 ) -> Decoded | Seen | Failed:
     """Return the pixels, or the header of an image that `accept` refuses, or the image's own error.
 
@@ -82,7 +87,7 @@ async def decoded_by(
     answer, memory = await decoder.receive()
     asked = isinstance(answer, Info)
     if isinstance(answer, Info):
-        seen = Seen(info_from(answer), answer.cost)
+        seen = _seen(answer, task)
         if not accept(seen):
             decoder.send(Drop())
             return seen
@@ -91,8 +96,8 @@ async def decoded_by(
     pixels = _expected(answer, memory, Pixels)
     if isinstance(pixels, Failed):
         return pixels
-    seen = Seen(info_from(pixels.info), pixels.info.cost)
-    data = await _taken(decoder, memory, pixels_size(pixels, max_pixels))
+    seen = _seen(pixels.info, task)
+    data = await _taken(decoder, memory, pixels_size(pixels, task.max_pixels))
     return decoded_from(pixels, seen.info, data) if asked or accept(seen) else seen
 
 
@@ -103,6 +108,11 @@ async def encoded_by(decoder: DecoderProcess) -> bytes | Failed:
     if isinstance(made, Failed):
         return made
     return (await _taken(decoder, memory, made.size)).tobytes()
+
+
+def _seen(answer: Info, task: Task) -> Seen:
+    info = info_from(answer)
+    return Seen(info, answer.cost, decode_memory(info, task.size))
 
 
 async def _taken(decoder: DecoderProcess, memory: int | None, size: int) -> NDArray[np.uint8]:

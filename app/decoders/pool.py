@@ -10,8 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from app.decoders.breaker import Breaker
@@ -22,6 +21,7 @@ from app.decoders.frames import Broken, Encode, Failed, Task
 from app.decoders.limits import Limits, supported
 from app.decoders.process import DecoderProcess
 from app.decoders.processes import Gone
+from app.decoders.queues import EXPENSIVE, Memory, Queues
 from app.decoders.supply import Supply
 from app.decoders.watchdog import STUCK, Watchdog
 from models.codec import PICTURE, Decoded
@@ -30,9 +30,6 @@ from models.domain.errors import ServiceError, Unavailable
 T = TypeVar("T")
 
 log = logging.getLogger("darkroom.decoders")
-
-EXPENSIVE = 1.0
-"""Estimated CPU seconds from which an image waits for a turn among its like."""
 
 IMAGES_PER_PROCESS = 500
 """A process is replaced after this number, so that nothing a file left in it stays for ever."""
@@ -48,14 +45,17 @@ class DecoderPool:
     """
 
     def __init__(
-        self, limits: Limits, observe: Callable[[str], None] = lambda reason: None
+        self,
+        limits: Limits,
+        observe: Callable[[str], None] = lambda reason: None,
+        memory: Memory | None = None,
     ) -> None:
         self.running = limits.processes > 0 and supported()
         """Whether images are decoded here at all."""
         self.limits = limits
+        self.queues = Queues(limits.processes, memory)
         self._observe = observe
         self._free = asyncio.Semaphore(limits.processes)
-        self._expensive = asyncio.Semaphore(max(1, limits.processes // 2))
         self._idle: list[DecoderProcess] = []
         self._supply = Supply(limits)
         self._breaker = Breaker(self._prove)
@@ -89,22 +89,13 @@ class DecoderPool:
         asked, which saves a round trip. Raises the image's own error, also for what killed the
         process; Unavailable while no process can be had. Cancelled, it kills the process.
         """
-        most = self.limits.max_pixels
-        task = Task(size, most, self.limits.seconds, unasked, EXPENSIVE)
-        return await self._run(task, (file, b""), lambda each: decoded_by(each, accept, most))
+        limits = self.limits
+        task = Task(size, limits.max_pixels, limits.seconds, unasked, EXPENSIVE)
+        return await self._run(task, (file, b""), lambda each: decoded_by(each, accept, task))
 
     async def encode(self, task: Encode, pixels: memoryview, exif: bytes | None) -> bytes:
         """Return the file that is asked for; raises as `decode` does."""
         return await self._run(task, (pixels, exif or b""), encoded_by)
-
-    @asynccontextmanager
-    async def turn(self, cost: float) -> AsyncIterator[None]:
-        """Wait until an image of this cost may be decoded; to be taken before memory is."""
-        if cost < EXPENSIVE:
-            yield
-            return
-        async with self._expensive:
-            yield
 
     async def aclose(self) -> None:
         """End all processes; nothing may be decoded any more."""
@@ -183,8 +174,9 @@ class DecoderPool:
         decoder = await self._supply.fork()
         try:
             async with asyncio.timeout(STUCK):
-                await hand_over(decoder, Task(len(PICTURE), 1, self.limits.seconds), PICTURE)
-                found = await decoded_by(decoder, lambda seen: True, self.limits.max_pixels)
+                task = Task(len(PICTURE), 1, self.limits.seconds)
+                await hand_over(decoder, task, PICTURE)
+                found = await decoded_by(decoder, lambda seen: True, task)
                 if not isinstance(found, Decoded):
                     raise Gone("a picture of our own was not decoded")
         except BaseException:

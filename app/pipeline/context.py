@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from app.admission import Permit
+from app.admission import Permit, Turn
 from app.intake.request_items import Item
 from app.pipeline.timings import Timings
 from models.domain.alarms import Timeout
@@ -20,13 +20,14 @@ T = TypeVar("T")
 class ImageContext:
     """One image under way: its item, the permit of its request, and its stopwatch.
 
-    `alarm` ends the work at the deadline of the request.
+    `alarm` ends the work at the deadline of the request; `turn` is its place among all clients.
     """
 
     item: Item
     permit: Permit
     stages: Timings
     alarm: Timeout
+    turn: Turn
 
 
 async def caught(item: Item, alarm: Timeout, work: Coroutine[Any, Any, T]) -> T | ServiceError:

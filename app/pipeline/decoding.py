@@ -19,6 +19,7 @@ from app.decoders import EXPENSIVE, DecoderPool, Encode, Seen
 from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item
 from app.intake.spool import Blob
+from app.pipeline.context import ImageContext
 from app.pipeline.decode_placement import DecodePlacement
 from app.pipeline.pixel_budget import PixelBudget
 from app.pipeline.timings import Timings
@@ -106,11 +107,15 @@ class ImageDecoder:
             yield jpeg
 
     @asynccontextmanager
-    async def decoded(self, content: Blob, stages: Timings, room: Room) -> AsyncIterator[Decoded]:
-        """Decode a file; hold room for its pixels in the budget while the block runs.
+    async def decoded(
+        self, content: Blob, context: ImageContext, room: Room
+    ) -> AsyncIterator[Decoded]:
+        """Decode an image, and hold the room for its pixels while the block runs.
 
-        A file that is expensive to decode waits for its turn first, and holds no room meanwhile.
+        An image that takes much time or memory to decode waits for those first. While it waits it
+        holds no room, and while it waits for memory other images have its turn.
         """
+        stages = context.stages
         async with self._budget.hold(typical := room(*TYPICAL)):
 
             def fits(seen: Seen) -> bool:
@@ -125,10 +130,14 @@ class ImageDecoder:
                 return
         async with AsyncExitStack() as held:
             with stages.measure("decode"):
-                async with self._decoders.turn(found.cost):
+                if found.memory:
+                    async with context.turn.left():
+                        await held.enter_async_context(self._decoders.queues.present(found.memory))
+                async with self._decoders.queues.line(found.cost):
                     needed = room(found.info.height, found.info.width)
                     await held.enter_async_context(self._budget.hold(needed))
-                    decoded = await self._decode(content, lambda seen: True)
+                    async with self._decoders.queues.turn(found.cost):
+                        decoded = await self._decode(content, lambda seen: True)
             assert isinstance(decoded, Decoded)
             content.close()
             yield decoded
@@ -147,15 +156,17 @@ class ImageDecoder:
             return await self.in_thread(finished)
         most = self._decoders.limits.encode_seconds
         cost = codec.check_encode_cost(image.n_pixels, format_, encoding, most)
+        memory = codec.encode_memory(image.n_pixels, image.channels, format_, encoding)
         if cost < LONG_ENCODING or not self._decoders.running:
-            return await self.in_thread(
-                partial(codec.encode, image, format_, encoding, copyright=notice, exif=exif)
-            )
+            async with self._decoders.queues.turn(0.0, memory):
+                return await self.in_thread(
+                    partial(codec.encode, image, format_, encoding, copyright=notice, exif=exif)
+                )
         shape = image.height, image.width, image.channels
         n = None if exif is None else len(exif)
         task = Encode(shape, format_, encoding, notice, n, most)
         pixels = np.ascontiguousarray(image.pixels).data.cast("B")
-        async with self._decoders.turn(cost):
+        async with self._decoders.queues.turn(cost, memory):
             return await self._decoders.encode(task, pixels, exif)
 
     def at_once(self, pixels: int) -> int:
@@ -207,7 +218,7 @@ class ImageDecoder:
     def _decode_here(self, blob: Blob, accept: Accept) -> Decoded | Seen:
         started = time.monotonic()
         opened = codec.open_file(blob.read(), max_pixels=self._max_pixels)
-        seen = Seen(opened.info, opened.cost)
+        seen = Seen(opened.info, opened.cost, codec.decode_memory(opened.info, blob.size))
         if not accept(seen):
             return seen
         decoded = opened.decode()

@@ -67,7 +67,8 @@ class Pipeline:
 
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""
-        context = ImageContext(item, permit, Timings(), Timeout(permit.deadline))
+        turn = permit.turn(*kinds(wanted))
+        context = ImageContext(item, permit, Timings(), Timeout(permit.deadline), turn)
         outcome = await caught(item, context.alarm, self._outcome(context, wanted))
         answer = Answer(item, outcome, context.stages)
         self._observe(_NAMES[type(wanted)], answer)
@@ -82,7 +83,7 @@ class Pipeline:
         """Open the item, wait for its turn among all clients, then do what is wanted."""
         content = await self._decoder.opened(context.item, context.permit, context.stages)
         try:
-            async with context.permit.turn(*kinds(wanted)):
+            async with context.turn:
                 if isinstance(wanted, Classify):
                     return await self._classified(content, wanted, context)
                 if isinstance(wanted, Version):
@@ -98,7 +99,7 @@ class Pipeline:
         jpeg = await self._decoder.encoded(content, self._computation.load(), stages)
         if jpeg is not None:
             return await self._computation.labels(jpeg, operation, permit, stages)
-        async with self._decoder.decoded(content, stages, operator.mul) as decoded:
+        async with self._decoder.decoded(content, context, operator.mul) as decoded:
             return await self._computation.labels(decoded, operation, permit, stages)
 
     async def _filtered(
@@ -107,7 +108,7 @@ class Pipeline:
         decoder, permit, stages = self._decoder, context.permit, context.stages
         jpeg = await decoder.encoded(content, self._computation.load(), stages)
         needed = partial(peak_pixels, version.operation, self._max_pixels)
-        source = decoder.held(jpeg, needed) if jpeg else decoder.decoded(content, stages, needed)
+        source = decoder.held(jpeg, needed) if jpeg else decoder.decoded(content, context, needed)
         async with source as decoded:
             return await self._computation.filtered(decoded, version, permit, stages)
 
@@ -117,7 +118,7 @@ class Pipeline:
         def needed(height: int, width: int) -> int:
             return sum(peak_pixels_of_parts(wanted, self._max_pixels, height, width))
 
-        async with self._decoder.decoded(content, context.stages, needed) as decoded:
+        async with self._decoder.decoded(content, context, needed) as decoded:
             context.alarm.stop()  # from here on each part has an alarm of its own
             info = decoded.info
             largest = max(peak_pixels_of_parts(wanted, self._max_pixels, info.height, info.width))

@@ -8,6 +8,7 @@ from models.codec.flatten import flatten
 from models.codec.formats import ENCODABLE, OUTPUT_FORMATS, ImageFormat, identify
 from models.codec.jpeg import may_be_baseline
 from models.codec.jpeg_passthrough import encoded
+from models.codec.memory_cost import decode_memory, encode_memory
 from models.codec.probe import ImageInfo, probe
 from models.codec.warmth import PICTURE, warm_up
 
@@ -23,7 +24,9 @@ __all__ = [
     "Opened",
     "check_encode_cost",
     "decode",
+    "decode_memory",
     "encode",
+    "encode_memory",
     "encoded",
     "finished",
     "flatten",

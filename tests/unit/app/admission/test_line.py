@@ -78,3 +78,29 @@ def test_an_image_whose_request_ends_while_it_waits_takes_no_place() -> None:
         assert line.order == ["a1", "a3"]
 
     asyncio.run(scenario())
+
+
+def test_an_image_that_leaves_its_turn_lets_others_through_and_comes_back() -> None:
+    async def scenario() -> None:
+        line, order = FairLine(least=1), list[str]()
+        waits = asyncio.Event()
+
+        async def large() -> None:
+            async with (turn := line.turn("a", lambda: 1.0, NEVER)):
+                async with turn.left():
+                    await waits.wait()
+                order.append("large")
+
+        async def small() -> None:
+            async with line.turn("b", lambda: 1.0, NEVER):
+                order.append("small")
+            waits.set()
+
+        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+            group.create_task(large())
+            group.create_task(small())
+        assert order == ["small", "large"]
+        async with asyncio.timeout(5), line.turn("c", lambda: 1.0, NEVER):
+            pass  # nothing is counted any more
+
+    asyncio.run(scenario())

@@ -289,11 +289,11 @@ def test_nothing_is_left_when_the_pool_closes() -> None:
 
 def test_expensive_images_leave_every_second_process_to_the_others() -> None:
     async def test(pool: DecoderPool) -> None:
-        async with pool.turn(5.0):
-            second = asyncio.create_task(pool.turn(5.0).__aenter__())
+        async with pool.queues.turn(5.0):
+            second = asyncio.create_task(pool.queues.turn(5.0).__aenter__())
             await asyncio.sleep(0)
             assert not second.done()
-            async with pool.turn(0.1):
+            async with pool.queues.turn(0.1):
                 pass
             second.cancel()
 
@@ -336,9 +336,11 @@ def encoded(pool: DecoderPool, image: np.ndarray, encoding: codec.Encoding, seco
     return pool.encode(task, memoryview(image).cast("B"), None)
 
 
-def test_a_process_encodes_to_the_very_bytes_of_a_thread() -> None:
-    image = np.random.default_rng(1).integers(0, 256, (50, 40, 3), np.uint8)
-    encoding = codec.Encoding(png_level=9)
+@pytest.mark.parametrize(("height", "level"), [(50, 9), (3000, 0)])
+def test_a_process_encodes_to_the_very_bytes_of_a_thread(height: int, level: int) -> None:
+    """The larger pixels and their file do not fit into the shared area."""
+    image = np.random.default_rng(1).integers(0, 256, (height, 1000, 3), np.uint8)
+    encoding = codec.Encoding(png_level=level)
     expected = codec.encode(Image(image), codec.ImageFormat.PNG, encoding, copyright="us")
 
     async def test(pool: DecoderPool) -> None:
@@ -506,3 +508,49 @@ def test_a_decoder_that_answers_nonsense_is_ended() -> None:
 
     with theirs:
         run(test)
+
+
+class Memory:
+    """Budgets that note what they are asked for."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[str, int]] = []
+
+    @asynccontextmanager
+    async def decoding(self, n_bytes: int) -> AsyncIterator[None]:
+        self.held.append(("decoding", n_bytes))
+        yield
+        self.held.pop()
+
+    @asynccontextmanager
+    async def encoding(self, n_bytes: int) -> AsyncIterator[None]:
+        self.held.append(("encoding", n_bytes))
+        yield
+        self.held.pop()
+
+
+def test_memory_is_held_by_its_estimate() -> None:
+    memory = Memory()
+
+    async def test() -> None:
+        pool = DecoderPool(LIMITS, memory=memory)
+        data = drawn(side=40)
+        found = await pool.decode(data, len(data), lambda seen: False)
+        assert isinstance(found, Seen)
+        assert found.memory == codec.decode_memory(found.info, len(data))
+        async with pool.queues.present(found.memory), pool.queues.turn(found.cost, 7):
+            assert memory.held == [("decoding", found.memory), ("encoding", 7)]
+        await pool.aclose()
+
+    asyncio.run(test())
+    assert not memory.held
+
+
+def test_an_image_that_waits_for_room_does_not_keep_others_from_their_turn() -> None:
+    """It would wait for ever where those others hold the room until they are encoded."""
+
+    async def test(pool: DecoderPool) -> None:
+        async with pool.queues.line(5.0), asyncio.timeout(5), pool.queues.turn(5.0):
+            pass
+
+    run(test)

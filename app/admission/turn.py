@@ -1,0 +1,65 @@
+"""The turn of one image in the fair line."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Protocol
+
+from app.admission.waiting import Place
+from models.domain.deadline import Deadline
+
+
+class Line(Protocol):
+    """Where images wait for their turn."""
+
+    async def take(
+        self,
+        client: str,
+        estimate: Callable[[], float],
+        deadline: Deadline,
+        is_bulk: Callable[[], bool],
+    ) -> Place:
+        """Wait for a turn."""
+
+    def leave(self, place: Place) -> None:
+        """End a turn."""
+
+    def come_back(self, place: Place) -> None:
+        """Begin a turn again that was left for a while."""
+
+
+class Turn:
+    """One turn as an asynchronous context manager; it is no generator because those are slower."""
+
+    __slots__ = ("_asked", "_line", "_place")
+
+    def __init__(
+        self,
+        line: Line,
+        client: str,
+        estimate: Callable[[], float],
+        deadline: Deadline,
+        is_bulk: Callable[[], bool],
+    ) -> None:
+        self._line = line
+        self._asked = client, estimate, deadline, is_bulk
+
+    async def __aenter__(self) -> None:
+        self._place = await self._line.take(*self._asked)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._line.leave(self._place)
+
+    @asynccontextmanager
+    async def left(self) -> AsyncIterator[None]:
+        """Let other images have this turn while the block waits for something that is scarcer."""
+        self._line.leave(self._place)
+        try:
+            yield
+        finally:
+            self._line.come_back(self._place)

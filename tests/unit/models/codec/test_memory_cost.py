@@ -1,0 +1,46 @@
+"""What decoding and encoding are estimated to take in memory."""
+
+import pytest
+
+from models.codec import Encoding, ImageFormat, ImageInfo, decode_memory, encode_memory
+
+
+def info(format_: ImageFormat, mode: str, side: int = 1000) -> ImageInfo:
+    return ImageInfo(format_, side, side, 1, 1, mode, fast_jpeg=False)
+
+
+@pytest.mark.parametrize("format_", list(ImageFormat))
+def test_every_format_takes_at_least_pillows_image_and_its_pixels(format_: ImageFormat) -> None:
+    for mode, channels in (("RGB", 3), ("RGBA", 4)):
+        assert decode_memory(info(format_, mode), 500) >= 500 + 1_000_000 * (4 + channels)
+
+
+def test_memory_grows_with_the_pixels_and_not_with_one_side() -> None:
+    small = decode_memory(info(ImageFormat.PNG, "RGB", 1000), 0)
+    assert decode_memory(info(ImageFormat.PNG, "RGB", 3000), 0) == 9 * small
+
+
+def test_modes_that_are_converted_take_more() -> None:
+    plain = decode_memory(info(ImageFormat.TIFF, "RGB"), 0)
+    assert decode_memory(info(ImageFormat.TIFF, "F"), 0) > plain
+    assert decode_memory(info(ImageFormat.TIFF, "I;16"), 0) == plain
+
+
+@pytest.mark.parametrize(
+    ("format_", "less", "more"),
+    [
+        (ImageFormat.AVIF, Encoding(), Encoding(chroma="444")),
+        (ImageFormat.WEBP, Encoding(), Encoding(lossless=True)),
+        (ImageFormat.JPEG, Encoding(), Encoding(progressive=True)),
+    ],
+)
+def test_what_encoders_do_more_takes_more(
+    format_: ImageFormat, less: Encoding, more: Encoding
+) -> None:
+    assert encode_memory(1000, 3, format_, less) < encode_memory(1000, 3, format_, more)
+    assert encode_memory(1000, 3, format_, less) < encode_memory(1000, 4, format_, less)
+
+
+def test_ordinary_photos_stay_below_what_is_counted() -> None:
+    photo = info(ImageFormat.TIFF, "F", 1414)
+    assert decode_memory(photo, 8_000_000) < 64 << 20
