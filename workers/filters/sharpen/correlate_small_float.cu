@@ -1,7 +1,7 @@
 // Correlation with at most 5 × 5 weights in single precision: out = floor(sum of weight · sample +
 // offset), cut to 0 … 255, `offset` with the half that rounds. With `ordered`, products are rounded
-// and rows are summed for themselves, from the lowest up, which is Pillow's order; else sums are
-// fused.
+// and rows are summed for themselves, from the lowest up, which is Pillow's order; else
+// multiplications and additions are fused.
 //
 //    4       128 pixels        4     A block makes 128 × 32 pixels. `staged` holds a plane of bytes
 //    +---------------------------+   for every colour: REACH rows more on top and bottom, a word

@@ -3,8 +3,9 @@
 //
 //     out(p) = sum of s(|p - q|) · c(|I(p) - I(q)|) · I(q) / sum of s(|p - q|) · c(|I(p) - I(q)|)
 //
-// for all q within `radius` of p; the distance of colours is the sum over the channels. Borders are
-// mirrored. OpenCV sums the last columns of a row in another order, so a level may differ by one.
+// for all q within `radius` of p; the distance of colours is the sum of absolute differences over
+// the channels. Borders are mirrored. OpenCV sums the last columns of a row in another order, so a
+// level may differ by one.
 //
 //     radius        64 pixels       radius
 //     +-------------------------------------+
