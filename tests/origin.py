@@ -64,7 +64,7 @@ class Origin:
 
     async def asked(self, times: int) -> None:
         """Wait until this number of requests has arrived; a test that hangs here has failed."""
-        async with asyncio.timeout(5), self._changed:
+        async with asyncio.timeout(100), self._changed:
             await self._changed.wait_for(lambda: len(self.requests) >= times)
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -18,7 +18,7 @@ def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_pat
 
         def status() -> int:
             kind = {"Content-Type": "image/jpeg"}
-            return httpx.post(url, content=jpeg(), headers=kind, timeout=30).status_code
+            return httpx.post(url, content=jpeg(), headers=kind, timeout=100).status_code
 
         assert status() == 200
         file.write_text("DARKROOM_MAX_BODY_BYTES=10\n")

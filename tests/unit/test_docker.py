@@ -105,7 +105,7 @@ def check_health(port: int) -> subprocess.CompletedProcess[str]:
     # A proxy that cannot answer: the check must not ask it.
     environment = {"DARKROOM_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
     return subprocess.run(
-        [sys.executable, HEALTHCHECK], env=environment, capture_output=True, text=True, timeout=20
+        [sys.executable, HEALTHCHECK], env=environment, capture_output=True, text=True, timeout=100
     )
 
 

@@ -53,7 +53,7 @@ def test_only_the_poisonous_image_fails_and_its_neighbours_are_answered(
     poison: int, error: type[ServiceError]
 ) -> None:
     async def test() -> None:
-        async with asyncio.timeout(60), backend() as ours:
+        async with asyncio.timeout(100), backend() as ours:
             numbers = [*range(12), poison, *range(12, 24)]
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in numbers]
             guilty = tasks.pop(12)
@@ -68,7 +68,7 @@ def test_only_the_poisonous_image_fails_and_its_neighbours_are_answered(
 
 def test_what_ended_two_workers_is_refused_the_next_time_and_ends_no_third() -> None:
     async def test() -> None:
-        async with asyncio.timeout(60), backend() as ours:
+        async with asyncio.timeout(100), backend() as ours:
             with pytest.raises(WorkerLost, match="2 workers died"):
                 await ours.run(fake_job(EXITS))
             with pytest.raises(Quarantined):

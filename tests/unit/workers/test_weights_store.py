@@ -57,7 +57,7 @@ def store(tmp_path: Path, pauses: list[float]) -> WeightsStore:
 
 def direct() -> httpx.Client:
     """A client that no proxy of the environment comes between."""
-    return httpx.Client(trust_env=False, timeout=10, follow_redirects=True)
+    return httpx.Client(trust_env=False, timeout=100, follow_redirects=True)
 
 
 def files(store: WeightsStore) -> list[str]:

@@ -120,7 +120,7 @@ def test_two_front_ends_never_hold_more_pixels_than_one_limit_and_both_go_on(
 
         chance = random.Random(2)
         images = [image(budgets[n % 2], chance.randint(1, 60)) for n in range(200)]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             await asyncio.gather(*images)
         assert most <= 100
         assert done == 200
@@ -143,7 +143,7 @@ def test_a_large_image_is_not_starved_by_the_small_ones_of_another_front_end(
 
         crowd = [asyncio.create_task(small_ones()) for _ in range(4)]
         await asyncio.sleep(0)
-        async with asyncio.timeout(10), large.hold(100):
+        async with asyncio.timeout(100), large.hold(100):
             assert several[0].total(Total.PIXELS) == 100
         ended.set()
         await asyncio.gather(*crowd)
@@ -156,7 +156,7 @@ def test_a_front_end_that_looks_no_more_keeps_nobody_waiting(several: list[Count
     stuck.mark(Mark.PIXELS_SINCE, 1)  # has waited since the machine started, and never looked
 
     async def scenario() -> None:
-        async with asyncio.timeout(5), PixelBudget(10, other).hold(10):
+        async with asyncio.timeout(100), PixelBudget(10, other).hold(10):
             pass
 
     asyncio.run(scenario())
@@ -178,7 +178,7 @@ def test_fetches_of_two_front_ends_take_turns_at_one_limit(
                 inside -= 1
 
         both = [KeyedLimiter(total=total, per_key=1, counters=counters) for counters in several]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             await asyncio.gather(*(fetch(both[n % 2]) for n in range(10)))
         assert most == 1
 
@@ -202,7 +202,7 @@ def test_limits_can_be_changed_while_somebody_waits() -> None:
             await asyncio.sleep(0)
             assert not entered.is_set()
             turns.set_limits(2, 2)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(100):
                 await entered.wait()
         await waiting
 

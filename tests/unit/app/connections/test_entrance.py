@@ -63,7 +63,7 @@ class House:
         self.stack.enter_context(theirs)
         ticket = self.entrance.enter(ours, host)
         if ticket is None:
-            theirs.settimeout(5)
+            theirs.settimeout(100)
             head, _, body = theirs.recv(10_000).partition(b"\r\n\r\n")
             assert b"retry-after: 5" in head
             assert b"connection: close" in head
@@ -206,7 +206,7 @@ def test_without_a_descriptor_clients_are_answered_at_the_second_try() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         with socket.create_connection(listening.getsockname()) as client:
-            client.settimeout(5)
+            client.settimeout(100)
             assert not made.entrance.no_descriptor(listening, error)
             assert not made.entrance.no_descriptor(listening, error)
             assert client.recv(1000).startswith(b"HTTP/1.1 503")

@@ -20,7 +20,7 @@ CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             await scenario()
 
     asyncio.run(bounded())

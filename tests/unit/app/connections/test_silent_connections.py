@@ -61,7 +61,7 @@ def run(scenario: Callable[[House], Awaitable[None]]) -> None:
 
 
 async def until(found: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(100):
         while not found():  # noqa: ASYNC110
             await asyncio.sleep(0)
 

@@ -92,7 +92,7 @@ def run(
                 sleep,
                 lambda: 1.0,
             )
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(100):
                 await scenario(World(there, fetcher, below, slept, outcomes))
             await fetcher.aclose()
 

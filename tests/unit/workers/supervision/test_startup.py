@@ -70,7 +70,7 @@ def test_on_a_cpu_every_image_that_is_filtered_rides_alone() -> None:
         job = Job(FilterChain((parse_one("invert", {}),)), image)
         for _ in range(20):
             worker.submit(job, lambda outcomes: None)
-        assert all(answered.acquire(timeout=10) for _ in range(20))
+        assert all(answered.acquire(timeout=100) for _ in range(20))
     finally:
         worker.stop()
     assert sizes == [1] * 20
