@@ -28,7 +28,7 @@ __all__ = ["PREFIX", "Network", "Optimize", "Precision", "Settings", "load_setti
 
 
 class Settings(BaseSettings):
-    """What a server is told at start. Sizes are bytes, times are seconds."""
+    """The settings of a server at its start. Sizes are in bytes, times are in seconds."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
@@ -230,7 +230,7 @@ class Settings(BaseSettings):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What `load_settings` was given beside the environment: flags of the command line."""
+        """Return the values that `load_settings` got from command-line flags."""
         return self._given
 
 

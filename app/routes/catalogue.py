@@ -38,7 +38,9 @@ _PICTURE: Responses = {200: {"content": {_PNG: {"schema": {"type": "string", "fo
 
 @router.get("/filters", operation_id="list_filters", response_model=FilterCatalogue)
 async def filters() -> Response:
-    """Every filter with its JSON Schema, units, defaults, an example and a link to its picture."""
+    """List every filter with its JSON Schema, units, defaults, an example and a link to its
+    picture.
+    """
     return Response(_catalogue(), media_type=_JSON)
 
 
@@ -49,7 +51,7 @@ async def filters() -> Response:
     responses=NOT_FOUND,
 )
 async def one_filter(name: str) -> Response:
-    """One filter."""
+    """Describe one filter."""
     _check(name)
     return Response(_described(name), media_type=_JSON)
 
@@ -61,7 +63,7 @@ async def one_filter(name: str) -> Response:
     responses=_PICTURE | NOT_FOUND,
 )
 async def filter_thumbnail(name: str, service: ServiceOf) -> Response:
-    """A picture before and after the filter's own example, side by side, as a PNG."""
+    """Return a picture before and after the filter's own example, side by side, as a PNG."""
     _check(name)
     if not made(name):
         async with service.drawing:
@@ -71,7 +73,9 @@ async def filter_thumbnail(name: str, service: ServiceOf) -> Response:
 
 @router.get("/models", operation_id="list_models", response_model=ModelCatalogue)
 async def models(service: ServiceOf) -> Response:
-    """Which weights classify, with their digest; the labels in class order."""
+    """List the networks that classify, with the digest of their weights and their labels in class
+    order.
+    """
     return Response(_models(service), media_type=_JSON)
 
 

@@ -16,7 +16,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/")
 @router.get("/docs")
 async def docs(request: Request, service: ServiceOf) -> HTMLResponse:
-    """Every endpoint, its options, and a form to try it."""
+    """Show every endpoint with its options and a form to try it."""
     kept = service.bodies.get("docs")
     if kept is None:
         shown = page(request.app.openapi(), FILTERS)
@@ -26,7 +26,7 @@ async def docs(request: Request, service: ServiceOf) -> HTMLResponse:
 
 @router.get("/openapi.json")
 async def openapi(request: Request, service: ServiceOf) -> Response:
-    """The OpenAPI document."""
+    """Return the OpenAPI document."""
     kept = service.bodies.get("openapi")
     if kept is None:
         document = complete(request.app.openapi())

@@ -130,7 +130,7 @@ async def _unanswered(scope: object, receive: object, send: object) -> None:
 
 
 def _answer(error: ServiceError, scope: Scope) -> EarlyAnswer:
-    """The answer that the application gives, in the same order: see `problems.answer`."""
+    """Return the bytes of the application's answer, in the same order as `problems.answer`."""
     problem = {
         "type": problems.TYPE_PREFIX + error.code,
         "title": error.title,

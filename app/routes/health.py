@@ -22,7 +22,7 @@ _VERBOSE: dict[int | str, dict[str, Any]] = {
 
 @router.get("/livez", operation_id="livez", response_class=PlainTextResponse)
 async def livez() -> Response:
-    """The event loop turns."""
+    """Answer while the event loop runs."""
     return PlainTextResponse("ok\n")
 
 
@@ -35,7 +35,7 @@ async def livez() -> Response:
 @router.get("/health", include_in_schema=False)
 @router.get("/healthz", include_in_schema=False)
 async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Response:
-    """Not stopping, a worker is there, and it works; `?verbose` says why."""
+    """Answer 200 if the server is not stopping and its worker works; `?verbose` gives details."""
     found = service.canary.readiness()
     ready = found.ready and not service.stopping.is_set()
     status = 200 if ready else 503
@@ -50,7 +50,7 @@ async def readyz(service: ServiceOf, verbose: str | None = Query(None)) -> Respo
     "/startupz", operation_id="startupz", response_class=PlainTextResponse, responses=_NOT_YET
 )
 async def startupz(service: ServiceOf) -> Response:
-    """The first canary has passed."""
+    """Answer 200 once the first canary has passed."""
     started = service.canary.started
     return PlainTextResponse("ok\n" if started else "starting\n", 200 if started else 503)
 

@@ -10,9 +10,9 @@ LONGEST = 40
 
 
 def is_plain(text: str) -> bool:
-    """Whether `text` is a finite decimal number in ASCII digits.
+    """Return whether `text` is a finite decimal number in ASCII digits.
 
-    `1_0`, ` 1`, `٣`, `NaN`, `Infinity` and `1e400` are none, although `int` or `float` take them.
+    `1_0`, ` 1`, `٣`, `NaN`, `Infinity` and `1e400` are not, although `int` or `float` accept them.
     """
     return (
         len(text) <= LONGEST and _PLAIN.fullmatch(text) is not None and math.isfinite(float(text))

@@ -1,10 +1,9 @@
-"""Which JPEGs are plain baseline, whole and well formed, as an engine in hardware takes them.
+"""Recognise plain baseline JPEGs, whole and well formed, as hardware engines accept them.
 
-Looks at the whole stream without decoding it, and answers None at the least doubt: libjpeg-turbo
-takes what is left. It cannot see bit errors inside the Huffman data: codes no table has, too
-many coefficients in a block, data that ends before its last block or goes on behind it, values
-out of range. Those an engine meets by itself; with restart markers each of their intervals may be
-wrong that way. Knows nothing of EXIF and colour profiles.
+The whole stream is checked without decoding it, and any doubt gives None: libjpeg-turbo takes those
+files. Bit errors inside the Huffman data cannot be seen: codes that no table has, too many
+coefficients in a block, data that end before the last block or continue after it, values out of
+range. An engine meets those by itself; with restart markers each interval may be wrong that way.
 """
 
 import struct
@@ -58,7 +57,7 @@ _MCU = {
     Subsampling.S422: (16, 8, (2, 1, 1)),
     Subsampling.S420: (16, 16, (4, 1, 1)),
 }
-"""Of a minimum coded unit: width and height in pixels, blocks of each component."""
+"""A minimum coded unit: width and height in pixels, blocks of each component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +95,10 @@ class _Header:
 
 
 def inspect(data: bytes | memoryview) -> BaselineJpeg | None:
-    """What the engines need to know of a JPEG they can take; None for all else, never an error.
+    """Return what the engines need to know of a JPEG that they accept, or None; never raise.
 
-    Three components are YCbCr by libjpeg's own rule: whatever the JFIF and Adobe markers and the
-    component ids do not all leave at YCbCr is a doubt.
+    Three components are YCbCr by libjpeg's own rule; if the JFIF and Adobe markers and the
+    component ids do not all agree, that is a doubt.
     """
     stream = bytes(data)  # no copy of what is bytes already
     try:
@@ -133,7 +132,7 @@ def _require(condition: bool) -> None:
 
 
 def _segments(stream: bytes) -> Iterator[tuple[int, int, int]]:
-    """Each segment's marker and where its body starts and ends; nothing may lie between them."""
+    """Yield the marker of each segment and the bounds of its body; raise for bytes in between."""
     _require(stream.startswith(b"\xff\xd8"))
     start, size = 2, len(stream)
     for _ in range(MAX_SEGMENTS):
@@ -185,7 +184,7 @@ def _read_application(header: _Header, marker: int, head: bytes) -> None:
 
 @lru_cache(maxsize=_CACHED)
 def _quantization_tables(body: bytes) -> tuple[int, ...]:
-    """The number of each table; the upper four bits of a larger one say 16 bits a value."""
+    """Return the number of each table; the upper four bits of a larger one mean 16 bits a value."""
     _require(len(body) % 65 == 0)
     names = tuple(body[::65])
     _require(max(names, default=0) <= 3)
@@ -214,7 +213,7 @@ def _huffman_tables(body: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJpeg:
-    """The image whose only scan has this header and its data from `start` on."""
+    """Return the image whose only scan has this header, with its data from `start` on."""
     _require(bool(header.frame))
     precision, height, width, n = _FRAME.unpack_from(header.frame)
     ids, factors, tables = header.frame[6::3], header.frame[7::3], header.frame[8::3]
@@ -244,7 +243,7 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
 
 
 def _least_bits(header: _Header, selector: int) -> int:
-    """Of a block coded by these two tables: every one has a DC and at least one AC code."""
+    """Return the bits of a block coded by these two tables, at least: one DC and one AC code."""
     dc, ac = selector >> 4, selector & 15 | 0x10
     _require(dc in header.shortest and ac in header.shortest)
     return header.shortest[dc] + header.shortest[ac]

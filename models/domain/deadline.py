@@ -17,7 +17,7 @@ class Deadline:
 
     @property
     def alarm(self) -> float | None:
-        """The moment as event loops expect it: None if it is infinite."""
+        """Return the moment as event loops expect it: None if it is infinite."""
         return None if math.isinf(self.at) else self.at
 
     def remaining(self, now: float) -> float:

@@ -43,8 +43,8 @@ from models.domain.field_error import FieldError as FieldError
 class ServiceError(Exception):
     """An error with a status, a stable code and a text the client may read.
 
-    `detail` is public: it says what is wrong and what to do, never anything internal. Seconds of
-    `retry_after` are told to clients where coming back helps.
+    `detail` is public: it states what is wrong and what to do, never anything internal. Clients get
+    the seconds of `retry_after` if another try can help.
     """
 
     status: ClassVar[int] = 500

@@ -80,7 +80,9 @@ def _pair(number: int, entry: object) -> tuple[str | None, str]:
 
 
 def _from_lines(text: str) -> list[tuple[str | None, str]]:
-    """A blank line before the last label would shift every class after it, so it is refused."""
+    """Return labels, one a line; refuse a blank line before the last label, which would shift
+    classes.
+    """
     lines = [line.strip() for line in text.rstrip().split("\n")] if text.strip() else []
     if "" in lines:
         raise ValueError(f"line {lines.index('') + 1} is blank")

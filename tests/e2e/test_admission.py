@@ -1,4 +1,4 @@
-"""Who is let in: API keys, rates, arriving bodies, and what /metrics says of the limits."""
+"""Admission: API keys, rates, arriving bodies, and the limits that /metrics shows."""
 
 import socket
 from collections.abc import Iterator

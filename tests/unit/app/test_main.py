@@ -1,4 +1,4 @@
-"""Starts that fail half way, and what is said of a worker that came back."""
+"""Starts that fail half way, and the status of a worker that came back."""
 
 import asyncio
 

@@ -86,7 +86,7 @@ class CudaEngine:
 
     @property
     def takes_jpegs(self) -> bool:
-        """Whether this GPU has engines that decode JPEGs."""
+        """Return whether this GPU has engines that decode JPEGs."""
         return self._nvjpeg is not None
 
     def acquire(self) -> Slot | None:

@@ -1,4 +1,4 @@
-"""Which connections are taken, and what those hear that are not."""
+"""The acceptance of connections, and the answers to refused ones."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Flat options, and who declares them."""
+"""Flat options, and the models that declare them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No problem is long, whatever was sent."""
+"""The size of problem details is bounded for any request."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Content that ended two workers is refused for a while, by all that share the table."""
+"""Content that ended two workers is refused for a while, by all front ends that share the table."""
 
 import asyncio
 import os
