@@ -46,11 +46,6 @@ class Computing:
         """Return why the default network has no weights and what to do, or None."""
         return self.networks[0].problem if self.networks else None
 
-    @property
-    def missing(self) -> WeightsMissing:
-        """Return the error for label requests while the default network has no weights."""
-        return missing(self.chosen(None))
-
     def chosen(self, name: str | None) -> ServedNetwork:
         """Return the network called `name`, by default the first.
 
