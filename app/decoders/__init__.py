@@ -1,7 +1,7 @@
 """Decode image files in processes that can be killed, sandboxed and replaced.
 
 Start reading at `pool.py`, then `decoder.py`, which is what runs inside such a process.
-May import `models`, msgspec and numpy; knows no HTTP and no pipeline.
+It may import `models`, msgspec and numpy, and nothing else of `app`.
 """
 
 from app.decoders.exchange import Seen

@@ -41,7 +41,7 @@ class SharedArea:
 
     @property
     def used(self) -> int:
-        """Bytes from the start that may hold something else than zeros, as the service knows it."""
+        """Bytes from the start that this end has written or taken, and that may be other than 0."""
         return self._used
 
     def put(self, *parts: bytes | memoryview) -> None:

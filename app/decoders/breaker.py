@@ -1,8 +1,9 @@
-"""Circuit breaker: stop asking for processes that die one after the other, and find out why.
+"""Circuit breaker: stop forking processes that end one after the other without an answer.
 
-Ten deaths in a row can mean ten hostile files, which is no reason to refuse the next image, or a
-machine on which no decoder can live (no memory, no processes left, a library replaced while it
-runs). A picture of our own tells the two apart: if a new process decodes it, all goes on.
+Ten such ends in a row can mean ten hostile files, which is no reason to refuse the next image, or
+that no decoder process can run on this machine now (no memory or process numbers are left, or a
+library was replaced). A test picture decides between the two: if a new process decodes it, images
+are decoded again.
 """
 
 import asyncio
@@ -15,14 +16,14 @@ from models.domain.errors import Unavailable
 log = logging.getLogger("darkroom.decoders")
 
 DEATHS = 10
-"""Processes that died in a row, none of them with an answer, before the proof is asked for."""
+"""Processes that ended in a row without an answer before the test picture is decoded."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds between two proofs; doubled each time."""
+"""Seconds between two tests: the first and the largest value of a pause that doubles."""
 
 
 class Breaker:
-    """`prove` decodes a picture of our own in a new process, and raises where that fails."""
+    """Circuit breaker of one pool; `prove` decodes a test picture in a new process, or raises."""
 
     def __init__(
         self, prove: Callable[[], Awaitable[None]], clock: Callable[[], float] = time.monotonic
@@ -34,18 +35,18 @@ class Breaker:
         self._closed_until = 0.0
         self._proving = asyncio.Lock()
         self.problem: str | None = None
-        """Why images are refused now."""
+        """The reason for which images are refused now, else None."""
 
     def died(self) -> None:
-        """A process ended without an answer."""
+        """Count a process that ended without an answer."""
         self._deaths += 1
 
     def lived(self) -> None:
-        """A process answered."""
+        """Note that a process answered, which resets the count."""
         self._deaths = 0
 
     async def check(self) -> None:
-        """Return where a process is worth a try; raises Unavailable where none would live."""
+        """Return if a process can be expected to run; raises Unavailable if not."""
         if self._deaths < DEATHS:
             return
         self._refuse_while_closed()
@@ -55,7 +56,7 @@ class Breaker:
             self._refuse_while_closed()
             try:
                 await self._prove()
-            except Exception as error:  # whatever is wrong with the machine: said, and tried again
+            except Exception as error:  # logged, and tried again: the service is protected
                 self._closed_until = self._clock() + self._pause
                 self._pause = min(LONGEST_PAUSE, 2 * self._pause)
                 self.problem = f"no decoder process works: {error}"

@@ -18,7 +18,7 @@ _TEXTS = {
     "cpu": "decoding the image took more CPU time than an image of its size may take "
     "(DARKROOM_DECODE_TIMEOUT for the largest)",
     "memory": "decoding the image took more memory than an image of its width and height may",
-    "sandbox": "the decoder was stopped because it tried what no image needs",
+    "sandbox": "the decoder was stopped because it made a system call that no image needs",
     "killed": "the decoder was stopped while it read the image",
     "crash": "the decoder crashed on the image",
     "stuck": "the decoder got stuck on the image",

@@ -33,7 +33,7 @@ from models.domain.errors import ServiceError, Undecodable, Unprocessable
 from models.domain.image import Image
 
 MAX_DETAIL = 1000
-"""Characters of an error text."""
+"""Characters of an error text that are sent."""
 
 
 _NO_ROOM = Undecodable(
@@ -46,7 +46,7 @@ _NO_ROOM_TO_ENCODE = Unprocessable(
 
 
 class OutOfMemory(Exception):
-    """The image needed more memory than its size explains; this process had better end."""
+    """The image needed more memory than its size explains; the process should end afterwards."""
 
 
 def serve(connection: socket.socket, max_pixels: int, max_file: int) -> None:
@@ -165,7 +165,7 @@ class _Decoder:
             os.close(memory)
 
     def _fail(self, error: Exception, no_room: ServiceError = _NO_ROOM) -> None:
-        """Send the image's error; raises OutOfMemory where this process had better end."""
+        """Send the image's error; raises OutOfMemory if the process should end."""
         short = isinstance(error.__cause__, MemoryError) or not isinstance(error, ServiceError)
         if isinstance(error, ServiceError) and not short:
             frames.send(self._connection, Failed(error.code, error.detail[:MAX_DETAIL]))

@@ -1,9 +1,9 @@
-"""The fork server: a process that has loaded the codecs and forks decoders from itself.
+"""Fork server: a process that has loaded the codecs and forks decoder processes from itself.
 
 A new decoder takes some milliseconds instead of the third of a second that Python, numpy and Pillow
-need to load. Forking is safe here: the process has one thread, holds no locks and no request. The
-service itself, with its many threads, could never fork. It ends when the service closes the
-connection or dies, and its decoders end with it.
+need to load. Forking is safe here, because the process has one thread and holds neither locks nor
+requests; the service itself has many threads and cannot fork safely. The fork server ends when the
+service closes the connection or dies, and its decoders end with it.
 """
 
 import gc

@@ -1,9 +1,8 @@
-"""The decoder processes of one service: which image gets one, and how one that died is replaced.
+"""Pool of decoder processes: assigns a process to each image, and replaces those that died.
 
 No image holds a thread while it is decoded: it waits for a free process, hands its file over, and
-maps the pixels. When its request ends early the process is killed and another one is forked, which
-takes some milliseconds. Images that cost much have turns of their own, for at most every second
-process, so that the others are left to their neighbours.
+takes the pixels. If its request ends early, the process is killed and another one is forked, which
+takes some milliseconds.
 """
 
 import asyncio
@@ -32,16 +31,16 @@ T = TypeVar("T")
 log = logging.getLogger("darkroom.decoders")
 
 IMAGES_PER_PROCESS = 500
-"""A process is replaced after this number, so that nothing a file left in it stays for ever."""
+"""A process is replaced after this number, which bounds how long a hostile file has an effect."""
 
-EXIT_REPORT = 2.0  # seconds to wait for the exit status of a process that hung up
+EXIT_REPORT = 2.0  # seconds to wait for the exit status of a process whose connection closed
 
 
 class DecoderPool:
-    """At most `limits.processes` decoder processes, started when they are needed first.
+    """Pool of at most `limits.processes` decoder processes, which start when they are first needed.
 
-    `observe` is told of each process that ended, by the reason: `cpu`, `memory`, `crash`, `killed`,
-    `sandbox`, `cancelled`, `stuck`, `replaced` or `start`. Lives on one event loop.
+    `observe` is called for each process that ended, with the reason: `cpu`, `memory`, `crash`,
+    `killed`, `sandbox`, `cancelled`, `stuck`, `replaced` or `start`. Lives on one event loop.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class DecoderPool:
         memory: Memory | None = None,
     ) -> None:
         self.running = limits.processes > 0 and supported()
-        """Whether images are decoded here at all."""
+        """Whether this pool decodes images; if not, the caller's threads do."""
         self.limits = limits
         self.queues = Queues(limits.processes, memory)
         self._observe = observe
@@ -64,7 +63,7 @@ class DecoderPool:
         self.ended: Counter[str] = Counter()
 
     def state(self) -> dict[str, object]:
-        """For people: the processes that work and wait, and why others ended."""
+        """Describe for people how many processes work and wait, and why others ended."""
         return {
             "busy": self.busy,
             "idle": len(self._idle),
@@ -74,7 +73,7 @@ class DecoderPool:
         }
 
     async def start(self) -> None:
-        """Have a process ready before the first image; a failure shows up with images."""
+        """Fork one process before the first image; a failure is reported with the first image."""
         if not self.running:
             return
         with contextlib.suppress(Gone):
@@ -98,7 +97,7 @@ class DecoderPool:
         return await self._run(task, (pixels, exif or b""), encoded_by)
 
     async def aclose(self) -> None:
-        """End all processes; nothing may be decoded any more."""
+        """End all processes; the pool may not be used any more."""
         self._watchdog.close()
         for decoder in self._idle:
             decoder.close()
@@ -192,8 +191,8 @@ class DecoderPool:
         self._idle.append(decoder)
 
     async def _death(self, decoder: DecoderProcess, task: Task | Encode) -> ServiceError:
-        """The error of the image whose process ended, or said what no decoder says."""
-        decoder.kill()  # changes nothing about one that has ended
+        """Return the error of the image whose process ended, or sent what no decoder sends."""
+        decoder.kill()  # has no effect on one that has ended
         try:
             async with asyncio.timeout(EXIT_REPORT):
                 reason = reason_of(await asyncio.shield(decoder.ended))

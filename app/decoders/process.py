@@ -1,4 +1,4 @@
-"""The service's end of one decoder process: its connection, its shared area and how it ended."""
+"""Handle of one decoder process: its connection, its shared area and its exit status."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ Answer = tuple[Frame, int | None]
 
 
 class DecoderProcess:
-    """One decoder process, used by one image at a time, and the area that it shares with us."""
+    """Handle of a decoder process, which serves one image at a time, and of its shared area."""
 
     def __init__(self, connection: socket.socket, pid: int, watch: int, area: SharedArea) -> None:
         self._connection = connection
@@ -27,7 +27,7 @@ class DecoderProcess:
         self.area = area
         self.images = 0
         self.idle_since = self.give_up_at = 0.0
-        """By the event loop's clock."""
+        """Times on the event loop's clock: since when it has no image, and when it is stuck."""
         self.stuck = False
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """Its exit status, as waitpid(2) gives it."""
@@ -61,13 +61,13 @@ class DecoderProcess:
         frames.send(self._connection, frame, descriptors)
 
     def kill(self) -> None:
-        """End it at once; a caller that waits for its frame gets Broken."""
+        """Kill the process; a caller that waits for its frame gets Broken."""
         if self._watch >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._watch, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill it, and close the connection; may be called again."""
+        """Kill the process and close the connection; further calls have no effect."""
         self.kill()
         if self._watch >= 0:
             self._stop_listening()
@@ -103,7 +103,7 @@ class DecoderProcess:
 
 
 def _close_descriptor_of(answer: asyncio.Future[Answer]) -> None:
-    """Close what came in the same turn of the loop in which its receiver was cancelled."""
+    """Close a descriptor that came in the turn of the loop in which its receiver was cancelled."""
     if answer.done() and not answer.cancelled() and answer.exception() is None:
         _, descriptor = answer.result()
         if descriptor is not None:

@@ -16,10 +16,10 @@ from app.decoders.frames import Begin, Broken, Exited, Fork, Forked, NotForked, 
 from app.decoders.process import DecoderProcess
 
 START_WITHIN = 20.0
-"""Seconds until the fork server has loaded the codecs; 0.3 on an idle machine."""
+"""Seconds that the fork server may take to load the codecs; it takes 0.3 on an idle machine."""
 
 ANSWER_WITHIN = 5.0
-"""Seconds until a process has been forked, and until the end of one has been reported."""
+"""Seconds that the fork server may take to fork a process or to end."""
 
 _ROOT = Path(__file__).parents[2]
 
@@ -44,7 +44,7 @@ class Gone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """A process that the fork server was asked for, and our ends of what it will have."""
+    """An ordered process: our ends of its connection and of its area."""
 
     made: asyncio.Future[DecoderProcess]
     connection: socket.socket
@@ -52,7 +52,7 @@ class _Order:
 
 
 class ForkServer:
-    """Starts decoder processes, and learns how they ended."""
+    """Handle of the fork server: starts decoder processes and notes how they ended."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
         self._process = process
@@ -63,7 +63,7 @@ class ForkServer:
 
     @classmethod
     async def start(cls, max_pixels: int, max_file: int) -> "ForkServer":
-        """A fork server that has loaded the codecs; raises Gone where it cannot be had."""
+        """Start a fork server and wait until it has loaded the codecs; raises Gone."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         try:
@@ -88,7 +88,7 @@ class ForkServer:
         return server
 
     async def fork(self) -> tuple[DecoderProcess, str]:
-        """A new decoder, and what its kernel lacks for the sandbox; raises Gone."""
+        """Return a new process, and which part of the sandbox the kernel lacks; raises Gone."""
         if not self.alive:
             raise Gone("the fork server has ended")
         made = self._order()
@@ -114,7 +114,7 @@ class ForkServer:
         return decoder, frame.problem
 
     def _order(self) -> asyncio.Future[DecoderProcess]:
-        """Ask for a process, whose area waits for it in its connection; raises Gone."""
+        """Order a process and send its area, which waits in its connection; raises Gone."""
         try:
             area, memory = new_area()
         except OSError as error:
@@ -135,7 +135,7 @@ class ForkServer:
         return made
 
     async def close(self) -> None:
-        """End it, and with it all decoders."""
+        """End the fork server, and with it all its decoders."""
         self._lost()
         try:
             await asyncio.to_thread(self._process.wait, ANSWER_WITHIN)
@@ -173,7 +173,7 @@ class ForkServer:
             made.set_result(decoder)
 
     def _lost(self) -> None:
-        """The connection has closed, on either side."""
+        """Give up all processes: the connection has closed on one side."""
         if not self.alive:
             return
         self.alive = False
@@ -191,7 +191,7 @@ class ForkServer:
 
 
 def _abandon(made: asyncio.Future[DecoderProcess]) -> None:
-    """Close a decoder that came in the same turn of the loop in which its user was cancelled."""
+    """Close a process that came in the same turn of the loop in which its user was cancelled."""
     if made.done() and not made.cancelled() and made.exception() is None:
         made.result().close()
 
@@ -213,7 +213,7 @@ async def _readable(connection: socket.socket) -> None:
 
 
 def _launched(control: socket.socket, max_pixels: int, max_file: int) -> "subprocess.Popen[bytes]":
-    """Start the fork server with a safe path (`-P`): nothing is imported from where we stand."""
+    """Start the fork server with `-P`: it imports nothing from the current folder."""
     numbers = (control.fileno(), max_pixels, max_file)
     return subprocess.Popen(
         [sys.executable, "-P", "-c", _PROGRAM, *map(str, numbers)],

@@ -1,4 +1,4 @@
-"""What an image that costs much time or memory waits for before a process decodes or encodes it.
+"""Limits for images that take much time or memory to decode or encode.
 
 An image waits for these in one order, and lets go of none to wait for an earlier one, so that no
 two images ever wait for each other: `present`, `line`, room for its pixels (which is not kept
@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Protocol
 
 EXPENSIVE = 1.0
-"""Estimated CPU seconds from which an image waits for a turn among its like."""
+"""Estimated CPU seconds from which an image is expensive, and waits for other such images."""
 
 
 class Memory(Protocol):
@@ -25,10 +25,10 @@ class Memory(Protocol):
 
 
 class Queues:
-    """The waiting lines of one pool of `processes` decoder processes. Lives on one event loop.
+    """Limits of one pool of `processes` decoder processes. Lives on one event loop.
 
-    Expensive images have at most every second process, so that the others are left to the rest.
-    Without `memory` none waits for memory.
+    Expensive images use at most half of the processes, so that the other half is left to the rest.
+    Without `memory` no image waits for memory.
     """
 
     def __init__(self, processes: int, memory: Memory | None) -> None:
@@ -44,13 +44,13 @@ class Queues:
 
     @asynccontextmanager
     async def line(self, cost: float) -> AsyncIterator[None]:
-        """Wait until an image of this cost may wait for room for its pixels, where few may."""
+        """Limit how many images of this cost wait for room for their pixels at a time."""
         async with self._line if cost >= EXPENSIVE else nullcontext():
             yield
 
     @asynccontextmanager
     async def turn(self, cost: float, to_encode: int = 0) -> AsyncIterator[None]:
-        """Wait until an image may take so much time, and memory `to_encode`."""
+        """Wait for `cost` seconds of CPU time and `to_encode` bytes; hold both for the block."""
         async with (
             self._expensive if cost >= EXPENSIVE else nullcontext(),
             self._memory.encoding(to_encode) if self._memory else nullcontext(),

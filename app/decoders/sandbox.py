@@ -1,9 +1,9 @@
-"""What a decoder process may use: memory, CPU time, descriptors, system calls.
+"""Limits of a decoder process: memory, CPU time, descriptors and system calls.
 
 The limits come in two kinds. Those of the process are set once and can never be raised again: they
 hold even for code that a hostile file has smuggled in. Those of the image are set for each one by
-what its header claims: a file that says 64 × 64 pixels and makes the decoder allocate a gigabyte
-fails alone, long before the machine notices.
+what its header claims: a file that claims 64 × 64 pixels and makes the decoder allocate a gigabyte
+fails alone, long before the machine is short of memory.
 """
 
 import ctypes
@@ -14,20 +14,20 @@ import signal
 from app.decoders import seccomp
 
 BYTES_PER_PIXEL = 40
-"""The most that decoding takes at a time, measured: Pillow's 4 bytes a pixel, floats and 32-bit
+"""The most that decoding takes at a time, as measured: Pillow's 4 bytes a pixel, floats and 32-bit
 integers several times over while they are scaled, an AVIF's reference frames."""
 
 ENCODED_BYTES_PER_PIXEL = 120
-"""As much for encoding; an AVIF in full chroma takes the most."""
+"""The most that encoding takes at a time; an AVIF in full chroma does."""
 
 HEADER_BYTES = 96 << 20
-"""Beside a file and its pixels: tables, profiles and chunks that libraries unpack."""
+"""Bytes beside a file and its pixels: tables, profiles and chunks that libraries unpack."""
 
 COPIES_OF_FILE = 6
-"""Some parsers collect a file's parts, inflate them, and join them."""
+"""Copies of a file that parsers may make: some collect its parts, inflate them and join them."""
 
 MIN_SECONDS = 2.0
-"""CPU time any image gets, however small; headers get as much."""
+"""CPU seconds that any image gets, however small it is; reading a header gets as much."""
 
 _DESCRIPTORS = 16
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_DUMPABLE = 1, 15, 4
@@ -41,7 +41,7 @@ def end_with(parent: int) -> None:
 
 
 def enter(max_pixels: int, max_file: int) -> str:
-    """Lock this process in for good; returns what the kernel lacks for it, if anything."""
+    """Lock this process in for ever; return which part of the sandbox the kernel lacks, or ""."""
     _prctl(_PR_SET_NAME, b"darkroom-decode")
     most = _data_bytes() + HEADER_BYTES + COPIES_OF_FILE * max_file
     most += ENCODED_BYTES_PER_PIXEL * max_pixels
@@ -55,7 +55,7 @@ def enter(max_pixels: int, max_file: int) -> str:
 
 
 class Allowance:
-    """What the image at hand may use; made before the sandbox closes, as /proc does with it."""
+    """Limits of the present image. Make it before `enter`, after which /proc cannot be read."""
 
     def __init__(self) -> None:
         self._base = _data_bytes()
@@ -80,12 +80,12 @@ class Allowance:
 
 
 def seconds_for(pixels: int, max_pixels: int, most: float) -> float:
-    """CPU seconds for an image of `pixels`, where one of `max_pixels` may take `most`."""
+    """Return the CPU seconds of an image of `pixels` if one of `max_pixels` may take `most`."""
     return min(most, max(MIN_SECONDS, 2 * most * pixels / max_pixels))
 
 
 def _data_bytes() -> int:
-    """Private writable memory of this process now, which is what RLIMIT_DATA counts (proc(5))."""
+    """Return the bytes of private writable memory, which RLIMIT_DATA counts (proc(5))."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[5]) * resource.getpagesize()
 
@@ -102,7 +102,7 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Give up what root may do, raising limits again for one (capabilities(7))."""
+    """Give up all capabilities of root, such as raising limits again (capabilities(7))."""
     version_3 = (ctypes.c_uint32 * 2)(0x20080522, 0)
     none = (ctypes.c_uint32 * 6)()
     ctypes.CDLL(None).capset(version_3, none)

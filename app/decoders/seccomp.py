@@ -1,12 +1,12 @@
 """A seccomp filter for decoder processes: the few system calls that decoding needs, no others.
 
-An allow-list. A decoder computes: it takes and returns memory, reads the file it was handed, makes
-one memory file for the pixels, and answers on a socket it has had from the start. It never opens a
-path, makes a socket, starts or signals a process or thread, and never makes memory executable, so
-none of that is on the list. What is not there fails with EPERM instead of killing the process: a C
-library of another version may try a call that it can do without (sched_getaffinity, madvise
-variants), and an image must not fail for that. Code that took the process over gains nothing from
-the difference: the call is refused either way.
+The filter is an allow-list. A decoder allocates and frees memory, reads the file that it was given,
+makes a memory file for large pixels, and answers on a socket that it has had from the start. It
+never opens a path, creates a socket, starts or signals a process or thread, or makes memory
+executable, so none of these calls is on the list. A call that is not on it fails with EPERM instead
+of killing the process: a C library of another version may try a call that it can do without
+(sched_getaffinity, madvise variants), and an image must not fail for that. Code that took the
+process over gains nothing from the difference: the call is refused either way.
 
 The program is classic BPF over `struct seccomp_data` (see seccomp(2)): load the architecture, which
 must be the one this table is for, then the number of the call, and compare. Of mmap and mprotect
@@ -51,7 +51,7 @@ class _Program(ctypes.Structure):
 
 
 def install() -> str:
-    """Give up all other system calls for ever; returns why not where that cannot be had."""
+    """Give up all other system calls for ever; return "", or why the kernel cannot do it."""
     machine = platform.machine()
     if machine not in _NUMBERS:
         return f"no seccomp filter for {machine}"

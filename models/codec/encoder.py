@@ -26,7 +26,7 @@ MAX_SIDE: Mapping[ImageFormat, int] = {
 """The longest side, in pixels, that a file of the format can hold and that can be read again."""
 
 # Chosen by tests/bench/encode.py.
-_RUN_LENGTH = {"compress_level": 1, "compress_type": 3}  # zlib's Z_RLE, which knows no levels
+_RUN_LENGTH = {"compress_level": 1, "compress_type": 3}  # zlib's Z_RLE, which has no levels
 _AVIF_SPEED = 9
 _WEBP_METHOD = 2
 _LOSSLESS = {"lossless": True, "method": 0, "quality": 0, "exact": True}

@@ -1,4 +1,4 @@
-"""Every error a client can meet, as one tree. Knows nothing of HTTP beyond the status numbers.
+"""Every error that a client can get, as one tree; of HTTP it has the status numbers only.
 
 ServiceError
 ├── MalformedRequest 400         the request cannot be parsed
