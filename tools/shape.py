@@ -21,13 +21,13 @@ PACKAGES = ("app", "models", "workers")
 CUDA_COLUMNS = 100
 
 DIRECTIVE = re.compile(r"#\s*(type:|noqa|pragma|!|fmt:)")
-"""Comments that speak to a tool and explain nothing."""
+"""Directives for tools, which explain nothing to a reader and are not counted as comments."""
 
 UNITS = re.compile(
     r"\b(bytes?|pixels?|samples?|seconds?|s|ms|MiB|KiB|GB|bits?|images?|columns?|rows?|levels?"
     r"|exit code)\b|\([HWCN](, ?[HWCN0-9]+)+\)|uint8|float(16|32|64)|int(8|16|32|64)|[0-9] ?%"
 )
-"""What says in which unit, shape or type a value is."""
+"""Words that state the unit, shape or type of a value."""
 
 ERRORS = re.compile(r"\b[Rr]aises?\b|\b[A-Z]\w*(Error|Exception)\b|\berrors?\b")
 
@@ -36,7 +36,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The figures of one checkout; lengths are lines, shares are percent."""
+    """The figures of one checkout; lengths are in lines, shares in percent."""
 
     python_files: int
     folders: int
@@ -49,6 +49,7 @@ class Shape:
     function_length_p90: float
     function_length_longest: str
     comment_lines_percent: float
+    docstring_lines_percent: float
     public_docstrings: int
     docstrings_with_units_percent: float
     docstrings_with_errors_percent: float
@@ -60,7 +61,7 @@ class Shape:
 
 
 def main() -> int:
-    """Print the shapes of the checkouts that are the arguments, or of this one."""
+    """Print the shapes of the checkouts that are given as arguments, or of this one."""
     roots = [Path(name) for name in sys.argv[1:]] or [Path(__file__).parents[1]]
     shapes = {str(root): asdict(measured(root)) for root in roots}
     print(table(shapes))
@@ -70,7 +71,7 @@ def main() -> int:
 
 
 def table(shapes: dict[str, dict[str, object]]) -> str:
-    """Return the figures as a Markdown table, a column for each checkout."""
+    """Return the figures as a Markdown table with a column for each checkout."""
     columns = list(shapes.values())
     lines = [f"| | {' | '.join(shapes)} |", f"|---|{'---|' * len(shapes)}"]
     for name in columns[0]:
@@ -80,7 +81,7 @@ def table(shapes: dict[str, dict[str, object]]) -> str:
 
 
 def folders(root: Path) -> dict[str, int]:
-    """Count the files of each folder: Python and CUDA text, without subfolders."""
+    """Count the Python and CUDA files of each folder, without those of its subfolders."""
     found = Counter(
         str(path.parent.relative_to(root))
         for package in PACKAGES
@@ -126,6 +127,9 @@ def measured(root: Path) -> Shape:
         function_length_p90=_p90([*functions.values()]),
         function_length_longest=_longest(functions),
         comment_lines_percent=_percent(sum(map(_comments, texts.values())), sum(lengths.values())),
+        docstring_lines_percent=_percent(
+            sum(map(_docstring_lines, trees.values())), sum(lengths.values())
+        ),
         public_docstrings=len(docstrings),
         docstrings_with_units_percent=_percent(sum(units), len(docstrings)),
         docstrings_with_errors_percent=_percent(sum(errors), len(docstrings)),
@@ -142,7 +146,7 @@ def measured(root: Path) -> Shape:
 
 
 def _public_docstrings(tree: ast.Module) -> Iterator[str]:
-    """Docstrings of public functions, methods and classes; modules have signs, not contracts."""
+    """Yield the docstrings of public functions, methods and classes, but not those of modules."""
     for node in ast.walk(tree):
         if isinstance(node, Definition | ast.ClassDef) and not node.name.startswith("_"):
             docstring = ast.get_docstring(node)
@@ -151,9 +155,20 @@ def _public_docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def _comments(text: str) -> int:
-    """Lines that are a comment or end in one, without directives for tools."""
+    """Count the lines that are a comment or end in one, without directives for tools."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return sum(t.type == tokenize.COMMENT and not DIRECTIVE.match(t.string) for t in tokens)
+
+
+def _docstring_lines(tree: ast.Module) -> int:
+    """Count the lines of all docstrings, those of constants and attributes included."""
+    return sum(
+        (node.end_lineno or 0) - node.lineno + 1
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def _p90(values: Sequence[int]) -> float:
