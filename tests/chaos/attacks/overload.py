@@ -39,14 +39,15 @@ def overload(target: Target) -> Steps:
     goodputs = []
     for load in LOADS:
         tally = Tally()
-        started = time.monotonic()
+        started, spent = time.monotonic(), time.process_time()
         asyncio.run(_arrivals(target, request, load * full, tally))
-        took = time.monotonic() - started
+        took, spent = time.monotonic() - started, time.process_time() - spent
         good = tally.statuses.get("200", 0)
         refused = tally.statuses.get("503", 0) + tally.statuses.get("429", 0)
         accepted = sum(tally.statuses.values()) - refused
         goodputs.append(good / took)
         yield Finding(f"goodput_at_{load}_per_s", goodputs[-1])
+        yield Finding(f"client_cores_at_{load}", spent / took)
         yield Finding(f"refused_at_{load}_p99_s", tally.percentile(0.99), most=0.05)
         yield Finding(f"died_at_{load}_share", (accepted - good) / max(1, accepted), most=0.01)
         yield Finding(f"refused_at_{load}", refused)
