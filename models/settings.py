@@ -105,7 +105,7 @@ class Settings(BaseSettings):
         0, ge=0, le=512, description="images in one micro-batch; 0: 8 on a CPU, 64 on a GPU"
     )
     max_batch_pixels: int = Field(
-        64_000_000, ge=1, description="pixels in one micro-batch (one larger image rides alone)"
+        64_000_000, ge=1, description="pixels in one micro-batch; a larger image is alone in one"
     )
     max_queue_delay: float = Field(
         0.0, ge=0, le=1, description="seconds a job may wait for others while the device is idle"
@@ -127,7 +127,7 @@ class Settings(BaseSettings):
     max_images_per_client: int = Field(
         0,
         ge=0,
-        description="images one client may have admitted; 0: all while nobody else wants any, "
+        description="images one client may have admitted; 0: all while no other wants any, "
         "else at most 15 times what is free",
     )
     max_bytes_per_client: int = Field(
@@ -152,7 +152,7 @@ class Settings(BaseSettings):
     decoders: Count = Field(
         "auto",
         description="processes that decode all but baseline JPEGs, in each process that serves "
-        "HTTP; auto: one a core, at least 2; 0: threads decode, which nothing can end",
+        "HTTP; auto: one a core, at least 2; 0: threads decode, which cannot be ended",
     )
     decode_timeout: float = Field(
         10.0,

@@ -54,7 +54,7 @@ def opened(port: int) -> socket.socket:
 
 
 def until_the_end(connection: socket.socket) -> bytes:
-    """All that the server says until it closes; a reset is an error."""
+    """Return all bytes of the server until it closes; a reset is an error."""
     found = b""
     while piece := connection.recv(1 << 16):
         found += piece

@@ -20,7 +20,7 @@ PATIENCE = 100.0
 
 
 class Stuck:
-    """A backend that keeps jobs until told to let go, in front of the real one."""
+    """A backend that keeps jobs until a test releases them, in front of the real one."""
 
     def __init__(self, real: object) -> None:
         self.real = real

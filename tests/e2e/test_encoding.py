@@ -32,7 +32,7 @@ def opened(body: bytes) -> Image.Image:
 
 
 def photo() -> bytes:
-    """Lies on its side, and knows its camera."""
+    """Return an image that lies on its side, with EXIF of a camera."""
     exif = Image.Exif()
     exif[ORIENTATION], exif[MODEL] = 6, "Model X"
     return encoded(drawing(48, 32), exif=exif)

@@ -109,7 +109,7 @@ class Simulation:
         seen: Seen,
         cost: float = 1.0,
     ) -> None:
-        """So many requests at a time; after a refusal the next one leaves a second later."""
+        """A number of requests at a time; after a refusal the next one leaves a second later."""
         end = self.clock() + seconds
 
         async def one() -> None:

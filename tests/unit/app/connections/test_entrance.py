@@ -58,7 +58,7 @@ class House:
     stack: ExitStack = field(default_factory=ExitStack)
 
     def come(self, host: str, phase: Phase) -> dict[str, object] | None:
-        """A client comes, and stays in `phase`; what it is told if it is refused."""
+        """Connect a client that stays in `phase`; return the refusal, if any."""
         ours, theirs = socket.socketpair()
         self.stack.enter_context(theirs)
         ticket = self.entrance.enter(ours, host)

@@ -65,7 +65,7 @@ class Reader:
 
 
 class Waiting:
-    """An application that answers when it is told to."""
+    """An application that answers when a test releases it."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()

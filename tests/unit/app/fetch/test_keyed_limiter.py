@@ -11,7 +11,7 @@ async def settle() -> None:
 
 
 class Crowd:
-    """Tasks that take turns, and who holds one now."""
+    """Tasks that take turns; `inside` are the holders of a turn."""
 
     def __init__(self, turns: KeyedLimiter) -> None:
         self.turns = turns

@@ -142,7 +142,7 @@ def test_a_head_of_no_possible_shape_is_refused(folder: Path, state: State, head
 
 
 class Payload:
-    """Leaves a mark when it is unpickled by whoever runs what a pickle says."""
+    """Leave a mark if a pickle of this object is executed."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark

@@ -82,7 +82,7 @@ def test_frames_arrive_whole_however_the_bytes_are_cut(piece: int) -> None:
 
 
 class Pieces(asyncio.Protocol):
-    """Writes frames in pieces of so many bytes, then hangs up."""
+    """Write frames in pieces of this size in bytes, then close the connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

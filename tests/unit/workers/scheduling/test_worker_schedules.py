@@ -32,7 +32,7 @@ class Submit:
 
 @dataclass(frozen=True)
 class Cancel:
-    """Cancel the job submitted so many submissions ago, whatever became of it."""
+    """Cancel the job of an earlier submission, in whatever state it is."""
 
     ago: int
 
