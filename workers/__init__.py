@@ -1,1 +1,5 @@
-"""What executes: operations, micro-batcher, worker and engines. Knows nothing of HTTP."""
+"""The executing side: operations, filters, micro-batcher, worker, engines and their processes.
+
+Start reading at `scheduling/worker.py`.
+May import `models`; it contains no HTTP.
+"""

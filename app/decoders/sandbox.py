@@ -41,7 +41,7 @@ def end_with(parent: int) -> None:
 
 
 def enter(max_pixels: int, max_file: int) -> str:
-    """Lock this process in for ever; return which part of the sandbox the kernel lacks, or ""."""
+    """Sandbox this process permanently; return the part that the kernel lacks, or ""."""
     _prctl(_PR_SET_NAME, b"darkroom-decode")
     most = _data_bytes() + HEADER_BYTES + COPIES_OF_FILE * max_file
     most += ENCODED_BYTES_PER_PIXEL * max_pixels

@@ -51,7 +51,7 @@ class _Program(ctypes.Structure):
 
 
 def install() -> str:
-    """Give up all other system calls for ever; return "", or why the kernel cannot do it."""
+    """Give up all other system calls permanently; return "", or why the kernel cannot."""
     machine = platform.machine()
     if machine not in _NUMBERS:
         return f"no seccomp filter for {machine}"

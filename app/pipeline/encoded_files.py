@@ -59,7 +59,7 @@ class EncodedFile:
     def read(self, start: int = 0, n: int | None = None) -> bytes:
         """Return `n` bytes from `start`, or all after it; raises Cancelled if they were dropped.
 
-        A part is a copy, so that whoever sends it does not hold the whole file in memory. From
+        A part is a copy, so that its sender does not hold the whole file in memory. From
         disk it comes out of the page cache as a rule.
         """
         if self._files is not None:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 
 Left = Callable[[], Coroutine[Any, Any, object]]
-"""Return when the client has left, so that nobody waits for the answers any more."""
+"""Return when the client has left, so that the answers are not needed any more."""
 
 
 async def run(

@@ -33,7 +33,7 @@ class GraphedNetwork:
     `precision` is half precision unless the settings ask for another one. `input` is
     (max_batch_size, 3, crop, crop) and is filled by the caller. `scores` is float32
     (max_batch_size, 3, classes), `vectors` float32 (max_batch_size, features). All three belong to
-    whoever runs on the compute stream.
+    the batch that runs on the compute stream.
     """
 
     def __init__(
