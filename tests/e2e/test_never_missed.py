@@ -86,8 +86,16 @@ def test_without_any_worker_the_server_is_not_ready_and_the_word_says_so(
     for each in (spare(pid), children(pid)["worker"]):
         assert each is not None
         os.kill(each, signal.SIGKILL)
-    until(lambda: not ready(server))
-    shown = httpx.get(url(server, "/readyz?verbose"), timeout=PATIENCE).json()
+    answers = []
+
+    def unready() -> bool:
+        """Each front end notices the loss by itself, so one answer must show it all."""
+        reply = httpx.get(url(server, "/readyz?verbose"), timeout=PATIENCE)
+        answers.append(reply.json())
+        return reply.status_code == 503
+
+    until(unready)
+    shown = answers[-1]
     assert (shown["status"], shown["worker"]["alive"]) == ("not ready", False)
     assert shown["canary"]["problem"].startswith("no worker is running")
     until(lambda: ready(server))
