@@ -41,7 +41,7 @@ def test_the_early_answer_is_the_applications_to_the_byte(
     for _ in range(20):  # the server measures meanwhile, so that the time it names may change
         early = refusing.client.post("/filter?name=invert", content=jpeg(), headers=JPEG)
         late = refusing.client.post("/filter?name=invert", content=jpeg(), headers=TWICE)
-        if early.content == late.content:
+        if (early.content, lines(early)) == (late.content, lines(late)):
             break
     assert early.status_code == late.status_code == 503
     assert re.match(
