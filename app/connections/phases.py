@@ -1,4 +1,4 @@
-"""Track what each connection of a process waits for; one timer ends all that wait for too long.
+"""Track what each connection of a process waits for; one timer ends those that wait too long.
 
 A connection enters a phase at the end of an ordered dictionary, and all connections of a phase have
 the same timeout. So only the first ones need a check, whatever the number of connections.

@@ -177,7 +177,7 @@ def receive(connection: socket.socket) -> tuple[Frame, int | None]:
         )
     except ConnectionError as error:
         raise Broken("the connection is closed") from error
-    # Without credentials asked for, descriptors are all that can come beside a packet (unix(7)).
+    # No credentials were asked for, so only descriptors can come beside a packet (unix(7)).
     descriptor = int.from_bytes(beside[0][2][:4], sys.byteorder) if beside else None
     try:
         if not data:

@@ -118,7 +118,7 @@ class FrontEnd:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests of `images` images each, sent over so many connections."""
+    """Requests of `images` images each, sent over `connections` connections."""
 
     requests: list[bytes]
     images: int

@@ -26,7 +26,7 @@ class BatchResult:
 
 
 class Engine(Protocol[SlotT]):
-    """Protocol of what computes micro-batches in staging slots; a slot owns all that a batch needs.
+    """Protocol of what computes micro-batches in staging slots; a slot owns a batch's resources.
 
     The launch thread calls `acquire` and `launch`, the collect thread `collect`; `release` comes
     from either. All jobs of a batch have one batch key. A call that raises affects only its batch:

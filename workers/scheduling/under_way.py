@@ -12,8 +12,8 @@ from workers.scheduling.ticket import Ticket
 
 
 class UnderWay:
-    """Batches from their release to their claim; `jobs` counts their jobs, `finished` all that
-    ended.
+    """Batches from their release to their claim; `jobs` counts their jobs, `finished` all jobs that
+    have ended.
 
     `trial`: the batch is a job that must be alone on the device.
     """
