@@ -14,8 +14,9 @@ constexpr int THREADS = 256;
 constexpr u32 HALVES = 0x00FF00FF;  // the low byte of both halves of a word
 
 // How the host launches a kernel: with a block for every tile of `width` by `height` pixels, for
-// every `samples` samples of the image as one line, or with a fixed number of blocks for an image of
-// any size. The filters' passes in Python have the same numbers; tests compile a comparison of both.
+// every `samples` samples of the image as one line, or with a fixed number of blocks for an image
+// of any size. The filters' passes in Python have the same numbers; tests compile a comparison of
+// both.
 #define LAUNCHED_BY_TILES(kernel, width, height)                                                   \
     enum { launch_width_##kernel = (width), launch_height_##kernel = (height) }
 #define LAUNCHED_BY_LINES(kernel, samples) enum { launch_line_##kernel = (samples) }
