@@ -53,7 +53,7 @@ class Moody(CudaEngine):
 
 
 def test_out_of_memory_splits_the_batch_and_only_the_guilty_image_fails() -> None:
-    engine = Moody(None, 8, 1_000_000, "cuda:0")
+    engine = Moody([], 8, 1_000_000, "cuda:0")
     values = [1, 2, 3, 66, 5, 6, 7, 8]
     for value, found in zip(values, answers(engine, [image(v) for v in values]), strict=True):
         if value == 66:
@@ -82,7 +82,7 @@ class Broken(CudaEngine):
         bad((1,), (1,), (np.uint64(8),))
         super().launch(slot, jobs)
 
-found = answers(Broken(None, 8, 1_000_000, "cuda:0"), [image(1), image(2), image(3)])
+found = answers(Broken([], 8, 1_000_000, "cuda:0"), [image(1), image(2), image(3)])
 assert all(isinstance(each, WorkerLost) for each in found), found
 print("all were answered", flush=True)
 import os

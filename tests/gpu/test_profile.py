@@ -18,15 +18,19 @@ from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 from workers.supervision.profiling import Utilisation, keep_busy, utilisation
 
-SLOW = FilterChain(parse_chain([{"name": "median", "size": 31}] * 4))
-"""Longer on the device than its images take to get there and back."""
+SLOW = FilterChain(parse_chain([{"name": "median", "size": 31}] * 32))
+"""The computation takes about 20 ms a batch on an H200, four times what the host needs to prepare
+the batch. Only then does the next batch wait for the device, and only then can the download of one
+batch run beside the computation of the next.
+"""
 
 
 def under_load(engine: CudaEngine, path: Path) -> Utilisation:
-    images = [Image(np.full((1080, 1920, 3), level, np.uint8)) for level in range(4)]
+    random = np.random.default_rng(0)
+    images = [Image(random.integers(0, 256, (1080, 1920, 3), np.uint8)) for _ in range(4)]
     worker = Worker(engine, BatchLimits(max_batch_size=2, max_batch_pixels=1 << 30))
     worker.start()
-    # Not traced: what only the first batches do.
+    # The first batches also load kernels and allocate memory, so they are not traced.
     asyncio.run(keep_busy(LocalBackend(worker), SLOW, images, 1.0))
     with traced(path):
         asyncio.run(keep_busy(LocalBackend(worker), SLOW, images, 2.0))
