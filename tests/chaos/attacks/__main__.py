@@ -11,12 +11,14 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.attacks.catalogue import ATTACKS
-from tests.chaos.harness.attack import Target
+from tests.chaos.harness.attack import Attack, Target
 from tests.chaos.harness.checkout import HERE, Checkout
 from tests.chaos.harness.trial import as_attacker, run
 
@@ -36,7 +38,7 @@ def main() -> int:
     checkout = Checkout(arguments.checkout.resolve())
     results = []
     for name in names:
-        attack = ATTACKS[name]
+        attack = with_flags(ATTACKS[name], arguments.flags)
         front_ends = max(arguments.front_ends, 2 if attack.front_ends else 0)
         try:
             found = run(attack, checkout, front_ends, arguments.own_addresses)
@@ -73,9 +75,15 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, help="a JSON file that the results are merged into")
     parser.add_argument("--note", default="", help="what a reader should know of the machine")
+    parser.add_argument("--flags", default="", help="more flags of `darkroom serve`, in one string")
     parser.add_argument("--list", action="store_true", help="name all attacks")
     parser.add_argument("--as-attacker", nargs=4, help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def with_flags(attack: Attack, flags: str) -> Attack:
+    """Return the attack on a server that is started with these flags besides its own."""
+    return replace(attack, flags=(*attack.flags, *shlex.split(flags)))
 
 
 def _chosen(names: list[str], front_ends: int) -> list[str]:
