@@ -13,12 +13,13 @@ from app.admission.clients import client_of
 from app.admission.targets import target_of
 from app.http.request_lifetime import deadline_of
 from app.intake.body import announced, counted, too_large
+from app.responses.body import StreamedBody
 from app.service import Service, service_of
 from models.domain.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
 
 
 class ImageRoute(APIRoute):
-    """A route that admits each request, and holds its permit until the answer is sent.
+    """A route that admits each request, and holds its permit until the answer can be sent whole.
 
     Its endpoint takes only the request and returns a response; `permit_of` returns the permit.
     """
@@ -55,6 +56,10 @@ class ImageRoute(APIRoute):
                 kind = request.headers.get("content-type", "").encode("latin-1")
                 target = target_of(scope["path"], scope["query_string"], kind)
                 admission.targets.note(target, permit.kinds)
+            if not isinstance(response, StreamedBody):
+                # Its body is written at once, whether the client reads it or not. A client that
+                # has read it may ask again at once, and must not be told that it still holds this.
+                permit.release()
             await response(scope, receive, send)
 
 

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from tests.chaos.harness.attack import Attack, Steps, Target
@@ -45,6 +46,7 @@ def main() -> int:
     parser.add_argument("--front-ends", type=int, default=2)
     parser.add_argument("--checkout", type=Path, default=HERE)
     parser.add_argument("--plot", type=Path, help="where to draw the samples, as SVG")
+    parser.add_argument("--samples", type=Path, help="where to keep the samples, as JSON")
     arguments = parser.parse_args()
     checkout = Checkout(arguments.checkout.resolve())
     attack = Attack(soak)
@@ -68,6 +70,9 @@ def main() -> int:
         broken.append("the server ended")
     if arguments.plot:
         arguments.plot.write_text(svg(samples, faults))
+    if arguments.samples:
+        kept = {"faults": faults, "samples": [asdict(each) for each in samples]}
+        arguments.samples.write_text(json.dumps(kept) + "\n")
     report = {
         "program": "soak",
         "command": "python -m tests.chaos.soak " + " ".join(sys.argv[1:]),
