@@ -166,6 +166,11 @@ class ConnectionBalancer:
             self._pause.cancel()
         self._shared.socket.close()
 
+    @property
+    def taking(self) -> bool:
+        """Whether an accepted connection has not been given to its protocol yet."""
+        return bool(self._taking)
+
     async def wait_closed(self) -> None:
         """Return at once: nothing is left to be closed."""
 

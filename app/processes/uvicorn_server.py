@@ -69,6 +69,8 @@ class Server(uvicorn.Server):
         self._grace = settings.grace
         self._timers: list[Timer] = []
         self._silent: list[SilentConnections] = []
+        self._left: list[ConnectionBalancer] = []
+        """The closed acceptors of a front end that leaves."""
         self.exit_code: int = ExitCode.OK
         super().__init__(_config(app, settings))
 
@@ -148,6 +150,12 @@ class Server(uvicorn.Server):
             self.exit_code = ExitCode.WORKER_DIED
             service.stopping.set()
             return True
+        if (
+            self._left
+            and not self.server_state.connections
+            and not any(each.taking for each in self._left)
+        ):
+            self._close()
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -177,11 +185,11 @@ class Server(uvicorn.Server):
         """Accept no more connections, because another front end does; let the open ones end.
 
         Each answer says that its connection ends, so that clients which are busy come back on a new
-        one; the idle ones are closed when the grace time ends.
+        one; the idle ones are closed when the grace time ends. Without connections it ends at once.
         """
         for each in self.servers:
             each.close()
-        self.servers = []
+        self._left, self.servers = cast(list[ConnectionBalancer], self.servers), []
         self.config.encoded_headers.append(CLOSE)
         self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         asyncio.get_running_loop().call_later(self._grace, self._close)

@@ -143,8 +143,7 @@ def test_a_server_ends_with_its_worker_and_says_so_by_its_exit_code(start: Start
     with start() as running:
         assert running.client.get("/readyz").status_code == 200
         running.app.state.service.backend._worker.stop()
-        running.serving.join(20)
-        assert not running.serving.is_alive()
+        running.serving.join()  # the time limit of the test bounds it
         assert running.server.exit_code == ExitCode.WORKER_DIED
 
 

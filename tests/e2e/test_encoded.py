@@ -28,7 +28,7 @@ def encoded(start: Start) -> Iterator[tuple[Running, list[str]]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CpuEngine, "takes_jpegs", True)
         patch.setattr(CpuEngine, "launch", noting)
-        with start(canary_interval=1000) as running:
+        with start() as running:
             seen.clear()
             yield running, seen
 

@@ -14,7 +14,8 @@ import pytest
 from tests.pictures import jpeg
 from tests.server import Served, children, gone, serving, until
 
-FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32", "--grace", "0.5")
+FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32")
+FLAGS += ("--grace", "1000")  # no test may end because it is over
 FLAGS += ("--default-deadline", "100")  # a busy machine may take long to start a worker
 RAW = {"Content-Type": "image/jpeg"}
 PATIENCE = 100.0
@@ -58,6 +59,20 @@ def ready(server: Served) -> bool:
     return httpx.get(url(server, "/readyz"), timeout=PATIENCE).status_code == 200
 
 
+def alive(server: Served) -> bool:
+    """Whether the front end that answers has a worker; without one it must not be ready.
+
+    Each front end notices by itself that a worker died or came, so one answer must show it all.
+    """
+    reply = httpx.get(url(server, "/readyz?verbose"), timeout=PATIENCE)
+    shown = reply.json()
+    found: bool = shown["worker"]["alive"]
+    if not found:
+        assert (reply.status_code, shown["status"]) == (503, "not ready")
+        assert shown["canary"]["problem"].startswith("no worker is running")
+    return found
+
+
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
     file = tmp_path_factory.mktemp("settings") / "darkroom.env"
@@ -86,18 +101,7 @@ def test_without_any_worker_the_server_is_not_ready_and_the_word_says_so(
     for each in (spare(pid), children(pid)["worker"]):
         assert each is not None
         os.kill(each, signal.SIGKILL)
-    answers = []
-
-    def unready() -> bool:
-        """Each front end notices the loss by itself, so one answer must show it all."""
-        reply = httpx.get(url(server, "/readyz?verbose"), timeout=PATIENCE)
-        answers.append(reply.json())
-        return reply.status_code == 503
-
-    until(unready)
-    shown = answers[-1]
-    assert (shown["status"], shown["worker"]["alive"]) == ("not ready", False)
-    assert shown["canary"]["problem"].startswith("no worker is running")
+    until(lambda: not alive(server))
     until(lambda: ready(server))
     assert ask(server).status_code == 200
 

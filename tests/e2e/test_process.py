@@ -20,13 +20,14 @@ PATIENCE = 100.0
 
 
 def test_sigterm_drains_and_exits_with_0() -> None:
-    with serving("--weights", "random", "--grace", "3", "--log-level", "error") as server:
+    with serving("--weights", "random", "--grace", "9999", "--log-level", "error") as server:
         with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE) as client:
             kind = {"Content-Type": "image/jpeg"}
             assert client.post("/classify", content=jpeg(), headers=kind).status_code == 200
             server.process.send_signal(signal.SIGTERM)
             until(lambda: client.get("/readyz").status_code == 503)
             assert client.post("/classify", content=jpeg(), headers=kind).status_code == 200
+        server.process.send_signal(signal.SIGTERM)  # a second one ends the grace time
         assert server.process.wait(PATIENCE) == 0
 
 
