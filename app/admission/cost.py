@@ -52,6 +52,12 @@ class CostModel:
         nearest = min(known.sizes, key=lambda each: abs(each - size))
         return known.sizes[nearest] * 2.0 ** (size - nearest)
 
+    def measured(self, kind: Hashable, pixels: int | None = None) -> float:
+        """Return the seconds for one image; of an unknown kind only for decoding and encoding."""
+        if kind in self._kinds:
+            return self.estimate(kind, pixels)
+        return (pixels or 0) * OVERHEAD_PER_PIXEL
+
     def least(self) -> float:
         """Seconds for an image of the kind that costs least, of those finished lately; or 0."""
         return min([kind.mean for kind in self._kinds.values()], default=0.0)

@@ -9,6 +9,7 @@ from app.admission.capacity import MICRO, Capacity
 from app.admission.cost import CostModel
 from app.admission.counters import Counters, Key
 from app.admission.fields import ByKey, Total
+from app.admission.waiting import Share
 from models.domain.errors import Overloaded
 
 MARGIN = 1.5
@@ -45,6 +46,7 @@ class Forecast:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._counters = counters
+        self._busy_images = busy_images
         self._clock = clock
         self._own = 0
         self._shared_until = self._reserved_until = -1.0
@@ -74,16 +76,18 @@ class Forecast:
             now = self._clock()
             self._shared_until, self._reserved_until = now + SHARED, now + RESERVED
 
-    def is_bulk(self, key: Key) -> bool:
-        """Whether a client holds more than half of all images while others have some, or just had.
+    def share(self, key: Key) -> Share:
+        """Return whether a client holds more than half of all images, and whether others want some.
 
-        A client with one image is never bulk.
+        A client with one image is small, and so is one alone that keeps the device just busy.
         """
         total = self._counters.total(Total.IMAGES)
         own = self._counters.of(key, ByKey.IMAGES)
         if own <= 1 or 2 * own <= total:
-            return False
-        return own < total or self._clock() < self._reserved_until
+            return Share.SMALL
+        if own < total or self._clock() < self._reserved_until:
+            return Share.BULK
+        return Share.LARGE if own > self._busy_images else Share.SMALL
 
     def wait(self, key: Key, more: int) -> float:
         """Return the seconds until a client's work and `more` work of it would be completed.

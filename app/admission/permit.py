@@ -1,6 +1,6 @@
 """Count what one request holds, from its headers to the end of its answer."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ from app.admission.counters import Key
 from app.admission.fields import Total
 from app.admission.limits import Amount
 from app.admission.turn import Turn
+from app.admission.waiting import Share
 from models.domain.deadline import Deadline
 from models.domain.errors import TooLarge
 from models.domain.job import Lane, Trace
@@ -113,20 +114,29 @@ class Permit:
         if error is not None:
             raise error
 
-    def turn(self, *kinds: Hashable) -> Turn:
-        """Return the turn of one image among those of all clients, held while its block runs."""
-        costs = self._admission.forecast.costs
-        return self._admission.line.turn(
-            self._client, lambda: sum(map(costs.estimate, kinds)), self.deadline, self._is_bulk
-        )
+    def turn(self, *kinds: Hashable, pixels: Callable[[], int | None] = lambda: None) -> Turn:
+        """Return the turn of one image among those of all clients, held while its block runs.
+
+        `pixels` returns the size of the image as far as it is known; it is asked when the image
+        must wait.
+        """
+        costs, line = self._admission.forecast.costs, self._admission.line
+
+        def estimate() -> float:
+            return sum([costs.estimate(kind, pixels()) for kind in kinds])
+
+        def measured() -> float:
+            return sum([costs.measured(kind, pixels()) for kind in kinds])
+
+        return line.turn(self._client, estimate, self.deadline, self._share, measured)
 
     @property
     def lane(self) -> Lane:
-        """Bulk if the client holds most of the images in flight while others want something."""
-        return Lane.BULK if self._is_bulk() else Lane.INTERACTIVE
+        """Bulk if the client holds most of the images in flight."""
+        return Lane.INTERACTIVE if self._share() is Share.SMALL else Lane.BULK
 
-    def _is_bulk(self) -> bool:
-        return self._admission.forecast.is_bulk(self._key)
+    def _share(self) -> Share:
+        return self._admission.forecast.share(self._key)
 
     def work(self, kind: Hashable, pixels: int) -> "Work":
         """Return the work on one image of known size; it ends with its `with` block."""

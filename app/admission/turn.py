@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Protocol
 
-from app.admission.waiting import Place
+from app.admission.waiting import Place, Share
 from models.domain.deadline import Deadline
 
 
@@ -17,7 +17,8 @@ class Line(Protocol):
         client: str,
         estimate: Callable[[], float],
         deadline: Deadline,
-        is_bulk: Callable[[], bool],
+        share: Callable[[], Share],
+        measured: Callable[[], float],
     ) -> Place:
         """Wait for a turn."""
 
@@ -39,10 +40,11 @@ class Turn:
         client: str,
         estimate: Callable[[], float],
         deadline: Deadline,
-        is_bulk: Callable[[], bool],
+        share: Callable[[], Share],
+        measured: Callable[[], float],
     ) -> None:
         self._line = line
-        self._asked = client, estimate, deadline, is_bulk
+        self._asked = client, estimate, deadline, share, measured
 
     async def __aenter__(self) -> None:
         self._place = await self._line.take(*self._asked)

@@ -1,48 +1,203 @@
-"""Images that wait in line, by client, and what an image takes when it is past the line."""
+"""Images that wait in line, by client, and what an image takes when it is past the line.
+
+The images of one client are served in the order in which they would end if all of them shared the
+client's part equally (processor sharing). So short work goes before long work, and no image ends
+later than it would by equal shares, but for the one image that has begun (Friedman and Henderson,
+2003, "Fairness and efficiency in web server protocols", https://doi.org/10.1145/781027.781056).
+The virtual time of a client is what one image would have got by now: what the client got, divided
+among the images that have not ended by equal shares (as in weighted fair queueing: Demers, Keshav
+and Shenker, 1989, https://doi.org/10.1145/75247.75248). The rank of an image is the virtual time at
+which it came plus its cost, so it is fixed, while that of later images grows.
+"""
 
 import asyncio
-from collections import deque
+import heapq
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from models.domain.deadline import Deadline
 
+LONGEST_OVERTAKEN = 15.0
+"""Seconds after which an image goes before all images of its client that are not overdue too."""
 
-def never() -> bool:
-    """Say of an image that it is not bulk."""
-    return False
+LEAST_COST = 1e-6
+"""Lowest cost in seconds: images of unknown cost take turns by their number."""
+
+SPARE = 64
+"""Ended images that a heap may hold beyond as many as there are live ones."""
+
+
+class Share(Enum):
+    """How much of the server the client of an image holds at this moment."""
+
+    SMALL = 0
+    LARGE = 1
+    """Most of the images in flight, but no other client wants something."""
+    BULK = 2
+    """Most of the images in flight, while other clients want something or just did."""
+
+
+def small() -> Share:
+    """Return the share of clients that are not bulk."""
+    return Share.SMALL
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an image past the line takes there: its cost in seconds, and a place for bulk or not."""
+    """What an image past the line takes there: its cost in seconds, and whether its client held
+    most of all images when it was let through.
+    """
 
     cost: float
-    bulk: bool
+    large: bool
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """An image in line; `place` is set together with the result of `turn`."""
+    """An image in line; `place` is set together with the result of `turn`.
+
+    `measured` returns its cost in seconds as far as that was measured: an image of an unknown kind
+    goes early, because its kind is known from then on. `came` is the virtual time of its client
+    when it came, `rank` that plus its rounded cost.
+    """
 
     number: int
     estimate: Callable[[], float]
     deadline: Deadline
-    is_bulk: Callable[[], bool]
+    share: Callable[[], Share]
+    measured: Callable[[], float]
+    overdue_at: float = math.inf
+    came: float = 0.0
+    rank: float = 0.0
     place: Place | None = None
+    gone: bool = False
+    """Whether its request ended while it waited."""
     turn: "asyncio.Future[None]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
+    def ranked_again(self) -> bool:
+        """Set the rank by the present estimate if that is higher; return whether it was set.
 
-@dataclass(slots=True, eq=False)
+        Costs are rounded up to powers of two, so that noise does not change the order of equals.
+        """
+        _, exponent = math.frexp(max(self.measured(), LEAST_COST))
+        rank = self.came + math.ldexp(1.0, exponent)
+        higher = rank > self.rank
+        if higher:
+            self.rank = rank
+        return higher
+
+
+_Heap = list[tuple[float, int, Waiting]]
+
+
 class ClientQueue:
-    """The images of one client in the order of asking.
+    """The images of one client that wait.
 
-    `start` is the virtual time at which the first of them starts, `finish` the one at which the
-    last image that was let through ends.
+    `start` is the virtual time among all clients at which its next image starts, `finish` the one
+    at which the last image that was let through ends.
     """
 
-    images: deque[Waiting] = field(default_factory=deque)
-    start: float = 0.0
-    finish: float = 0.0
+    __slots__ = (
+        "_by_rank",
+        "_gone",
+        "_overdue",
+        "_sharing",
+        "_virtual",
+        "finish",
+        "in_line",
+        "live",
+        "start",
+    )
+
+    def __init__(self) -> None:
+        self.start = self.finish = 0.0
+        self.in_line = False
+        """Whether the client is among those that get turns."""
+        self.live = 0
+        """Images that wait, including those whose requests have just ended."""
+        self._gone = 0
+        """Images whose requests ended while they waited, since the heaps were last tidied."""
+        self._virtual = 0.0
+        self._by_rank: _Heap = []
+        self._overdue: _Heap = []
+        """The same images by the moment from which they are overdue."""
+        self._sharing: _Heap = []
+        """Images that have not ended by equal shares, by rank; some may have ended in fact."""
+
+    def add(self, image: Waiting, now: float) -> None:
+        """Let an image wait."""
+        image.overdue_at = now + min(LONGEST_OVERTAKEN, image.deadline.remaining(now) / 2)
+        image.came = self._virtual
+        image.ranked_again()
+        self.live += 1
+        if max(len(self._overdue), self._gone) > 2 * self.live + SPARE:
+            self._tidy()
+        entry = (image.rank, image.number, image)
+        heapq.heappush(self._by_rank, entry)
+        heapq.heappush(self._sharing, entry)
+        heapq.heappush(self._overdue, (image.overdue_at, image.number, image))
+
+    def first(self, now: float) -> Waiting | None:
+        """Return the image that is to be served next, None if there is none."""
+        overdue, by_rank = self._overdue, self._by_rank
+        while overdue and overdue[0][2].turn.done():
+            heapq.heappop(overdue)
+        if overdue and overdue[0][0] <= now:
+            return overdue[0][2]
+        while by_rank:
+            rank, number, image = by_rank[0]
+            if image.turn.done():
+                heapq.heappop(by_rank)
+            elif rank < image.rank or image.ranked_again():  # it costs more than was known
+                heapq.heapreplace(by_rank, (image.rank, number, image))
+            else:
+                return image
+        return None
+
+    def served(self, image: Waiting) -> None:
+        """Count an image as let through; all that have not ended by equal shares get a part."""
+        self._leave()
+        sharing, cost = self._sharing, image.rank - image.came
+        while sharing and cost > 0:
+            rank, number, first = sharing[0]
+            if first.gone:
+                heapq.heappop(sharing)
+            elif rank < first.rank:
+                heapq.heapreplace(sharing, (first.rank, number, first))
+            elif (whole := (rank - self._virtual) * len(sharing)) <= cost:
+                heapq.heappop(sharing)
+                self._virtual, cost = rank, cost - whole
+            else:
+                self._virtual += cost / len(sharing)
+                return
+
+    def dropped(self, image: Waiting) -> None:
+        """Forget an image whose request has ended."""
+        image.gone = True
+        self._gone += 1
+        self._leave()
+
+    def in_order(self, now: float) -> list[Waiting]:
+        """Return the images in the order in which they are served if no other comes."""
+        waiting = [image for _, _, image in self._overdue if not image.turn.done()]
+        waiting.sort(key=lambda each: (each.overdue_at > now, each.rank, each.number))
+        return waiting
+
+    def _leave(self) -> None:
+        self.live -= 1
+        if not self.live:
+            self._sharing.clear()
+            self._virtual = 0.0
+
+    def _tidy(self) -> None:
+        """Remove what has ended from the heaps; rarely, because it looks at all images."""
+        self._gone = 0
+        self._by_rank = [entry for entry in self._by_rank if not entry[2].turn.done()]
+        self._overdue = [entry for entry in self._overdue if not entry[2].turn.done()]
+        self._sharing = [entry for entry in self._sharing if not entry[2].gone]
+        for heap in (self._by_rank, self._overdue, self._sharing):
+            heapq.heapify(heap)

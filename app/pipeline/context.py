@@ -7,7 +7,10 @@ from typing import Any, TypeVar
 
 from app.admission import Permit, Turn
 from app.intake.request_items import Item
+from app.intake.spool import Blob
 from app.pipeline.timings import Timings
+from models.codec import size_hint
+from models.codec.size_hint import START
 from models.domain.alarms import Timeout
 from models.domain.errors import DeadlineExceeded, InternalError, ServiceError
 
@@ -16,11 +19,29 @@ log = logging.getLogger("darkroom.pipeline")
 T = TypeVar("T")
 
 
+class ExpectedPixels:
+    """The pixels of an image by the start of its file; None before its bytes have come."""
+
+    __slots__ = ("_pixels", "content")
+
+    def __init__(self) -> None:
+        self.content: Blob | None = None
+        self._pixels: int | None = None
+
+    def __call__(self) -> int | None:
+        """Return the pixels; the file is looked at once."""
+        content, self.content = self.content, None
+        if content is not None:
+            self._pixels = size_hint(content.start(START))
+        return self._pixels
+
+
 @dataclass(frozen=True, slots=True)
 class ImageContext:
     """One image under way: its item, the permit of its request, and its stopwatch.
 
-    `alarm` ends the work at the deadline of the request; `turn` is its place among all clients.
+    `alarm` ends the work at the deadline of the request; `turn` is its place among all clients, for
+    which `pixels` are estimated.
     """
 
     item: Item
@@ -28,6 +49,7 @@ class ImageContext:
     stages: Timings
     alarm: Timeout
     turn: Turn
+    pixels: ExpectedPixels
 
 
 async def caught(item: Item, alarm: Timeout, work: Coroutine[Any, Any, T]) -> T | ServiceError:

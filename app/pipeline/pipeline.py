@@ -15,7 +15,7 @@ from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.intake.wanted import ImageRequest, Parts, Version, Wanted, kinds
 from app.pipeline.computation import Computation
-from app.pipeline.context import ImageContext, caught
+from app.pipeline.context import ExpectedPixels, ImageContext, caught
 from app.pipeline.decoding import ImageDecoder
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
@@ -67,8 +67,9 @@ class Pipeline:
 
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""
-        turn = permit.turn(*kinds(wanted))
-        context = ImageContext(item, permit, Timings(), Timeout(permit.deadline), turn)
+        pixels = ExpectedPixels()
+        turn = permit.turn(*kinds(wanted), pixels=pixels)
+        context = ImageContext(item, permit, Timings(), Timeout(permit.deadline), turn, pixels)
         outcome = await caught(item, context.alarm, self._outcome(context, wanted))
         answer = Answer(item, outcome, context.stages)
         self._observe(_NAMES[type(wanted)], answer)
@@ -82,6 +83,7 @@ class Pipeline:
     async def _outcome(self, context: ImageContext, wanted: Wanted) -> AnswerOutcome:
         """Open the item, wait for its turn among all clients, then do what is wanted."""
         content = await self._decoder.opened(context.item, context.permit, context.stages)
+        context.pixels.content = content
         try:
             async with context.turn:
                 if isinstance(wanted, Classify):

@@ -10,6 +10,7 @@ from models.codec.jpeg import may_be_baseline
 from models.codec.jpeg_passthrough import encoded
 from models.codec.memory_cost import decode_memory, encode_memory
 from models.codec.probe import ImageInfo, probe
+from models.codec.size_hint import size_hint
 from models.codec.warmth import PICTURE, warm_up
 
 __all__ = [
@@ -36,5 +37,6 @@ __all__ = [
     "open_plain",
     "pixels_of",
     "probe",
+    "size_hint",
     "warm_up",
 ]

@@ -17,7 +17,7 @@ def check_webp(data: bytes, max_pixels: int) -> float:
         if at > end:
             return _PER_PIXEL
         name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
-        width, height = _size(name, data[at + 8 : at + 18])
+        width, height = size_in_chunk(name, data[at + 8 : at + 18])
         if width * height > max_pixels:
             raise too_large(width, height, max_pixels)
         if name == b"EXIF" and not affordable(data[at + 8 : at + 8 + size]):
@@ -28,7 +28,7 @@ def check_webp(data: bytes, max_pixels: int) -> float:
     )
 
 
-def _size(name: bytes, head: bytes) -> tuple[int, int]:
+def size_in_chunk(name: bytes, head: bytes) -> tuple[int, int]:
     """Return width and height by a chunk's first ten bytes; 0 if it has none."""
     if len(head) < 10:
         return 0, 0

@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from app.admission.forecast import Forecast
 from app.admission.line import FairLine
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
-from models.domain.job import ReleaseReason, Trace
+from models.domain.job import Lane, ReleaseReason, Trace
 
 PIXELS = 1_000_000
 
@@ -53,10 +54,49 @@ class Seen:
         return sum(start <= at < end for at, _ in self.good) / (end - start)
 
 
+class Cores:
+    """Cores that compute one image each; bulk yields for `ageing` seconds, as in the batcher."""
+
+    def __init__(self, cores: int, ageing: float) -> None:
+        self._free = cores
+        self._ageing = ageing
+        self._waiting: list[tuple[bool, float, asyncio.Future[None]]] = []
+
+    @asynccontextmanager
+    async def one(self, lane: Lane) -> AsyncIterator[None]:
+        if self._free:
+            self._free -= 1
+        else:
+            loop = asyncio.get_running_loop()
+            turn: asyncio.Future[None] = loop.create_future()
+            self._waiting.append((lane is Lane.BULK, loop.time(), turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled():
+                    self._give()
+                raise
+        try:
+            yield
+        finally:
+            self._give()
+
+    def _give(self) -> None:
+        late = asyncio.get_running_loop().time() - self._ageing
+        self._waiting = [each for each in self._waiting if not each[2].done()]
+        if self._waiting:
+            best = min(self._waiting, key=lambda each: (each[0] and each[1] > late, each[1]))
+            best[2].set_result(None)
+        else:
+            self._free += 1
+
+
 class Simulation:
     """`cores` cores, each of which takes about `seconds` for an image."""
 
-    def __init__(self, cores: int = 2, seconds: float = 0.05, images: int = 512) -> None:
+    def __init__(
+        self, cores: int = 2, seconds: float = 0.05, images: int = 512, ageing: float = 1.0
+    ) -> None:
         clock = asyncio.get_running_loop().time
         self.clock = clock
         self.counters = Counters()
@@ -65,7 +105,7 @@ class Simulation:
         line = FairLine(2 * cores, room, wait, clock, max(1, cores - 1))
         limits = Limits(images, 1 << 30, 1 << 29)
         self.admission = Admission(limits, self.counters, self.forecast, line, clock=clock)
-        self.cores = asyncio.Semaphore(cores)
+        self.cores = Cores(cores, ageing)
         self.seconds = seconds
         self.chance = random.Random(1)
 
@@ -80,7 +120,7 @@ class Simulation:
                 async with asyncio.timeout_at(deadline.alarm), permit.turn(cost):
                     with permit.work(cost, PIXELS) as work:
                         took = self.seconds * cost * self.chance.uniform(0.7, 1.3)
-                        async with self.cores:
+                        async with self.cores.one(permit.lane):
                             await asyncio.sleep(took)
                         work.trace = Trace(0, 0, 0, took, 0, 1, 8, ReleaseReason.IDLE)
         except Overloaded:

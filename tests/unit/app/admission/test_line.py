@@ -1,9 +1,10 @@
 """The order in which images are let through."""
 
 import asyncio
+from collections.abc import Callable
 
 from app.admission.line import FairLine
-from app.admission.waiting import Place
+from app.admission.waiting import Place, Share
 from models.domain.deadline import NEVER
 
 
@@ -14,8 +15,8 @@ class Line:
         self.line = FairLine(least, most_bulk=most_bulk)
         self.order: list[str] = []
         self.cost = 0.0
-        self.bulk = ""
-        """The client that is bulk now."""
+        self.shares: dict[str, Share] = {}
+        """What each client holds now."""
         self.places: list[Place] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -25,9 +26,12 @@ class Line:
             self.tasks.append(asyncio.create_task(self._take(name)))
         await asyncio.sleep(0)
 
+    def _share(self, client: str) -> Callable[[], Share]:
+        return lambda: self.shares.get(client, Share.SMALL)
+
     async def _take(self, name: str) -> None:
         client = name[0]
-        place = await self.line.take(client, lambda: self.cost, NEVER, lambda: client == self.bulk)
+        place = await self.line.take(client, lambda: self.cost, NEVER, self._share(client))
         self.order.append(name)
         self.places.append(place)
 
@@ -54,12 +58,12 @@ def test_images_of_a_kind_that_was_not_measured_when_they_came_take_turns_by_the
 def test_bulk_leaves_a_place_free_for_others_and_takes_it_when_it_is_bulk_no_more() -> None:
     async def scenario() -> None:
         line = Line(least=3, most_bulk=2)
-        line.bulk = "a"
+        line.shares["a"] = Share.BULK
         await line.ask("a1", "a2", "a3", "a4")
         assert line.order == ["a1", "a2"]
         await line.ask("b1")
         assert line.order == ["a1", "a2", "b1"]
-        line.bulk = ""
+        line.shares["a"] = Share.LARGE
         line.line.leave(line.places.pop(0))
         await asyncio.sleep(0)
         assert line.order == ["a1", "a2", "b1", "a3"]

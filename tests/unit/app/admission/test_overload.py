@@ -88,6 +88,52 @@ def test_bulk_at_most_doubles_what_another_client_waits(cores: int, cost: float)
     simulate(scenario())
 
 
+@pytest.mark.parametrize("cores", [1, 2, 8])
+@pytest.mark.parametrize("cost", [0.2, 1.0, 10.0])
+def test_the_first_image_beside_bulk_waits_only_for_an_image_that_has_begun(
+    cores: int, cost: float
+) -> None:
+    async def scenario() -> None:
+        server, first, flood = Simulation(cores), Seen(), Seen()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.closed_loop("a", 64, 40, 60.0, flood, cost))
+            await asyncio.sleep(20)
+            await server.request("b", 60.0, first)
+        ((_, seconds),) = first.good
+        assert seconds <= 1.3 * server.seconds * (1 + cost) + 0.001
+
+    simulate(scenario())
+
+
+def test_bulk_gets_its_part_beside_small_clients_that_ask_for_more_than_the_server_can_do() -> None:
+    async def scenario() -> None:
+        server, small, flood = Simulation(cores=4, ageing=0.0), Seen(), Seen()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.closed_loop("a", 100, 30, 60.0, flood))
+            for client in "bcd":
+                group.create_task(server.closed_loop(client, 10, 30, 60.0, small))
+        assert len(flood.good) >= 0.8 * len(small.good) / 3
+
+    simulate(scenario())
+
+
+def test_short_images_of_a_client_do_not_wait_for_its_long_ones() -> None:
+    async def scenario() -> None:
+        server, long, short = Simulation(), Seen(), Seen()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(64):
+                group.create_task(server.request("a", 60.0, long, 10.0))
+            await asyncio.sleep(0.3)
+            for _ in range(10):
+                for _ in range(15):
+                    group.create_task(server.request("a", 60.0, short, 0.2))
+                await asyncio.sleep(1)
+        assert len(long.good) == 64
+        assert max(seconds for _, seconds in short.good) < 3, "the long ones take 16 seconds"
+
+    simulate(scenario())
+
+
 def test_bulk_has_all_cores_while_nobody_else_wants_something() -> None:
     async def scenario() -> None:
         server, other, flood = Simulation(), Seen(), Seen()

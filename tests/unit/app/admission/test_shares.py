@@ -97,10 +97,16 @@ def test_limits_are_changed_while_the_server_runs() -> None:
     assert admission.rate is not None
 
 
-def test_the_larger_of_two_clients_is_bulk_and_a_client_alone_is_not() -> None:
-    admission = door()
-    large = [admission.admit(1, 0, "a") for _ in range(8)]
+def test_the_larger_of_two_clients_is_bulk_and_so_is_one_alone_with_more_than_fills_the_cores() -> (
+    None
+):
+    counters = Counters()
+    admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, Forecast(counters, busy_images=4))
+    large = [admission.admit(1, 0, "a") for _ in range(4)]
     assert large[0].lane is Lane.INTERACTIVE
+    large.append(admission.admit(1, 0, "a"))
+    assert large[0].lane is Lane.BULK
+    large.pop().release()
     small = admission.admit(1, 0, "b")
     assert (large[0].lane, small.lane) == (Lane.BULK, Lane.INTERACTIVE)
 
