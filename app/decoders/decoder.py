@@ -27,6 +27,7 @@ from app.decoders.frames import (
     Task,
 )
 from app.decoders.memory import Mapping, contents, memory_file
+from app.decoders.new_pixels import NewPixels
 from models import codec
 from models.codec import Decoded, ImageInfo
 from models.domain.errors import ServiceError, Undecodable, Unprocessable
@@ -103,7 +104,9 @@ class _Decoder:
                     return
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
             self._allowance.grant(task.size, info.n_pixels, seconds)
-            self._send_pixels(opened.decode(writable=False), cost)
+            target = NewPixels()
+            decoded = opened.decode(writable=False, new_pixels=target)
+            self._send_pixels(decoded, cost, target)
         except (ServiceError, MemoryError) as error:
             # No second name for the error: a cycle with this frame would keep the file alive.
             self._fail(error)
@@ -140,7 +143,7 @@ class _Decoder:
         os.close(descriptor)
         return data
 
-    def _send_pixels(self, decoded: Decoded, cost: float) -> None:
+    def _send_pixels(self, decoded: Decoded, cost: float, target: NewPixels) -> None:
         assert isinstance(decoded.image, Image)
         pixels, exif = decoded.image.pixels, decoded.exif
         height, width, channels = pixels.shape
@@ -150,7 +153,10 @@ class _Decoder:
             decoded.copyright,
             None if exif is None else len(exif),
         )
-        self._send(answer, pixels.data.cast("B"), exif or b"")
+        if (memory := target.file_of(pixels, exif or b"")) is not None:
+            frames.send(self._connection, answer, [memory])
+        else:
+            self._send(answer, pixels.data.cast("B"), exif or b"")
 
     def _send(self, answer: Frame, *parts: bytes | memoryview) -> None:
         """Answer with bytes: in the shared area where they fit, or in a memory file."""

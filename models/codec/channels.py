@@ -19,8 +19,10 @@ def is_grey(mode: str) -> bool:
     return mode in _GREY or mode.startswith("I")
 
 
-def simplified(image: PillowImage.Image) -> PillowImage.Image:
+def simplified(image: PillowImage.Image, scale: float = 1.0) -> PillowImage.Image:
     """Return `image` (loaded, any mode) as L, RGB, RGBA or CMYK; RGBA if it has transparency.
+
+    `scale` is the white of floats, as `float_scale` returns it.
 
     Integers of more than 8 bits are 16-bit values, v → round(v / 257), clipped if a 32-bit
     container holds more. Floats are 0…1 if the largest is at most 1, else 0…255; NaN is 0. (Pillow
@@ -30,7 +32,7 @@ def simplified(image: PillowImage.Image) -> PillowImage.Image:
     if not _transparency_is_sound(image):
         del image.info["transparency"]
     if mode == "F":
-        return PillowImage.fromarray(_from_floats(np.asarray(image)))
+        return PillowImage.fromarray(_from_floats(np.asarray(image), scale))
     if mode.startswith("I"):
         return _from_integers(np.asarray(image), image.info.get("transparency"))
     if mode == "La":
@@ -40,6 +42,15 @@ def simplified(image: PillowImage.Image) -> PillowImage.Image:
     if mode in ("L", "RGB", "CMYK"):
         return image
     return image.convert("L" if mode == "1" else "RGB")
+
+
+def float_scale(image: PillowImage.Image) -> float:
+    """Return the white of an image of floats: 1 if its largest value is at most 1, else 255.
+
+    The white of several stripes of one image is the largest of theirs.
+    """
+    values = np.asarray(image)
+    return 1.0 if values[np.isfinite(values)].max(initial=0.0) <= 1 else 255.0
 
 
 def scale_transparency(image: PillowImage.Image, depth: int) -> None:
@@ -74,8 +85,6 @@ def _from_integers(values: NDArray[Any], transparent: int | None) -> PillowImage
     return PillowImage.fromarray(np.dstack((grey, grey, grey, alpha)))
 
 
-def _from_floats(values: NDArray[np.float32]) -> Pixels:
-    finite = values[np.isfinite(values)]
-    top = 1.0 if finite.max(initial=0.0) <= 1 else 255.0
+def _from_floats(values: NDArray[np.float32], top: float) -> Pixels:
     clipped = np.clip(np.nan_to_num(values, nan=0.0), 0.0, top)
     return (clipped * np.float32(255 / top) + np.float32(0.5)).astype(np.uint8)

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import simplejpeg
-from PIL import Image as PillowImage
 
-from models.codec.channels import is_grey, scale_transparency, simplified
-from models.codec.colour import is_srgb, to_srgb
+from models.codec.channels import scale_transparency
+from models.codec.colour import is_srgb
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import inspect
 from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
 from models.codec.plain import plain_header
 from models.codec.probe import Header, ImageInfo, read_header
+from models.codec.stripes import NewPixels, convert_in_place, converted, loaded, upright
 from models.domain.image import Image, Pixels, Source
 
 MAX_PLAIN_PROFILE = 16 << 10
@@ -29,6 +29,11 @@ Larger ones hold tables, which LittleCMS had better read where it can be ended.
 
 _PNG_DEPTH = 24
 """Offset of the bits of a sample in a PNG: IHDR is its first chunk."""
+
+
+def new_pixels(shape: tuple[int, int, int]) -> Pixels:
+    """Return an array of this shape in the memory of this process."""
+    return np.empty(shape, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +67,26 @@ class Opened:
         """Return the estimated CPU seconds of decoding."""
         return self._header.info.n_pixels * self._header.seconds_per_pixel
 
-    def decode(self, *, writable: bool = True) -> Decoded:
+    def decode(self, *, writable: bool = True, new_pixels: NewPixels = new_pixels) -> Decoded:
         """Return the pixels; raises Undecodable where they are corrupt or truncated.
 
-        `writable=False` saves a copy of most images where the caller only reads the pixels.
+        `writable=False` saves a copy of most images where the caller only reads the pixels. Large
+        images are decoded into the array that `new_pixels` returned last.
         """
-        decoded = self._decoded()
+        decoded = self._decoded(new_pixels)
         image = decoded.image
         if not writable or not isinstance(image, Image) or image.pixels.flags.writeable:
             return decoded
         return replace(decoded, image=Image(image.pixels.copy()))
 
-    def _decoded(self) -> Decoded:
+    def _decoded(self, new_pixels: NewPixels) -> Decoded:
         header = self._header
         if header.info.fast_jpeg:
             with reading(ImageFormat.JPEG):
-                pixels = _by_simplejpeg(self._data, header)
+                pixels = _by_simplejpeg(self._data, header, new_pixels)
             if pixels is not None:
                 return Decoded(Image(pixels), header.info, header.copyright, header.exif)
-        return _by_pillow(self._data, header)
+        return _by_pillow(self._data, header, new_pixels)
 
 
 def open_file(data: bytes, *, max_pixels: int) -> Opened:
@@ -118,14 +124,15 @@ def pixels_of(source: Source) -> Image:
     return decoded
 
 
-def _by_simplejpeg(data: bytes, header: Header) -> Pixels | None:
+def _by_simplejpeg(data: bytes, header: Header, new_pixels: NewPixels) -> Pixels | None:
     """Return upright pixels, or None if simplejpeg reports any doubt, warnings included."""
     info = header.info
     grey = info.mode == "L"
     swapped = info.orientation >= 5
     size = (info.width, info.height) if swapped else (info.height, info.width)
+    shape = (*size, 1 if grey else 3)
     # A buffer of the size that was checked: the decoder can never allocate by another header.
-    pixels = np.empty((*size, 1 if grey else 3), np.uint8)
+    pixels = new_pixels(shape) if info.orientation == 1 else np.empty(shape, np.uint8)
     try:
         decoded = simplejpeg.decode_jpeg(data, "GRAY" if grey else "RGB", buffer=pixels)
     except ValueError:
@@ -133,47 +140,23 @@ def _by_simplejpeg(data: bytes, header: Header) -> Pixels | None:
     if decoded.shape != pixels.shape:
         return None
     if not is_srgb(header.icc_profile, grey=grey):
-        stored = PillowImage.fromarray(pixels[..., 0] if grey else pixels)
-        pixels = _pixels(to_srgb(stored, header.icc_profile, grey=grey))
-    return upright(pixels, info.orientation)
+        convert_in_place(pixels, header.icc_profile, grey=grey)
+    return upright(pixels, info.orientation, new_pixels)
 
 
-def _by_pillow(data: bytes, header: Header) -> Decoded:
+def _by_pillow(data: bytes, header: Header, new_pixels: NewPixels) -> Decoded:
     format_ = header.info.format
     metadata = Metadata(header.info.orientation, header.copyright, header.exif)
     with reading(format_):
         image = header.image or open_image(data, format_)
-        image.load()
+        rows = loaded(image)
         if format_ is ImageFormat.PNG:
             image._exif = None  # of before the pixels; it may stand behind them
             metadata = read_metadata(image)
             scale_transparency(image, depth=data[_PNG_DEPTH])
-        grey = is_grey(image.mode)
-        pixels = _pixels(to_srgb(simplified(image), header.icc_profile, grey=grey))
-    if format_ is not ImageFormat.TIFF:  # Pillow turns those while loading
-        pixels = upright(pixels, metadata.orientation)
+        # Pillow turns TIFFs while loading.
+        orientation = 1 if format_ is ImageFormat.TIFF else metadata.orientation
+        pixels = converted(rows, header.icc_profile, orientation, new_pixels)
     height, width = pixels.shape[:2]
     info = replace(header.info, width=width, height=height, orientation=metadata.orientation)
     return Decoded(Image(pixels), info, metadata.copyright, metadata.exif)
-
-
-def _pixels(image: PillowImage.Image) -> Pixels:
-    pixels = np.asarray(image)
-    return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
-
-
-def upright(pixels: Pixels, orientation: int) -> Pixels:
-    """Return stored pixels, turned as EXIF `orientation` (1…8) requires."""
-    if orientation == 1:
-        return pixels
-    channels = pixels.shape[2]
-    # One item per pixel: twice as fast to move as three bytes on an axis of their own.
-    turned = pixels.view(f"V{channels}")[..., 0]
-    if orientation >= 5:
-        turned = turned.T
-    if orientation in (3, 4, 7, 8):
-        turned = turned[::-1]
-    if orientation in (2, 3, 6, 7):
-        turned = turned[:, ::-1]
-    moved = np.ascontiguousarray(turned)[..., np.newaxis]
-    return moved.view(np.uint8).reshape(*turned.shape, channels)

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as PillowImage
 
+from app.decoders.new_pixels import NewPixels
 from models import codec
 from models.codec import Encoding, ImageFormat, decode_memory, encode_memory
 from models.domain.image import Image
@@ -159,10 +160,12 @@ def measure(megapixels: float) -> dict[str, dict[str, float]]:
 
 
 def decode(data: bytes) -> Any:
-    """Return the pixels, as a decoder process makes them."""
-    image = codec.open_file(data, max_pixels=1 << 30).decode(writable=False).image
+    """Decode as a decoder process does; return the pixels if they are not in a memory file."""
+    target = NewPixels()
+    opened = codec.open_file(data, max_pixels=1 << 30)
+    image = opened.decode(writable=False, new_pixels=target).image
     assert isinstance(image, Image)
-    return image.pixels
+    return image.pixels if target.file_of(image.pixels, b"") is None else b""
 
 
 def encode(

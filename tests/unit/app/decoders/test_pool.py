@@ -375,6 +375,21 @@ def test_large_files_and_large_images_cross_over_as_they_are(side: int) -> None:
     assert not run(test, replace(LIMITS, max_file=32 << 20)).ended
 
 
+def test_the_metadata_of_a_large_image_comes_behind_its_pixels() -> None:
+    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\0"
+    data = drawn(side=1900, compress_level=0, exif=exif)
+    expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
+
+    async def test(pool: DecoderPool) -> None:
+        found = await pool.decode(data, len(data), yes)
+        assert isinstance(found, codec.Decoded)
+        assert np.array_equal(found.image.pixels, expected.image.pixels)
+        assert found.exif == expected.exif
+        assert found.exif
+
+    run(test, replace(LIMITS, max_file=32 << 20))
+
+
 def test_small_images_are_decoded_without_a_question_and_large_ones_are_not() -> None:
     small, large = drawn(side=40), drawn(side=41)
 

@@ -9,10 +9,30 @@ def info(format_: ImageFormat, mode: str, side: int = 1000) -> ImageInfo:
     return ImageInfo(format_, side, side, 1, 1, mode, fast_jpeg=False)
 
 
-@pytest.mark.parametrize("format_", list(ImageFormat))
-def test_every_format_takes_at_least_pillows_image_and_its_pixels(format_: ImageFormat) -> None:
+@pytest.mark.parametrize(
+    "format_", [ImageFormat.PNG, ImageFormat.WEBP, ImageFormat.BMP, ImageFormat.TIFF]
+)
+def test_these_formats_take_at_least_pillows_image_and_its_pixels(format_: ImageFormat) -> None:
     for mode, channels in (("RGB", 3), ("RGBA", 4)):
         assert decode_memory(info(format_, mode), 500) >= 500 + 1_000_000 * (4 + channels)
+
+
+@pytest.mark.parametrize("format_", list(ImageFormat))
+def test_a_photo_of_24_megapixels_takes_at_most_300_mb_in_every_format(
+    format_: ImageFormat,
+) -> None:
+    photo = ImageInfo(format_, 6000, 4000, 1, 1, "RGB", fast_jpeg=False)
+    assert decode_memory(photo, 7_000_000) <= 300_000_000
+
+
+def test_a_plain_jpeg_takes_its_file_and_its_pixels_only() -> None:
+    assert decode_memory(info(ImageFormat.JPEG, "RGB"), 500, plain_jpeg=True) == 3_000_500
+
+
+def test_a_tiff_that_is_turned_takes_more() -> None:
+    stored = info(ImageFormat.TIFF, "RGB")
+    turned = ImageInfo(ImageFormat.TIFF, 1000, 1000, 6, 1, "RGB", fast_jpeg=False)
+    assert decode_memory(turned, 0) > decode_memory(stored, 0)
 
 
 def test_memory_grows_with_the_pixels_and_not_with_one_side() -> None:
