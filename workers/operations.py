@@ -10,7 +10,7 @@ from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
 from models.domain.job import Job, Operation
 from models.networks.registry import DEFAULT
-from workers.filters.arithmetic.lookup_tables import ChainStep, steps
+from workers.filters.lookup_tables import ChainStep, steps
 from workers.filters.registry import AnyFilter
 
 

@@ -62,6 +62,7 @@ FILTERS = (
     "messages",
     "base",
     "arithmetic",
+    "lookup_tables",
     "tone",
     "colour",
     "blur",

@@ -84,7 +84,7 @@ class Filter(BaseModel):
         """Return the new value of each level of a colour sample: 256 × uint8, or None.
 
         None means that the result depends on more than the level. Neighbours in a chain that have
-        tables run as one table (see `arithmetic/lookup_tables.py`).
+        tables run as one table (see `lookup_tables.py`).
         """
         return None
 

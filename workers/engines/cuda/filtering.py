@@ -12,7 +12,7 @@ from workers.engines.cuda.launcher import Launcher
 from workers.engines.cuda.slot import Region, Slot
 from workers.engines.cuda.sources import SOURCE, Sources, Table
 from workers.engines.cuda.streams import Streams
-from workers.filters.arithmetic.lookup_tables import ChainStep
+from workers.filters.lookup_tables import ChainStep
 from workers.kernels import items
 from workers.kernels.items import ITEM, THREADS, Pass, Shape
 from workers.operations import FilterChain

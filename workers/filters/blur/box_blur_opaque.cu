@@ -16,7 +16,7 @@
 // Shared memory has room for two rows of sums, used in turn, so that a row needs one barrier.
 // Thread t makes the pixels tile.x + 4 · t … + 3 of the row.
 #include "filters/arithmetic/box.cuh"
-#include "filters/arithmetic/column_running_sums.cuh"
+#include "filters/blur/column_running_sums.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 #include "kernels/scan.cuh"

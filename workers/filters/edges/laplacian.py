@@ -10,7 +10,10 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import as_grey
-from workers.filters.arithmetic.gradient import (
+from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.tiling import bands
+from workers.filters.base import Filter, Odd
+from workers.filters.edges.gradient import (
     EDGE_PASSES,
     WIDE_EDGE_PASSES,
     Wide,
@@ -19,9 +22,6 @@ from workers.filters.arithmetic.gradient import (
     tones,
     wide_edge_data,
 )
-from workers.filters.arithmetic.luma import luma
-from workers.filters.arithmetic.tiling import bands
-from workers.filters.base import Filter, Odd
 from workers.kernels.items import Pass, Shape
 
 

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.gradient import (
+from workers.filters.arithmetic.luma import luma
+from workers.filters.base import Filter
+from workers.filters.edges.gradient import (
     EDGE_PASSES,
     Axis,
     Gradient,
@@ -16,8 +18,6 @@ from workers.filters.arithmetic.gradient import (
     slope_data,
     tones,
 )
-from workers.filters.arithmetic.luma import luma
-from workers.filters.base import Filter
 from workers.kernels.items import Shape
 
 LONGEST = 1442

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.arithmetic.philox import halves
 from workers.filters.base import Filter
+from workers.filters.effects.philox import halves
 from workers.kernels.items import LINE, Pass, Shape
 
 PIECE = 1 << 17

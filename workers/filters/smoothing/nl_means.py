@@ -6,8 +6,8 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.arithmetic.patch_distances import PatchDistances
 from workers.filters.base import Filter, Odd
+from workers.filters.smoothing.patch_distances import PatchDistances
 from workers.kernels.items import Pass, Shape
 
 
@@ -49,7 +49,7 @@ class NlMeans(Filter):
         Source: A. Buades, B. Coll, J.-M. Morel, 2005. d is the mean squared difference of two
         patches over all colours, as in OpenCV's fastNlMeansDenoising, from which this differs by at
         most 2 levels. The definition is our own, in integers: weights have 14 bits and come from a
-        table indexed by the sum of squares (`arithmetic/patch_distances.py`).
+        table indexed by the sum of squares (`smoothing/patch_distances.py`).
         """
         colour, alpha = split_alpha(pixels)
         return join_alpha(self._distances(colour.shape[2]).denoised(colour), alpha)

@@ -23,7 +23,7 @@ from workers.engines.cuda import crops, filtering, sources
 from workers.filters.arithmetic.borders import OPENCV
 from workers.filters.arithmetic.box_sums import device_box
 from workers.filters.arithmetic.gaussian import device_weights
-from workers.filters.arithmetic.gradient import OPERATORS, edge_data, wide_edge_data
+from workers.filters.edges.gradient import OPERATORS, edge_data, wide_edge_data
 from workers.filters.effects.noise import Noise
 from workers.filters.geometry import resize
 from workers.filters.morphological import morphology
