@@ -67,6 +67,7 @@ FILTERS = (
     "colour",
     "blur",
     "threshold",
+    "rank",
     "smoothing",
     "sharpen",
     "edges",

@@ -37,15 +37,15 @@ from workers.filters.geometry.resize import Resize
 from workers.filters.geometry.rotate90 import Rotate90
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
 from workers.filters.morphological.morphology import Morphology
+from workers.filters.rank.median import Median
+from workers.filters.rank.rank import Rank
 from workers.filters.sharpen.convolve import Convolve
 from workers.filters.sharpen.preset import Preset
 from workers.filters.sharpen.sharpen import Sharpen
 from workers.filters.sharpen.unsharp_mask import UnsharpMask
 from workers.filters.smoothing.bilateral import Bilateral
 from workers.filters.smoothing.guided import Guided
-from workers.filters.smoothing.median import Median
 from workers.filters.smoothing.nl_means import NlMeans
-from workers.filters.smoothing.rank import Rank
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
 from workers.filters.threshold.otsu import Otsu
 from workers.filters.threshold.threshold import Threshold

@@ -9,8 +9,8 @@ import pytest
 from tests.emulation.emulator import Memory
 from tests.unit.workers.kernels.specified import assert_equal, image
 from workers.filters.blur.gaussian_blur import GaussianBlur
+from workers.filters.rank.median import Median
 from workers.filters.registry import FILTERS, describe, parse_one
-from workers.filters.smoothing.median import Median
 
 SIZES = [(1, 1), (1, 7), (5, 1), (2, 3), (3, 2), (17, 13), (33, 40), (70, 65), (8, 131), (131, 9)]
 LARGEST = {"pad": 60, "resize": 150}

@@ -14,7 +14,7 @@
 // A tile has 128 × 63 pixels. Thread t owns word t % (4 · channels) of row t / (4 · channels) of a
 // band of 63, 21 or 16 rows (for 1, 3 or 4 channels): 32 results, and the block takes one band
 // after another.
-#include "filters/smoothing/rank.cuh"
+#include "filters/rank/rank.cuh"
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
 

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.ranking import RANKING, ranking_passes
 from workers.filters.base import Filter, Odd
+from workers.filters.rank.ranking import RANKING, ranking_passes
 from workers.kernels.items import Pass, Shape
 
 _SMALL = {

@@ -16,8 +16,8 @@
 //    |  warp 6   |  warp 7   |   Samples count as their distance above a base, cut to 0 … 128, so
 //    +-----------+-----------+   there are up to three rounds: with a base near a guess, then with
 //                                0 for results at the base or below, then with 127 for those above.
-#include "filters/smoothing/rank.cuh"
-#include "filters/smoothing/rank_band_counts.cuh"
+#include "filters/rank/rank.cuh"
+#include "filters/rank/rank_band_counts.cuh"
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
 

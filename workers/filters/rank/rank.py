@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.ranking import ranked, ranking_passes
 from workers.filters.base import Filter, Odd
-from workers.filters.smoothing.median import Median
+from workers.filters.rank.median import Median
+from workers.filters.rank.ranking import ranked, ranking_passes
 from workers.kernels.items import Pass, Shape
 
 
