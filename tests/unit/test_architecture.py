@@ -63,6 +63,7 @@ FILTERS = (
     "base",
     "arithmetic",
     "lookup_tables",
+    "separable",
     "tone",
     "colour",
     "blur",
@@ -76,7 +77,7 @@ FILTERS = (
     "geometry",
     "registry",
 )
-"""The families of filters: all share the arithmetic, some build on blurs."""
+"""What families of filters share, then the families; some of them build on blurs."""
 
 ORDERS = {"app": APP, "workers": WORKERS, "workers.filters": FILTERS}
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.separable import Place, Planes, Sums
+from workers.filters.arithmetic.two_passes import Place, Planes, Sums
 
 
 def filtered(

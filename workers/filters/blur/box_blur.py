@@ -11,7 +11,7 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.box_sums import device_box
 from workers.filters.arithmetic.premultiplied import filtered
-from workers.filters.arithmetic.separable import Band, Place, Planes, Sums, two_passes
+from workers.filters.arithmetic.two_passes import Band, Place, Planes, Sums, two_passes
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
 

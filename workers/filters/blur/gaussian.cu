@@ -1,5 +1,5 @@
 // The first pass of the Gaussian: rows of the image to scratch.
-#include "filters/arithmetic/gaussian_rows.cuh"
+#include "filters/separable/gaussian_rows.cuh"
 #include "kernels/common.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -8,7 +8,9 @@ import numpy as np
 from pydantic import Field
 
 from models.domain.image import Pixels
-from workers.filters.arithmetic.gaussian import (
+from workers.filters.arithmetic.premultiplied import filtered
+from workers.filters.base import Filter
+from workers.filters.separable.gaussian import (
     COLUMNS,
     ROWS,
     blurred,
@@ -19,9 +21,7 @@ from workers.filters.arithmetic.gaussian import (
     to_byte,
     wide_reach,
 )
-from workers.filters.arithmetic.mma_fragments import FAR, NEAR
-from workers.filters.arithmetic.premultiplied import filtered
-from workers.filters.base import Filter
+from workers.filters.separable.mma_fragments import FAR, NEAR
 from workers.kernels.items import Pass, Shape
 
 _IN_TILES = {
@@ -57,7 +57,7 @@ class GaussianBlur(Filter):
     tolerance: ClassVar = "within 1 of scipy.ndimage.gaussian_filter in float64, on at most 0.2 %"
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """Return the two fixed-point passes of `workers.filters.arithmetic.gaussian`, rounded half
+        """Return the two fixed-point passes of `workers.filters.separable.gaussian`, rounded half
         up.
 
         uint8 (H, W, C) to uint8 (H, W, C); with alpha, colours are filtered times alpha.

@@ -1,7 +1,7 @@
 // The second pass of the Gaussian: columns of scratch to the result, which is a blur, a blur
 // divided by its alpha, or an unsharp mask.
-#include "filters/arithmetic/gaussian_columns.cuh"
-#include "filters/arithmetic/gaussian_rows.cuh"
+#include "filters/separable/gaussian_columns.cuh"
+#include "filters/separable/gaussian_rows.cuh"
 #include "kernels/common.cuh"
 
 // Blur an image with alpha: colours are divided by the alpha that they were weighed with.

@@ -15,9 +15,9 @@
 // time: the low and the high bytes of the 8.8 values as two planes, transposed: a line is a column
 // of the image, in the order of `row_place`. Lane 4 · g + t owns rows g and g + 8, the four samples
 // from 4 · t on.
-#include "filters/arithmetic/gaussian_rows.cuh"
-#include "filters/arithmetic/gaussian_rule.cuh"
-#include "filters/arithmetic/separable.cuh"
+#include "filters/separable/gaussian_rows.cuh"
+#include "filters/separable/gaussian_rule.cuh"
+#include "filters/separable/separable.cuh"
 #include "kernels/bit_planes.cuh"
 #include "kernels/common.cuh"
 #include "kernels/mma.cuh"

@@ -1,5 +1,6 @@
 """Filters that show edges.
 
 Start reading at `sobel.py`.
-May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`, `blur`.
+May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.filters.separable`,
+`workers.kernels`, `blur`.
 """

@@ -15,13 +15,13 @@
 //
 // Shared memory of canny_edges: lumas (bytes) and lengths g (16 bits) in rows of CANNY_PITCH, and
 // `in_tile`, the parent of every pixel of the tile. Parents of the whole image lie in scratch.
-#include "filters/arithmetic/gaussian_columns.cuh"
-#include "filters/arithmetic/gaussian_rows.cuh"
-#include "filters/arithmetic/gaussian_rule.cuh"
 #include "filters/arithmetic/grey_plane.cuh"
-#include "filters/arithmetic/separable.cuh"
-#include "filters/arithmetic/separable_store.cuh"
 #include "filters/edges/spread.cuh"
+#include "filters/separable/gaussian_columns.cuh"
+#include "filters/separable/gaussian_rows.cuh"
+#include "filters/separable/gaussian_rule.cuh"
+#include "filters/separable/separable.cuh"
+#include "filters/separable/separable_store.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 #include "kernels/pixels.cuh"

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import repeated
-from workers.filters.arithmetic.gaussian import device_taps, reach, tile_taps
 from workers.filters.arithmetic.luma import luma
-from workers.filters.arithmetic.mma_fragments import FAR, NEAR
 from workers.filters.base import Filter
 from workers.filters.blur.gaussian_blur import GaussianBlur
+from workers.filters.separable.gaussian import device_taps, reach, tile_taps
+from workers.filters.separable.mma_fragments import FAR, NEAR
 from workers.kernels.items import LINE, Pass, Shape
 
 _SMALLEST_SIGMA = 0.1

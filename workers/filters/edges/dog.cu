@@ -1,8 +1,8 @@
 // Difference of two Gaussians of the luma. Scratch holds the lumas, if the image is not grey, and
 // the filtered rows of both.
-#include "filters/arithmetic/gaussian_columns.cuh"
-#include "filters/arithmetic/gaussian_rows.cuh"
 #include "filters/arithmetic/grey_plane.cuh"
+#include "filters/separable/gaussian_columns.cuh"
+#include "filters/separable/gaussian_rows.cuh"
 #include "kernels/common.cuh"
 
 struct Dog {

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.arithmetic.gaussian import ROWS, blurred_levels, device_taps, reach, tile_taps
-from workers.filters.arithmetic.mma_fragments import FAR, NEAR
 from workers.filters.base import Filter
+from workers.filters.separable.gaussian import ROWS, blurred_levels, device_taps, reach, tile_taps
+from workers.filters.separable.mma_fragments import FAR, NEAR
 from workers.kernels.items import Pass, Shape
 
 _IN_TILES = {NEAR: Pass("unsharp_reach_8", 128, 64), FAR: Pass("unsharp_reach_24", 128, 32)}

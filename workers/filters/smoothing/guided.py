@@ -27,10 +27,10 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.box_sums import device_box
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
-from workers.filters.arithmetic.gaussian import half_up
 from workers.filters.arithmetic.luma import luma
-from workers.filters.arithmetic.separable import Place
+from workers.filters.arithmetic.two_passes import Place
 from workers.filters.base import Filter
+from workers.filters.separable.gaussian import half_up
 from workers.kernels.items import Pass, Shape
 
 BITS = 16

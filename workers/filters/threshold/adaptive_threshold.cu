@@ -1,10 +1,10 @@
 // Adaptive threshold: a pixel becomes 255 if its luma is above the mean around it, less a constant.
 #include "filters/arithmetic/box.cuh"
-#include "filters/arithmetic/gaussian_columns.cuh"
-#include "filters/arithmetic/gaussian_rows.cuh"
 #include "filters/arithmetic/grey_plane.cuh"
-#include "filters/arithmetic/separable.cuh"
-#include "filters/arithmetic/separable_store.cuh"
+#include "filters/separable/gaussian_columns.cuh"
+#include "filters/separable/gaussian_rows.cuh"
+#include "filters/separable/separable.cuh"
+#include "filters/separable/separable_store.cuh"
 #include "kernels/common.cuh"
 
 struct Adaptive {

@@ -13,11 +13,11 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.box_sums import device_box
 from workers.filters.arithmetic.colour import repeated
-from workers.filters.arithmetic.gaussian import device_weights, quantised
 from workers.filters.arithmetic.luma import luma
-from workers.filters.arithmetic.mma_fragments import FAR, NEAR, reach_of, separable_weights
 from workers.filters.arithmetic.tiling import BAND_SAMPLES
 from workers.filters.base import Filter, Odd
+from workers.filters.separable.gaussian import device_weights, quantised
+from workers.filters.separable.mma_fragments import FAR, NEAR, reach_of, separable_weights
 from workers.kernels.items import LINE, Pass, Shape
 
 _BITS = 16

@@ -13,13 +13,13 @@ from PIL import Image
 from models.domain.image import Pixels
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
-from workers.filters.arithmetic.gaussian import taps
 from workers.filters.base import Filter
 from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.edges.sobel import Sobel
 from workers.filters.rank.median import Median
 from workers.filters.registry import parse_one
+from workers.filters.separable.gaussian import taps
 from workers.filters.sharpen.unsharp_mask import UnsharpMask
 
 SIGMAS = st.one_of(st.sampled_from([0.1, 100.0]), st.floats(0.1, 12))

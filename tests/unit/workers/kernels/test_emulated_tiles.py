@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.unit.workers.kernels.specified import assert_equal, image
-from workers.filters.arithmetic.mma_fragments import separable_weights
 from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.registry import parse_one
+from workers.filters.separable.mma_fragments import separable_weights
 from workers.filters.sharpen.unsharp_mask import UnsharpMask
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
 

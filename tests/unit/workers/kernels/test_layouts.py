@@ -22,12 +22,12 @@ from tests.emulation.emulator import FLAGS
 from workers.engines.cuda import crops, filtering, sources
 from workers.filters.arithmetic.borders import OPENCV
 from workers.filters.arithmetic.box_sums import device_box
-from workers.filters.arithmetic.gaussian import device_weights
 from workers.filters.edges.gradient import OPERATORS, edge_data, wide_edge_data
 from workers.filters.effects.noise import Noise
 from workers.filters.geometry import resize
 from workers.filters.morphological import morphology
 from workers.filters.registry import FILTERS, parse_one
+from workers.filters.separable.gaussian import device_weights
 from workers.filters.smoothing import bilateral
 from workers.kernels import items, loader
 from workers.kernels.items import Pass

@@ -13,6 +13,8 @@ from workers.kernels import loader
 
 HEADERS = sorted(loader.FOLDER.rglob("*.cuh"))
 FILES = sorted(loader.FOLDER.rglob("*.cu"))
+SHARED = ("filters/arithmetic", "filters/separable")
+"""Folders of headers for several families of filters."""
 
 
 def compiler() -> str:
@@ -87,7 +89,7 @@ def test_kernels_stand_in_cu_files_and_what_several_files_use_in_headers() -> No
 def test_a_file_includes_only_its_own_folder_and_the_shared_ones() -> None:
     for file in [*HEADERS, *FILES]:
         folder = file.relative_to(loader.FOLDER).parent.as_posix()
-        allowed = {"kernels", *(("filters/arithmetic", folder) if folder != "kernels" else ())}
+        allowed = {"kernels", *((*SHARED, folder) if folder != "kernels" else ())}
         for name in re.findall(r'#include "([^"]*)"', file.read_text("utf-8")):
             assert name.rpartition("/")[0] in allowed, f"{file} includes {name}"
 

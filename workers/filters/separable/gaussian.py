@@ -24,9 +24,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.filters.arithmetic.mma_fragments import reach_of, separable_weights, wide_reach_of
-from workers.filters.arithmetic.separable import Band, Place, Planes, Sums
-from workers.filters.arithmetic.toeplitz import around, correlated_down, tiles, transposed
+from workers.filters.arithmetic.two_passes import Band, Place, Planes, Sums
+from workers.filters.separable.mma_fragments import reach_of, separable_weights, wide_reach_of
+from workers.filters.separable.toeplitz import around, correlated_down, tiles, transposed
 from workers.kernels.items import Pass
 
 ROW_BITS, COLUMN_BITS, MIDDLE_BITS = 22, 16, 8
@@ -78,7 +78,7 @@ def _radius(sigma_x: float, sigma_y: float) -> int:
 
 @functools.lru_cache(256)
 def tile_taps(sigma_x: float, sigma_y: float, amount: int = 0, threshold: int = 0) -> bytes:
-    """Return `struct Separable` for `Blurred` and `Unsharp` of arithmetic/separable_kernels.cu, and
+    """Return `struct Separable` for `Blurred` and `Unsharp` of separable/separable_kernels.cu, and
     for blur/gaussian_two_pass_mma.cu.
 
     `amount` (Q16) and `threshold` (levels) are those of an unsharp mask. Weights of rows are

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.filters.arithmetic.separable import Band, Place, Sums
+from workers.filters.arithmetic.two_passes import Band, Place, Sums
 from workers.kernels.items import Shape
 
 ON_ONE_THREAD = 1 << 18

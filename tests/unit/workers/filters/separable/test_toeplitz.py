@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 
 from tests.unit.workers.filters.images import image
 from tests.unit.workers.filters.sums import slow_sums
-from workers.filters.arithmetic.gaussian import taps
-from workers.filters.arithmetic.toeplitz import (
+from workers.filters.separable.gaussian import taps
+from workers.filters.separable.toeplitz import (
     LONG_FROM,
     around,
     correlated_down,

@@ -1,9 +1,9 @@
 // The rules and kernels of separable.cuh for the Gaussian and the unsharp mask: those named reach_8
 // for windows that reach 8 samples, those named reach_24 for windows that reach 24.
-#include "filters/arithmetic/gaussian_columns.cuh"
-#include "filters/arithmetic/gaussian_rule.cuh"
-#include "filters/arithmetic/separable.cuh"
-#include "filters/arithmetic/separable_store.cuh"
+#include "filters/separable/gaussian_columns.cuh"
+#include "filters/separable/gaussian_rule.cuh"
+#include "filters/separable/separable.cuh"
+#include "filters/separable/separable_store.cuh"
 #include "kernels/common.cuh"
 
 struct Unsharp {

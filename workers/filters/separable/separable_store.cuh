@@ -1,7 +1,7 @@
 // Storing the results of separable.cuh: a warp writes eight rows of 16 pixels by way of shared
 // memory.
 #pragma once
-#include "filters/arithmetic/separable.cuh"
+#include "filters/separable/separable.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 

@@ -7,7 +7,7 @@
 //   | 8 rows each   |    shared memory, which holds results until whole rows of the tile are
 //   +---------------+    written.
 #pragma once
-#include "filters/arithmetic/gaussian_rows.cuh"
+#include "filters/separable/gaussian_rows.cuh"
 #include "kernels/common.cuh"
 
 constexpr int COLUMNS_WIDTH = 64, COLUMNS_HEIGHT = 32;

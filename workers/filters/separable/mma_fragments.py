@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 NEAR, FAR = 8, 24
 """How far a window may reach to either side, in pixels, for the two tile sizes of
-arithmetic/separable.cuh.
+separable/separable.cuh.
 """
 
 WIDEST = 104
