@@ -65,6 +65,7 @@ FILTERS = (
     "lookup_tables",
     "separable",
     "tone",
+    "histogram",
     "colour",
     "blur",
     "threshold",

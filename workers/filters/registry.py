@@ -35,6 +35,9 @@ from workers.filters.geometry.flip import Flip
 from workers.filters.geometry.pad import Pad
 from workers.filters.geometry.resize import Resize
 from workers.filters.geometry.rotate90 import Rotate90
+from workers.filters.histogram.autocontrast import Autocontrast
+from workers.filters.histogram.clahe import Clahe
+from workers.filters.histogram.equalize import Equalize
 from workers.filters.messages import is_number, wrong_name, wrong_parameter
 from workers.filters.morphological.morphology import Morphology
 from workers.filters.rank.median import Median
@@ -49,11 +52,8 @@ from workers.filters.smoothing.nl_means import NlMeans
 from workers.filters.threshold.adaptive_threshold import AdaptiveThreshold
 from workers.filters.threshold.otsu import Otsu
 from workers.filters.threshold.threshold import Threshold
-from workers.filters.tone.autocontrast import Autocontrast
 from workers.filters.tone.brightness import Brightness
-from workers.filters.tone.clahe import Clahe
 from workers.filters.tone.contrast import Contrast
-from workers.filters.tone.equalize import Equalize
 from workers.filters.tone.gamma import Gamma
 from workers.filters.tone.invert import Invert
 from workers.filters.tone.levels import Levels

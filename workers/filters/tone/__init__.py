@@ -1,4 +1,4 @@
-"""Filters that map the levels of an image, by a table or by its histogram.
+"""Filters that map each level to a level, independent of where the pixel is.
 
 Start reading at `brightness.py`.
 May import `workers.filters.base`, `workers.filters.arithmetic`, `workers.kernels`.

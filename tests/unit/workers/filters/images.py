@@ -1,9 +1,13 @@
-"""Random images for filter tests: every channel count, sizes from 1 × 1, primes among them."""
+"""Random images for filter tests (every channel count, sizes from 1 × 1, primes among them), and a
+filter run by its name.
+"""
 
 import numpy as np
 from hypothesis import strategies as st
+from PIL import Image
 
 from models.domain.image import Pixels
+from workers.filters.registry import parse_one
 
 SIZES = st.sampled_from([(1, 1), (1, 7), (13, 1), (2, 2), (5, 3), (17, 23), (31, 8)])
 
@@ -18,3 +22,18 @@ def image(height: int, width: int, channels: int, seed: int) -> Pixels:
 def images(draw: st.DrawFn, channels: tuple[int, ...] = (1, 3, 4)) -> Pixels:
     """Any image."""
     return image(*draw(SIZES), draw(st.sampled_from(channels)), draw(st.integers(0, 10**6)))
+
+
+def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:
+    """Return what the filter of this name and these parameters makes of an image."""
+    return parse_one(name, parameters).apply(pixels)
+
+
+def pillow(pixels: Pixels) -> Image.Image:
+    """Return uint8 (H, W, C) as an image of Pillow."""
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+
+
+def same(ours: Pixels, theirs: object) -> bool:
+    """Return whether two images have equal samples, whatever the axes of the second."""
+    return np.array_equal(ours, np.asarray(theirs).reshape(ours.shape))

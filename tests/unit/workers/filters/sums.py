@@ -3,9 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from models.domain.image import Pixels
-from workers.filters.registry import parse_one
-
 PAD = {
     "replicate": "edge",
     "reflect": "symmetric",
@@ -13,10 +10,6 @@ PAD = {
     "wrap": "wrap",
     "constant": "constant",
 }
-
-
-def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:
-    return parse_one(name, parameters).apply(pixels)
 
 
 def slow_sums(

@@ -10,13 +10,8 @@ from PIL import Image
 
 from models.domain.image import Pixels
 from tests.pictures import drawing
-from tests.unit.workers.filters.images import images
+from tests.unit.workers.filters.images import images, run
 from workers.filters.arithmetic.luma import luma
-from workers.filters.registry import parse_one
-
-
-def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:
-    return parse_one(name, parameters).apply(pixels)
 
 
 @given(images())

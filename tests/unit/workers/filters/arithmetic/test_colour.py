@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageOps
 
 from models.domain.image import Pixels
-from tests.unit.workers.filters.images import images
+from tests.unit.workers.filters.images import images, pillow
 from workers.filters.arithmetic.colour import blend
 from workers.filters.arithmetic.luma import luma, lumas
 from workers.filters.base import Filter
@@ -18,10 +18,6 @@ from workers.filters.tone.contrast import Contrast
 from workers.filters.tone.invert import Invert
 
 FACTORS = st.one_of(st.sampled_from([0.0, 1.0, 8.0]), st.floats(0, 8, width=32))
-
-
-def pillow(pixels: Pixels) -> Image.Image:
-    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
 def same(ours: Pixels, theirs: Image.Image) -> bool:

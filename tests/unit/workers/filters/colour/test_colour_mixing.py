@@ -10,18 +10,10 @@ from torchvision.transforms.functional import adjust_hue
 
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
-from tests.unit.workers.filters.images import image, images
+from tests.unit.workers.filters.images import image, images, pillow, run
 from workers.filters.registry import parse_chain, parse_one
 
 HEX = st.integers(0, 0xFFFFFF).map(lambda n: f"#{n:06x}")
-
-
-def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:
-    return parse_one(name, parameters).apply(pixels)
-
-
-def pillow(pixels: Pixels) -> Image.Image:
-    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
 @given(images(channels=(3,)), st.one_of(st.sampled_from([-180, 0, 180]), st.floats(-180, 180)))
@@ -195,3 +187,17 @@ def test_alpha_stays_and_colours_are_treated_as_if_there_was_none(
     assert np.array_equal(result[:, :, 3], pixels[:, :, 3])
     opaque = run(name, np.ascontiguousarray(pixels[:, :, :3]), **parameters)
     assert np.array_equal(result[:, :, :3], opaque)
+
+
+@given(images(channels=(3,)))
+def test_sepia_is_its_matrix_within_one(pixels: Pixels) -> None:
+    tones = np.array([[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0.131]])
+    exact = np.minimum(pixels @ tones.T, 255)
+    assert np.abs(run("sepia", pixels) - exact).max() <= 0.51
+    assert np.array_equal(run("sepia", pixels, amount=0), pixels)
+
+
+def test_sepia_makes_a_grey_image_brown() -> None:
+    found = run("sepia", np.full((2, 2, 1), 100, np.uint8))
+    assert found.shape == (2, 2, 3)
+    assert found[0, 0].tolist() == [135, 120, 94]

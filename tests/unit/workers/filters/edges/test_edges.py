@@ -12,17 +12,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from models.domain.image import Pixels
-from tests.unit.workers.filters.images import image, images
+from tests.unit.workers.filters.images import image, images, run
 from workers.filters.arithmetic.luma import luma
-from workers.filters.registry import parse_one
 from workers.filters.sharpen.preset import Preset
 
 KERNELS = Preset.model_json_schema()["properties"]["kernel"]["enum"]
 SCHARR = np.array([[-3, 0, 3], [-10, 0, 10], [-3, 0, 3]])
-
-
-def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:
-    return parse_one(name, parameters).apply(pixels)
 
 
 def scharr(grey: NDArray[np.int64], axis: int, mode: str) -> NDArray[np.int64]:

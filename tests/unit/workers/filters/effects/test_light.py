@@ -7,16 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.domain.image import Pixels
-from tests.unit.workers.filters.images import image, images
+from tests.unit.workers.filters.images import image, images, run
 from workers.filters.effects.philox import halves, philox
 from workers.filters.effects.vignette import lit, nudged
-from workers.filters.registry import parse_one
 
 ONES = 0xFFFFFFFF
-
-
-def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:
-    return parse_one(name, parameters).apply(pixels)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from PIL import Image, ImageOps
 
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
-from tests.unit.workers.filters.images import image, images
+from tests.unit.workers.filters.images import image, images, pillow, run
 from workers.filters.registry import parse_chain, parse_one
 from workers.operations import FilterChain
 
@@ -20,14 +20,6 @@ METHODS = {
 }
 NUMPY = {"replicate": "edge", "reflect": "symmetric", "mirror": "reflect", "wrap": "wrap"}
 SIDES = st.integers(1, 60)
-
-
-def run(name: str, pixels: Pixels, **parameters: object) -> Pixels:
-    return parse_one(name, parameters).apply(pixels)
-
-
-def pillow(pixels: Pixels) -> Image.Image:
-    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
 def chain(*ops: dict[str, object]) -> FilterChain:

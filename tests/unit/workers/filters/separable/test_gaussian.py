@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from tests.unit.workers.filters.images import image, images
-from tests.unit.workers.filters.sums import run, slow_sums
+from tests.unit.workers.filters.images import image, images, run
+from tests.unit.workers.filters.sums import slow_sums
 from workers.filters.separable.gaussian import taps
 
 Integers = NDArray[np.object_]

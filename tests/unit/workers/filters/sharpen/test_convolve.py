@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from tests.pictures import drawing
-from tests.unit.workers.filters.images import image, images
-from tests.unit.workers.filters.sums import PAD, run, slow_sums
+from tests.unit.workers.filters.images import image, images, run
+from tests.unit.workers.filters.sums import PAD, slow_sums
 from workers.filters.registry import parse_chain, parse_one
 
 OPENCV = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
-from tests.unit.workers.filters.images import image, images
-from tests.unit.workers.filters.sums import PAD, run, slow_sums
+from tests.unit.workers.filters.images import image, images, run
+from tests.unit.workers.filters.sums import PAD, slow_sums
 from workers.filters.arithmetic.correlate import correlated, correlated_bytes, fits_single
 from workers.filters.base import Filter
 from workers.filters.blur.motion_blur import MotionBlur

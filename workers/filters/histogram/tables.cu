@@ -1,6 +1,6 @@
 // What follows from histograms: Otsu's threshold, and the tables of autocontrast and equalize. A
 // block takes an image, a thread a level. The order of all operations is the specification's.
-#include "filters/tone/histogram.cuh"
+#include "filters/histogram/histogram.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 

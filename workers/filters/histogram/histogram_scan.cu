@@ -1,5 +1,5 @@
 // Histograms of the image's levels or lumas, counted in integers, whose order does not matter.
-#include "filters/tone/histogram.cuh"
+#include "filters/histogram/histogram.cuh"
 #include "kernels/common.cuh"
 #include "kernels/lines.cuh"
 

@@ -12,7 +12,7 @@
 //     +--·----·--+---+       block touches, `corners[place][level]` in shared memory packs the four
 //     |  C · · D |   |       tables' values in one word; with more than CLAHE_PLACES places, the
 //     +----+----+----+       values come from scratch.
-#include "filters/tone/histogram.cuh"
+#include "filters/histogram/histogram.cuh"
 #include "kernels/common.cuh"
 #include "kernels/pixels.cuh"
 
