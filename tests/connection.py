@@ -10,8 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from app.connections.guard import Guard
+from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
-from app.connections.protocol import GuardedProtocol
 from models.settings import Settings
 
 LIMITS = ConnectionLimits.of(Settings(), 1 << 16)

@@ -1,5 +1,5 @@
-"""Handles connections: a client's bytes before they are a request, and the end of a connection.
+"""Handles connections: which are accepted, what each waits for, and how long it may.
 
-Start reading in `protocol.py` (one connection), then `entrance.py` (which ones are accepted).
+Start reading in `entrance.py` (which ones are accepted), then `http1/protocol.py` (one connection).
 It may import `app.admission`, `app.http.problems` and `models`, nothing else of `app`.
 """

@@ -16,21 +16,21 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from app.admission.counters import Counters
-from app.connections.cycle import CLOSE
 from app.connections.descriptors import raise_limit
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
+from app.connections.http1.cycle import CLOSE
+from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
 from app.connections.listening import bind, bind_metrics
-from app.connections.metrics_only import MetricsOnly
 from app.connections.phases import Timer
-from app.connections.protocol import GuardedProtocol
 from app.connections.silent_connections import Member, SilentConnections
 from app.processes import reconfigure
 from app.processes.connection_balancer import Alone, ConnectionBalancer, SharedSocket
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.routes.early_refusal import EarlyRefusal
+from app.routes.metrics_only import MetricsOnly
 from app.telemetry.metrics import Metrics
 from models.exit_codes import ExitCode
 from models.settings import Settings

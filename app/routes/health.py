@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 
-from app.connections.metrics_only import MARK
+from app.routes.metrics_only import MARK
 from app.service import Service, ServiceOf
 from app.telemetry.canary import Readiness
 

@@ -43,6 +43,23 @@ APP = (
 )
 """The rooms of `app`: each may import only those before it."""
 
+CONNECTIONS = (
+    "early_answer",
+    "limits",
+    "notices",
+    "phases",
+    "guard",
+    "refusals",
+    "descriptors",
+    "listening",
+    "tls",
+    "body_rate",
+    "entrance",
+    "silent_connections",
+    "http1",
+)
+"""What all connections of a process share, then the protocol of one."""
+
 WORKERS = (
     "kernels",
     "preprocess",
@@ -80,7 +97,12 @@ FILTERS = (
 )
 """What families of filters share, then the families; some of them build on blurs."""
 
-ORDERS = {"app": APP, "workers": WORKERS, "workers.filters": FILTERS}
+ORDERS = {
+    "app": APP,
+    "app.connections": CONNECTIONS,
+    "workers": WORKERS,
+    "workers.filters": FILTERS,
+}
 
 
 def _modules(package: str) -> list[Path]:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.connections.cycle import CLOSE, SHORT_REST
 from app.connections.early_answer import EarlyAnswer
+from app.connections.http1.cycle import CLOSE, SHORT_REST
 from app.connections.phases import Phase
 from tests.connection import Line, connected
 

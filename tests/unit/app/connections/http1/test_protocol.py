@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from app.connections.ending import LITTLE
 from app.connections.guard import LINGER
+from app.connections.http1.ending import LITTLE
+from app.connections.http1.protocol import MOST_AHEAD, MOST_BLANK
 from app.connections.phases import PROGRESS_WINDOW, Phase
-from app.connections.protocol import MOST_AHEAD, MOST_BLANK
 from tests.connection import connected
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

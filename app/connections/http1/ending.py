@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from app.connections.cycle import Cycle
 from app.connections.guard import Guard
+from app.connections.http1.cycle import Cycle
 from app.connections.phases import Phase
 from app.connections.refusals import refusal
 from models.domain.errors import MalformedRequest, ServiceError, SlowHeaders
 
 if TYPE_CHECKING:
-    from app.connections.protocol import GuardedProtocol
+    from app.connections.http1.protocol import GuardedProtocol
 
 log = logging.getLogger("darkroom.connections")
 

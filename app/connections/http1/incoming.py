@@ -1,6 +1,6 @@
 """Count one request as it arrives against the limits of headers, lines and chunks."""
 
-from app.connections.framing import check_chunks, check_head, check_host
+from app.connections.http1.framing import check_chunks, check_head, check_host
 from app.connections.limits import ConnectionLimits
 from models.domain.errors import HeadersTooLarge, UrlTooLong
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from app.connections.answer_stream import AnswerStream
+from app.connections.http1.answer_stream import AnswerStream
 
 
 class Transport:

@@ -13,12 +13,12 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from app.connections.answer_stream import AnswerStream
-from app.connections.cycle import Cycle
-from app.connections.ending import Ending, disconnect, known
-from app.connections.framing import target
 from app.connections.guard import Guard
-from app.connections.incoming import Incoming
+from app.connections.http1.answer_stream import AnswerStream
+from app.connections.http1.cycle import Cycle
+from app.connections.http1.ending import Ending, disconnect, known
+from app.connections.http1.framing import target
+from app.connections.http1.incoming import Incoming
 from app.connections.phases import Phase
 from models.domain.errors import MalformedRequest, ServiceError
 
