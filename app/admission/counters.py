@@ -31,6 +31,7 @@ import numpy as np
 
 from app.admission.fields import ByKey, Mark, Total
 from app.admission.rates import SIZE, RateTable
+from app.system.processes import is_alive
 
 SLOTS = 1024
 """Cells in one row of the sketch."""
@@ -200,7 +201,7 @@ class Counters:
         with self._locked():
             for column in range(self.columns):
                 owner = self._mark(Mark.OWNER, column)
-                if owner and not _alive(owner):
+                if owner and not is_alive(owner):
                     self._clear(column)
                     owner = 0
                 if not owner:
@@ -237,13 +238,3 @@ class Counters:
 def now_ns() -> int:
     """Return the time of marks: monotonic, and the same in all processes of a machine."""
     return time.monotonic_ns()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from app.cores.cgroup import CpuLimit, cpu_limit
+from app.system.cpu import CpuLimit, cpu_limit
 from models.domain.backend import Load
 
 TYPICAL = 0.002

@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from app.connections.entrance import Entrance, Ticket
+from app.system.processes import is_alive
 
 log = logging.getLogger("darkroom.acceptor")
 
@@ -77,7 +78,7 @@ class ConnectionCounts:
         """
         places = (number, number + len(self._counts) // 2)
         for place in places:
-            if not self._pids[place] or not _alive(int(self._pids[place])):
+            if not self._pids[place] or not is_alive(int(self._pids[place])):
                 self.leave(place)
         free = next((each for each in places if not self._pids[each]), number)
         self._counts[free], self._pids[free] = 0, os.getpid()
@@ -95,16 +96,6 @@ class ConnectionCounts:
     def close(self) -> None:
         """Close the descriptor."""
         os.close(self.fd)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from app.system.processes import is_alive
+
 PREFIX = "darkroom-metrics"
 
 
@@ -25,12 +27,6 @@ def metrics_folder(parent: Path | None = None) -> Iterator[str]:
 
 
 def _alive(name: str) -> bool:
-    """Return whether the process in the folder's name still runs."""
+    """Return whether the process in the folder's name still runs, or the name has no number."""
     number = name.split("-")[2]
-    try:
-        os.kill(int(number), 0)
-    except (ProcessLookupError, ValueError):
-        return not number.isdecimal()
-    except PermissionError:
-        pass
-    return True
+    return not number.isdecimal() or is_alive(int(number))

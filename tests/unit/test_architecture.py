@@ -22,7 +22,7 @@ ROOTS = (
 """The composition roots of `app`: of a server, of one process of several, of no server, of all."""
 
 APP = (
-    "cores",
+    "system",
     "admission",
     "telemetry",
     "http",

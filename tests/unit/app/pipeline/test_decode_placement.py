@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cores.cgroup import CpuLimit
 from app.pipeline.decode_placement import AHEAD, TYPICAL, DecodePlacement, IdleCores
+from app.system.cpu import CpuLimit
 from models.domain.backend import Load
 from tests.fakes import FakeClock
 

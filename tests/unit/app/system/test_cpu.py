@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cores.cgroup import cpu_limit
+from app.system.cpu import cpu_limit
 
 
 def write(root: Path, name: str, text: str) -> None:

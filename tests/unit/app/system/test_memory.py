@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cores.memory import usable_memory
+from app.system.memory import usable_memory
 
 
 @pytest.mark.parametrize(

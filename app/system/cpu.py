@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from app.system.control_groups import MOUNT, own_groups
+
 MICROSECONDS = 1e-6
 NANOSECONDS = 1e-9
 
@@ -27,20 +29,13 @@ def cpu_limit(root: Path = Path("/")) -> CpuLimit | None:
 
 
 def _limits(root: Path) -> Iterator[CpuLimit | None]:
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:  # no such kernel
-        return
-    base = root / "sys/fs/cgroup"
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        own = PurePosixPath(path.lstrip("/"))
-        for group in (own, *own.parents):
-            if not controllers:
-                yield _second(base / group)
-                yield _second(base / "unified" / group)
-            elif "cpu" in controllers.split(","):
-                yield _first(base, group)
+    base = root / MOUNT
+    for version, group in own_groups("cpu", root):
+        if version == 2:
+            yield _second(base / group)
+            yield _second(base / "unified" / group)
+        else:
+            yield _first(base, group)
 
 
 def _second(folder: Path) -> CpuLimit | None:
