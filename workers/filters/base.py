@@ -76,9 +76,11 @@ class Filter(BaseModel):
     def device_data(self, shape: Shape) -> bytes:
         """Return the bytes that the kernels of `passes` read as an item's `data`.
 
-        `shape` is (height, width, channels) of the source. Numbers are little-endian.
+        `shape` is (height, width, channels) of the source. Numbers are little-endian. A filter that
+        has a table uploads its 256 bytes, if it defines nothing else.
         """
-        return b""
+        table = self.table()
+        return b"" if table is None else table.tobytes()
 
     def table(self) -> NDArray[np.uint8] | None:
         """Return the new value of each level of a colour sample: 256 × uint8, or None.

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import LEVELS, TABLE_PASSES, through_table
 from workers.filters.base import Filter
-from workers.kernels.items import Shape
 
 
 class Invert(Filter):
@@ -23,10 +22,6 @@ class Invert(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Return 255 - x, Pillow's `ImageOps.invert`, of uint8 (H, W, C); alpha is copied."""
         return through_table(pixels, self.table())
-
-    def device_data(self, shape: Shape) -> bytes:
-        """Return the 256 bytes of the table."""
-        return self.table().tobytes()
 
     def table(self) -> NDArray[np.uint8]:
         """Return the new value of each level, uint8 (256, 1, 1)."""

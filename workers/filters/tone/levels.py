@@ -9,7 +9,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import TABLE_PASSES, rounded_table, through_table
 from workers.filters.base import Filter
-from workers.kernels.items import Shape
 
 
 class Levels(Filter):
@@ -71,10 +70,6 @@ class Levels(Filter):
         copied.
         """
         return through_table(pixels, self.table())
-
-    def device_data(self, shape: Shape) -> bytes:
-        """Return the 256 bytes of the table."""
-        return self.table().tobytes()
 
     def table(self) -> NDArray[np.uint8]:
         """Return the new value of each level, uint8 (256,)."""

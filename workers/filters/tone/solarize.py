@@ -9,7 +9,6 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import LEVELS, TABLE_PASSES, through_table
 from workers.filters.base import Filter
-from workers.kernels.items import Shape
 
 
 class Solarize(Filter):
@@ -31,10 +30,6 @@ class Solarize(Filter):
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `ImageOps.solarize` of uint8 (H, W, C); alpha is copied."""
         return through_table(pixels, self.table())
-
-    def device_data(self, shape: Shape) -> bytes:
-        """Return the 256 bytes of the table."""
-        return self.table().tobytes()
 
     def table(self) -> NDArray[np.uint8]:
         """Return the new value of each level, uint8 (256, 1, 1)."""
