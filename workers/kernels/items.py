@@ -10,11 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.kernels.launches import Grid, grid_of
+
 THREADS = 256
 """Threads of every block."""
-
-LINE = 12288
-"""Samples of a block, for kernels that read an image as one line."""
 
 ITEM = np.dtype(
     [
@@ -42,20 +41,22 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One launch of a filter, with a block for every tile of `width` by `height` pixels.
+    """One launch of a filter.
 
-    `flat`: a block for every `width` samples of the image as one line. `each`: this number of
-    blocks for an image of any size. `of_result`: tiles cover the result instead of the source.
-    `channels`: only images with these numbers of channels get blocks.
+    `channels`: only images with these numbers of channels get blocks. `of_result`: the blocks cover
+    the result instead of the source. `own_grid` is for the few kernels whose grid depends on
+    parameters; all others have the grid that the CUDA text states.
     """
 
     kernel: str
-    width: int = 0
-    height: int = 1
-    flat: bool = False
-    each: int = 0
-    of_result: bool = False
     channels: tuple[int, ...] = ()
+    of_result: bool = False
+    own_grid: Grid | None = None
+
+    @property
+    def grid(self) -> Grid:
+        """Return how the blocks of this launch cover an image."""
+        return self.own_grid or grid_of(self.kernel)
 
     def blocks(self, shape: Shape) -> int:
         """Return how many blocks an image of this shape needs."""
@@ -67,12 +68,13 @@ def starts(pass_: Pass, shapes: Sequence[Shape]) -> NDArray[np.uint32]:
     uint32.
     """
     height, width, channels = np.array(shapes, np.int64).reshape(-1, 3).T
-    if pass_.each:
-        blocks = np.full(len(shapes), pass_.each, np.int64)
-    elif pass_.flat:
-        blocks = -(-height * width * channels // pass_.width)
+    grid = pass_.grid
+    if grid.each:
+        blocks = np.full(len(shapes), grid.each, np.int64)
+    elif grid.flat:
+        blocks = -(-height * width * channels // grid.width)
     else:
-        blocks = -(-width // pass_.width) * -(-height // pass_.height)
+        blocks = -(-width // grid.width) * -(-height // grid.height)
     if pass_.channels:
         blocks = np.where(np.isin(channels, pass_.channels), blocks, 0)
     result = np.zeros(len(shapes) + 1, np.uint32)

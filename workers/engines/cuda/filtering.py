@@ -20,7 +20,7 @@ from workers.operations import FilterChain
 UNPACK = np.dtype([("source", SOURCE), ("target", np.uint64)])
 """The struct `Unpack` of kernels/crop.cu."""
 
-UNPACKING = Pass("unpack", 1024, 1, flat=True)
+UNPACKING = Pass("unpack")
 
 
 class Launch(NamedTuple):

@@ -14,7 +14,7 @@ from PIL import Image
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.tiling import STRIP_SAMPLES, bands
-from workers.kernels.items import LINE, Pass
+from workers.kernels.items import Pass
 
 Sample = TypeVar("Sample", np.uint8, np.float32)
 
@@ -150,13 +150,13 @@ def _fits_single(matrix: NDArray[np.float64], bits: int) -> bool:
     return bits == 16 and bool((exact | (below == 0)).all())
 
 
-COUNTS = tuple(Pass(f"histogram_{what}", 8 * LINE, flat=True) for what in ("levels", "lumas"))
+COUNTS = tuple(Pass(f"histogram_{what}") for what in ("levels", "lumas"))
 """The passes that count levels (one histogram a channel) or lumas on a GPU.
 
 Their data are `counted`.
 """
 
-THROUGH_TABLES = Pass("apply_tables", LINE, flat=True)
+THROUGH_TABLES = Pass("apply_tables")
 """The pass that maps every colour by its own table, after one of the passes that count."""
 
 
@@ -167,7 +167,7 @@ def counted(*parameters: int) -> bytes:
     return struct.pack("<4I", *parameters, *[0] * (4 - len(parameters))) + bytes(3 * 256 * 5)
 
 
-TABLE_PASSES = (Pass("apply_table", LINE, flat=True),)
+TABLE_PASSES = (Pass("apply_table"),)
 """The pass that maps all colours by one table; its data are the 256 bytes of the table."""
 
 

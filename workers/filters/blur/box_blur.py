@@ -14,13 +14,14 @@ from workers.filters.arithmetic.premultiplied import filtered
 from workers.filters.arithmetic.two_passes import Band, Place, Planes, Sums, two_passes
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
+from workers.kernels.launches import Grid
 
-_WITH_ALPHA = Pass("box_blur_alpha", 512, 128, channels=(4,))
+_WITH_ALPHA = Pass("box_blur_alpha", channels=(4,))
 _SUMS = (
-    (31, Pass("box_blur_opaque", 960, 180, channels=(1, 3))),
-    (191, Pass("box_blur_opaque", 640, 270, channels=(1, 3))),
-    (255, Pass("box_blur_opaque", 512, 360, channels=(1, 3))),
-    (500, Pass("box_blur_opaque_wide", 960, 270, channels=(1, 3))),
+    (31, Pass("box_blur_opaque", channels=(1, 3), own_grid=Grid(960, 180))),
+    (191, Pass("box_blur_opaque", channels=(1, 3), own_grid=Grid(640, 270))),
+    (255, Pass("box_blur_opaque", channels=(1, 3), own_grid=Grid(512, 360))),
+    (500, Pass("box_blur_opaque_wide", channels=(1, 3), own_grid=Grid(960, 270))),
 )
 """The passes for images without alpha, by the largest radius in pixels that each takes.
 

@@ -25,12 +25,12 @@ from workers.filters.separable.mma_fragments import FAR, NEAR
 from workers.kernels.items import Pass, Shape
 
 _IN_TILES = {
-    NEAR: Pass("gaussian_reach_8", 128, 64, channels=(1, 3)),
-    FAR: Pass("gaussian_reach_24", 128, 32, channels=(1, 3)),
+    NEAR: Pass("gaussian_reach_8", channels=(1, 3)),
+    FAR: Pass("gaussian_reach_24", channels=(1, 3)),
 }
 _WIDE = (
-    Pass("gaussian_rows_mma", 64, 32, channels=(1, 3)),
-    Pass("gaussian_columns_mma", 64, 64, channels=(1, 3)),
+    Pass("gaussian_rows_mma", channels=(1, 3)),
+    Pass("gaussian_columns_mma", channels=(1, 3)),
 )
 _WITH_ALPHA = (replace(ROWS, channels=(4,)), replace(COLUMNS, channels=(4,)))
 

@@ -36,7 +36,7 @@ class MotionBlur(Filter):
     example: ClassVar = {"name": "motion_blur", "length": 21, "angle": 30}
     alpha_rule: ClassVar = "premul"
     border: ClassVar = "replicate"
-    passes: ClassVar = (Pass("motion_blur", 128, 16),)
+    passes: ClassVar = (Pass("motion_blur"),)
 
     # Weights have only 15 bits because sums over bytes are then exact in float32, and sums over
     # colour times alpha in 32 bits. Rounding the weights moves no sample by more than 1.01 levels,

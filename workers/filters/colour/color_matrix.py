@@ -10,7 +10,7 @@ from models.api.numbers import plain_float
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, mixed, split_alpha
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 BITS = 16
 """Bits of the fraction of a weight."""
@@ -46,7 +46,7 @@ class ColorMatrix(Filter):
     }
     alpha_rule: ClassVar = "point"
     result_shape: ClassVar = "colour"
-    passes: ClassVar = (Pass("color_matrix", LINE, flat=True),)
+    passes: ClassVar = (Pass("color_matrix"),)
     tolerance: ClassVar = "exact in 16-bit fixed point, within 1 of floating point"
 
     def apply(self, pixels: Pixels) -> Pixels:

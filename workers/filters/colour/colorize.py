@@ -12,7 +12,7 @@ from workers.filters.arithmetic.colour import LEVELS, blend, join_alpha, repeate
 from workers.filters.arithmetic.luma import lumas
 from workers.filters.base import Filter
 from workers.filters.hex_colour import COLOUR, HexColour, rgba
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Colorize(Filter):
@@ -37,7 +37,7 @@ class Colorize(Filter):
     example: ClassVar = {"name": "colorize", "black": "221c4a", "white": "ffd9a0"}
     alpha_rule: ClassVar = "point"
     result_shape: ClassVar = "colour"
-    passes: ClassVar = (Pass("colorize", LINE, flat=True),)
+    passes: ClassVar = (Pass("colorize"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `ImageOps.colorize` of the luma, blended with the original: uint8 (H, W,

@@ -9,7 +9,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import blend, join_alpha, split_alpha
 from workers.filters.arithmetic.luma import lumas
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Grayscale(Filter):
@@ -26,7 +26,7 @@ class Grayscale(Filter):
 
     example: ClassVar = {"name": "grayscale"}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (Pass("grayscale", LINE, flat=True),)
+    passes: ClassVar = (Pass("grayscale"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `convert("L")`, blended with the original: uint8 (H, W, C)."""

@@ -12,7 +12,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.arithmetic.tiling import bands
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 BITS = 16
 """Bits of an angle: a sixth of the circle is 2**16 steps."""
@@ -38,7 +38,7 @@ class Hue(Filter):
 
     example: ClassVar = {"name": "hue", "degrees": 90}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (Pass("hue", LINE, flat=True),)
+    passes: ClassVar = (Pass("hue"),)
     tolerance: ClassVar = "within 1 of torchvision's adjust_hue in floating point"
 
     def apply(self, pixels: Pixels) -> Pixels:

@@ -9,7 +9,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import blend, join_alpha, split_alpha
 from workers.filters.arithmetic.luma import lumas
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Saturation(Filter):
@@ -26,7 +26,7 @@ class Saturation(Filter):
 
     example: ClassVar = {"name": "saturation", "factor": 1.5}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (Pass("saturation", LINE, flat=True),)
+    passes: ClassVar = (Pass("saturation"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `ImageEnhance.Color`: a blend of the luma and the image, uint8 (H,

@@ -9,7 +9,7 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, mixed, split_alpha
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 TONES = ((0.393, 0.769, 0.189), (0.349, 0.686, 0.168), (0.272, 0.534, 0.131))
 """Red, green and blue of the result as weighted sums of red, green and blue of the image.
@@ -36,7 +36,7 @@ class Sepia(Filter):
     example: ClassVar = {"name": "sepia"}
     alpha_rule: ClassVar = "point"
     result_shape: ClassVar = "colour"
-    passes: ClassVar = (Pass("color_matrix", LINE, flat=True),)
+    passes: ClassVar = (Pass("color_matrix"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return colours times a 3 × 3 matrix in 16-bit fixed point, half up, uint8 (H, W, 3 or 4).

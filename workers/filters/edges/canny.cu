@@ -101,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ uint4 buffer[STORE_WORDS / 4];
     blur_grey<8>(items, starts, n, plane, (u32*)buffer);
 }
-LAUNCHED_BY_TILES(canny_blur_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
+LAUNCHED_BY_TILES(canny_blur_reach_8, SEPARABLE_WIDTH, SEPARABLE_HEIGHT_8);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     canny_blur_reach_24(const Item* items, const u32* starts, int n)
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     __shared__ uint4 buffer[STORE_WORDS / 4];
     blur_grey<24>(items, starts, n, plane, (u32*)buffer);
 }
-LAUNCHED_BY_TILES(canny_blur_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);
+LAUNCHED_BY_TILES(canny_blur_reach_24, SEPARABLE_WIDTH, SEPARABLE_HEIGHT_24);
 
 struct Gradient {
     int x, y;

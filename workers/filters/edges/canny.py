@@ -15,20 +15,20 @@ from workers.filters.base import Filter
 from workers.filters.blur.gaussian_blur import GaussianBlur
 from workers.filters.separable.gaussian import device_taps, reach, tile_taps
 from workers.filters.separable.mma_fragments import FAR, NEAR
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 _SMALLEST_SIGMA = 0.1
 
 _BLURS = (
-    Pass("grey_plane", LINE, flat=True),
-    Pass("canny_blur_rows", 256, 16),
-    Pass("canny_blur_columns", 64, 32),
+    Pass("grey_plane"),
+    Pass("canny_blur_rows"),
+    Pass("canny_blur_columns"),
 )
-_IN_TILES = {NEAR: Pass("canny_blur_reach_8", 128, 64), FAR: Pass("canny_blur_reach_24", 128, 32)}
+_IN_TILES = {NEAR: Pass("canny_blur_reach_8"), FAR: Pass("canny_blur_reach_24")}
 _EDGES = (
-    Pass("canny_edges", 64, 16),
-    Pass("canny_join_tiles", 256, 16),
-    Pass("canny_paint", LINE, flat=True),
+    Pass("canny_edges"),
+    Pass("canny_join_tiles"),
+    Pass("canny_paint"),
 )
 
 

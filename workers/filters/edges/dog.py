@@ -11,7 +11,7 @@ from workers.filters.arithmetic.colour import as_grey
 from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
 from workers.filters.separable.gaussian import blurred_levels, device_taps
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 SCALE_BITS = 16
 """Bits of the fraction of `scale`."""
@@ -47,10 +47,10 @@ class Dog(Filter):
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "replicate"
     passes: ClassVar = (
-        Pass("grey_plane", LINE, flat=True),
-        Pass("dog_rows", 256, 16),
-        Pass("dog_rows", 256, 16),
-        Pass("dog_columns", 64, 32),
+        Pass("grey_plane"),
+        Pass("dog_rows"),
+        Pass("dog_rows"),
+        Pass("dog_columns"),
     )
     tolerance: ClassVar = "within 1, for each unit of scale, of float64"
 

@@ -23,10 +23,10 @@ Wide = NDArray[np.int16] | NDArray[np.int32]
 """A plane of differences, which need 32 bits for the largest operators."""
 
 
-EDGE_PASSES = (Pass("edges", 128, 64),)
+EDGE_PASSES = (Pass("edges"),)
 """The GPU pass of operators with 3 × 3 weights; its data are `edge_data`."""
 
-WIDE_EDGE_PASSES = (Pass("edges_wide", 64, 16),)
+WIDE_EDGE_PASSES = (Pass("edges_wide"),)
 """The GPU pass of operators with up to 7 × 7 weights; its data are `wide_edge_data`."""
 
 OPERATORS = ("sobel", "scharr", "prewitt", "laplacian")

@@ -13,7 +13,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.base import Filter
 from workers.filters.effects.philox import halves
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 PIECE = 1 << 17
 """Samples that are computed at a time."""
@@ -43,7 +43,7 @@ class Noise(Filter):
 
     example: ClassVar = {"name": "noise", "amount": 20, "seed": 7}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (Pass("noise", 4 * LINE, flat=True),)
+    passes: ClassVar = (Pass("noise"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return clip(c + q[u]) for every colour sample c, uint8 (H, W, C); alpha is copied.

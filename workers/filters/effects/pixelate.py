@@ -23,7 +23,7 @@ class Pixelate(Filter):
 
     example: ClassVar = {"name": "pixelate", "size": 12}
     alpha_rule: ClassVar = "premul"
-    passes: ClassVar = (Pass("pixelate", 64, 64),)
+    passes: ClassVar = (Pass("pixelate"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the mean of every square in integers, half up: uint8 (H, W, C).

@@ -43,7 +43,7 @@ class Vignette(Filter):
 
     example: ClassVar = {"name": "vignette", "amount": 0.8}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (Pass("vignette_light", each=64), Pass("vignette", 128, 32))
+    passes: ClassVar = (Pass("vignette_light"), Pass("vignette"))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return (c · light + 2**15) >> 16 for every colour sample c, uint8 (H, W, C).

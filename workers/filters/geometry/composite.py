@@ -9,7 +9,7 @@ from models.codec.flatten import flatten
 from models.domain.image import Image, Pixels
 from workers.filters.base import Filter
 from workers.filters.hex_colour import COLOUR, HexColour, rgba
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Composite(Filter):
@@ -23,7 +23,7 @@ class Composite(Filter):
     example: ClassVar = {"name": "composite", "background": "ff8800"}
     alpha_rule: ClassVar = "drop"
     result_shape: ClassVar = "no alpha"
-    passes: ClassVar = (Pass("composite", LINE, flat=True),)
+    passes: ClassVar = (Pass("composite"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return (c·a + b·(255 - a)) / 255 to the nearest, uint8 (H, W, 1 or 3).

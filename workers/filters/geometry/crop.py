@@ -9,7 +9,7 @@ from pydantic import Field
 from models.domain.errors import InvalidParameter
 from models.domain.image import Pixels
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Crop(Filter):
@@ -48,7 +48,7 @@ class Crop(Filter):
     example: ClassVar = {"name": "crop", "left": 8, "top": 4, "width": 54, "height": 40}
     alpha_rule: ClassVar = "plane"
     result_shape: ClassVar = "resized"
-    passes: ClassVar = (Pass("copy_window", LINE, flat=True, of_result=True),)
+    passes: ClassVar = (Pass("copy_window", of_result=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the rectangle, uint8 (h, w, C); samples keep their values.

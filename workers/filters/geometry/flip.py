@@ -22,7 +22,7 @@ class Flip(Filter):
 
     example: ClassVar = {"name": "flip"}
     alpha_rule: ClassVar = "plane"
-    passes: ClassVar = (Pass("flip", 128, 32),)
+    passes: ClassVar = (Pass("flip"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `ImageOps.mirror` or `ImageOps.flip` of uint8 (H, W, C)."""

@@ -12,7 +12,7 @@ from workers.filters.arithmetic.borders import OPENCV, Border
 from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
 from workers.filters.hex_colour import COLOUR_ALPHA, HexColourAlpha, rgba
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Pad(Filter):
@@ -43,7 +43,7 @@ class Pad(Filter):
     alpha_rule: ClassVar = "plane"
     border: ClassVar = "border_mode"
     result_shape: ClassVar = "resized"
-    passes: ClassVar = (Pass("copy_window", LINE, flat=True, of_result=True),)
+    passes: ClassVar = (Pass("copy_window", of_result=True),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.copyMakeBorder` (equal to `numpy.pad`), uint8 (h, w, C).

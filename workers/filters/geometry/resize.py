@@ -45,8 +45,8 @@ class Resize(Filter):
     border: ClassVar = "outside ignored"
     result_shape: ClassVar = "resized"
     passes: ClassVar = (
-        Pass("resize_weights", each=16),
-        Pass("resize", 64, 16, of_result=True),
+        Pass("resize_weights"),
+        Pass("resize", of_result=True),
     )
 
     def apply(self, pixels: Pixels) -> Pixels:

@@ -33,7 +33,7 @@ class Rotate90(Filter):
     example: ClassVar = {"name": "rotate90", "turns": 1}
     alpha_rule: ClassVar = "plane"
     result_shape: ClassVar = "turned"
-    passes: ClassVar = (Pass("flip", 128, 32), Pass("rotate90", 64, 64))
+    passes: ClassVar = (Pass("flip"), Pass("rotate90"))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `Image.transpose` of uint8 (H, W, C); samples only move."""

@@ -28,7 +28,7 @@ class Autocontrast(Filter):
 
     example: ClassVar = {"name": "autocontrast", "cutoff": 1}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (*COUNTS, Pass("autocontrast_tables", each=1), THROUGH_TABLES)
+    passes: ClassVar = (*COUNTS, Pass("autocontrast_tables"), THROUGH_TABLES)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `ImageOps.autocontrast` of uint8 (H, W, C); alpha is copied."""

@@ -30,6 +30,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.base import Filter
 from workers.kernels.items import Pass, Shape
+from workers.kernels.launches import Grid
 
 
 class Clahe(Filter):
@@ -50,7 +51,7 @@ class Clahe(Filter):
     example: ClassVar = {"name": "clahe"}
     alpha_rule: ClassVar = "point"
     border: ClassVar = "mirror"
-    passes: ClassVar = (Pass("clahe_tables", each=64), Pass("clahe", 128, 32))
+    passes: ClassVar = (Pass("clahe_tables", own_grid=Grid(each=64)), Pass("clahe"))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.createCLAHE` of a grey image, or of Y of YCrCb: uint8 (H, W, C); alpha is
@@ -68,7 +69,7 @@ class Clahe(Filter):
     @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return a pass with a block for every tile, then a pass over all pixels."""
-        return (Pass("clahe_tables", each=self.tiles**2), self.passes[1])
+        return (Pass("clahe_tables", own_grid=Grid(each=self.tiles**2)), self.passes[1])
 
     def device_data(self, shape: Shape) -> bytes:
         """Return `struct Clahe`: tiles, tile size in pixels, clip limit in counts, and float32

@@ -17,7 +17,7 @@ class Equalize(Filter):
 
     example: ClassVar = {"name": "equalize"}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (COUNTS[0], Pass("equalize_tables", each=1), THROUGH_TABLES)
+    passes: ClassVar = (COUNTS[0], Pass("equalize_tables"), THROUGH_TABLES)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `ImageOps.equalize` of uint8 (H, W, C), channel by channel; alpha is

@@ -29,7 +29,8 @@ from pydantic import Field
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import join_alpha, split_alpha
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
+from workers.kernels.launches import Grid
 
 _OPERATIONS = {
     "erode": cv2.MORPH_ERODE,
@@ -42,12 +43,15 @@ _OPERATIONS = {
 }
 _SHAPES = {"rect": cv2.MORPH_RECT, "cross": cv2.MORPH_CROSS, "ellipse": cv2.MORPH_ELLIPSE}
 
-ROWS, COLUMNS = Pass("morphology_rows", 256, 32), Pass("morphology_columns", 128, 64)
+ROWS, COLUMNS = Pass("morphology_rows"), Pass("morphology_columns")
 """Passes for rectangles of any size, along rows and along columns."""
-RUNS, DIFFERENCE = Pass("morphology_runs", 128, 32), Pass("morphology_difference", LINE, flat=True)
+RUNS, DIFFERENCE = Pass("morphology_runs"), Pass("morphology_difference")
 """Passes for crosses and ellipses, and for differences of two images."""
 
-SQUARES = Pass("morphology_small", 64, 60), Pass("morphology_small", 64, 48)
+SQUARES = (
+    Pass("morphology_small", own_grid=Grid(64, 60)),
+    Pass("morphology_small", own_grid=Grid(64, 48)),
+)
 """Passes for small rectangles: one for a reach of up to 15 samples, one for up to 24."""
 
 SOURCE, RESULT, SCRATCH, SPARE = range(4)
@@ -174,7 +178,7 @@ class Morphology(Filter):
         before, reach = self.size // 2 * self.iterations, self._reach
         if self._small:
             each, length = SQUARES[reach > 15], reach + 1
-            strip = -(-each.width // -(-each.width // length))
+            strip = -(-each.grid.width // -(-each.grid.width // length))
             yield Stroke(each, source, target, dilates, before, length, strip)
             return
         pieces = [min(LONGEST, reach - start) for start in range(0, reach, LONGEST)]

@@ -13,9 +13,9 @@ from workers.filters.rank.ranking import RANKING, ranking_passes
 from workers.kernels.items import Pass, Shape
 
 _SMALL = {
-    3: Pass("median_3", 128, 32),
-    5: Pass("median_5", 128, 63),
-    7: Pass("median_7", 128, 63),
+    3: Pass("median_3"),
+    5: Pass("median_5"),
+    7: Pass("median_7"),
 }
 """The passes for small squares, by side in pixels; other sizes use those of any rank."""
 

@@ -172,10 +172,12 @@ __device__ __forceinline__ void search_tile(const Item& item, int block, u32* fo
     for (int c = 0; c < item.channels; ++c) search_plane<D>(item, tile, c, bands, there, fours);
 }
 
-using RankWindow17 = RankWindow<2, 128>;
-using RankWindow33 = RankWindow<3, 128>;
-using RankWindow65 = RankWindow<5, 128>;
-using RankWindow101 = RankWindow<8, 64>;
+constexpr int SEARCH_HEIGHT = 128, SEARCH_HEIGHT_101 = 64;  // pixels; lower for the largest windows
+
+using RankWindow17 = RankWindow<2, SEARCH_HEIGHT>;
+using RankWindow33 = RankWindow<3, SEARCH_HEIGHT>;
+using RankWindow65 = RankWindow<5, SEARCH_HEIGHT>;
+using RankWindow101 = RankWindow<8, SEARCH_HEIGHT_101>;
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_17(const Item* items, const u32* starts, int n)
@@ -185,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     Item item = find_item(items, starts, n, block);
     search_tile<RankWindow17>(item, block, fours);
 }
-LAUNCHED_BY_TILES(rank_17, SEARCH_WIDTH, RankWindow17::HEIGHT);
+LAUNCHED_BY_TILES(rank_17, SEARCH_WIDTH, SEARCH_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_33(const Item* items, const u32* starts, int n)
@@ -195,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     Item item = find_item(items, starts, n, block);
     search_tile<RankWindow33>(item, block, fours);
 }
-LAUNCHED_BY_TILES(rank_33, SEARCH_WIDTH, RankWindow33::HEIGHT);
+LAUNCHED_BY_TILES(rank_33, SEARCH_WIDTH, SEARCH_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_65(const Item* items, const u32* starts, int n)
@@ -205,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     Item item = find_item(items, starts, n, block);
     search_tile<RankWindow65>(item, block, fours);
 }
-LAUNCHED_BY_TILES(rank_65, SEARCH_WIDTH, RankWindow65::HEIGHT);
+LAUNCHED_BY_TILES(rank_65, SEARCH_WIDTH, SEARCH_HEIGHT);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     rank_101(const Item* items, const u32* starts, int n)
@@ -215,4 +217,4 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     Item item = find_item(items, starts, n, block);
     search_tile<RankWindow101>(item, block, fours);
 }
-LAUNCHED_BY_TILES(rank_101, SEARCH_WIDTH, RankWindow101::HEIGHT);
+LAUNCHED_BY_TILES(rank_101, SEARCH_WIDTH, SEARCH_HEIGHT_101);

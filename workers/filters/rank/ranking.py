@@ -39,14 +39,14 @@ TILE = 256
 """Side of a tile that is counted at a time, in pixels."""
 
 RANKING = {
-    3: Pass("rank_3", 128, 63),
-    5: Pass("rank_5", 128, 63),
-    7: Pass("rank_7", 128, 63),
-    9: Pass("rank_9", 128, 63),
-    17: Pass("rank_17", 128, 128),
-    33: Pass("rank_33", 128, 128),
-    65: Pass("rank_65", 128, 128),
-    101: Pass("rank_101", 128, 64),
+    3: Pass("rank_3"),
+    5: Pass("rank_5"),
+    7: Pass("rank_7"),
+    9: Pass("rank_9"),
+    17: Pass("rank_17"),
+    33: Pass("rank_33"),
+    65: Pass("rank_65"),
+    101: Pass("rank_101"),
 }
 """The GPU passes by the largest size, in pixels, that each kernel takes."""
 

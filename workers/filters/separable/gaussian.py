@@ -37,7 +37,7 @@ ACROSS, NARROW = 960, 120
 
 _SMALLEST_IN_TILES = 0.25
 
-ROWS, COLUMNS = Pass("gaussian_rows", 256, 16), Pass("gaussian_columns", 64, 32)
+ROWS, COLUMNS = Pass("gaussian_rows"), Pass("gaussian_columns")
 """The two GPU passes for windows of any size; their data are `device_taps`."""
 
 

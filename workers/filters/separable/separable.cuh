@@ -30,8 +30,12 @@ struct Separable {
     uint4 weights[1];   // weights of rows, then of columns: [32 samples][byte of a weight][lane]
 };
 
+constexpr int SEPARABLE_WIDTH = 128;  // pixels a tile, for both reaches
+constexpr int SEPARABLE_HEIGHT_8 = 64, SEPARABLE_HEIGHT_24 = 32;
+
 template <int REACH> struct SeparableTile {
-    static constexpr int WIDTH = 128, HEIGHT = REACH == 8 ? 64 : 32;
+    static constexpr int WIDTH = SEPARABLE_WIDTH,
+                         HEIGHT = REACH == 8 ? SEPARABLE_HEIGHT_8 : SEPARABLE_HEIGHT_24;
     static constexpr int STEPS = (REACH + 8) / 16,
                          SPAN = 2 * STEPS;  // 32 samples, or 16 rows, a window
     static constexpr int PITCH = WIDTH / 4 + REACH / 2, DOWN = HEIGHT + 2 * REACH;  // words, rows

@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     Item item = find_item(items, starts, n, block);
     separable_tile<8, 3>(item, block, Blurred(), planes, (u32*)buffer);
 }
-LAUNCHED_BY_TILES(gaussian_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
+LAUNCHED_BY_TILES(gaussian_reach_8, SEPARABLE_WIDTH, SEPARABLE_HEIGHT_8);
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     gaussian_reach_24(const Item* items, const u32* starts, int n)
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     Item item = find_item(items, starts, n, block);
     separable_tile<24, 3>(item, block, Blurred(), planes, (u32*)buffer);
 }
-LAUNCHED_BY_TILES(gaussian_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);
+LAUNCHED_BY_TILES(gaussian_reach_24, SEPARABLE_WIDTH, SEPARABLE_HEIGHT_24);
 
 extern "C" __global__ void __launch_bounds__(256, 3)
     unsharp_reach_8(const Item* items, const u32* starts, int n)
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(256, 3)
     const u32* of = separable_of(item).parameters;
     separable_tile<8, 4>(item, block, Unsharp{of[0], of[1]}, planes, (u32*)buffer);
 }
-LAUNCHED_BY_TILES(unsharp_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
+LAUNCHED_BY_TILES(unsharp_reach_8, SEPARABLE_WIDTH, SEPARABLE_HEIGHT_8);
 
 extern "C" __global__ void __launch_bounds__(256, 2)
     unsharp_reach_24(const Item* items, const u32* starts, int n)
@@ -78,4 +78,4 @@ extern "C" __global__ void __launch_bounds__(256, 2)
     const u32* of = separable_of(item).parameters;
     separable_tile<24, 4>(item, block, Unsharp{of[0], of[1]}, planes, (u32*)buffer);
 }
-LAUNCHED_BY_TILES(unsharp_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);
+LAUNCHED_BY_TILES(unsharp_reach_24, SEPARABLE_WIDTH, SEPARABLE_HEIGHT_24);

@@ -65,7 +65,7 @@ Kernel = Annotated[
 ]
 
 
-_ANY = (Pass("correlate", 64, 16),)
+_ANY = (Pass("correlate"),)
 """The pass for weights of any number and size."""
 
 

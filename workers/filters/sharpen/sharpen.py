@@ -27,7 +27,7 @@ class Sharpen(Filter):
     example: ClassVar = {"name": "sharpen", "factor": 2}
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "copied"
-    passes: ClassVar = (Pass("sharpen", 128, 32),)
+    passes: ClassVar = (Pass("sharpen"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `ImageEnhance.Sharpness` of uint8 (H, W, C); the outermost pixels are not

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from workers.filters.arithmetic.borders import OPENCV, Border
 from workers.kernels.items import Pass
 
-SMALL_FLOAT_PASSES = {side: (Pass(f"correlate_{side}x{side}_float", 128, 32),) for side in (3, 5)}
+SMALL_FLOAT_PASSES = {side: (Pass(f"correlate_{side}x{side}_float"),) for side in (3, 5)}
 """Passes with float weights, by the side of the square that holds the weights."""
 
-SMALL_INT_PASSES = (Pass("correlate_3x3_int", 128, 32),)
+SMALL_INT_PASSES = (Pass("correlate_3x3_int"),)
 """The pass with 3 × 3 integer weights, for data of `small_int_data`."""
 
 

@@ -12,8 +12,8 @@ from workers.filters.separable.gaussian import ROWS, blurred_levels, device_taps
 from workers.filters.separable.mma_fragments import FAR, NEAR
 from workers.kernels.items import Pass, Shape
 
-_IN_TILES = {NEAR: Pass("unsharp_reach_8", 128, 64), FAR: Pass("unsharp_reach_24", 128, 32)}
-_COLUMNS = Pass("unsharp_columns", 64, 32)
+_IN_TILES = {NEAR: Pass("unsharp_reach_8"), FAR: Pass("unsharp_reach_24")}
+_COLUMNS = Pass("unsharp_columns")
 
 
 class UnsharpMask(Filter):

@@ -65,7 +65,7 @@ class Bilateral(Filter):
     border: ClassVar = "mirror"
     tolerance: ClassVar = "exact; on a GPU within 1 on at most 0.01 % of samples"
     device_tolerance: ClassVar = 1e-4
-    passes: ClassVar = (Pass("bilateral", 64, 16),)
+    passes: ClassVar = (Pass("bilateral"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.bilateralFilter` of uint8 (H, W, C); alpha is copied.

@@ -43,8 +43,8 @@ STRIP = 1 << 15
 """Samples of a tile that are computed at a time, so that they stay in the cache."""
 
 _KERNELS = ("guided_fit", "guided_mean")
-_FIRST = tuple(Pass(kernel, 640, 120) for kernel in _KERNELS)
-_OTHER = tuple(Pass(kernel, 640, 120, channels=(3, 4)) for kernel in _KERNELS)
+_FIRST = tuple(Pass(kernel) for kernel in _KERNELS)
+_OTHER = tuple(Pass(kernel, channels=(3, 4)) for kernel in _KERNELS)
 
 Plane = NDArray[np.float64]
 """Float64 (h, w) that holds integers below 2**53, so that sums are exact in any order."""

@@ -41,7 +41,7 @@ class NlMeans(Filter):
     alpha_rule: ClassVar = "keep"
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
-    passes: ClassVar = (Pass("nl_means", 64, 32),)
+    passes: ClassVar = (Pass("nl_means"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return means weighted by exp(-d / h²), half up: uint8 (H, W, C); alpha is copied.

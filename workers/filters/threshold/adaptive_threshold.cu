@@ -121,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ uint4 buffer[STORE_WORDS / 4];
     mean_threshold_tile<8>(items, starts, n, plane, (u32*)buffer);
 }
-LAUNCHED_BY_TILES(adaptive_reach_8, SeparableTile<8>::WIDTH, SeparableTile<8>::HEIGHT);
+LAUNCHED_BY_TILES(adaptive_reach_8, SEPARABLE_WIDTH, SEPARABLE_HEIGHT_8);
 
 extern "C" __global__ void __launch_bounds__(256, 4)
     adaptive_reach_24(const Item* items, const u32* starts, int n)
@@ -130,4 +130,4 @@ extern "C" __global__ void __launch_bounds__(256, 4)
     __shared__ uint4 buffer[STORE_WORDS / 4];
     mean_threshold_tile<24>(items, starts, n, plane, (u32*)buffer);
 }
-LAUNCHED_BY_TILES(adaptive_reach_24, SeparableTile<24>::WIDTH, SeparableTile<24>::HEIGHT);
+LAUNCHED_BY_TILES(adaptive_reach_24, SEPARABLE_WIDTH, SEPARABLE_HEIGHT_24);

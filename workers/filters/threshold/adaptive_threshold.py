@@ -18,17 +18,17 @@ from workers.filters.arithmetic.tiling import BAND_SAMPLES
 from workers.filters.base import Filter, Odd
 from workers.filters.separable.gaussian import device_weights, quantised
 from workers.filters.separable.mma_fragments import FAR, NEAR, reach_of, separable_weights
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 _BITS = 16
 """Bits of the fraction of a Gaussian weight."""
 
 _ANY = (
-    Pass("grey_plane", LINE, flat=True),
-    Pass("adaptive_rows", 256, 16),
-    Pass("adaptive_columns", 64, 32),
+    Pass("grey_plane"),
+    Pass("adaptive_rows"),
+    Pass("adaptive_columns"),
 )
-_IN_TILES = {NEAR: Pass("adaptive_reach_8", 128, 64), FAR: Pass("adaptive_reach_24", 128, 32)}
+_IN_TILES = {NEAR: Pass("adaptive_reach_8"), FAR: Pass("adaptive_reach_24")}
 
 
 class AdaptiveThreshold(Filter):

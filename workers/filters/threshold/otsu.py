@@ -9,7 +9,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import COUNTS, as_grey, counted
 from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Otsu(Filter):
@@ -21,8 +21,8 @@ class Otsu(Filter):
     alpha_rule: ClassVar = "point"
     passes: ClassVar = (
         COUNTS[1],
-        Pass("otsu_threshold", each=1),
-        Pass("apply_threshold", LINE, flat=True),
+        Pass("otsu_threshold"),
+        Pass("apply_threshold"),
     )
 
     def apply(self, pixels: Pixels) -> Pixels:

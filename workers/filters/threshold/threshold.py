@@ -9,7 +9,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import as_grey
 from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Threshold(Filter):
@@ -33,7 +33,7 @@ class Threshold(Filter):
 
     example: ClassVar = {"name": "threshold", "value": 100}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (Pass("apply_threshold", LINE, flat=True),)
+    passes: ClassVar = (Pass("apply_threshold"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.threshold` with THRESH_BINARY on the luma: `max` where it is strictly above

@@ -10,7 +10,7 @@ from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import LEVELS, blend, through_table
 from workers.filters.arithmetic.luma import luma
 from workers.filters.base import Filter
-from workers.kernels.items import LINE, Pass, Shape
+from workers.kernels.items import Pass, Shape
 
 
 class Contrast(Filter):
@@ -27,7 +27,7 @@ class Contrast(Filter):
 
     example: ClassVar = {"name": "contrast", "factor": 1.3}
     alpha_rule: ClassVar = "point"
-    passes: ClassVar = (Pass("luma_sum", LINE, flat=True), Pass("contrast", LINE, flat=True))
+    passes: ClassVar = (Pass("luma_sum"), Pass("contrast"))
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return Pillow's `ImageEnhance.Contrast` of uint8 (H, W, C); alpha is copied.

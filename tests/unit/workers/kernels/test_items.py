@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from workers.filters.registry import FILTERS, parse_one
 from workers.kernels import loader
 from workers.kernels.items import Pass, starts
+from workers.kernels.launches import Grid
 
 SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([1, 3, 4]))
 
@@ -15,14 +16,14 @@ SHAPES = st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.sampled_from([
 @pytest.mark.parametrize(
     ("pass_", "shape", "blocks"),
     [
-        (Pass("k", 16, 8), (8, 16, 3), 1),
-        (Pass("k", 16, 8), (9, 17, 3), 4),
-        (Pass("k", 16, 8), (1, 1, 1), 1),
-        (Pass("k", 12, flat=True), (2, 2, 3), 1),
-        (Pass("k", 12, flat=True), (2, 2, 4), 2),
-        (Pass("k", each=7), (900, 2, 4), 7),
-        (Pass("k", 16, 8, channels=(1, 3)), (8, 16, 3), 1),
-        (Pass("k", 16, 8, channels=(1, 3)), (8, 16, 4), 0),
+        (Pass("k", own_grid=Grid(16, 8)), (8, 16, 3), 1),
+        (Pass("k", own_grid=Grid(16, 8)), (9, 17, 3), 4),
+        (Pass("k", own_grid=Grid(16, 8)), (1, 1, 1), 1),
+        (Pass("k", own_grid=Grid(12, flat=True)), (2, 2, 3), 1),
+        (Pass("k", own_grid=Grid(12, flat=True)), (2, 2, 4), 2),
+        (Pass("k", own_grid=Grid(each=7)), (900, 2, 4), 7),
+        (Pass("k", channels=(1, 3), own_grid=Grid(16, 8)), (8, 16, 3), 1),
+        (Pass("k", channels=(1, 3), own_grid=Grid(16, 8)), (8, 16, 4), 0),
     ],
 )
 def test_an_image_needs_a_block_for_every_tile_or_piece_of_line_if_any(
@@ -35,7 +36,7 @@ def test_an_image_needs_a_block_for_every_tile_or_piece_of_line_if_any(
 def test_starts_are_the_sums_of_the_blocks_before(
     shapes: list[tuple[int, int, int]], flat: bool
 ) -> None:
-    pass_ = Pass("k", 96, 63, flat=flat)
+    pass_ = Pass("k", own_grid=Grid(96, 63, flat=flat))
     found = starts(pass_, shapes)
     assert found.dtype == np.uint32
     assert found.tolist() == [

@@ -31,6 +31,7 @@ from workers.filters.separable.gaussian import device_weights
 from workers.filters.smoothing import bilateral
 from workers.kernels import items, loader
 from workers.kernels.items import Pass
+from workers.kernels.launches import Grid, grid_of
 
 SHAPE = (90, 100, 3)
 BY_HOST = {"clahe_tables", "box_blur_opaque", "box_blur_opaque_wide", "morphology_small"}
@@ -76,23 +77,25 @@ def all_passes() -> set[Pass]:
     return {pass_ for value in values for pass_ in passes_in(value)} | {filtering.UNPACKING}
 
 
-def launched(pass_: Pass) -> str:
-    if pass_.each:
-        return f"launch_blocks_{pass_.kernel} == {pass_.each}"
-    if pass_.flat:
-        return f"launch_line_{pass_.kernel} == {pass_.width}"
-    width, height = f"launch_width_{pass_.kernel}", f"launch_height_{pass_.kernel}"
-    return f"{width} == {pass_.width} && {height} == {pass_.height}"
+def launched(kernel: str, grid: Grid) -> str:
+    if grid.each:
+        return f"launch_blocks_{kernel} == {grid.each}"
+    if grid.flat:
+        return f"launch_line_{kernel} == {grid.width}"
+    width, height = f"launch_width_{kernel}", f"launch_height_{kernel}"
+    return f"{width} == {grid.width} && {height} == {grid.height}"
 
 
-def test_every_kernel_is_launched_for_the_tiles_that_it_makes() -> None:
+def test_the_grid_that_is_read_from_the_text_is_the_one_that_a_compiler_sees() -> None:
     passes = all_passes()
     assert {pass_.kernel for pass_ in passes} | CROPS == set(loader.KERNELS)
-    assert failures(launched(pass_) for pass_ in passes if pass_.kernel not in BY_HOST) == ""
+    assert {pass_.kernel for pass_ in passes if pass_.own_grid} == BY_HOST
+    kernels = {pass_.kernel for pass_ in passes} - BY_HOST
+    assert failures(launched(kernel, grid_of(kernel)) for kernel in kernels) == ""
 
 
 def test_a_tile_of_another_size_is_reported() -> None:
-    assert "launch_width_bilateral" in failures(iter([launched(Pass("bilateral", 64, 17))]))
+    assert "launch_width_bilateral" in failures(iter([launched("bilateral", Grid(64, 17))]))
 
 
 def test_tiles_that_depend_on_parameters_are_those_of_the_kernels() -> None:
@@ -101,12 +104,12 @@ def test_tiles_that_depend_on_parameters_are_those_of_the_kernels() -> None:
 
     def assertions() -> Iterator[str]:
         for index, filter_ in enumerate(box):
-            tile, of = filter_.device_passes[0], f"BOX_TILES[{index}]"
+            tile, of = filter_.device_passes[0].grid, f"BOX_TILES[{index}]"
             yield f"{of}.width == {tile.width} && {of}.height == {tile.height}"
             yield f"{of}.radii == {filter_.radius + 1}"  # type: ignore[attr-defined]
         for length, tile in small.items():
-            yield f"SMALL_RECT_WIDTH == {tile.width}"
-            yield f"small_rect_height({length}) == {tile.height}"
+            yield f"SMALL_RECT_WIDTH == {tile.grid.width}"
+            yield f"small_rect_height({length}) == {tile.grid.height}"
 
     assert failures(assertions()) == ""
 
@@ -202,7 +205,7 @@ def test_limits_of_python_are_those_of_the_kernels() -> None:
     )
 
     def assertions() -> Iterator[str]:
-        yield f"THREADS == {items.THREADS} && LINE == {items.LINE}"
+        yield f"THREADS == {items.THREADS}"
         yield f"ROWS == {crops.ROWS}"
         for network in NETWORKS.values():
             yield f"SIDE >= {network.preprocessing.crop}"
