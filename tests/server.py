@@ -15,6 +15,10 @@ from pathlib import Path
 
 from tests.ports import free_port
 
+PATIENCE = 280.0
+"""Seconds after which a test stops waiting: a little less than the time limit of a test
+(pyproject.toml), so that its error says what it waited for. No passing test depends on it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -27,7 +31,7 @@ class Served:
 @contextmanager
 def serving(
     *flags: str,
-    ready_within: float = 120.0,
+    ready_within: float = PATIENCE,
     tls: ssl.SSLContext | None = None,
     program: Sequence[str] = (sys.executable, "-m", "app.cli"),
     folder: Path | None = None,
@@ -47,7 +51,7 @@ def serving(
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 def children(pid: int) -> dict[str, int]:
@@ -72,8 +76,8 @@ def gone(pid: int) -> bool:
         return True
 
 
-def until(claim: Callable[[], bool], seconds: float = 100.0) -> None:
-    """Wait until the claim holds; fail after `seconds`, which no passing test waits for."""
+def until(claim: Callable[[], bool], seconds: float = PATIENCE) -> None:
+    """Wait until the claim holds; fail after `seconds`."""
     end = time.monotonic() + seconds
     while not claim():
         assert time.monotonic() < end, "it never came true"

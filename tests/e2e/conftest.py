@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from app.main import create_app
 from app.processes.uvicorn_server import Server
 from models.settings import Settings
+from tests.server import PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ def running(**settings: object) -> Iterator[Running]:
         "log_level": "error",
         "default_deadline": 100,
         "canary_interval": 1000,
+        "precision": "fp32",  # to measure which one is faster takes half of a server's start
     }
     chosen = Settings.model_validate(defaults | settings)
     app = create_app(chosen)
@@ -48,7 +50,7 @@ def running(**settings: object) -> Iterator[Running]:
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=100) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
             client.get("/livez", timeout=None)  # the time limit of the test bounds the start
             yield Running(app, client, port, server, thread)
     finally:
@@ -64,7 +66,10 @@ def start() -> Start:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Running]:
     with running(
-        fetch_allowed_networks="127.0.0.0/8", fetch_ports="1-65535", max_images_per_request=16
+        fetch_allowed_networks="127.0.0.0/8",
+        fetch_ports="1-65535",
+        max_images_per_request=16,
+        precision="auto",
     ) as started:
         yield started
 

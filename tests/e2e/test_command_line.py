@@ -16,10 +16,7 @@ from PIL import Image
 
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg, png
-from tests.server import until
-
-PATIENCE = 100.0
-"""Seconds after which a test that waits for a process fails; no passing test waits for them."""
+from tests.server import PATIENCE, until
 
 INVERT = '[{"name": "invert"}]'
 SLOW = '[{"name": "nl_means", "h": 10, "patch": 15, "search": 21}]'

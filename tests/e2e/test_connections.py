@@ -19,13 +19,11 @@ from app.connections import body_rate
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
 from tests.ports import free_port
-from tests.server import serving, until
+from tests.server import PATIENCE, serving, until
 
 HEALTHCHECK = Path(__file__).parents[2] / "docker/healthcheck.py"
 HOST = b"Host: x\r\n"
 JPEG = {"Content-Type": "image/jpeg"}
-PATIENCE = 100.0
-"""Seconds after which a test that waits for the server fails; no passing test waits for them."""
 
 
 @pytest.fixture(scope="module")
@@ -285,11 +283,11 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends: str) -> None:
     port = free_port()
     flags = ("--tls-certificate", str(certificate), "--metrics-port", str(port))
-    more = ("--front-ends", front_ends, "--weights", "random", "--grace", "0.1")
+    more = ("--front-ends", front_ends, "--weights", "random", "--precision", "fp32")
     trust = ssl.create_default_context(cafile=str(certificate))
     with serving(*flags, *more, "--log-level", "error", tls=trust) as server:
         url = f"https://127.0.0.1:{server.port}"
-        with httpx.Client(base_url=url, verify=trust, timeout=60) as client:
+        with httpx.Client(base_url=url, verify=trust, timeout=PATIENCE) as client:
             answer = client.post("/filter?name=invert", content=jpeg(), headers=JPEG)
             assert answer.status_code == 200, answer.text
             assert client.get("/metrics").status_code == 404
@@ -299,9 +297,10 @@ def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends:
         with opened(server.port) as plain:
             plain.sendall(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
             assert not plain.recv(100).startswith(b"HTTP")
-        scraped = httpx.get(f"http://127.0.0.1:{port}/metrics")
+        scraped = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE)
         assert re.search(r'images_total\{operation="filter",outcome="ok"\} 1', scraped.text)
-        assert httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 404
+        livez = httpx.get(f"http://127.0.0.1:{port}/livez", timeout=PATIENCE)
+        assert livez.status_code == 404
 
 
 def test_a_certificate_that_cannot_be_used_ends_the_server_at_once(tmp_path: Path) -> None:

@@ -12,11 +12,9 @@ from models.domain.job import Completed, Job
 from models.exit_codes import ExitCode
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
-from tests.server import until
+from tests.server import PATIENCE, until
 
 JPEG = {"Content-Type": "image/jpeg"}
-PATIENCE = 100.0
-"""Seconds after which a test that waits for the server fails; no passing test waits for them."""
 
 
 class Stuck:
@@ -115,7 +113,7 @@ def test_a_body_that_stops_coming_is_408(start: Start) -> None:
         connection = socket.create_connection(("127.0.0.1", running.port))
         head = "POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n"
         connection.sendall(f"{head}Content-Length: 999\r\n\r\nabc".encode())
-        connection.settimeout(100)
+        connection.settimeout(PATIENCE)
         assert connection.recv(100).startswith(b"HTTP/1.1 408")
         connection.close()
 

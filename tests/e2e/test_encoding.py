@@ -16,6 +16,7 @@ from PIL import Image, ImageOps
 from models.api.schemas import EncodingOptions
 from models.codec import Encoding
 from tests.pictures import drawing, encoded, jpeg, png
+from tests.server import PATIENCE
 from workers.filters.registry import FILTERS
 
 INVERT = {"ops": [{"name": "invert"}]}
@@ -173,12 +174,12 @@ def test_the_command_line_takes_the_same_options(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "app.cli", "filter", str(source), "-o", str(target)]
     command += ["--ops", json.dumps(INVERT["ops"])]
     good = [*command, "--progressive", "--chroma", "444", "--metadata", "keep"]
-    done = subprocess.run(good, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(good, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     made = opened(target.read_bytes())
     assert made.info["progressive"] == 1
     assert made.getexif()[MODEL] == "Model X"
     wrong = [*command, "--png-level", "6"]
-    done = subprocess.run(wrong, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(wrong, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2
     assert done.stderr.startswith("darkroom: --png-level: an option of PNG")

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.conftest import Running
 from tests.pictures import png
+from tests.server import PATIENCE
 
 JSON = {"Content-Type": "application/json"}
 LONGEST_ANSWER = 100_000
@@ -31,7 +32,7 @@ def watched(running: Running) -> Iterator[list[float]]:
         with httpx.Client(base_url=str(running.client.base_url)) as own:
             while not done.is_set():
                 began = time.process_time()
-                own.get("/livez", timeout=100)
+                own.get("/livez", timeout=PATIENCE)
                 taken.append(time.process_time() - began)
                 done.wait(0.01)
 

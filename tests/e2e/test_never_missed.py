@@ -12,14 +12,12 @@ import httpx
 import pytest
 
 from tests.pictures import jpeg
-from tests.server import Served, children, gone, serving, until
+from tests.server import PATIENCE, Served, children, gone, serving, until
 
 FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32")
 FLAGS += ("--grace", "1000")  # no test may end because it is over
 FLAGS += ("--default-deadline", "100")  # a busy machine may take long to start a worker
 RAW = {"Content-Type": "image/jpeg"}
-PATIENCE = 100.0
-"""Seconds that a request may take; none takes them unless its server hangs."""
 
 
 def spare(pid: int) -> int | None:

@@ -15,6 +15,7 @@ from PIL import Image
 from models.codec import ImageFormat
 from tests.e2e.conftest import Running
 from tests.pictures import drawing, encoded
+from tests.server import PATIENCE
 from tests.shared import ODD
 
 BATCH = 16
@@ -146,7 +147,7 @@ def test_a_body_over_the_limit_is_413_and_names_the_limit(client: httpx.Client) 
 
 
 def test_a_body_announced_over_the_limit_is_413_before_its_first_byte(server: Running) -> None:
-    with closing(HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)) as connection:
         connection.putrequest("POST", "/filter")
         connection.putheader("Content-Length", "999999999")
         connection.endheaders()

@@ -13,10 +13,7 @@ import pytest
 from models.exit_codes import ExitCode
 from models.networks.resnet18 import BUNDLED
 from tests.pictures import jpeg
-from tests.server import serving, until
-
-PATIENCE = 100.0
-"""Seconds after which a test that waits for a process fails; no passing test waits for them."""
+from tests.server import PATIENCE, serving, until
 
 
 def test_sigterm_drains_and_exits_with_0() -> None:
@@ -50,7 +47,8 @@ def test_a_signal_ends_a_server_that_is_still_starting_at_once(
 
 
 def test_ctrl_c_ends_a_running_server_with_130() -> None:
-    with serving("--weights", "random", "--grace", "9999", "--log-level", "error") as server:
+    flags = ("--weights", "random", "--precision", "fp32", "--grace", "9999")
+    with serving(*flags, "--log-level", "error") as server:
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
 
@@ -133,7 +131,17 @@ def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: Path
     command = [sys.executable, "-m", "app.cli"]
     files = [str(folder / "a.jpg"), str(folder / "b.jpg")]
     done = subprocess.run(
-        [*command, "classify", *files, "--weights", "random", "--top-k", "2"],
+        [
+            *command,
+            "classify",
+            *files,
+            "--weights",
+            "random",
+            "--precision",
+            "fp32",
+            "--top-k",
+            "2",
+        ],
         capture_output=True,
         text=True,
         timeout=PATIENCE,

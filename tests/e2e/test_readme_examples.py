@@ -11,6 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.e2e.conftest import Running
+from tests.server import PATIENCE
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -48,7 +49,7 @@ def ran(command: str, folder: Path, port: int) -> str:
     """Run one command of the README against this port and return its output."""
     here = command.replace("localhost:8000", f"127.0.0.1:{port}")
     here = here.replace(FOREIGN, "http://169.254.169.254/")
-    done = subprocess.run(["bash", "-c", here], cwd=folder, capture_output=True, timeout=60)
+    done = subprocess.run(["bash", "-c", here], cwd=folder, capture_output=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 

@@ -6,19 +6,28 @@ from pathlib import Path
 import httpx
 
 from tests.pictures import jpeg
-from tests.server import serving, until
+from tests.server import PATIENCE, serving, until
 
 
 def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "darkroom.env"
     file.write_text("DARKROOM_MAX_BODY_BYTES=1000000\n")
-    flags = ("--weights", "random", "--log-level", "error", "--settings-file", str(file))
+    flags = (
+        "--weights",
+        "random",
+        "--precision",
+        "fp32",
+        "--log-level",
+        "error",
+        "--settings-file",
+        str(file),
+    )
     with serving(*flags) as server:
         url = f"http://127.0.0.1:{server.port}/filter?name=invert"
 
         def status() -> int:
             kind = {"Content-Type": "image/jpeg"}
-            return httpx.post(url, content=jpeg(), headers=kind, timeout=100).status_code
+            return httpx.post(url, content=jpeg(), headers=kind, timeout=PATIENCE).status_code
 
         assert status() == 200
         file.write_text("DARKROOM_MAX_BODY_BYTES=10\n")

@@ -11,7 +11,7 @@ import pytest
 
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg, png
-from tests.server import children, serving
+from tests.server import PATIENCE, children, serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ TRAPS = (
 """Modules that Darkroom imports: its own, those of others and Python's own."""
 
 FILTERS = ("filters", "invert")
-CLASSIFY = ("classify", "a.png", "--weights", "random", "--gpus", "0")
+CLASSIFY = ("classify", "a.png", "--weights", "random", "--precision", "fp32", "--gpus", "0")
 FILTER = ("filter", "a.png", "--ops", '[{"name": "invert"}]', "-o", "out/", "--gpus", "0")
 
 MODULE = (sys.executable, "-m", "app.cli")
@@ -66,7 +66,7 @@ def sprung(folder: Path) -> str:
 
 def test_the_traps_work(trapped: Path) -> None:
     for command in ([sys.executable, "-c", "import numpy"], [sys.executable, "-m", "json"]):
-        subprocess.run(command, cwd=trapped, capture_output=True, timeout=60)
+        subprocess.run(command, cwd=trapped, capture_output=True, timeout=PATIENCE)
     assert sprung(trapped) == "numpy json "
 
 
@@ -86,7 +86,7 @@ def test_commands_spring_no_trap(
             env=environment,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE,
         )
         assert done.returncode == ExitCode.OK, done.stderr
         assert sprung(trapped) == "", words
@@ -98,10 +98,13 @@ def test_servers_spring_no_trap_in_any_of_their_processes(
 ) -> None:
     program = script if started_as == "script" else MODULE
     flags = ("--front-ends", str(front_ends), "--weights", "random", "--gpus", "0")
+    flags += ("--precision", "fp32")
     with serving(*flags, "--log-level", "error", program=program, folder=trapped) as server:
         assert len(children(server.process.pid)) == 2 * front_ends
         for body in (jpeg(), png()):  # one is decoded in a front end, one in a decoder
             url = f"http://127.0.0.1:{server.port}/classify"
-            reply = httpx.post(url, content=body, headers={"Content-Type": "image/png"}, timeout=60)
+            reply = httpx.post(
+                url, content=body, headers={"Content-Type": "image/png"}, timeout=PATIENCE
+            )
             assert reply.status_code == 200, reply.text
     assert sprung(trapped) == ""

@@ -14,14 +14,12 @@ import pytest
 from models.exit_codes import ExitCode
 from tests.drawn_classes import DRAWN
 from tests.pictures import encoded, jpeg
-from tests.server import Served, children, gone, serving, until
+from tests.server import PATIENCE, Served, children, gone, serving, until
 
 FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32")
 FLAGS += ("--default-deadline", "100")  # a busy machine may take long to start a worker
 FLAGS += ("--grace", "9999")  # no test may end because it is over
 RAW = {"Content-Type": "image/jpeg"}
-PATIENCE = 100.0
-"""Seconds after which a test that waits for a process fails; no passing test waits for them."""
 
 
 def url(server: Served, path: str) -> str:
@@ -58,7 +56,7 @@ def test_images_are_labelled_and_filtered_as_by_one_process(tree: Served) -> Non
         assert ask(tree, encoded(draw(), quality=92)) == label
     path = "/filter?name=gaussian_blur&sigma=3&format=png"
     several = httpx.post(url(tree, path), content=jpeg(), headers=RAW, timeout=PATIENCE)
-    with serving("--weights", "bundled", "--log-level", "error") as single:
+    with serving(*FLAGS[2:], "--log-level", "error") as single:
         alone = httpx.post(url(single, path), content=jpeg(), headers=RAW, timeout=PATIENCE)
     assert several.content == alone.content
     assert several.status_code == 200

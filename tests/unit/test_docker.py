@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from models.settings import PREFIX, Settings, load_settings
+from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
@@ -105,7 +106,11 @@ def check_health(port: int) -> subprocess.CompletedProcess[str]:
     # A proxy that cannot answer: the check must not ask it.
     environment = {"DARKROOM_PORT": str(port), "http_proxy": "http://127.0.0.1:9"}
     return subprocess.run(
-        [sys.executable, HEALTHCHECK], env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, HEALTHCHECK],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
 
 

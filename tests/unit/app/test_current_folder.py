@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.server import PATIENCE
+
 ROOT = Path(__file__).parents[3]
 
 PROBE = """
@@ -38,7 +40,7 @@ def test_all_packages_are_those_of_one_checkout_and_no_trap_is_executed(
         del environment["PYTHONPATH"]
     command = [sys.executable, "-m", "app.probe"]
     done = subprocess.run(
-        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=60
+        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stderr == ""
     found = json.loads(done.stdout)
@@ -51,5 +53,5 @@ def test_python_with_a_safe_path_is_left_alone(checkout: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     code = "import sys; before = list(sys.path); import app; assert sys.path == before, sys.path"
     command = [sys.executable, "-P", "-c", code]
-    done = subprocess.run(command, cwd=checkout, env=environment, timeout=60)
+    done = subprocess.run(command, cwd=checkout, env=environment, timeout=PATIENCE)
     assert done.returncode == 0

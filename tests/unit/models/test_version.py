@@ -10,6 +10,7 @@ import pytest
 
 from models import version
 from models.version import UNKNOWN, VERSION
+from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,7 +59,7 @@ from models.settings import Settings
 print(create_app(Settings()).version, origins._HEADERS["User-Agent"])
 """
     command = [sys.executable, "-c", WITHOUT_A_DISTRIBUTION + code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stderr == ""
     assert done.stdout.split() == [VERSION, f"darkroom/{VERSION}"]
 
@@ -66,5 +67,5 @@ print(create_app(Settings()).version, origins._HEADERS["User-Agent"])
 def test_a_missing_distribution_does_not_stop_the_command_line() -> None:
     code = "\nfrom app.cli.script import main\nmain(['--version'])"
     command = [sys.executable, "-c", WITHOUT_A_DISTRIBUTION + code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, VERSION, "")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.decoders import sandbox, seccomp
+from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[4]
 
@@ -30,7 +31,9 @@ os.write(1, b"done")
 
 def attempted(code: str) -> str:
     program = INSIDE.format(root=str(ROOT), attempt=code)
-    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, timeout=PATIENCE
+    )
     said = done.stdout.decode()
     if said == "unsupported":
         pytest.skip("this kernel has no seccomp filters")

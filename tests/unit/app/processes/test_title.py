@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.server import PATIENCE
+
 PROGRAM = """
 import sys
 from app.processes.title import retitle
@@ -15,7 +17,7 @@ print(open("/proc/self/cmdline").read().rstrip(chr(0)).split(chr(0))[-1:], sys.a
 def listed(after: str) -> str:
     command = [sys.executable, "-c", PROGRAM, after, "app.processes.standby"]
     root = Path(__file__).parents[4]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=root)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=root)
     return done.stdout.strip() or done.stderr
 
 

@@ -10,6 +10,7 @@ import torchvision
 from torch import nn
 
 from models.networks.registry import NETWORKS
+from tests.server import PATIENCE
 from workers.engines.builder import build
 
 ALL = pytest.mark.parametrize("name", NETWORKS)
@@ -66,6 +67,10 @@ def test_a_worker_s_start_imports_neither_torchvision_nor_a_compiler_nor_http() 
         "print(*[m for m in ('torchvision', 'torch._dynamo', 'fastapi') if m in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
     )
     assert done.stdout.strip() == ""

@@ -12,6 +12,7 @@ import pytest
 from models.domain.image import Image
 from models.domain.job import Job
 from models.settings import Precision, Settings
+from tests.server import PATIENCE
 from workers.engines.cpu.network import CpuNetwork
 from workers.filters.registry import parse_one
 from workers.operations import FilterChain
@@ -70,7 +71,7 @@ def test_on_a_cpu_every_image_that_is_filtered_rides_alone() -> None:
         job = Job(FilterChain((parse_one("invert", {}),)), image)
         for _ in range(20):
             worker.submit(job, lambda outcomes: None)
-        assert all(answered.acquire(timeout=100) for _ in range(20))
+        assert all(answered.acquire(timeout=PATIENCE) for _ in range(20))
     finally:
         worker.stop()
     assert sizes == [1] * 20
@@ -95,5 +96,5 @@ start_worker(Settings(gpus="0"), lambda batch, result: None, weights=False).work
 print(sorted({"torch", "torchvision", "cupy"} & sys.modules.keys()))
 """
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout, done.stderr) == ("[]\n", "")

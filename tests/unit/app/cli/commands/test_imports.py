@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pictures import png
+from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[5]
 
@@ -38,7 +39,7 @@ print(*sys.modules, file=sys.stderr)
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return set(done.stderr.splitlines()[-1].split())
