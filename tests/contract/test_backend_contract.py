@@ -289,6 +289,7 @@ def test_a_job_whose_deadline_passes_in_the_queue_never_reaches_the_device(
 def test_a_job_cancelled_in_the_queue_never_reaches_the_device(rigging: Rigging) -> None:
     async def test(rig: Rig) -> None:
         plug, kept, left = await started(rig, fake_job(1), fake_job(2))
+        await wait_until(lambda: rig.backend.load().queued_jobs == 2)
         left.cancel()
         with pytest.raises(asyncio.CancelledError):
             await left
@@ -323,7 +324,7 @@ def test_the_load_tells_what_waits_and_what_runs(rigging: Rigging) -> None:
         assert load.device
         rig.let_go()
         await asyncio.gather(*tasks)
-        assert rig.backend.load().service_rate > 0
+        await wait_until(lambda: rig.backend.load().service_rate > 0)
 
     within(rigging, test)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from app.admission.line import FairLine
 from app.admission.waiting import Place, Share
 from models.domain.deadline import NEVER
+from tests.server import PATIENCE
 
 
 class Line:
@@ -100,11 +101,11 @@ def test_an_image_that_leaves_its_turn_lets_others_through_and_comes_back() -> N
                 order.append("small")
             waits.set()
 
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             group.create_task(large())
             group.create_task(small())
         assert order == ["small", "large"]
-        async with asyncio.timeout(5), line.turn("c", lambda: 1.0, NEVER):
+        async with asyncio.timeout(PATIENCE), line.turn("c", lambda: 1.0, NEVER):
             pass  # nothing is counted any more
 
     asyncio.run(scenario())

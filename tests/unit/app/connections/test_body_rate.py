@@ -1,7 +1,9 @@
-"""Bodies that come too slowly."""
+"""Bodies that come too slowly, in virtual time."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
+from types import SimpleNamespace
+from typing import TypeVar
 
 import pytest
 from starlette.types import Message
@@ -9,8 +11,24 @@ from starlette.types import Message
 from app.connections import body_rate
 from app.connections.body_rate import PatientReceive
 from models.domain.errors import SlowBody
+from tests.unit.app.admission.simulation import VirtualLoop
 
-PAUSE = 0.02
+PAUSE = 1 / 64
+"""Seconds; like all times here a sum of powers of two, so that virtual time is exact."""
+T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rate is measured by the clock of the event loop that runs."""
+    clock = SimpleNamespace(monotonic=lambda: asyncio.get_running_loop().time())
+    monkeypatch.setattr(body_rate, "time", clock)
+
+
+def run(scenario: Coroutine[object, object, T]) -> T:
+    """Run a scenario in which pauses take no time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(scenario)
 
 
 def received(
@@ -33,16 +51,16 @@ def received(
             more = message["more_body"]
         return n_bytes
 
-    return asyncio.run(scenario())
+    return run(scenario())
 
 
 def test_a_byte_now_and_then_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SlowBody, match="DARKROOM_MIN_BODY_RATE"):
-        received([1] * 1000, 0.1, 1024, 30, monkeypatch)
+        received([1] * 1000, 1 / 8, 1024, 30, monkeypatch)
 
 
 def test_a_quick_body_of_any_length_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert received([5000] * 20, 0.1, 1024, 30, monkeypatch) == 100_000
+    assert received([5000] * 20, 1 / 8, 1024, 30, monkeypatch) == 100_000
 
 
 def test_a_short_slow_body_ends_before_anybody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,21 +68,24 @@ def test_a_short_slow_body_ends_before_anybody_looks(monkeypatch: pytest.MonkeyP
 
 
 def test_without_a_rate_any_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert received([1] * 5, 0.01, 0, 30, monkeypatch) == 5
+    assert received([1] * 5, 1 / 128, 0, 30, monkeypatch) == 5
 
 
 def test_silence_is_slow_at_the_end_of_a_window_or_of_the_chunks_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for window, rate, message in ((0.001, 1, "per second"), (30, 1, "no body data for 0.001")):
+    for window, rate, message in (
+        (1 / 128, 1, "per second"),
+        (30, 1, "no body data for 0.0078125"),
+    ):
         with pytest.raises(SlowBody, match=message):
-            received([1], window, rate, 0.001 if window == 30 else 30, monkeypatch)
+            received([1], window, rate, 1 / 128 if window == 30 else 30, monkeypatch)
 
 
 def test_what_the_application_takes_for_itself_is_not_the_clients_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(body_rate, "WINDOW", 0.05)
+    monkeypatch.setattr(body_rate, "WINDOW", 1 / 16)
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"x", "more_body": True}
@@ -73,9 +94,9 @@ def test_what_the_application_takes_for_itself_is_not_the_clients_time(
         patient = PatientReceive(receive, 30, 1_000_000)
         for _ in range(10):
             await patient()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(1 / 32)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 def test_a_message_that_is_there_needs_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +107,7 @@ def test_a_message_that_is_there_needs_no_timer(monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("a timer was started")
 
     monkeypatch.setattr(body_rate.asyncio, "timeout", none)
-    assert asyncio.run(PatientReceive(receive, 30, 1024)())["body"] == b"all"
+    assert run(PatientReceive(receive, 30, 1024)())["body"] == b"all"
 
 
 def test_waiting_for_a_body_can_be_cancelled_and_ends_the_waiting_below() -> None:
@@ -106,7 +127,7 @@ def test_waiting_for_a_body_can_be_cancelled_and_ends_the_waiting_below() -> Non
         with pytest.raises(asyncio.CancelledError):
             await task
         with pytest.raises(SlowBody, match="no body data"):
-            await PatientReceive(receive, 0.01, 1024)()
+            await PatientReceive(receive, 1 / 128, 1024)()
         return ended
 
-    assert asyncio.run(scenario()) == ["below", "below"]
+    assert run(scenario()) == ["below", "below"]

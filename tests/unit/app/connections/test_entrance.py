@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from app.connections.limits import SPARE_DESCRIPTORS, ConnectionLimits
 from app.connections.phases import Phase, Phases
 from models.settings import Settings
 from tests.connection import LIMITS
+from tests.server import PATIENCE
 
 
 @dataclass(eq=False)
@@ -63,7 +65,7 @@ class House:
         self.stack.enter_context(theirs)
         ticket = self.entrance.enter(ours, host)
         if ticket is None:
-            theirs.settimeout(100)
+            theirs.settimeout(PATIENCE)
             head, _, body = theirs.recv(10_000).partition(b"\r\n\r\n")
             assert b"retry-after: 5" in head
             assert b"connection: close" in head
@@ -206,7 +208,8 @@ def test_without_a_descriptor_clients_are_answered_at_the_second_try() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         with socket.create_connection(listening.getsockname()) as client:
-            client.settimeout(100)
+            client.settimeout(PATIENCE)
+            select.select([listening], [], [], PATIENCE)
             assert not made.entrance.no_descriptor(listening, error)
             assert not made.entrance.no_descriptor(listening, error)
             assert client.recv(1000).startswith(b"HTTP/1.1 503")

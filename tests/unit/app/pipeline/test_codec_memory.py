@@ -7,6 +7,7 @@ import pytest
 from app.admission.counters import Counters
 from app.admission.fields import Total
 from app.pipeline.codec_memory import LEAST, PER_PROCESS, SMALL, CodecMemory, budget_for
+from tests.server import PATIENCE
 
 LARGE = 2 * SMALL
 
@@ -98,7 +99,7 @@ def test_encoding_has_a_budget_of_its_own_so_that_no_image_waits_for_itself() ->
     async def scenario() -> None:
         counters = Counters()
         memory = CodecMemory(LARGE, counters)
-        async with asyncio.timeout(5), memory.decoding(LARGE), memory.encoding(LARGE):
+        async with asyncio.timeout(PATIENCE), memory.decoding(LARGE), memory.encoding(LARGE):
             assert counters.total(Total.ENCODE_MEMORY) == LARGE
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0), memory.encoding(LARGE):

@@ -17,8 +17,7 @@ from app.connections.limits import ConnectionLimits
 from app.processes import connection_balancer
 from app.processes.connection_balancer import ConnectionBalancer, ConnectionCounts, SharedSocket
 from models.settings import Settings
-
-HURRY = 5.0
+from tests.server import PATIENCE
 
 _ACCEPTED: list[asyncio.Transport] = []
 
@@ -62,7 +61,7 @@ def listening() -> Iterator[socket.socket]:
 
 
 async def connected(front_ends: list[FrontEnd], n: int) -> None:
-    async with asyncio.timeout(HURRY):
+    async with asyncio.timeout(PATIENCE):
         while sum(len(each.connections) for each in front_ends) < n:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
