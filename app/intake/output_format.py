@@ -46,8 +46,8 @@ class SourceFormat:
 class PreferredFormat:
     """The format that Accept names with the highest quality.
 
-    `kept` are the formats that Accept covers by a wildcard of a higher quality: an image whose
-    source has one of them keeps it.
+    `kept` are the formats that Accept allows beside a wildcard: an image whose source has one of
+    them keeps it.
     """
 
     format: ImageFormat
@@ -62,12 +62,18 @@ class PreferredFormat:
 OutputFormat = FixedFormat | SourceFormat | PreferredFormat
 
 _AS_SOURCE = SourceFormat()
+_ALL = frozenset(ENCODABLE)
+_WILDCARDS = ("image/*", "*/*")
 
 
 def output_format(
     asked: str | None, accept: str | None = None, *, strict: bool = False
 ) -> OutputFormat:
     """Decide by the option `format` first, else by the Accept header, else as the source.
+
+    A format that Accept names is a wish only if there is no wildcard beside it. Every browser sends
+    `image/avif,image/webp,…,*/*`, which lists what it can show: taken as a wish, it turned JPEGs
+    into AVIFs at 40 times the cost.
 
     With `strict` a format that Accept rules out is refused, unless Accept names the container of
     the images (a ZIP, JSON Lines), because then it says nothing about the images in it.
@@ -91,13 +97,17 @@ def named_format(name: str) -> ImageFormat:
     return ImageFormat("jpeg" if name == "jpg" else name)
 
 
-def _preferred(named: list[ImageFormat], accept: str | None) -> PreferredFormat:
-    types = {f.media_type: f for f in named}
+def _preferred(named: list[ImageFormat], accept: str | None) -> OutputFormat:
+    """Return the format of the highest quality among `named`, or the source's beside a wildcard."""
     kept = frozenset(
         f
         for f in ENCODABLE
-        if f not in named and negotiation.best(accept, [*types, f.media_type]) == f.media_type
+        if any(negotiation.names(accept, wildcard) for wildcard in _WILDCARDS)
+        and negotiation.best(accept, [f.media_type]) is not None
     )
+    if kept == _ALL:
+        return _AS_SOURCE
+    types = {f.media_type: f for f in named}
     best = negotiation.best(accept, [*types])
     assert best is not None  # each of them is named with a quality above 0
     return PreferredFormat(types[best], kept)

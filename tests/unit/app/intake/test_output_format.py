@@ -15,6 +15,13 @@ from models.domain.errors import NotAcceptable
 AVIF, GIF = ImageFormat.AVIF, ImageFormat.GIF
 JPEG, PNG, WEBP = ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP
 
+ALL = frozenset(ENCODABLE)
+
+IMAGE_OF_CHROME = "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8"
+PAGE_OF_CHROME = "text/html,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8"
+IMAGE_OF_FIREFOX = "image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5"
+IMAGE_OF_SAFARI = "image/webp,image/avif,image/heic,video/*;q=0.8,image/*;q=0.8,*/*;q=0.5"
+
 
 @pytest.mark.parametrize(
     ("asked", "accept", "chosen"),
@@ -27,8 +34,11 @@ JPEG, PNG, WEBP = ImageFormat.JPEG, ImageFormat.PNG, ImageFormat.WEBP
         (None, "image/png", PreferredFormat(PNG)),
         (None, "image/png, image/avif", PreferredFormat(AVIF)),
         (None, "image/png, image/avif;q=0.5", PreferredFormat(PNG)),
-        (None, "image/webp, image/*", PreferredFormat(WEBP)),
-        (None, "image/webp;q=0.5, image/*", PreferredFormat(WEBP, frozenset(ENCODABLE) - {WEBP})),
+        (None, "image/webp, image/*", SourceFormat()),
+        (None, "image/webp;q=0.5, image/*", SourceFormat()),
+        (None, "image/webp, */*;q=0.1", SourceFormat()),
+        (None, "image/webp, */*;q=0", PreferredFormat(WEBP)),
+        (None, "image/webp, */*, image/jpeg;q=0", PreferredFormat(WEBP, ALL - {JPEG})),
         (None, "text/html", SourceFormat()),
     ],
 )
@@ -36,6 +46,14 @@ def test_the_option_wins_then_what_accept_names_then_the_source(
     asked: str | None, accept: str | None, chosen: OutputFormat
 ) -> None:
     assert output_format(asked, accept) == chosen
+
+
+@pytest.mark.parametrize(
+    "accept", [IMAGE_OF_CHROME, PAGE_OF_CHROME, IMAGE_OF_FIREFOX, IMAGE_OF_SAFARI]
+)
+@pytest.mark.parametrize("source", ENCODABLE)
+def test_a_browser_gets_the_format_that_it_sent(accept: str, source: ImageFormat) -> None:
+    assert output_format(None, accept, strict=True).of(source) is source
 
 
 @pytest.mark.parametrize(
