@@ -5,7 +5,7 @@ LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-has
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 CUDA = $(wildcard workers/kernels/*.cu* workers/filters/*/*.cu* tests/emulation/*.hpp)
 
-.PHONY: install serve test coverage lint format bench test-gpu docs lock
+.PHONY: install serve test coverage lint format bench test-gpu test-browser docs lock
 
 install: .venv/.installed
 
@@ -54,6 +54,11 @@ bench: install
 
 test-gpu: install
 	$(BIN)/pytest -m gpu tests/gpu tests/contract
+
+# Playwright is in no lock, because its driver has 160 MB; Chromium comes from the system.
+test-browser: install
+	$(BIN)/python -m pip install -q "playwright>=1.50"
+	$(BIN)/pytest tests/e2e/test_page_in_browser.py
 
 docs: install
 	$(BIN)/python -m tools.filters_page

@@ -23,7 +23,7 @@ from app.pipeline.codec_memory import CodecMemory, budget_for
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
-from app.routes import access_log, catalogue, classify, direct, docs, filter, health, process
+from app.routes import access_log, catalogue, classify, direct, docs, filter, health, page, process
 from app.routes.openapi import PROBLEMS
 from app.service import Service
 from app.telemetry.canary import Canary, canary_image, canary_operations
@@ -189,7 +189,7 @@ def create_app(
 def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     """Add the routes, the conversion of errors to problems, and the access log."""
     images = (classify.router, filter.router, process.router)
-    for router in (*images, catalogue.router, health.router, docs.router):
+    for router in (*images, catalogue.router, health.router, docs.router, page.router):
         app.include_router(router)
     problems.install(app)
     access_log.install(app, settings, metrics)

@@ -1,4 +1,4 @@
-"""Serve the documentation: a page at `/` and `/docs`, and `/openapi.json` for programs."""
+"""Serve the documentation: a page at `/docs`, and `/openapi.json` for programs."""
 
 import json
 
@@ -13,7 +13,6 @@ from workers.filters.registry import FILTERS
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/")
 @router.get("/docs")
 async def docs(request: Request, service: ServiceOf) -> HTMLResponse:
     """Show every endpoint with its options and a form to try it."""

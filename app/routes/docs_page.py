@@ -48,6 +48,20 @@ def page(document: Mapping[str, Any], filters: Iterable[str]) -> str:
     )
 
 
+def forms(document: Mapping[str, Any]) -> str:
+    """Return the forms alone, under the names of their endpoints, as a part of another page."""
+    found = (
+        (path, _form(path, operation))
+        for path, operations in document["paths"].items()
+        for operation in operations.values()
+    )
+    return "".join(
+        f"<section><h3>{escape(path[1:].capitalize())}</h3>{form}</section>"
+        for path, form in found
+        if form
+    )
+
+
 def _section(method: str, path: str, operation: Mapping[str, Any]) -> str:
     every = operation.get("parameters", [])
     parameters = [each for each in every if BESIDE_NAME not in each["schema"]]

@@ -5,7 +5,6 @@ import re
 from html.parser import HTMLParser
 
 import httpx
-import pytest
 from PIL import Image
 
 from tests.pictures import jpeg
@@ -33,11 +32,8 @@ class Page(HTMLParser):
         assert self._open.pop() == tag
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
-def test_the_page_names_every_endpoint_and_asks_nobody_else(
-    client: httpx.Client, path: str
-) -> None:
-    reply = client.get(path)
+def test_the_page_names_every_endpoint_and_asks_nobody_else(client: httpx.Client) -> None:
+    reply = client.get("/docs")
     assert reply.headers["Content-Type"].startswith("text/html")
     assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'")
     assert not re.search(r"https?:|//[a-z]|<script|@import|url\(", reply.text)
@@ -71,4 +67,4 @@ def test_every_form_works_as_it_stands(client: httpx.Client) -> None:
         )
         assert reply.status_code == 200, reply.text
         if action["action"] == "filter":
-            assert Image.open(io.BytesIO(reply.content)).format == "WEBP"
+            assert Image.open(io.BytesIO(reply.content)).format == "JPEG"

@@ -26,6 +26,7 @@ APP = (
     "admission",
     "telemetry",
     "http",
+    "page",
     "parsing",
     "connections",
     "urls",

@@ -1,0 +1,153 @@
+/**
+ * The images of the page: each has its own state, labels, error and results, and is an island.
+ *
+ * An image is a file or a URL. Labels come by `/classify`; of what the browser cannot show (URLs,
+ * because the page loads nothing from other servers, and TIFF) `/process` also returns a picture.
+ */
+
+import { isCancelled, post, stagesOf } from "./api.js";
+
+/** A chain that changes nothing: it turns a file that the browser cannot show into a PNG. */
+const SHOWN = '[{"id": "shown", "name": "brightness", "factor": 1, "format": "png"}]';
+
+const THUMBNAIL = 160;
+
+/** One image; `changed(image)` is called whenever something about it changes. */
+export class Picture {
+  constructor({ file = null, url = null }, changed) {
+    this.file = file;
+    this.url = url;
+    this.name = file ? file.name || "pasted.png" : nameOf(url);
+    this.changed = changed;
+    this.state = "waiting"; // then: working, busy, done, failed, cancelled
+    this.note = "";
+    this.predictions = null;
+    this.model = null;
+    this.result = null; // of the chain: { blob, address, stages, ops }
+    this.shown = null; // an object URL that the browser can show
+    this.thumbnail = null;
+  }
+
+  /** Ask for the labels, and for a picture where the browser has none; never throws. */
+  async label(signal) {
+    this.#set("working");
+    try {
+      await this.#show();
+      const reply = await this.#post(this.shown ? "classify" : "process", signal);
+      const answer = await reply.json();
+      this.model = answer.model ?? null;
+      const [record] = answer.results;
+      if (!record.predictions) throw new Error(record.error.detail);
+      this.predictions = record.predictions;
+      this.stages = stagesOf(reply);
+      if (record.versions?.[0].image) await this.#showVersion(record.versions[0].image);
+      this.#set("done");
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  /** Send the image through a chain; return the result, or throw what went wrong. */
+  async filter(ops, options, signal, onwait) {
+    const form = this.#form();
+    form.append("ops", JSON.stringify(ops));
+    for (const [name, value] of Object.entries(options)) form.append(name, String(value));
+    const started = performance.now();
+    const reply = await post("filter", form, { signal, onwait });
+    const blob = await reply.blob();
+    this.#forgetResult();
+    this.result = {
+      blob,
+      address: URL.createObjectURL(blob),
+      stages: stagesOf(reply),
+      milliseconds: performance.now() - started,
+    };
+    this.changed(this);
+    return this.result;
+  }
+
+  /** Return whether the image failed or was cancelled, so that it can be tried again. */
+  get unfinished() {
+    return this.state === "failed" || this.state === "cancelled";
+  }
+
+  /** Forget what the browser keeps for the image. */
+  forget() {
+    this.#forgetResult();
+    if (this.shown) URL.revokeObjectURL(this.shown);
+    this.shown = null;
+  }
+
+  /** Mark the image as cancelled, if it is not done. */
+  cancelled() {
+    if (this.state !== "done" && this.state !== "failed") this.#set("cancelled", "Cancelled");
+  }
+
+  #forgetResult() {
+    if (this.result) URL.revokeObjectURL(this.result.address);
+    this.result = null;
+  }
+
+  #form() {
+    const form = new FormData();
+    if (this.url) form.append("urls", this.url);
+    else form.append("files", this.file, this.name);
+    return form;
+  }
+
+  #post(path, signal) {
+    const form = this.#form();
+    if (path === "process") form.append("versions", SHOWN);
+    const onwait = (seconds) => this.#set("busy", `Server busy: trying again in ${seconds} s`);
+    return post(path, form, { signal, onwait });
+  }
+
+  /** Show a file by the browser itself, if it can; a small copy becomes the thumbnail. */
+  async #show() {
+    if (!this.file || this.shown) return;
+    await this.#showBlob(this.file).catch(() => {}); // the server shows what the browser cannot
+  }
+
+  async #showVersion({ media_type: type, data }) {
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+    await this.#showBlob(new Blob([bytes], { type }));
+  }
+
+  async #showBlob(blob) {
+    const whole = await createImageBitmap(blob);
+    this.size = [whole.width, whole.height];
+    this.thumbnail = drawn(whole);
+    whole.close();
+    this.shown = URL.createObjectURL(blob);
+    this.changed(this);
+  }
+
+  #set(state, note = "") {
+    this.state = state;
+    this.note = note;
+    this.changed(this);
+  }
+
+  #failed(error) {
+    if (isCancelled(error)) this.#set("cancelled", "Cancelled");
+    else this.#set("failed", error.message);
+  }
+}
+
+function drawn(bitmap) {
+  const scale = Math.min(1, THUMBNAIL / Math.min(bitmap.width, bitmap.height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, Math.round(bitmap.width * scale));
+  canvas.height = Math.max(1, Math.round(bitmap.height * scale));
+  canvas.getContext("2d").drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  return canvas;
+}
+
+function nameOf(url) {
+  try {
+    const { hostname, pathname } = new URL(url);
+    return decodeURIComponent(pathname.split("/").pop()) || hostname;
+  } catch {
+    return url;
+  }
+}

@@ -1,0 +1,156 @@
+/**
+ * What the server does now: rate, queue, batch sizes, stage times, and limits in use.
+ *
+ * It reads `/metrics` every two seconds while the view is shown, and shows what changed since the
+ * last reading. Where the metrics have a port of their own it shows what `/readyz?verbose` knows.
+ */
+
+import { getJson, getText } from "./api.js";
+import { byId, el, svg } from "./dom.js";
+import { buckets, growth, parsed, sum, sumsBy } from "./prometheus.js";
+
+const PERIOD = 2000;
+const KEPT = 60; // readings of the curve: two minutes
+
+/** The view; `start()` and `stop()` follow whether it is shown. */
+export class Live {
+  constructor() {
+    this.timer = null;
+    this.last = null;
+    this.rates = [];
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) clearTimeout(this.timer);
+      else if (this.shown) this.#read();
+    });
+  }
+
+  start() {
+    this.shown = true;
+    this.#read();
+  }
+
+  stop() {
+    this.shown = false;
+    clearTimeout(this.timer);
+  }
+
+  async #read() {
+    clearTimeout(this.timer);
+    try {
+      const [health, text] = await Promise.all([
+        getJson("readyz?verbose").catch(() => null),
+        getText("metrics").catch(() => null),
+      ]);
+      if (!health && text === null) throw new Error("no answer");
+      showState(health);
+      byId("live-partial").hidden = text !== null;
+      if (text !== null) this.#show(parsed(text), performance.now());
+      else showHealthOnly(health);
+    } catch {
+      byId("live-state").textContent = "The server does not answer. Trying again…";
+    }
+    if (this.shown && !document.hidden) this.timer = setTimeout(() => this.#read(), PERIOD);
+  }
+
+  #show(samples, now) {
+    const readings = {
+      now,
+      images: sum(samples, "darkroom_images_total"),
+      sizes: sumsBy(samples, "darkroom_batch_size_bucket", "le"),
+      stageSums: sumsBy(samples, "darkroom_stage_duration_seconds_sum", "stage"),
+      stageCounts: sumsBy(samples, "darkroom_stage_duration_seconds_count", "stage"),
+    };
+    const last = this.last;
+    this.last = readings;
+    tile("queue", sum(samples, "darkroom_queue_images"));
+    tile("running", sum(samples, "darkroom_running_images"));
+    tile("total", readings.images);
+    showLimits(samples);
+    showSizes(samples, readings.sizes);
+    showStages(readings.stageSums, readings.stageCounts, last);
+    if (!last) return;
+    const rate = Math.max(0, readings.images - last.images) / ((now - last.now) / 1000);
+    this.rates = [...this.rates, rate].slice(-KEPT);
+    tile("rate", rate.toFixed(rate < 10 ? 1 : 0));
+    showCurve(this.rates);
+  }
+}
+
+function tile(name, value) {
+  byId(`live-${name}`).textContent = String(value);
+}
+
+function showState(health) {
+  const place = byId("live-state");
+  if (!health) {
+    place.textContent = "Not ready: the server answers, but does not take work now.";
+    return;
+  }
+  const { worker, weights } = health;
+  const words = { ok: "Ready", degraded: "Degraded" }[health.status] ?? "Not ready";
+  const parts = [words, `computes on ${worker.device}`, `weights ${weights.name ?? "missing"}`];
+  place.textContent = [...parts, worker.degraded].filter(Boolean).join(" · ");
+}
+
+function showHealthOnly({ worker }) {
+  tile("queue", worker.queued_images);
+  tile("running", worker.running_images);
+  tile("rate", worker.images_per_second);
+}
+
+function showSizes(samples, cumulative) {
+  const counted = buckets(cumulative).filter(({ count }) => count > 0);
+  const count = sum(samples, "darkroom_batch_size_count");
+  const mean = count ? sum(samples, "darkroom_batch_size_sum") / count : 0;
+  tile("batch", count ? mean.toFixed(1) : "–");
+  const most = Math.max(1, ...counted.map((each) => each.count));
+  rows("live-sizes", counted.map(({ edge, count: n }) =>
+    [`up to ${edge.replace(/\.0$/, "").replace("+Inf", "∞")}`, n / most, `${n}`]));
+}
+
+/** Show the mean of each stage since the last reading, or since the start where nothing came. */
+function showStages(sums, counts, last) {
+  const recent = last ? growth(last.stageCounts, counts) : counts;
+  const busy = last && [...recent.values()].some((each) => each > 0);
+  const grown = busy ? growth(last.stageSums, sums) : sums;
+  const n = busy ? recent : counts;
+  const means = [...grown].filter(([stage]) => n.get(stage) > 0)
+    .map(([stage, seconds]) => [stage, (seconds / n.get(stage)) * 1000]);
+  const most = Math.max(1e-9, ...means.map(([, each]) => each));
+  const period = busy ? "of the last 2 seconds" : "since the start";
+  byId("live-stages-note").textContent = `mean ${period}`;
+  rows("live-stages", means.map(([stage, each]) =>
+    [stage, each / most, `${each.toFixed(each < 10 ? 2 : 0)} ms`]));
+}
+
+function showLimits(samples) {
+  const used = sumsBy(samples, "darkroom_in_use", "limit");
+  const limits = [...sumsBy(samples, "darkroom_limit", "limit")].filter(([, most]) => most > 0);
+  rows("live-limits", limits.map(([name, most]) => {
+    const share = (used.get(name) ?? 0) / most;
+    return [name.replaceAll("_", " "), share, `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`];
+  }));
+}
+
+/** Write a table of names, bars from 0 to 1, and values. */
+function rows(id, entries) {
+  const table = byId(id);
+  const made = entries.map(([name, share, text]) => {
+    const bar = el("span", { class: "bar", "aria-hidden": "true" });
+    bar.style.setProperty("--share", `${share * 100}%`);
+    return el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "wide" }, bar),
+      el("td", { class: "value" }, text));
+  });
+  table.replaceChildren(...made);
+  byId(`${id}-empty`).hidden = made.length > 0;
+}
+
+function showCurve(rates) {
+  const most = Math.max(1, ...rates);
+  const points = rates.map((rate, n) => {
+    const x = ((KEPT - rates.length + n) / (KEPT - 1)) * 300;
+    return `${x.toFixed(1)},${(58 - (rate / most) * 54).toFixed(1)}`;
+  });
+  byId("live-curve").replaceChildren(svg("polyline", { points: points.join(" ") }));
+  byId("live-curve-most").textContent = `${most.toFixed(most < 10 ? 1 : 0)} images/s at most`;
+}

@@ -1,0 +1,75 @@
+/**
+ * Format and quality of filtered images: controls made from the OpenAPI document's own schemas.
+ *
+ * An option that a format does not have is an error on the server, so only those of the chosen
+ * format are shown. Without a format the answer has the format of the picture that went in.
+ */
+
+import { control } from "./controls.js";
+import { byId } from "./dom.js";
+
+const OPTIONS = {
+  "": ["metadata"],
+  jpeg: ["quality", "chroma", "progressive", "metadata"],
+  png: ["png_level", "metadata"],
+  webp: ["quality", "lossless", "metadata"],
+  avif: ["quality", "avif_speed", "chroma", "metadata"],
+};
+
+/** What an option is where it is not given, so that its control begins there. */
+const USUAL = {
+  quality: { jpeg: 90, webp: 80, avif: 75 },
+  chroma: { jpeg: "420", avif: "420" },
+  progressive: { jpeg: false },
+  lossless: { webp: false },
+  png_level: { png: 1 },
+  avif_speed: { avif: 9 },
+};
+
+/** The output options; `document` is the OpenAPI document. */
+export class Output {
+  constructor(document, onchange) {
+    this.schemas = {};
+    for (const each of document.paths["/filter"].post.parameters) {
+      this.schemas[each.name] = bounded(each.schema);
+    }
+    this.onchange = onchange;
+    this.controls = {};
+    this.format = byId("format");
+    this.format.addEventListener("change", () => {
+      this.#draw();
+      onchange();
+    });
+    this.#draw();
+  }
+
+  /** Return the options to send, by name; those that were not touched are left out. */
+  get options() {
+    const format = this.format.value;
+    const options = format ? { format } : {};
+    for (const [name, { get, usual }] of Object.entries(this.controls)) {
+      const value = get();
+      if (value !== null && value !== usual) options[name] = value;
+    }
+    return options;
+  }
+
+  #draw() {
+    const format = this.format.value;
+    this.controls = {};
+    for (const name of OPTIONS[format]) {
+      const usual = name === "metadata" ? "strip" : USUAL[name][format];
+      const made = control(name, { ...this.schemas[name], default: usual }, usual, this.onchange);
+      this.controls[name] = { ...made, usual };
+    }
+    const { quality, ...more } = this.controls;
+    byId("output-options").replaceChildren(...(quality ? [quality.node] : []));
+    byId("output-more").replaceChildren(...Object.values(more).map((each) => each.node));
+  }
+}
+
+/** Return a schema whose bounds have the names of JSON Schema. */
+function bounded(schema) {
+  const { ge, le, ...rest } = schema;
+  return ge === undefined ? schema : { minimum: ge, maximum: le, ...rest };
+}

@@ -1,0 +1,194 @@
+/**
+ * The workbench: images that a person gave, the chosen one, the chain, and what is computed.
+ *
+ * Labels are asked for at once, four images at a time. The chain is applied to the chosen image a
+ * moment after the last change; a newer change cancels the request before. "Filter all" applies it
+ * to every image, again four at a time.
+ */
+
+import { isCancelled } from "./api.js";
+import { Batch } from "./batch.js";
+import { announce, byId } from "./dom.js";
+import { Picture } from "./images.js";
+import { savedName } from "./snippets.js";
+import { Strip } from "./strip.js";
+import { TaskQueue } from "./tasks.js";
+import { show, showError, showWorking } from "./viewer.js";
+
+const AT_A_TIME = 4;
+const PAUSE = 250; // milliseconds after the last change of a control
+
+/** The workbench; `chain` and `output` are set when the server's catalogue has come. */
+export class Workbench {
+  constructor(onchange) {
+    this.onchange = onchange;
+    this.pictures = [];
+    this.chosen = null;
+    this.chain = null;
+    this.output = null;
+    this.tasks = new Map();
+    this.queue = new TaskQueue(AT_A_TIME);
+    this.strip = new Strip((each) => this.choose(each), (each) => this.#label(each));
+    this.batch = new Batch(this.queue, this);
+    byId("cancel").addEventListener("click", () => this.cancel());
+    byId("clear").addEventListener("click", () => this.clear());
+    byId("retry").addEventListener("click", () => this.#retry());
+    this.#summarise();
+  }
+
+  addFiles(files) {
+    this.#add(files.map((file) => new Picture({ file }, (each) => this.#changed(each))));
+  }
+
+  addUrls(urls) {
+    this.#add(urls.map((url) => new Picture({ url }, (each) => this.#changed(each))));
+  }
+
+  choose(picture) {
+    this.chosen = picture;
+    this.strip.choose(picture);
+    showError(null);
+    show(picture);
+    this.filterSoon(0);
+    this.onchange();
+  }
+
+  /** Apply the chain to the chosen image after a pause, unless it changes again before. */
+  filterSoon(pause = PAUSE) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.#filter(), pause);
+  }
+
+  /** Return what the result of an image depends on, as text. */
+  get key() {
+    return JSON.stringify([this.chain?.ops ?? [], this.output?.options ?? {}]);
+  }
+
+  /** End all work; what is done stays. */
+  cancel() {
+    this.batch.cancel();
+    for (const controller of this.tasks.values()) controller.abort();
+    for (const picture of this.pictures) picture.cancelled();
+    this.tasks.clear();
+    announce("Cancelled. What was done stays.");
+    this.#summarise();
+  }
+
+  clear() {
+    this.cancel();
+    this.filtering?.abort();
+    for (const picture of this.pictures) picture.forget();
+    this.pictures = [];
+    this.strip.clear();
+    this.choose(null);
+    this.#summarise();
+    byId("files").focus();
+    announce("All images were removed.");
+  }
+
+  /** Apply the chain to one image and name the result; throws what went wrong. */
+  async filtered(picture, signal, onwait) {
+    const key = this.key;
+    if (picture.result?.key === key) return picture.result;
+    const options = this.output.options;
+    const result = await picture.filter(this.chain.ops, options, signal, onwait);
+    result.key = key;
+    result.name = savedName(picture, Object.entries(typed(options, result.blob)));
+    return result;
+  }
+
+  #add(pictures) {
+    const first = this.chosen ?? pictures[0];
+    for (const picture of pictures) {
+      this.pictures.push(picture);
+      this.strip.add(picture);
+      this.#label(picture);
+    }
+    if (first !== this.chosen) this.choose(first);
+    const count = pictures.length;
+    announce(count === 1 ? "1 image was added." : `${count} images were added.`);
+    this.#summarise();
+  }
+
+  #label(picture) {
+    picture.state = "waiting";
+    this.#changed(picture);
+    this.tasks.set(picture, this.queue.add(async (signal) => {
+      await picture.label(signal);
+      this.tasks.delete(picture);
+      this.#summarise();
+      if (this.tasks.size === 0) announce(this.#words());
+    }));
+  }
+
+  #retry() {
+    for (const picture of this.pictures) {
+      if (picture.unfinished) this.#label(picture);
+    }
+  }
+
+  #changed(picture) {
+    this.strip.update(picture);
+    if (picture === this.chosen) show(picture);
+  }
+
+  async #filter() {
+    this.filtering?.abort();
+    const picture = this.chosen;
+    if (!picture || !this.chain) return;
+    if (!this.chain.ops.length) {
+      picture.result = null;
+      this.#ended(picture, null);
+      return;
+    }
+    const controller = (this.filtering = new AbortController());
+    showWorking(true);
+    const onwait = (seconds) => showError(`The server is busy: trying again in ${seconds} s.`);
+    try {
+      await this.filtered(picture, controller.signal, onwait);
+      if (!controller.signal.aborted) this.#ended(picture, null);
+    } catch (error) {
+      if (!isCancelled(error)) this.#ended(picture, error);
+    }
+  }
+
+  /** Show the end of filtering, with messages at the controls that they are about. */
+  #ended(picture, error) {
+    showWorking(false);
+    const left = this.chain.showErrors(error?.errors ?? []);
+    const atControls = error?.errors?.length && !left.length;
+    showError(error ? (atControls ? "A filter has a wrong value: see its message." : error.message)
+      : null);
+    if (picture === this.chosen) show(picture);
+  }
+
+  #words() {
+    const done = this.pictures.filter(({ state }) => state === "done").length;
+    const bad = this.pictures.filter(({ state }) => state === "failed").length;
+    const failed = bad ? `, ${bad} failed` : "";
+    return `${done} of ${this.pictures.length} labelled${failed}`;
+  }
+
+  #summarise() {
+    const count = this.pictures.length;
+    const unfinished = this.pictures.some((each) => each.unfinished);
+    byId("images-section").hidden = count === 0;
+    byId("summary").textContent = count ? this.#words() : "";
+    byId("cancel").hidden = this.tasks.size === 0 && !this.batch.running;
+    byId("retry").hidden = !unfinished || this.tasks.size > 0;
+    byId("progress").hidden = this.tasks.size === 0;
+    byId("progress").max = count || 1;
+    byId("progress").value = count - this.tasks.size;
+    this.batch.offer(count, this.chain?.ops.length ?? 0);
+  }
+
+  /** Draw counts and buttons again, after the chain or the batch changed. */
+  refresh() {
+    this.#summarise();
+  }
+}
+
+/** Return the options with the format that the result really has, for its file name. */
+function typed(options, blob) {
+  return { ...options, format: blob.type.replace("image/", "") };
+}

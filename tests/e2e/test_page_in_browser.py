@@ -1,0 +1,385 @@
+"""The page in a real browser: what a person sees, and what it sends."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import WITHIN, chromium, opened
+from tests.drawn_classes import golf_ball
+from tests.e2e.conftest import Running
+from tests.pictures import drawing, encoded, jpeg
+from workers.filters.registry import FILTERS, describe, parse_chain
+
+Open = Callable[..., AbstractContextManager[Any]]
+Schema = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def open_page(browser: Any, server: Running) -> Open:
+    return partial(opened, browser, f"http://127.0.0.1:{server.port}/")
+
+
+def shows(locator: Any, text: str | re.Pattern[str]) -> None:
+    """Wait until an element contains a text."""
+    from playwright.sync_api import expect
+
+    expect(locator).to_contain_text(text, timeout=WITHIN)
+
+
+def file(name: str, body: bytes, kind: str = "image/jpeg") -> dict[str, Any]:
+    return {"name": name, "mimeType": kind, "buffer": body}
+
+
+def give(page: Any, *files: dict[str, Any]) -> None:
+    page.set_input_files("#files", list(files))
+
+
+def ball() -> dict[str, Any]:
+    return file("golf_ball.jpg", encoded(golf_ball(), quality=92))
+
+
+def captured(page: Any) -> list[dict[str, str]]:
+    """Answer every request for filters by the sample itself; return the fields that were sent."""
+    sent: list[dict[str, str]] = []
+    picture = jpeg()
+
+    def answer(route: Any) -> None:
+        body = route.request.post_data_buffer.decode("latin-1")
+        parts = re.findall(r'name="(\w+)"\r\n\r\n(.*?)\r\n--', body, re.DOTALL)
+        sent.append({name: text.encode("latin-1").decode() for name, text in parts})
+        route.fulfill(body=picture, content_type="image/jpeg")
+
+    page.route("**/filter", answer)
+    return sent
+
+
+def test_an_image_that_is_given_is_labelled_with_bars(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball())
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        assert page.locator("#labels li").count() == 5
+        width = page.locator("#labels .bar").first.bounding_box()["width"]
+        assert width > 0
+        shows(page.locator("#announcer"), "1 of 1 labelled")
+
+
+def test_a_chain_shows_before_and_after_with_a_divider(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball())
+        page.select_option("#add-filter", "invert")
+        page.wait_for_selector("#stage.compared #after[src]")
+        divider = page.locator("#divider")
+        divider.focus()
+        page.keyboard.press("End")
+        assert divider.get_attribute("aria-valuetext") == "100 % before"
+        page.keyboard.press("Home")
+        assert divider.get_attribute("aria-valuetext") == "0 % before"
+        shows(page.locator("#facts"), "JPEG")
+        assert page.locator("#download").get_attribute("download") == "golf_ball-filtered.jpg"
+
+
+def test_pictures_of_another_shape_stand_side_by_side(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball())
+        page.select_option("#add-filter", "rotate90")
+        page.wait_for_selector("#stage.apart")
+        assert page.locator("#divider").is_hidden()
+
+
+def other(schema: Schema, shown: Any) -> Any:
+    """Return an allowed value but the default; a list is `shown` but for its first number."""
+    inner = next((s for s in schema.get("anyOf", []) if s["type"] != "null"), schema)
+    if inner.get("type") == "boolean":
+        return not schema["default"]
+    if "enum" in inner:
+        return next(each for each in reversed(inner["enum"]) if each != schema["default"])
+    if "pattern" in inner:
+        return "12ab34ff" if "{8}" in inner["pattern"] else "12ab34"
+    if inner["type"] == "array":
+        rows = shown if isinstance(shown[0], list) else [shown]
+        changed = [[0.5, *rows[0][1:]], *rows[1:]]
+        return changed if isinstance(shown[0], list) else changed[0]
+    least = inner["minimum"]
+    return least if least != schema["default"] else inner["maximum"]
+
+
+def enter(control: Any, schema: Schema, value: Any) -> None:
+    """Give a control a value by its visible fields, as a person does."""
+    if "anyOf" in schema:
+        control.locator("input[role=switch]").check()
+    if isinstance(value, bool):
+        control.locator("input[role=switch]").set_checked(value)
+    elif "enum" in schema:
+        control.locator("select").select_option(value)
+    elif isinstance(value, str):
+        control.locator("input.code").fill(value[:6])
+        if len(value) == 8:
+            control.locator("input[type=range]").press("End")
+    elif isinstance(value, list):
+        control.locator(".grid input").first.fill("0.5")
+    else:
+        control.locator("input[type=number]").fill(str(value))
+
+
+def test_every_control_sends_what_its_schema_says(open_page: Open) -> None:
+    with open_page() as page:
+        sent = captured(page)
+        expected = []
+        for number, name in enumerate(FILTERS):
+            page.select_option("#add-filter", name)
+            step = page.locator("#steps > li").nth(number)
+            op: dict[str, Any] = {"name": name}
+            for parameter, schema in describe(FILTERS[name])["parameters"].items():
+                op[parameter] = other(schema, FILTERS[name].example.get(parameter))
+                enter(step.locator(f"[data-parameter={parameter}]"), schema, op[parameter])
+            expected.append(op)
+        give(page, ball())
+        page.wait_for_selector("#stage.compared")
+        ops = json.loads(sent[-1]["ops"])
+        assert ops == expected
+        crossed = {"levels"}  # its extremes are allowed alone, not together
+        for op in ops:
+            if op["name"] not in crossed:
+                parse_chain([op])
+
+
+def test_sliders_reach_both_ends_of_their_range_and_nothing_beyond(open_page: Open) -> None:
+    with open_page() as page:
+        for number, name in enumerate(FILTERS):
+            page.select_option("#add-filter", name)
+            step = page.locator("#steps > li").nth(number)
+            for parameter, schema in describe(FILTERS[name])["parameters"].items():
+                control = step.locator(f"[data-parameter={parameter}]")
+                slider = control.locator("> input[type=range]")
+                if "minimum" not in schema or not slider.count():
+                    continue
+                field = control.locator("input[type=number]")
+                for key, end in (("Home", schema["minimum"]), ("End", schema["maximum"])):
+                    slider.press(key)
+                    assert float(field.input_value()) == pytest.approx(end), (name, parameter)
+                slider.press("ArrowLeft")
+                value = float(field.input_value())
+                assert schema["minimum"] <= value < schema["maximum"], (name, parameter)
+                parse_chain([{"name": name, parameter: as_json(value, schema)}])
+
+
+def as_json(value: float, schema: Schema) -> float | int:
+    return int(value) if schema["type"] == "integer" and value.is_integer() else value
+
+
+def test_the_output_options_are_those_of_the_format(open_page: Open) -> None:
+    with open_page() as page:
+        sent = captured(page)
+        give(page, ball())
+        page.select_option("#add-filter", "invert")
+        page.select_option("#format", "webp")
+        quality = page.locator("[data-parameter=quality] input[type=number]")
+        assert quality.get_attribute("max") == "100"
+        quality.fill("55")
+        page.locator("summary").click()
+        page.locator("[data-parameter=lossless] input").check()
+        shows(page.locator("#code"), "lossless=true")
+        with page.expect_response("**/filter"):
+            pass
+        assert sent[-1]["format"] == "webp"
+        assert (sent[-1]["quality"], sent[-1]["lossless"]) == ("55", "true")
+        page.select_option("#format", "png")
+        assert page.locator("[data-parameter=quality]").count() == 0
+
+
+def test_the_chain_is_sent_in_its_order_without_what_is_switched_off(open_page: Open) -> None:
+    with open_page() as page:
+        for name in ("invert", "sepia", "otsu", "flip"):
+            page.select_option("#add-filter", name)
+        page.get_by_role("button", name="Move Sepia up").click()
+        page.get_by_role("switch", name="Apply Otsu").uncheck()
+        page.get_by_role("button", name="Remove Flip").click()
+        shows(page.locator("#code"), 'ops=[{"name":"sepia"},{"name":"invert"}]')
+
+
+def test_a_wrong_value_is_explained_at_its_control(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball())
+        page.select_option("#add-filter", "levels")
+        white = page.locator("[data-parameter=in_white]")
+        white.locator("input[type=number]").fill("10")
+        shows(white.locator(".error"), "above in_black")
+        field = white.locator("input[type=number]")
+        assert field.get_attribute("aria-invalid") == "true"
+        field.fill("200")
+        page.wait_for_selector("#stage.compared")
+        assert white.locator(".error").is_hidden()
+
+
+def test_a_bad_file_fails_alone_and_says_why(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball(), file("notes.jpg", b"this is no image"), ball())
+        shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
+        shows(page.locator("#strip li.failed"), "not an image of a format read here")
+
+
+def test_a_format_that_the_browser_cannot_show_is_shown_by_the_server(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, file("scan.tiff", encoded(drawing(), "TIFF"), "image/tiff"))
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        page.wait_for_selector("#before[src]")
+
+
+def test_many_images_are_sent_four_at_a_time(open_page: Open) -> None:
+    with open_page() as page:
+        under_way, most = 0, 0
+
+        def begun(request: Any) -> None:
+            nonlocal under_way, most
+            if request.url.endswith("/classify"):
+                under_way += 1
+                most = max(most, under_way)
+
+        def ended(request: Any) -> None:
+            nonlocal under_way
+            if request.url.endswith("/classify"):
+                under_way -= 1
+
+        page.on("request", begun)
+        page.on("requestfinished", ended)
+        give(page, *(file(f"{n}.jpg", jpeg(n, 64, 48)) for n in range(24)))
+        shows(page.locator("#summary"), "24 of 24 labelled")
+        assert 1 < most <= 4
+
+
+def test_cancelling_keeps_what_is_done_and_trying_again_does_the_rest(open_page: Open) -> None:
+    with open_page() as page:
+        page.route("**/classify", lambda route: None)  # the request is never answered
+        give(page, *(file(f"{n}.jpg", jpeg(n, 64, 48)) for n in range(6)))
+        page.locator("#strip li.working").nth(3).wait_for()
+        page.locator("#cancel").click()
+        assert page.locator("#strip li.cancelled").count() == 6
+        page.unroute("**/classify")
+        page.locator("#retry").click()
+        shows(page.locator("#summary"), "6 of 6 labelled")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_is_asked_again_after_the_time_it_names(open_page: Open, status: int) -> None:
+    with open_page() as page:
+        answers = [status]
+
+        def answer(route: Any) -> None:
+            if not answers:
+                route.fallback()
+                return
+            busy = {"detail": "busy", "code": "overloaded"}
+            route.fulfill(status=answers.pop(), headers={"Retry-After": "1"}, body=json.dumps(busy))
+
+        page.route("**/classify", answer)
+        give(page, ball())
+        shows(page.locator("#strip li"), "trying again in 1 s")
+        shows(page.locator("#summary"), "1 of 1 labelled")
+
+
+def test_a_server_that_needs_a_key_gets_it(open_page: Open) -> None:
+    with open_page() as page:
+        keys: list[str | None] = []
+
+        def answer(route: Any) -> None:
+            keys.append(route.request.headers.get("authorization"))
+            if keys[-1]:
+                route.fallback()
+            else:
+                route.fulfill(status=401, body='{"detail": "a key is needed"}')
+
+        page.route("**/classify", answer)
+        give(page, ball())
+        page.locator("#key").fill("secret")
+        page.get_by_role("button", name="Use this key").click()
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        assert keys == [None, "Bearer secret"]
+
+
+def test_urls_are_fetched_by_the_server_and_shown(open_page: Open, tmp_path: Path) -> None:
+    with open_page() as page:
+        page.locator("#urls").fill("not-an-address")
+        page.get_by_role("button", name="Fetch").click()
+        shows(page.locator("#urls-error"), "not an address")
+        page.locator("#urls").fill("http://127.0.0.1:1/a.jpg")
+        page.get_by_role("button", name="Fetch").click()
+        shows(page.locator("#summary"), "0 of 1 labelled, 1 failed")
+
+
+def test_the_gallery_finds_filters_and_adds_them(open_page: Open) -> None:
+    with open_page() as page:
+        page.get_by_role("link", name="Filters").click()
+        assert page.locator("#gallery-list li").count() == len(FILTERS)
+        page.locator("#gallery-search").fill("gaussian blur")
+        page.get_by_role("button", name="Add Gaussian blur").click()
+        shows(page.locator("#steps"), "Gaussian blur")
+        assert page.locator("#view-try").is_visible()
+
+
+def test_the_live_view_counts_images(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball())
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        page.get_by_role("link", name="Live").click()
+        shows(page.locator("#live-state"), "Ready")
+        shows(page.locator("#live-total"), re.compile(r"[1-9]"))
+        shows(page.locator("#live-stages"), "compute")
+        shows(page.locator("#live-sizes"), "up to 1")
+        shows(page.locator("#live-limits"), "images in flight")
+
+
+@pytest.mark.parametrize("view", ["#try", "#filters", "#live"])
+def test_a_phone_never_scrolls_sideways(open_page: Open, view: str) -> None:
+    with open_page(viewport={"width": 360, "height": 740}, has_touch=True) as page:
+        give(page, ball())
+        page.select_option("#add-filter", "color_matrix")
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        page.goto(page.url.partition("#")[0] + view)
+        root = page.locator("html")
+        assert root.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+def test_everything_that_takes_the_focus_has_a_name(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball())
+        for name in ("colorize", "convolve", "pad", "resize", "autocontrast"):
+            page.select_option("#add-filter", name)
+        page.wait_for_selector("#stage.compared")
+        tree = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")
+        for node in tree["nodes"]:
+            properties = {each["name"]: each["value"] for each in node.get("properties", [])}
+            role = node.get("role", {}).get("value")
+            focusable = properties.get("focusable", {}).get("value")
+            if focusable and role not in ("RootWebArea", "generic", "main"):
+                assert node["name"]["value"].strip(), node
+
+
+def test_the_keyboard_reaches_the_content_at_once(open_page: Open) -> None:
+    with open_page() as page:
+        page.keyboard.press("Tab")
+        assert page.locator(":focus").inner_text() == "Skip to the content"
+        page.keyboard.press("Enter")
+        assert page.locator("#main:focus").count() == 1
+
+
+def test_without_scripts_the_forms_answer(open_page: Open, tmp_path: Path) -> None:
+    picture = tmp_path / "golf_ball.jpg"
+    picture.write_bytes(ball()["buffer"])
+    with open_page(java_script_enabled=False) as page:
+        form = page.locator("form[action=classify]")
+        form.locator("input[type=file]").set_input_files(picture)
+        form.locator("button").click()
+        page.wait_for_url("**/classify")
+        assert '"predictions"' in page.content()

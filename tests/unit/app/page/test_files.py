@@ -1,0 +1,168 @@
+"""The files of the page: small, without anything of other servers, and consistent in themselves."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from app.page.files import FOLDER, INDEX, files, index
+
+MOST_BYTES = 200_000
+
+SCRIPTS = sorted(FOLDER.glob("*.js"))
+STYLES = sorted(FOLDER.glob("*.css"))
+TEXTS = [path for path in sorted(FOLDER.iterdir()) if path.suffix != ".jpg"]
+
+NAMESPACE = "http://www.w3.org/2000/svg"
+"""The name of SVG, which no browser opens."""
+
+IDS = re.compile(r'byId\("([\w-]+)"\)')
+
+
+def name(path: Path) -> str:
+    return path.name
+
+
+class Elements(HTMLParser):
+    """The elements of a page in their order, each with its attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def html() -> Elements:
+    return Elements((FOLDER / INDEX).read_text())
+
+
+def test_all_files_together_stay_below_200_kilobytes() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < MOST_BYTES
+
+
+def test_every_file_of_the_folder_is_served() -> None:
+    assert set(files()) == {path.name for path in FOLDER.iterdir()}
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name)
+def test_a_file_names_no_address_of_another_server(path: Path) -> None:
+    text = path.read_text().replace(NAMESPACE, "")
+    assert not re.search(r"https?://[\w-]|[\"'(]//\w|@import|\burl\(", text)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name)
+def test_a_script_makes_no_markup_and_no_code_of_text(path: Path) -> None:
+    made = re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", path.read_text())
+    assert made is None
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name)
+def test_a_script_begins_with_its_idea_and_has_short_lines(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert lines[0] == "/**"
+    assert all(len(line) <= 100 for line in lines)
+    assert len(lines) <= 250
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name)
+def test_every_module_that_a_script_imports_exists(path: Path) -> None:
+    for imported in re.findall(r'from "\./([\w.]+)"', path.read_text()):
+        assert (FOLDER / imported).is_file()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=name)
+def test_every_name_that_a_script_imports_is_exported_and_used(path: Path) -> None:
+    text = path.read_text()
+    for names, module in re.findall(r'import \{ ([^}]+) \} from "\./([\w.]+)"', text):
+        exported = (FOLDER / module).read_text()
+        for each in names.split(", "):
+            assert re.search(rf"export (async )?(function|class|const) {each}\b", exported), each
+            assert len(re.findall(rf"\b{each}\b", text)) > 1, f"{each} is not used"
+
+
+def test_every_id_that_a_script_asks_for_is_in_the_html() -> None:
+    there = {attributes.get("id") for _, attributes in html().found}
+    asked = {each for path in SCRIPTS for each in IDS.findall(path.read_text())}
+    assert asked <= there
+
+
+def test_ids_are_unique() -> None:
+    ids = [attributes["id"] for _, attributes in html().found if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_html_has_no_script_and_no_style_of_its_own() -> None:
+    for tag, attributes in html().found:
+        assert tag != "style"
+        assert tag != "script" or "src" in attributes
+        assert not {each for each in attributes if each == "style" or each.startswith("on")}
+
+
+def test_every_file_that_the_html_loads_is_there() -> None:
+    for _, attributes in html().found:
+        address = attributes.get("src") or attributes.get("href") or ""
+        if address.startswith("page/"):
+            assert address.removeprefix("page/") in files()
+
+
+def test_every_field_of_the_html_has_a_name_for_screen_readers() -> None:
+    found = html().found
+    labelled = {attributes.get("for") for tag, attributes in found if tag == "label"}
+    for tag, attributes in found:
+        if tag in ("input", "select") and attributes.get("type") != "radio":
+            assert attributes.get("id") in labelled or "aria-label" in attributes, attributes
+
+
+def test_the_forms_stand_in_the_html_where_scripts_are_off() -> None:
+    body = index("<form></form>").body.decode()
+    assert "<form></form>" in body.partition("<noscript>\n")[2].partition("</noscript>")[0]
+
+
+def test_an_etag_follows_the_content() -> None:
+    assert index("a").etag != index("b").etag
+    assert index("a").etag == index("a").etag
+
+
+def colours(dark: bool) -> dict[str, str]:
+    text = (FOLDER / "style.css").read_text()
+    light, _, night = text.partition("@media (prefers-color-scheme: dark)")
+    part = night.partition("* {")[0] if dark else light
+    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", part))
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("front", "back", "least"),
+    [
+        ("text", "ground", 7),
+        ("text", "sunken", 7),
+        ("quiet", "surface", 4.5),
+        ("quiet", "ground", 4.5),
+        ("quiet", "sunken", 4.5),
+        ("accent", "surface", 4.5),
+        ("on-accent", "accent", 4.5),
+        ("error", "surface", 4.5),
+        ("error", "error-ground", 4.5),
+        ("edge", "surface", 3),
+    ],
+)
+def test_text_and_edges_have_the_contrast_of_wcag_aa(
+    front: str, back: str, least: float, dark: bool
+) -> None:
+    of = colours(dark)
+    assert contrast(of[front], of[back]) >= least
