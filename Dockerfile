@@ -55,17 +55,20 @@ FROM python AS runtime
 RUN --mount=type=cache,target=/root/.cache/pip \
     --mount=type=bind,source=requirements.lock,target=/mnt/requirements.lock \
     pip install --require-hashes -r /mnt/requirements.lock
-RUN useradd --uid 10001 --user-group --no-log-init --no-create-home --home-dir /tmp darkroom
+RUN useradd --uid 10001 --user-group --no-log-init --no-create-home --home-dir /tmp darkroom \
+    && install --directory --owner=10001 --group=10001 /var/cache/darkroom
 COPY --from=cache /cache /opt/darkroom/cache
 COPY --chmod=444 docker/healthcheck.py /opt/darkroom/
 LABEL org.opencontainers.image.title="darkroom" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.licenses="Apache-2.0"
 # 0.0.0.0 is the container's own network: who may reach it is decided where the port is published.
-# HOME is the one folder that stays writable under a read-only root.
+# HOME is writable under a read-only root because /tmp is; what should outlive the container, such as
+# kernels compiled at a start, goes to /var/cache/darkroom, where docker-compose.yml mounts a volume.
 ENV PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     HOME=/tmp \
+    XDG_CACHE_HOME=/var/cache \
     DARKROOM_HOST=0.0.0.0 \
     DARKROOM_PORT=8000 \
     DARKROOM_WEIGHTS=imagenet1k_v1 \
@@ -96,4 +99,7 @@ ENV NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility,video
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/mnt \
     pip install --no-deps --no-index --no-cache-dir /mnt/*.whl
+# Kernels for the GPUs of every generation from Turing to Blackwell, into the folder that a worker looks
+# into first. The compiler needs no GPU; without this a first start would spend 40 s of CPU time on it.
+RUN ["darkroom", "kernels"]
 USER 10001:10001

@@ -90,7 +90,7 @@ class Settings(BaseSettings):
     )
     weights_sha256: Digests | None = Field(None, description="digest a weights file must have")
     cache_folder: Path = Field(
-        default_factory=cache_folder, description="where downloaded weights are kept"
+        default_factory=cache_folder, description="folder of weights and compiled kernels"
     )
     precision: Precision = Field(
         Precision.AUTO, description="auto, fp32, bf16 or fp16 for the forward pass"

@@ -1,8 +1,9 @@
-"""Commands that need no service: manage weights, and trace a worker under load."""
+"""Commands that need no service: manage weights, compile kernels, trace a worker under load."""
 
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from models.networks.registry import CATALOGUE, NETWORKS, qualified_name
 from models.networks.spec import Bundled, PublishedWeights
 from models.settings import Settings
 from workers.backends.in_process import LocalBackend
+from workers.kernels.compilation import compiled
+from workers.kernels.cubins import CubinStore, shipped
+from workers.kernels.loader import modules
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.profiling import DRAWN, drawing, keep_busy, utilisation
 from workers.supervision.startup import start_worker
@@ -58,6 +62,37 @@ def _get(store: WeightsStore, action: str, weights: Bundled | PublishedWeights) 
         verified_sha256(weights.path, weights.sha256)
         return weights.path
     return store.fetch(weights) if action == "fetch" else store.open_verified(weights)
+
+
+def compile_kernels(settings: Settings, architectures: Sequence[str]) -> int:
+    """Compile the kernels for `architectures` such as `sm_90`; return the exit code.
+
+    The cubins go to the folder that a worker looks into first. No GPU is needed, but CuPy and
+    NVRTC are.
+    """
+    try:
+        from workers.engines.cuda.nvrtc import Nvrtc
+
+        compiler = Nvrtc()
+    except (ImportError, RuntimeError) as error:  # no CuPy, or CuPy without NVRTC
+        print(f"darkroom: {error}; kernels need CuPy: install darkroom[gpu]", file=sys.stderr)
+        return ExitCode.FAILED
+    if unknown := [each for each in architectures if each not in compiler.architectures]:
+        known = ", ".join(sorted(compiler.architectures, key=lambda name: int(name[3:])))
+        print(
+            f"darkroom: {compiler.version} compiles for {known}, not for {', '.join(unknown)}",
+            file=sys.stderr,
+        )
+        return ExitCode.WRONG_USAGE
+    folder = shipped(settings.cache_folder)
+    store = CubinStore([folder])
+    if not store.writable():
+        print(f"darkroom: {folder} cannot be written", file=sys.stderr)
+        return ExitCode.CANNOT_WRITE
+    for each in architectures:
+        size = sum(map(len, compiled(modules(), each, compiler, store).values()))
+        print(f"{each}: {len(modules())} modules, {size:,} bytes, in {folder / each}")
+    return ExitCode.OK
 
 
 def profile(settings: Settings, operation: Operation, seconds: float, path: Path) -> dict[str, Any]:

@@ -26,6 +26,7 @@ COMMANDS = {
     "profile": "trace the worker under load",
     "filters": "list the filters",
     "weights": "download, verify or list weights",
+    "kernels": "compile the GPU's kernels in advance",
 }
 """Each is a module of `app.cli.commands`."""
 

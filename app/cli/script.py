@@ -1,4 +1,4 @@
-"""The command line: `darkroom serve | classify | filter | filters | profile | weights`.
+"""The command line: `darkroom serve | classify | filter | filters | profile | weights | kernels`.
 
 This module imports almost nothing, so that Ctrl-C ends the process without a traceback at any time.
 """

@@ -238,6 +238,25 @@ def test_the_baked_weights_are_the_published_ones_in_the_place_they_are_looked_f
     assert f"/mnt/{published.filename} ." in checked
 
 
+def test_the_gpu_image_has_compiled_kernels_in_the_folder_that_workers_look_into() -> None:
+    stage, found = "", []
+    for keyword, rest in instructions():
+        stage = rest.split(" AS ")[1] if keyword == "FROM" else stage
+        if keyword == "RUN" and rest == '["darkroom", "kernels"]':
+            found.append(stage)
+    assert found == ["gpu"]
+    assert "DARKROOM_CACHE_FOLDER" in image_environment()
+
+
+def test_every_service_keeps_what_it_compiles_in_a_volume_that_its_user_can_write() -> None:
+    folder = f"{image_environment()['XDG_CACHE_HOME']}/darkroom"
+    assert all(f"cache:{folder}" in each["volumes"] for each in services().values())
+    assert "cache" in yaml.safe_load(COMPOSE_FILE.read_text())["volumes"]
+    (made,) = [rest for rest in arguments("RUN") if "install --directory" in rest]
+    user = next(iter(arguments("USER"))).split(":")[0]
+    assert made.endswith(f"install --directory --owner={user} --group={user} {folder}")
+
+
 def test_everything_copied_into_the_build_exists() -> None:
     assert [source for source in sorted(context_sources()) if not (ROOT / source).exists()] == []
 

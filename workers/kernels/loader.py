@@ -1,15 +1,17 @@
-"""The CUDA text of all filters and of the network's crops, as the one module of an engine.
+"""The CUDA text of all filters and of the network's crops, as the modules of an engine.
 
-Files name what they need by `#include "..."` with paths in `workers`. `source` resolves these
-lines here, so that a compiler gets a single text: NVRTC needs no folder to search, and the key of
-CuPy's cache on disk, which is made from the text, changes with every header. Nothing is compiled
-for a parameter. The module does not import CuPy: an engine compiles `source()` with `OPTIONS` for
-its own GPU and launches `KERNELS` as `workers.kernels.items` describes.
+Files name what they need by `#include "..."` with paths in `workers`. These lines are resolved
+here, so that a compiler gets a single text: NVRTC needs no folder to search, and the key of a
+cache on disk, which is made from the text, changes with every header. Nothing is compiled for a
+parameter. Each `.cu` file is a module of its own, so that several threads compile at a time
+(`compilation.py`); `source` is the text of all of them as one. CuPy is not imported here: an
+engine launches `KERNELS` as `workers.kernels.items` describes.
 """
 
 import functools
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1]
@@ -22,10 +24,18 @@ _INCLUDE = re.compile(r'#include "([^"]+)"\s*')
 _KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(')
 
 
+@dataclass(frozen=True, slots=True)
+class CudaModule:
+    """One `.cu` file, by its path below `workers`: its whole text and the names of its kernels."""
+
+    name: str
+    text: str
+    kernels: tuple[str, ...]
+
+
 def root(folder: Path = FOLDER) -> str:
     """Return the text that includes every `.cu` file below `folder`, ordered by path."""
-    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.cu"))
-    return "".join(f'#include "{name}"\n' for name in names)
+    return "".join(f'#include "{name}"\n' for name in _names(folder))
 
 
 def expanded(text: str, folder: Path = FOLDER) -> str:
@@ -39,8 +49,26 @@ def expanded(text: str, folder: Path = FOLDER) -> str:
 
 @functools.cache
 def source() -> str:
-    """Return the whole text of the module."""
+    """Return the text of all modules as one."""
     return expanded(root())
+
+
+@functools.cache
+def modules() -> tuple[CudaModule, ...]:
+    """Return one module for each `.cu` file, ordered by path."""
+    return tuple(
+        CudaModule(name, expanded(f'#include "{name}"\n'), _kernels(FOLDER / name))
+        for name in _names(FOLDER)
+    )
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*.cu"))
+
+
+def _kernels(file: Path) -> tuple[str, ...]:
+    """Return the kernels of a file; headers have none."""
+    return tuple(_KERNEL.findall(file.read_text("utf-8")))
 
 
 def _lines(text: str, name: str, folder: Path, seen: set[str]) -> Iterator[str]:
@@ -58,5 +86,7 @@ def _lines(text: str, name: str, folder: Path, seen: set[str]) -> Iterator[str]:
             yield "\n"
 
 
-KERNELS: tuple[str, ...] = tuple(_KERNEL.findall(source()))
+KERNELS: tuple[str, ...] = tuple(
+    kernel for name in _names(FOLDER) for kernel in _kernels(FOLDER / name)
+)
 """The names of all kernels."""

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from models.domain.job import Job
 from models.networks.served import ServedNetwork
 from models.networks.spec import NetworkSpec
+from models.setting_types import cache_folder
 from models.settings import Precision, Settings
 from workers.engines.cpu.engine import CpuEngine, CpuSlot
+from workers.kernels.cubins import CubinStore, folders
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Observer, Worker
@@ -138,7 +140,8 @@ def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> 
         loaded = load_models(settings, device, build)
     room = max(settings.max_batch_pixels, settings.max_pixels)
     networks = [each.network for each in loaded if each.network is not None]
-    engine = CudaEngine(networks, size, room, device)
+    cubins = CubinStore(folders(settings.cache_folder, cache_folder()))
+    engine = CudaEngine(networks, size, room, device, cubins)
     engine.warm_up()
     worker = _started(Worker(engine, _limits(settings, size), on_batch))
     return Started(worker, tuple(each.served for each in loaded))

@@ -33,6 +33,7 @@ from workers.engines.cuda.self_test import Kind, run_self_test, sizes
 from workers.engines.cuda.slot import ALIGNMENT, Marks, Outputs, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
 from workers.filters.registry import parse_one
+from workers.kernels.cubins import CubinStore
 from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult
 
@@ -53,7 +54,8 @@ SLACK = 1 << 16
 class CudaEngine:
     """Runs `networks` and filters on `device`; networks without weights are left out.
 
-    Batches have at most `max_batch_size` images and `max_pixels` pixels.
+    Batches have at most `max_batch_size` images and `max_pixels` pixels. `cubins` holds compiled
+    kernels, by default in the user's cache folder.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class CudaEngine:
         max_batch_size: int,
         max_pixels: int,
         device: str,
+        cubins: CubinStore | None = None,
     ) -> None:
         torch.cuda.set_device(device)
         self.device = device
@@ -72,7 +75,7 @@ class CudaEngine:
         self._torch_device = torch.device(device)
         self._streams = Streams(self._torch_device)
         self._nvjpeg = _decoder()
-        kernels = Kernels()
+        kernels = Kernels(cubins)
         self._classifying: dict[str, Classifying] = {}
         for network in networks:
             cropper = Cropper(kernels, network.spec.preprocessing, network.table)

@@ -1,12 +1,19 @@
 """The compiled kernels, launched on torch's current stream."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import cupy
 import torch
 
+from models.setting_types import cache_folder
+from workers.engines.cuda.nvrtc import Nvrtc
 from workers.kernels import loader
+from workers.kernels.compilation import compiled
+from workers.kernels.cubins import CubinStore, folders
+
+log = logging.getLogger("darkroom.kernels")
 
 
 def check_majors() -> None:
@@ -23,15 +30,44 @@ def check_majors() -> None:
 
 
 class Kernels:
-    """All kernels as one module, which CuPy compiles once and keeps on disk."""
+    """All kernels, loaded for the current device from cubins, by default in the user's cache.
 
-    def __init__(self) -> None:
+    If that fails for any reason, CuPy compiles all of them as one module, which takes a minute or
+    more of CPU time, and keeps it in a cache of its own.
+    """
+
+    def __init__(self, cubins: CubinStore | None = None) -> None:
         check_majors()
-        self._module = cupy.RawModule(code=loader.source(), options=loader.OPTIONS)
-        self._functions = {name: self._module.get_function(name) for name in loader.KERNELS}
+        try:
+            self._functions = _from_cubins(
+                cubins or CubinStore(folders(cache_folder(), cache_folder()))
+            )
+        except (RuntimeError, OSError) as error:  # of NVRTC, of the driver, or of the disk
+            log.warning("kernels are compiled as one module, which takes a minute: %s", error)
+            self._functions = _as_one_module()
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any]) -> None:
         """Start a kernel on torch's current stream; do nothing when there are no blocks."""
         if blocks:
             with cupy.cuda.Stream.from_external(torch.cuda.current_stream()):
                 self._functions[name]((blocks,), (threads,), tuple(arguments))
+
+
+def _from_cubins(store: CubinStore) -> Mapping[str, Any]:
+    """Return a function for each kernel, which keeps its module loaded."""
+    compiler = Nvrtc()
+    architecture = f"sm_{cupy.cuda.Device().compute_capability}"
+    if architecture not in compiler.architectures:
+        raise RuntimeError(f"{compiler.version} makes no cubins for {architecture}")
+    cubins = compiled(loader.modules(), architecture, compiler, store)
+    functions: dict[str, Any] = {}
+    for each in loader.modules():
+        module = cupy.cuda.Module()
+        module.load(cubins[each.name])
+        functions |= {name: module.get_function(name) for name in each.kernels}
+    return functions
+
+
+def _as_one_module() -> Mapping[str, Any]:
+    module = cupy.RawModule(code=loader.source(), options=loader.OPTIONS)
+    return {name: module.get_function(name) for name in loader.KERNELS}

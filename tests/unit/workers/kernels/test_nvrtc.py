@@ -1,30 +1,28 @@
-"""NVRTC compiles the text for every supported GPU, on a machine without one."""
+"""NVRTC compiles the text for every GPU of a release, on a machine without one."""
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 
 import pytest
+import torch
 
-from workers.kernels import loader
+from app.cli.commands.kernels import DEFAULT
+from workers.kernels.compilation import compiled
+from workers.kernels.cubins import CubinStore
+from workers.kernels.loader import modules
 
-nvrtc = pytest.importorskip("cupy", reason="CuPy is not installed").cuda.nvrtc
+pytest.importorskip("cupy", reason="CuPy is not installed")
+from workers.engines.cuda.nvrtc import Nvrtc
 
-ARCHITECTURES = (75, 80, 86, 89, 90, 100)
-
-
-def compiled(architecture: int) -> bytes:
-    """Return the cubin; AssertionError carries the compiler's messages."""
-    program = nvrtc.createProgram(loader.source(), "kernels.cu", (), ())
-    options = (*loader.OPTIONS, f"-arch=sm_{architecture}", "-ftz=true")
-    try:
-        nvrtc.compileProgram(program, options)
-    except nvrtc.NVRTCError as error:
-        raise AssertionError(nvrtc.getProgramLog(program)) from error
-    return bytes(nvrtc.getCUBIN(program))
+assert torch.__version__  # importing torch makes its NVRTC known to CuPy
 
 
-@pytest.mark.timeout(480)  # 12 s for each architecture on a core of its own
-def test_all_kernels_compile_for_every_architecture() -> None:
-    with ThreadPoolExecutor() as compilers:
-        cubins = list(compilers.map(compiled, ARCHITECTURES))
-    for cubin in cubins:
-        assert all(name.encode() in cubin for name in loader.KERNELS)
+def cubins(architecture: str) -> Mapping[str, bytes]:
+    return compiled(modules(), architecture, Nvrtc(), CubinStore(()))
+
+
+@pytest.mark.parametrize("number", DEFAULT.split(","))
+def test_all_kernels_compile_for_every_architecture(number: str) -> None:
+    found = cubins(f"sm_{number}")
+    for module in modules():
+        assert all(name.encode() in found[module.name] for name in module.kernels)
+        assert found[module.name][:4] == b"\x7fELF"

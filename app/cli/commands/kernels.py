@@ -1,0 +1,34 @@
+"""`darkroom kernels`: compile the GPU's kernels in advance, on a machine with or without a GPU."""
+
+import argparse
+
+from app.cli import offline
+from app.cli.commands.command import add_settings
+from app.cli.commands.errors import WrongUsage
+from app.telemetry import structured_logging
+from models.settings import Settings
+
+DEFAULT = "75,80,86,89,90,100,120"
+"""Turing, Ampere (data centre and desktop), Ada, Hopper, Blackwell (data centre and desktop)."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--architectures",
+        default=DEFAULT,
+        help="compute capabilities without their point, between commas; "
+        f"takes about 40 s of CPU time each (default: {DEFAULT})",
+    )
+    add_settings(parser, ["cache_folder"])
+
+
+def run(settings: Settings, architectures: str) -> int:
+    """Compile what is missing in the folder `kernels` of the cache folder."""
+    structured_logging.configure("warning")
+    names = [each.strip() for each in architectures.split(",")]
+    if wrong := [name for name in names if not name.isdecimal()]:
+        raise WrongUsage(
+            f"--architectures: numbers between commas, as 80,90 (given: {', '.join(wrong)!r})"
+        )
+    return offline.compile_kernels(settings, [f"sm_{name}" for name in names])

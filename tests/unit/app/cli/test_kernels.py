@@ -1,0 +1,73 @@
+"""`darkroom kernels`: what it refuses, and what it compiles."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.commands.errors import WrongUsage
+from app.cli.commands.kernels import run
+from app.cli.offline import compile_kernels
+from models.exit_codes import ExitCode
+from models.settings import Settings
+
+
+def settings(folder: Path) -> Settings:
+    return Settings(cache_folder=folder)
+
+
+def test_words_in_place_of_architectures_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match=r"numbers between commas, as 80,90 .given: 'hopper'"):
+        run(settings(tmp_path), "90,hopper")
+
+
+def test_without_cupy_the_command_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "workers.engines.cuda.nvrtc", None)
+    assert compile_kernels(settings(tmp_path), ["sm_90"]) == ExitCode.FAILED
+    assert "install darkroom[gpu]" in capsys.readouterr().err
+
+
+@pytest.fixture
+def nvrtc(monkeypatch: pytest.MonkeyPatch) -> type:
+    """A compiler that is quick, in place of NVRTC."""
+
+    class Quick:
+        version = "quick 1.0"
+        architectures = frozenset({"sm_80", "sm_90", "sm_100"})
+
+        def compile(self, text: str, name: str, options: tuple[str, ...]) -> bytes:
+            return f"{name} {options[-1]}".encode()
+
+    module = type(sys)("nvrtc")
+    module.Nvrtc = Quick  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "workers.engines.cuda.nvrtc", module)
+    return Quick
+
+
+def test_an_architecture_that_the_compiler_lacks_is_refused_with_the_choices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], nvrtc: type
+) -> None:
+    assert compile_kernels(settings(tmp_path), ["sm_90", "sm_20"]) == ExitCode.WRONG_USAGE
+    assert "compiles for sm_80, sm_90, sm_100, not for sm_20" in capsys.readouterr().err
+
+
+def test_every_module_is_kept_where_a_worker_looks_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], nvrtc: type
+) -> None:
+    assert compile_kernels(settings(tmp_path), ["sm_80", "sm_90"]) == ExitCode.OK
+    shown = capsys.readouterr().out
+    for name in ("sm_80", "sm_90"):
+        files = [path.name for path in (tmp_path / "kernels" / name).iterdir()]
+        assert any(each.startswith("filters.rank.median-") for each in files)
+        assert f"{name}: {len(files)} modules" in shown
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], nvrtc: type
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    found = compile_kernels(settings(tmp_path / "file"), ["sm_90"])
+    assert found == ExitCode.CANNOT_WRITE
+    assert str(tmp_path / "file" / "kernels") in capsys.readouterr().err

@@ -1,0 +1,108 @@
+"""What is compiled at a start: what is missing, in parallel, and once for all processes."""
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from workers.kernels.compilation import compiled, options
+from workers.kernels.cubins import CubinStore
+from workers.kernels.loader import KERNELS, CudaModule, modules, source
+
+MODULES = tuple(CudaModule(f"{n}.cu", f"text {n}", (f"kernel_{n}",)) for n in range(4))
+BOTH = {f"{n}.cu": f"text {n} sm_90".encode() for n in range(4)}
+
+
+class Recorder:
+    """Compiles to the text and the architecture, and records what it was given."""
+
+    version = "recorder 1.0"
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.entered = threading.Semaphore(0)
+        self.go = threading.Event()
+        self.go.set()
+
+    def compile(self, text: str, name: str, options: Sequence[str]) -> bytes:
+        self.entered.release()
+        self.go.wait(60)
+        self.names.append(name)
+        return f"{text} {options[-1].removeprefix('-arch=')}".encode()
+
+
+def test_the_second_start_compiles_nothing(tmp_path: Path) -> None:
+    store, compiler = CubinStore([tmp_path]), Recorder()
+    assert compiled(MODULES, "sm_90", compiler, store) == BOTH
+    assert compiled(MODULES, "sm_90", compiler, store) == BOTH
+    assert sorted(compiler.names) == [each.name for each in MODULES]
+
+
+def test_only_the_changed_module_is_compiled_again(tmp_path: Path) -> None:
+    store, compiler = CubinStore([tmp_path]), Recorder()
+    compiled(MODULES, "sm_90", compiler, store)
+    compiler.names.clear()
+    compiled([*MODULES[:3], CudaModule("3.cu", "changed", ())], "sm_90", compiler, store)
+    assert compiler.names == ["3.cu"]
+
+
+def test_without_a_folder_every_start_compiles() -> None:
+    compiler = Recorder()
+    for _ in range(2):
+        assert compiled(MODULES, "sm_90", compiler, CubinStore(())) == BOTH
+    assert len(compiler.names) == 2 * len(MODULES)
+
+
+def test_modules_are_compiled_at_the_same_time_on_each_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    compiler = Recorder()
+    compiler.go.clear()
+    with ThreadPoolExecutor(1) as starter:
+        started = starter.submit(compiled, MODULES, "sm_90", compiler, CubinStore(()))
+        for _ in range(3):
+            assert compiler.entered.acquire(timeout=60)
+        assert not compiler.entered.acquire(blocking=False)
+        compiler.go.set()
+        assert started.result(60) == BOTH
+
+
+def test_a_process_that_comes_while_another_compiles_waits_and_loads(tmp_path: Path) -> None:
+    first, second = Recorder(), Recorder()
+    first.go.clear()
+    with ThreadPoolExecutor(2) as starter:  # each store opens a lock of its own, as processes do
+        one = starter.submit(compiled, MODULES, "sm_90", first, CubinStore([tmp_path]))
+        assert first.entered.acquire(timeout=60)
+        two = starter.submit(compiled, MODULES, "sm_90", second, CubinStore([tmp_path]))
+        first.go.set()
+        assert one.result(60) == two.result(60) == BOTH
+    assert second.names == []
+
+
+def test_an_error_of_the_compiler_ends_the_start_and_the_lock(tmp_path: Path) -> None:
+    class Failing(Recorder):
+        def compile(self, text: str, name: str, options: Sequence[str]) -> bytes:
+            raise RuntimeError(f"{name}: no such type")
+
+    store = CubinStore([tmp_path])
+    with pytest.raises(RuntimeError, match="no such type"):
+        compiled(MODULES, "sm_90", Failing(), store)
+    assert compiled(MODULES, "sm_90", Recorder(), store) == BOTH
+
+
+def test_products_are_rounded_before_they_are_added_on_every_architecture() -> None:
+    assert "--fmad=false" in options("sm_75")
+    assert options("sm_75")[-1] == "-arch=sm_75"
+
+
+def test_every_kernel_is_in_one_module_that_has_its_text() -> None:
+    kernels = [kernel for module in modules() for kernel in module.kernels]
+    assert sorted(kernels) == sorted(KERNELS)
+    assert len(set(kernels)) == len(kernels)
+    for module in modules():
+        assert all(f" {kernel}(" in module.text for kernel in module.kernels), module.name
+        assert all(f"{kernel}(" in source() for kernel in module.kernels)
