@@ -64,7 +64,8 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipe = tmp_path / "pipe"
-    (tmp_path / "argparse.py").write_text(f"open({str(pipe)!r}).read()\n")
+    waiting = f"import time\nopen({str(pipe)!r})\nwhile True:\n    time.sleep(0.01)\n"
+    (tmp_path / "argparse.py").write_text(waiting)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with reading(pipe, "filters") as (run, _):
         run.send_signal(signal.SIGINT)

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -36,7 +37,8 @@ def run(answering: Coroutine[Any, Any, int]) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     loop = asyncio.new_event_loop()
     try:
-        return loop.run_until_complete(answering)
+        with _woken_by_signals(loop):
+            return loop.run_until_complete(answering)
     except KeyboardInterrupt:
         os._exit(ExitCode.INTERRUPTED)
     except SystemExit:
@@ -44,6 +46,26 @@ def run(answering: Coroutine[Any, Any, int]) -> int:
     finally:
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+@contextlib.contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let signals wake the event loop, so that Python raises their exceptions at once.
+
+    A signal that comes just before the loop begins to wait, or to another thread, does not
+    interrupt the wait by itself: Ctrl-C would have no effect until something else happens.
+    """
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for each in (ours, theirs):
+            each.setblocking(False)
+        loop.add_reader(ours, ours.recv, 4096)
+        before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(ours)
 
 
 async def answer_each(
@@ -93,7 +115,8 @@ async def _in_order(
     under_way: list[asyncio.Future[Answer]] = []
     try:
         for number, name in enumerate(files):
-            item = Item(number, sources.content(name), name)
+            # On a thread: the read of a pipe waits, and only the event loop is woken by signals.
+            item = Item(number, await asyncio.to_thread(sources.content, name), name)
             under_way.append(asyncio.ensure_future(work(service, item, permit)))
             if len(under_way) >= AHEAD:
                 yield await under_way.pop(0)
