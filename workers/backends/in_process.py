@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
+from models.domain.alarms import alarms
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded
 from models.domain.job import Completed, Failed, Job, Outcome
@@ -30,16 +32,14 @@ class LocalBackend:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Outcome] = loop.create_future()
         ticket = self._worker.submit(job, self._mailbox(loop), waiter)
-        at = job.deadline.alarm
-        alarm = None if at is None else loop.call_at(at, self._expire, ticket, waiter)
+        alarm = alarms().set(job.deadline, partial(self._expire, ticket, waiter))
         try:
             outcome = await waiter
         except BaseException:
             self._worker.cancel(ticket)
             raise
         finally:
-            if alarm is not None:
-                alarm.cancel()
+            alarm.cancel()
         if isinstance(outcome, Failed):
             try:
                 raise outcome.error

@@ -2,10 +2,13 @@
 
 import asyncio
 import gc
+import time
 import weakref
+from typing import Any
 
 import pytest
 
+from models.domain.deadline import Deadline
 from models.domain.errors import Undecodable, WorkerLost
 from models.domain.job import Completed, Labels
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
@@ -108,3 +111,24 @@ def test_a_job_cancelled_with_its_answer_on_the_way_harms_no_neighbour() -> None
         await plug
 
     asyncio.run(test())
+
+
+def test_the_deadlines_of_many_images_share_one_timer_of_the_loop() -> None:
+    class CountingLoop(asyncio.SelectorEventLoop):
+        timers = 0
+
+        def call_at(self, *args: Any, **options: Any) -> asyncio.TimerHandle:
+            self.timers += 1
+            return super().call_at(*args, **options)
+
+    loop = CountingLoop()
+
+    async def test() -> None:
+        backend = LocalBackend(started(FakeEngine()))
+        deadline = Deadline.after(60.0, time.monotonic())
+        await asyncio.gather(*(backend.run(fake_job(n, deadline=deadline)) for n in range(20)))
+        await backend.aclose()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(test())
+    assert loop.timers == 1
