@@ -122,12 +122,14 @@ class Forecast:
         wait = self.wait(key, work)
         if wait * MARGIN + latency <= remaining:
             return None
-        return Overloaded(
+        error = Overloaded(
             f"the work before this request takes about {wait:.1f} seconds, and its deadline "
             f"is in {remaining:.1f}; try again later or allow more time (X-Deadline-Ms)",
             retry_after=wait,
             reason="deadline",
         )
+        error.lasts = wait - (remaining - latency) / MARGIN
+        return error
 
     def least_work(self, kinds: Sequence[Hashable]) -> tuple[int, float]:
         """Return the work of one image, and the seconds it takes when nothing is before it.

@@ -128,14 +128,22 @@ def install(app: Starlette, settings: Settings, metrics: Metrics) -> None:
 
 
 def request_id_of(scope: Scope) -> str:
-    """Return the client's own id if it is printable and has at most 128 characters, else a new one.
+    """Return the client's own id if it is printable and has at most 128 characters.
 
-    It need not be secret. Random bytes of the kernel would release the GIL, and taking it back from
-    threads that decode took a tenth of an event loop's time.
+    Without one, return a new id.
     """
     given = _header(scope, b"x-request-id")
     if given is not None and _REQUEST_ID.fullmatch(given.encode("latin-1")):
         return given
+    return new_request_id()
+
+
+def new_request_id() -> str:
+    """Return 32 random hexadecimal digits.
+
+    They need not be secret. Random bytes of the kernel would release the GIL, and taking it back
+    from threads that decode took a tenth of an event loop's time.
+    """
     return f"{random.getrandbits(128):032x}"
 
 

@@ -7,9 +7,9 @@ decide (other limits, wrong options, missing keys) is left to the application, w
 same.
 """
 
-import json
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from typing import cast
@@ -24,8 +24,9 @@ from app.admission.targets import target_of
 from app.connections.early_answer import EarlyAnswer
 from app.http import problems
 from app.http.request_lifetime import seconds_before
-from app.routes.access_log import access, request_id_of
+from app.routes.access_log import access, new_request_id, request_id_of
 from app.routes.image_route import ImageRoute
+from app.routes.recent_refusals import PreparedRefusal, RecentRefusals, answer
 from app.service import Service
 from app.telemetry.line_limit import LineLimit
 from models.domain.errors import (
@@ -52,45 +53,69 @@ class EarlyRefusal:
         trusted = [str(each) for each in service.settings.trusted_proxies]
         proxied = cast(ASGI3Application, _unanswered)
         self._proxies = ProxyHeadersMiddleware(proxied, trusted) if trusted else None
+        self._recent = RecentRefusals(time.monotonic)
         self._lines = LineLimit(access, "refused requests")
         self._rejection = lru_cache(16)(service.metrics.rejections.labels)
 
     def __call__(self, scope: Scope) -> EarlyAnswer | None:
         """Return the refusal of a request, or None: the application answers it."""
-        if scope["path"] not in self._paths or scope["method"] != "POST":
+        path = scope["path"]
+        if path not in self._paths or scope["method"] != "POST":
             return None
         started = time.monotonic()
         headers = scope["headers"]
         given = dict(headers)
         if len(given) < len(headers) or (self._cross_origin and b"origin" in given):
             return None
-        error = self._error(scope, given)
-        if error is None:
+        try:
+            refusal = self._refusal(scope, given)
+        except (InvalidParameter, Unauthorized, Forbidden):
             return None
-        scope["request_id"] = request_id_of(scope)
-        self._note(scope, error, started)
-        return _answer(error, scope)
+        if refusal is None:
+            return None
+        if b"x-request-id" in given:
+            id_ = request_id_of(scope)
+            whole = answer(refusal.error, path, id_)
+        else:
+            id_ = new_request_id()
+            whole = refusal.answer(id_)
+        scope["request_id"] = id_
+        self._log(scope, refusal.error, started)
+        refusal.count(time.monotonic() - started)
+        return whole
 
-    def _error(self, scope: Scope, given: dict[bytes, bytes]) -> ServiceError | None:
-        service = self._service
+    def _refusal(self, scope: Scope, given: dict[bytes, bytes]) -> PreparedRefusal | None:
+        service, path, query = self._service, scope["path"], scope["query_string"]
         admission, settings = service.admission, service.settings
         n_bytes = int(given.get(b"content-length", 0))
         if admission.draining or n_bytes > min(settings.max_body_bytes, admission.limits.bytes):
             return None
-        try:
-            seconds = seconds_before(given.get(b"x-deadline-ms"), settings)
-            client = self._client(scope)
-        except (InvalidParameter, Unauthorized, Forbidden):
+        client, deadline = self._client(scope), given.get(b"x-deadline-ms")
+        media_type = given.get(b"content-type", b"")
+        request = client, path, query, deadline, media_type
+        recent = self._recent.of(request)
+        seconds = 0.0 if recent else seconds_before(deadline, settings)
+        error: ServiceError | None = self._rated(scope, client)
+        if error is None and recent is not None:
+            return recent
+        if error is None:
+            target = target_of(path, query, media_type)
+            error = admission.refusal(client, seconds, n_bytes, target)
+        if error is None:
             return None
-        if admission.rate is not None:
-            try:
-                admission.charge_rate(client, 1)
-            except RateLimited as error:
-                return error
-            scope["rated"] = True
-        kind = given.get(b"content-type", b"")
-        target = target_of(scope["path"], scope["query_string"], kind)
-        return admission.refusal(client, seconds, n_bytes, target)
+        return self._recent.note(request, error, path, self._counted(error, path))
+
+    def _rated(self, scope: Scope, client: str) -> RateLimited | None:
+        """Charge a request against the client's rate if there is one; return its refusal."""
+        admission = self._service.admission
+        if admission.rate is None:
+            return None
+        try:
+            admission.charge_rate(client, 1)
+        except RateLimited as error:
+            return error
+        scope["rated"] = True
+        return None
 
     def _client(self, scope: Scope) -> str:
         """The client as `ImageRoute` names it; raises Unauthorized and Forbidden."""
@@ -103,13 +128,20 @@ class EarlyRefusal:
             self._proxies(seen, None, None).send(None)  # type: ignore[arg-type]
         return client_of(seen)
 
-    def _note(self, scope: Scope, error: ServiceError, started: float) -> None:
-        """Count and log the refusal, as the application does with its own."""
-        seconds = time.monotonic() - started
+    def _counted(self, error: ServiceError, path: str) -> Callable[[float], None]:
+        """Return a function that counts the refusal, as the application does with its own."""
         reason = error.reason if isinstance(error, Overloaded) else error.code
-        self._rejection(reason).inc()
-        metrics, path = self._service.metrics, scope["path"]
-        metrics.request("POST", path, str(error.status)).observe(seconds)
+        rejection = self._rejection(reason)
+        request = self._service.metrics.request("POST", path, str(error.status))
+
+        def count(seconds: float) -> None:
+            rejection.inc()
+            request.observe(seconds)
+
+        return count
+
+    def _log(self, scope: Scope, error: ServiceError, started: float) -> None:
+        """Log the refusal, unless there were too many in this second."""
         if access.isEnabledFor(logging.INFO) and self._lines.allows():
             client = scope.get("client")
             access.info(
@@ -117,9 +149,9 @@ class EarlyRefusal:
                 extra={
                     "request_id": scope["request_id"],
                     "method": "POST",
-                    "path": path,
+                    "path": scope["path"],
                     "status": error.status,
-                    "milliseconds": round(seconds * 1e3, 3),
+                    "milliseconds": round((time.monotonic() - started) * 1e3, 3),
                     "client": client[0] if client else None,
                 },
             )
@@ -127,23 +159,3 @@ class EarlyRefusal:
 
 async def _unanswered(scope: object, receive: object, send: object) -> None:
     """Stand behind the middleware that finds the client behind trusted proxies."""
-
-
-def _answer(error: ServiceError, scope: Scope) -> EarlyAnswer:
-    """Return the bytes of the application's answer, in the same order as `problems.answer`."""
-    problem = {
-        "type": problems.TYPE_PREFIX + error.code,
-        "title": error.title,
-        "status": error.status,
-        "detail": error.detail,
-        "code": error.code,
-        "instance": scope["path"],
-        "request_id": scope["request_id"],
-    }
-    body = json.dumps(problem, ensure_ascii=False, separators=(",", ":")).encode()
-    headers = (
-        f"retry-after: {problems.retry_after(error)}\r\ncontent-length: {len(body)}\r\n"
-        f"content-type: {problems.MEDIA_TYPE}\r\nx-request-id: {scope['request_id']}\r\n"
-        "x-content-type-options: nosniff\r\n"
-    )
-    return EarlyAnswer(error.status, headers.encode("latin-1"), body)

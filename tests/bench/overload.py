@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.subject import Subject, answers, family, started
+from tests.bench.subject import Subject, answers, family, started, thread_seconds
 from tests.bench.traffic import Connections, Reply, Request, percentile
 from tests.pictures import jpeg
 from tests.ports import free_port
@@ -49,6 +49,10 @@ class Phase:
     memory_mib: int
     client_cores: float
     """CPU seconds a second that this program took."""
+    loop_cores: float
+    """The same of the server's event loop."""
+    image_cpu_ms: float
+    """CPU milliseconds of the server's other threads for each good answer."""
     retry_after: list[int]
 
 
@@ -102,14 +106,32 @@ async def open_loop(
     return list(await asyncio.gather(*tasks))
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """CPU seconds of this program, of the server's event loop, and of its other threads."""
+
+    client: float
+    loop: float
+    others: float
+
+    @classmethod
+    def so_far(cls, subject: Subject) -> "Spent":
+        """Read them."""
+        return cls(time.process_time(), *thread_seconds(subject.process.pid))
+
+    def __sub__(self, other: "Spent") -> "Spent":
+        return Spent(self.client - other.client, self.loop - other.loop, self.others - other.others)
+
+
 def phase(
-    load: float, replies: list[Reply], start: float, seconds: float, memory: int, client: float
+    load: float, replies: list[Reply], start: float, seconds: float, memory: int, spent: Spent
 ) -> Phase:
-    """Return the figures of one load; answers count while it lasts, `client` is its CPU seconds."""
+    """Return the figures of one load; answers count while it lasts, `spent` until the last one."""
     good = [r for r in replies if r.status == 200]
     refused = [r for r in replies if r.status == 503]
     died = sum(r.status == 504 for r in replies)
     others = Counter(r.status for r in replies if r.status not in (200, 503, 504))
+    lasted = max(reply.at for reply in replies) - start
     within = sum(r.at <= start + seconds for r in good)
     return Phase(
         load,
@@ -123,7 +145,9 @@ def phase(
         dict(others),
         percentile([r.seconds for r in good], 0.99),
         memory,
-        round(client / seconds, 3),
+        round(spent.client / lasted, 3),
+        round(spent.loop / lasted, 3),
+        round(spent.others / max(1, len(good)) * 1e3, 2),
         sorted({r.retry_after for r in refused if r.retry_after is not None}),
     )
 
@@ -153,7 +177,7 @@ async def measure(subject: Subject, seconds: float, factors: list[float]) -> dic
     phases, recovered = [], []
     for factor in factors:
         memory = [resident(subject.process.pid)]
-        start, spent = time.monotonic(), time.process_time()
+        start, before = time.monotonic(), Spent.so_far(subject)
         replies = await open_loop(
             connections,
             request,
@@ -161,7 +185,7 @@ async def measure(subject: Subject, seconds: float, factors: list[float]) -> dic
             seconds,
             lambda seen=memory: seen.append(resident(subject.process.pid)),
         )
-        spent = time.process_time() - spent
+        spent = Spent.so_far(subject) - before
         phases.append(phase(factor, replies, start, seconds, max(memory), spent))
         last = max(reply.at for reply in replies)
         recovered.append(await recovery(connections, request, alone))
@@ -191,7 +215,7 @@ def main() -> None:
     command += ["--front-ends", given.front_ends]
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        with started(command, port, log, answers("/readyz"), 60) as subject:
+        with started(command, port, log, answers("/readyz"), 180) as subject:
             print(json.dumps(asyncio.run(measure(subject, given.seconds, given.loads))))
 
 

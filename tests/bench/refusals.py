@@ -143,7 +143,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         place = given.checkout
-        with started(command, port, log, answers("/readyz"), 60, folder=place) as subject:
+        with started(command, port, log, answers("/readyz"), 180, folder=place) as subject:
             print(json.dumps(run(subject, given.seconds)))
 
 

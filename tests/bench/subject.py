@@ -34,6 +34,19 @@ class Subject:
         return found
 
 
+def thread_seconds(pid: int) -> tuple[float, float]:
+    """CPU seconds of a process's main thread, on which its event loop runs, and of all others."""
+    main = others = 0.0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # the thread has ended
+            seconds = int((task / "schedstat").read_text().split()[0]) / 1e9
+            if task.name == str(pid):
+                main = seconds
+            else:
+                others += seconds
+    return main, others
+
+
 @contextmanager
 def started(
     command: Sequence[str],

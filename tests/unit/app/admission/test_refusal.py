@@ -93,3 +93,20 @@ def test_targets_are_forgotten_oldest_first_and_long_ones_are_never_remembered()
     assert targets.of(("/filter", b"1")) == (1,)
     targets.note(("/filter", b"x" * LONGEST), ("x",))
     assert targets.of(("/filter", b"x" * LONGEST)) == ()
+
+
+def test_a_refusal_lasts_until_the_work_that_is_done_meanwhile_makes_room() -> None:
+    async def scenario() -> None:
+        server = Simulation()
+        admission = busy(server)
+        error = admission.refusal("a", 1.8, 100, SLOW)
+        assert error is not None
+        assert error.lasts > 0
+        key = server.counters.key("client other")
+        done = int(error.lasts * 1_000_000)
+        admission.forecast.charge(key, -done + 10_000)
+        assert admission.refusal("a", 1.8, 100, SLOW) is not None
+        admission.forecast.charge(key, -20_000)
+        assert admission.refusal("a", 1.8, 100, SLOW) is None
+
+    simulate(scenario())
