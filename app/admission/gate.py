@@ -8,13 +8,13 @@ whether something was released; a process alone need not.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
 from app.admission.counters import Counters, Key, now_ns
 from app.admission.fields import ByKey, Mark, Total
+from models.domain.wait_queue import WaitQueue
 
 POLL = 0.005
 """Seconds between two checks for amounts that other front ends have released."""
@@ -104,8 +104,7 @@ class Gate:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
-        self._waiting: deque[tuple[int, asyncio.Future[int]]] = deque()
-        self._first_since = 0
+        self._queue = WaitQueue(self._taken, pool.give_back, self._note)
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
@@ -114,48 +113,29 @@ class Gate:
 
         An amount over the limit is treated as the whole limit, so it is held alone.
         """
-        taken = min(amount, self.pool.limit)
-        if self._waiting or not self.pool.take(taken, now_ns()):
-            taken = await self._wait(amount)
+        taken = self._queue.take_now(amount)
+        if taken is None:
+            taken = await self._queue.take(amount)
         try:
             yield
         finally:
             self.pool.give_back(taken)
-            if self._waiting and self.pool.hands_over:
+            if self._queue and self.pool.hands_over:
                 self.wake()
 
     def wake(self) -> None:
-        """Let waiters continue in order while they fit; a cancelled waiter takes nothing."""
-        while self._waiting:
-            amount, turn = self._waiting[0]
-            if not turn.cancelled():
-                amount = min(amount, self.pool.limit)
-                if not self.pool.take(amount, self._first_since):
-                    break
-                turn.set_result(amount)
-            self._waiting.popleft()
-            self._first_since = now_ns()
-        self._note()
+        """Let waiters continue in order while they fit."""
+        self._queue.wake()
 
-    async def _wait(self, amount: int) -> int:
-        loop = asyncio.get_running_loop()
-        turn: asyncio.Future[int] = loop.create_future()
-        if not self._waiting:
-            self._first_since = now_ns()
-        self._waiting.append((amount, turn))
-        self._note()
-        try:
-            return await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():
-                self.pool.give_back(turn.result())
-            self.wake()
-            raise
+    def _taken(self, amount: int, since: int) -> int | None:
+        """Take an amount, or the whole limit if that is less; None if it does not fit."""
+        amount = min(amount, self.pool.limit)
+        return amount if self.pool.take(amount, since) else None
 
     def _note(self) -> None:
         """Tell other front ends how long the first has waited, and check again soon."""
-        self.pool.wait_since(self._first_since if self._waiting else 0)
-        if self._waiting and self.pool.shared and self._timer is None:
+        self.pool.wait_since(self._queue.first_since)
+        if self._queue and self.pool.shared and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(POLL, self._look)
 
     def _look(self) -> None:

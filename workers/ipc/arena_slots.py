@@ -1,7 +1,6 @@
 """The slots of a front end's arena, given to jobs in the order of their requests."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,6 +9,7 @@ import numpy as np
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, ServiceError, TooManyPixels
 from models.domain.image import Image, Pixels
+from models.domain.wait_queue import WaitQueue
 from workers.ipc.arena import LARGE, Arena, ArenaAllocator, ArenaSlot
 from workers.ipc.conversion import encode_source
 from workers.ipc.frames import Shape
@@ -24,7 +24,9 @@ class ArenaSlots:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
         self._room = ArenaAllocator(arena.size)
-        self._queue: deque[tuple[int, asyncio.Future[ArenaSlot]]] = deque()
+        self._queue: WaitQueue[int, ArenaSlot] = WaitQueue(
+            lambda n_bytes, _: self._room.take(n_bytes), self._returned
+        )
 
     @property
     def waiting(self) -> int:
@@ -35,29 +37,18 @@ class ArenaSlots:
         """Return a slot of at least `n_bytes` bytes; wait for it, at most until the deadline."""
         if n_bytes > self._room.size:
             raise TooManyPixels(f"an image of {n_bytes:,} bytes has no room on this server")
-        if not self._queue and (slot := self._room.take(n_bytes)) is not None:
-            return slot
-        waiter: asyncio.Future[ArenaSlot] = asyncio.get_running_loop().create_future()
-        place = (n_bytes, waiter)
-        self._queue.append(place)
+        if (slot := self._queue.take_now(n_bytes)) is not None:
+            return slot  # without the 5 µs of a timeout
         try:
             async with asyncio.timeout_at(deadline.alarm):
-                return await waiter
-        except BaseException as error:
-            if place in self._queue:
-                self._queue.remove(place)
-                self._grant()
-            elif not waiter.cancelled() and waiter.exception() is None:
-                self.free(waiter.result())
-            if isinstance(error, TimeoutError):
-                raise DeadlineExceeded("the request's deadline passed") from None
-            raise
+                return await self._queue.take(n_bytes)
+        except TimeoutError:
+            raise DeadlineExceeded("the request's deadline passed") from None
 
     def free(self, slot: ArenaSlot) -> None:
         """Take a slot back; large ones give their memory back to the kernel."""
-        self._arena.forget(slot)
-        self._room.give_back(slot)
-        self._grant()
+        self._returned(slot)
+        self._queue.wake()
 
     def release(self, pending: Pending) -> None:
         """Take a job's slot back if it still has one."""
@@ -101,18 +92,8 @@ class ArenaSlots:
 
     def refuse(self, error: ServiceError) -> None:
         """Raise an error in every job that still waits."""
-        queue, self._queue = self._queue, deque()
-        for _, waiter in queue:
-            if not waiter.done():
-                waiter.set_exception(error)
+        self._queue.refuse(error)
 
-    def _grant(self) -> None:
-        """Give free slots to waiting jobs, the longest waiting first."""
-        while self._queue:
-            n_bytes, waiter = self._queue[0]
-            if not waiter.done():
-                found = self._room.take(n_bytes)
-                if found is None:
-                    return
-                waiter.set_result(found)
-            self._queue.popleft()
+    def _returned(self, slot: ArenaSlot) -> None:
+        self._arena.forget(slot)
+        self._room.give_back(slot)
