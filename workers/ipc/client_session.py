@@ -16,9 +16,18 @@ from models.domain.errors import InternalError, ServiceError
 from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome, Vector
 from workers.ipc import conversion
-from workers.ipc import frames as wire
 from workers.ipc.arena import Arena, ArenaSlot
-from workers.ipc.frames import Batched, Cancel, Done, Frame, LoadReport, Submit, ToWorker
+from workers.ipc.frame_protocol import FrameProtocol
+from workers.ipc.frames import (
+    TO_WORKER,
+    Batched,
+    Cancel,
+    Done,
+    Frame,
+    LoadReport,
+    Submit,
+    ToWorker,
+)
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch
 from workers.scheduling.ticket import Ticket
@@ -45,9 +54,7 @@ class ClientSession:
         self._loop = asyncio.get_running_loop()
         self._broken = self._lost = False
         self._told: LoadReport | None = None
-        self.protocol = wire.FrameProtocol(
-            wire.TO_WORKER, self._on_frames, self._on_lost, self._on_broken
-        )
+        self.protocol = FrameProtocol(TO_WORKER, self._on_frames, self._on_lost, self._on_broken)
 
     def deliver(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
         """Receive outcomes: fill the slots here, on the worker's thread, and write frames on the

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from models.domain.job import Failed, Job
 from models.exit_codes import ExitCode
-from workers.ipc import frames as wire
+from workers.ipc import frame_protocol
 from workers.ipc.arena import Arena, ArenaSlot
+from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import (
+    FROM_WORKER,
     Batched,
     Cancel,
     Done,
@@ -87,8 +89,8 @@ class Line:
         self.load = LoadReport(0, 0, 0, 0.0)
         self.up = False
         self.over, self.gone = asyncio.Event(), asyncio.Event()
-        self.protocol: wire.FrameProtocol[FromWorker] = wire.FrameProtocol(
-            wire.FROM_WORKER, self._on_frames, self._on_lost, self._on_broken
+        self.protocol: FrameProtocol[FromWorker] = FrameProtocol(
+            FROM_WORKER, self._on_frames, self._on_lost, self._on_broken
         )
 
     def submit(self, pending: Pending, frame: Submit) -> None:
@@ -213,7 +215,7 @@ class WorkerConnection:
         try:
             connection.setblocking(False)
             await loop.sock_connect(connection, self._address)
-            if not wire.same_user(connection):
+            if not frame_protocol.same_user(connection):
                 raise PermissionError("another user's process is at the worker's address")
             socket.send_fds(connection, [b"a"], [self._arena.fd])
             left = [each for each in self._lines[:-1] if not each.gone.is_set()]

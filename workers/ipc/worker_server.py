@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from models.domain.job import Operation
-from workers.ipc import conversion, frames
+from workers.ipc import conversion, frame_protocol
 from workers.ipc.arena import Arena
 from workers.ipc.client_session import ClientSession
 from workers.ipc.frames import Leaving, Welcome
@@ -101,7 +101,7 @@ class WorkerServer:
         self, connection: socket.socket, worker: Worker[Any], welcome: Welcome
     ) -> None:
         try:
-            if not frames.same_user(connection):
+            if not frame_protocol.same_user(connection):
                 raise PermissionError("a process of another user")
             guest = ClientSession(
                 worker, await _received_arena(connection), self._decoded, self.leave

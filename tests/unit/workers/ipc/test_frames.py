@@ -16,6 +16,7 @@ from models.domain.job import Operation, ReleaseReason, Trace
 from workers.filters.registry import parse_chain
 from workers.ipc import conversion
 from workers.ipc import frames as wire
+from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import Cancel, Done, Submit
 from workers.operations import (
     Classify,
@@ -66,7 +67,7 @@ def test_frames_arrive_whole_however_the_bytes_are_cut(piece: int) -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: wire.FrameProtocol(wire.TO_WORKER, frames.extend, lost.set, broken.append),
+            lambda: FrameProtocol(wire.TO_WORKER, frames.extend, lost.set, broken.append),
             "127.0.0.1",
             0,
         )
@@ -90,7 +91,7 @@ class Pieces(asyncio.Protocol):
 
     def feed(self, piece: int, frames: list[wire.Frame]) -> None:
         written = bytearray()
-        collector = wire.FrameProtocol(wire.FROM_WORKER, print, print, print)
+        collector = FrameProtocol(wire.FROM_WORKER, print, print, print)
         collector.connection_made(Tape(written))
         collector.send(frames)
         for start in range(0, len(written), piece):
@@ -138,7 +139,7 @@ def test_what_is_sent_soon_in_one_turn_is_one_write_in_order() -> None:
 
     async def test() -> None:
         frames: list[wire.ToWorker] = []
-        sender = wire.FrameProtocol(wire.FROM_WORKER, print, print, print)
+        sender = FrameProtocol(wire.FROM_WORKER, print, print, print)
         sender.connection_made(Writes())
         for frame in (SUBMIT, Cancel(7)):
             sender.send_soon(frame)
@@ -147,7 +148,7 @@ def test_what_is_sent_soon_in_one_turn_is_one_write_in_order() -> None:
         sender.send_soon(Cancel(8))
         sender.close()
         await asyncio.sleep(0)
-        receiver = wire.FrameProtocol(wire.TO_WORKER, frames.extend, print, print)
+        receiver = FrameProtocol(wire.TO_WORKER, frames.extend, print, print)
         assert written.pop() == b"closed"
         for piece in written:
             receiver.data_received(piece)
