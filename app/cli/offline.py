@@ -21,7 +21,8 @@ from workers.kernels.loader import modules
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.profiling import DRAWN, drawing, keep_busy, utilisation
 from workers.supervision.startup import start_worker
-from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
+from workers.weights_digest import WeightsUnavailable, verified_sha256
+from workers.weights_store import WeightsStore
 
 
 def manage_weights(settings: Settings, action: str, name: str) -> int:

@@ -26,7 +26,7 @@ from tests.shared import IMAGENETTE
 from workers.engines.checkpoint import load_state
 from workers.engines.cpu.network import CpuNetwork
 from workers.preprocess import crop
-from workers.weights_store import verified_sha256
+from workers.weights_digest import verified_sha256
 
 
 def photos() -> tuple[list[bytes], list[str]]:

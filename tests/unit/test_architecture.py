@@ -64,6 +64,7 @@ CONNECTIONS = (
 WORKERS = (
     "kernels",
     "preprocess",
+    "weights_digest",
     "weights_store",
     "filters",
     "operations",

@@ -21,7 +21,8 @@ from models.weights.sources import (
     served_specs,
 )
 from workers.engines.checkpoint import State, load_state, random_state, state_sha256
-from workers.weights_store import WeightsStore, WeightsUnavailable, verified_sha256
+from workers.weights_digest import WeightsUnavailable, verified_sha256
+from workers.weights_store import WeightsStore
 
 log = logging.getLogger("darkroom.weights")
 

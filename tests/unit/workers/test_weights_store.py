@@ -17,14 +17,8 @@ from models.networks.spec import PublishedWeights
 from models.settings import Settings
 from models.weights.sources import Auto, LocalFile, Published, Random, WeightsSource, resolve
 from tests.range_server import RangeServer
-from workers.weights_store import (
-    Status,
-    WeightsCorrupt,
-    WeightsStore,
-    WeightsUnavailable,
-    file_sha256,
-    verified_sha256,
-)
+from workers.weights_digest import WeightsCorrupt, WeightsUnavailable, file_sha256, verified_sha256
+from workers.weights_store import Status, WeightsStore
 
 BODY = np.random.default_rng(0).bytes(300_000)
 CUT = 123_457

@@ -18,7 +18,7 @@ from models.settings import Settings
 from workers.engines.checkpoint import State, random_state
 from workers.engines.cpu.network import CpuNetwork
 from workers.engines.model import load_model
-from workers.weights_store import file_sha256
+from workers.weights_digest import file_sha256
 
 
 @pytest.fixture
