@@ -12,6 +12,7 @@ from uvicorn.server import ServerState
 from app.connections.guard import Guard
 from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
+from app.connections.phases import Phase
 from models.settings import Settings
 
 LIMITS = ConnectionLimits.of(Settings(), 1 << 16)
@@ -78,6 +79,10 @@ class Line:
             for _ in range(20):
                 await asyncio.sleep(0)
         return bytes(self.transport.written[before:])
+
+    def phase(self) -> Phase:
+        """Return the phase that the connection is in now."""
+        return self.protocol.phase
 
     async def wait(self, seconds: float) -> bytes:
         """Advance the clock, check which connections are late, and return the bytes written

@@ -5,6 +5,8 @@ import io
 import numpy as np
 from PIL import Image
 
+from models.domain import image as domain
+
 
 def drawing(width: int = 320, height: int = 240, seed: int = 0, mode: str = "RGB") -> Image.Image:
     """Draw smooth colour, a disc and some grain: it compresses like a photo, and each seed
@@ -38,3 +40,9 @@ def jpeg(seed: int = 0, width: int = 320, height: int = 240) -> bytes:
 def png(seed: int = 0, width: int = 64, height: int = 48, mode: str = "RGB") -> bytes:
     """Return a PNG of a drawing."""
     return encoded(drawing(width, height, seed, mode), "PNG")
+
+
+def as_image(source: domain.Source) -> domain.Image:
+    """Return a source that must be decoded pixels; a JPEG fails the test."""
+    assert isinstance(source, domain.Image)
+    return source

@@ -44,7 +44,7 @@ def serving(
     port = free_port()
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     command = [*program, "serve", "--port", str(port), *flags]
-    process = subprocess.Popen(command, env=inherited | (environment or {}), cwd=folder)
+    process = subprocess.Popen(command, env={**inherited, **(environment or {})}, cwd=folder)
     try:
         _wait_until_ready(port, process, ready_within, tls)
         yield Served(port, process)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from models.domain.job import Operation
-from tests.fakes import GUARD, FakeEngine, FakeOperation, Gate
+from tests.fakes import GUARD, FakeEngine, FakeOperation, FakeSlot, Gate
 from workers.ipc.encoded_network import EncodedNetwork
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
@@ -45,7 +45,7 @@ class RunningWorker:
 
     address: str
     host: WorkerServer
-    worker: Worker[object]
+    worker: Worker[FakeSlot]
     engine: FakeEngine
     gate: Gate
 

@@ -21,6 +21,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -100,7 +101,7 @@ def crops(pixels: Tensor, size: int, recipe: Recipe) -> Tensor:
     theta[:, 1, 1] = height
     theta[:, 0, 2] = (1 - width) * uniform(-1, 1, n)
     theta[:, 1, 2] = (1 - height) * uniform(-1, 1, n)
-    grid = F.affine_grid(theta, (n, 3, size, size), align_corners=False)
+    grid = F.affine_grid(theta, [n, 3, size, size], align_corners=False)
     return F.grid_sample(pixels.float() / 255, grid, padding_mode="border", align_corners=False)
 
 
@@ -148,10 +149,10 @@ def train(photos: Photos, recipe: Recipe, held_out: Photos | None, n_classes: in
     torch.manual_seed(recipe.seed)
     np.random.seed(recipe.seed)
     network = resnet18(num_classes=n_classes).cuda().to(memory_format=torch.channels_last)
-    averaged = copy.deepcopy(network).eval()
+    averaged: nn.Module = copy.deepcopy(network).eval()
     plain = [p for p in network.parameters() if p.ndim == 1]
     decayed = [p for p in network.parameters() if p.ndim > 1]
-    groups = [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": plain, "weight_decay": 0.0}]
     optimiser = torch.optim.SGD(
         groups, recipe.peak_rate, 0.9, weight_decay=recipe.weight_decay, nesterov=True
     )
@@ -196,8 +197,8 @@ def descend(
 
     loss = gradient()
     if recipe.sharpness:
-        weights = list(network.parameters())
-        slopes = [p.grad for p in weights]
+        weights: list[Tensor] = list(network.parameters())
+        slopes = [cast(Tensor, p.grad) for p in weights]
         length = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(slopes)))
         away = torch._foreach_mul(slopes, recipe.sharpness / (length + 1e-12))
         with torch.no_grad():

@@ -8,7 +8,7 @@ from contextlib import suppress
 try:
     import resource
 except ImportError:  # pragma: no cover (Windows has no such limit)
-    resource = None  # type: ignore[assignment]
+    resource = None  # type: ignore[assignment]  # the name of a module
 
 log = logging.getLogger("darkroom.connections")
 

@@ -214,4 +214,4 @@ def _front_end(
 def _forget(pid: int, folder: str, counters: Counters) -> None:
     """Remove the gauges of a process that ended; its counters remain in the sums."""
     counters.forget(pid)
-    multiprocess.mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
+    multiprocess.mark_process_dead(pid, folder)

@@ -125,7 +125,8 @@ class EarlyRefusal:
             return client_of(scope)
         seen = dict(scope)
         with suppress(StopIteration):  # it waits for nothing, so it needs no event loop
-            self._proxies(seen, None, None).send(None)  # type: ignore[arg-type]
+            # The middleware only hands `receive` and `send` on, and `_unanswered` uses neither.
+            self._proxies(seen, None, None).send(None)  # type: ignore[arg-type]  # see above
         return client_of(seen)
 
     def _counted(self, error: ServiceError, path: str) -> Callable[[float], None]:

@@ -129,7 +129,7 @@ class Metrics:
         if METRICS_FOLDER not in os.environ:
             return self.registry
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        MultiProcessCollector(registry)
         registry.register(self._at_scrape)
         return registry
 

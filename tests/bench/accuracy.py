@@ -21,8 +21,9 @@ from models import codec
 from models.labels import shipped
 from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Precision
+from tests.pictures import as_image
 from tests.server import serving
-from tests.shared import IMAGENETTE
+from tests.shared import IMAGENETTE, content
 from workers.engines.checkpoint import load_state
 from workers.engines.cpu.network import CpuNetwork
 from workers.preprocess import crop
@@ -33,7 +34,7 @@ def photos() -> tuple[list[bytes], list[str]]:
     """The files and their wnids."""
     with tarfile.open(IMAGENETTE / "val.tar") as tar:
         members = [m for m in tar if m.isfile()]
-        files = [tar.extractfile(m).read() for m in members]  # type: ignore[union-attr]
+        files = [content(tar, member) for member in members]
     return files, [m.name.split("/")[1] for m in members]
 
 
@@ -65,7 +66,7 @@ def main() -> None:
     labels = shipped(BUNDLED.label_set)
     truth = np.array([labels.wnids.index(wnid) for wnid in wnids])
     network = CpuNetwork(state, Precision.FP32, RESNET18)
-    images = (codec.decode(file, max_pixels=10**7).image for file in files)
+    images = (as_image(codec.decode(file, max_pixels=10**7).image) for file in files)
     crops = (crop(image, RESNET18.preprocessing) for image in images)
     offline = np.array([network.logits(each[None]).argmax() for each in crops])
     found = over_http(files, precision)

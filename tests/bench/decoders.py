@@ -79,7 +79,7 @@ async def compared(
     old: Decode, new: Decode, rounds: int, together: int, pool: DecoderPool
 ) -> dict[str, float]:
     """Return medians in milliseconds, the median of the paired differences, and the ratio."""
-    befores, afters = [], []
+    befores, afters = list[tuple[float, float]](), list[tuple[float, float]]()
     for number in range(rounds):
         turns = [(old, befores), (new, afters)]
         for decode, times in turns if number % 2 else reversed(turns):

@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
+from typing import Any
 
 import cv2
 import numpy as np
+import PIL
 import simplejpeg
 from PIL import Image as PillowImage
 from PIL import features
@@ -103,7 +105,7 @@ def of_lossless_webp() -> dict[str, Encoder]:
     asked = Encoding(lossless=True)
     found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.WEBP, asked)}
     for method, effort in ((0, 0), (0, 80), (1, 0), (2, 0), (4, 80)):
-        options = {"lossless": True, "quality": effort, "method": method}
+        options: dict[str, Any] = {"lossless": True, "quality": effort, "method": method}
         found[f"pillow method {method}, effort {effort}"] = partial(pillow, "WEBP", **options)
     return found
 
@@ -111,7 +113,7 @@ def of_lossless_webp() -> dict[str, Encoder]:
 def of_avif() -> dict[str, Encoder]:
     found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.AVIF, Encoding())}
     for speed in (7, 8, 9, 10):
-        options = {"quality": 75, "speed": speed, "max_threads": 1}
+        options: dict[str, Any] = {"quality": 75, "speed": speed, "max_threads": 1}
         found[f"pillow speed {speed}"] = partial(pillow, "AVIF", **options)
     return found
 
@@ -176,7 +178,7 @@ def main() -> None:
         "command": "python -m tests.bench.encode",
         "date": datetime.now(UTC).date().isoformat(),
         "python": platform.python_version(),
-        "pillow": PillowImage.__version__,
+        "pillow": PIL.__version__,
         "opencv": cv2.__version__,
         "images": source,
         "results": results,

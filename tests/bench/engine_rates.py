@@ -159,7 +159,7 @@ if __name__ == "__main__":
     import sys
     from io import BytesIO
 
-    from PIL import Image
+    from PIL import Image as PillowImage
 
     from tests.shared import PHOTOS
 
@@ -167,7 +167,7 @@ if __name__ == "__main__":
     small = []
     for data in files:
         file = BytesIO()
-        Image.open(BytesIO(data)).convert("RGB").save(file, "JPEG", quality=90, subsampling=2)
+        PillowImage.open(BytesIO(data)).convert("RGB").save(file, "JPEG", quality=90, subsampling=2)
         small.append(file.getvalue())
     rates = {
         "hardware_420": hardware_rate(small),

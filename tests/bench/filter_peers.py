@@ -5,6 +5,7 @@ give uint8 RGB. Knows nothing of Darkroom's filters but their names.
 """
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import cv2
 import numpy as np
@@ -38,7 +39,8 @@ def line(p: Pixels) -> object:
 
 def hue(p: Pixels) -> object:
     hsv = cv2.cvtColor(p, cv2.COLOR_RGB2HSV_FULL)
-    return cv2.cvtColor(cv2.add(hsv, (40, 0, 0, 0)), cv2.COLOR_HSV2RGB_FULL)
+    shift: Any = (40, 0, 0, 0)  # OpenCV takes a scalar here; its stubs do not say so
+    return cv2.cvtColor(cv2.add(hsv, shift), cv2.COLOR_HSV2RGB_FULL)
 
 
 def saturation(p: Pixels) -> object:
@@ -117,7 +119,7 @@ def dog(p: Pixels) -> object:
 def guided(p: Pixels) -> object:
     """OpenCV has it in its contributed modules only; this is the composition by hand."""
 
-    def mean(plane: NDArray[np.float32]) -> NDArray[np.float32]:
+    def mean(plane: NDArray[Any]) -> NDArray[np.float32]:
         return np.asarray(cv2.boxFilter(plane, -1, (13, 13), borderType=MIRROR), np.float32)
 
     light = grey(p).astype(np.float32)
@@ -138,7 +140,8 @@ def pixelate(p: Pixels) -> object:
 
 def noise(p: Pixels) -> object:
     grain = np.empty(p.shape, np.int16)
-    cv2.randn(grain, (0, 0, 0), (20, 20, 20))
+    mean, deviation = cast(Any, (0, 0, 0)), cast(Any, (20, 20, 20))  # as in `hue`
+    cv2.randn(grain, mean, deviation)
     return cv2.add(p, grain, dtype=cv2.CV_8U)
 
 

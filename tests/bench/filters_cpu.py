@@ -23,6 +23,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 import cv2
 import numpy as np
@@ -47,7 +48,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 def compared(ours: Peer, theirs: Peer, pixels: Pixels, limit: float) -> tuple[float, float]:
     """The fastest of each, in seconds."""
-    calls = [lambda: ours(pixels), lambda: theirs(pixels)]
+    calls = [partial(ours, pixels), partial(theirs, pixels)]
     for call in calls:
         call()
     rounds: list[list[float]] = []

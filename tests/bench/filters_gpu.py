@@ -17,6 +17,8 @@ import statistics
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import cv2
 import numpy as np
@@ -31,7 +33,7 @@ from workers.kernels.items import ITEM, THREADS, starts
 HEIGHT, WIDTH, CHANNELS, N = 1080, 1920, 3, 32
 SHAPE = (HEIGHT, WIDTH, CHANNELS)
 SIZE = HEIGHT * WIDTH * CHANNELS
-EXTRA = [
+EXTRA: list[tuple[str, dict[str, Any]]] = [
     ("gaussian_blur", {"sigma": 10}),
     ("box_blur", {"radius": 20}),
     ("box_blur", {"radius": 200}),
@@ -44,7 +46,7 @@ EXTRA = [
     ("resize", {"width": 960, "height": 540, "fit": "fill", "method": "lanczos"}),
     ("resize", {"width": 224, "height": 224, "fit": "cover"}),
 ]
-OPENCV: dict[str, Callable[[np.ndarray, Filter], object]] = {
+OPENCV: dict[str, Callable[[np.ndarray, Any], object]] = {
     "gaussian_blur": lambda p, f: cv2.GaussianBlur(p, (0, 0), f.sigma),
     "box_blur": lambda p, f: cv2.blur(p, (2 * f.radius + 1,) * 2),
     "median": lambda p, f: cv2.medianBlur(p, f.size),
@@ -109,7 +111,7 @@ def seconds(work: Callable[[], object]) -> float:
             work()
         ended.record()
         ended.synchronize()
-        runs.append(begun.elapsed_time(ended) / 1e4)
+        runs.append(float(begun.elapsed_time(ended)) / 1e4)
     return statistics.median(runs)
 
 
@@ -128,13 +130,14 @@ def by_opencv(filter_: Filter, images: np.ndarray) -> float | None:
 def by_peers(filter_: Filter, pixels: np.ndarray, images: torch.Tensor) -> dict[str, int]:
     """Images a second of those who have the filter."""
     found = {}
-    for name, measure, given in (
-        ("opencv", by_opencv, pixels),
-        ("cupyx", by_cupyx, images),
-        ("torchvision", by_torchvision, images),
-    ):
+    measures: dict[str, Callable[[], float | None]] = {
+        "opencv": partial(by_opencv, filter_, pixels),
+        "cupyx": partial(by_cupyx, filter_, images),
+        "torchvision": partial(by_torchvision, filter_, images),
+    }
+    for name, measure in measures.items():
         try:
-            rate = measure(filter_, given)
+            rate = measure()
         except Exception as error:  # our own numbers are protected from a library's fault
             print(f"{filter_.name} by {name}: {error}")
             continue
@@ -150,14 +153,16 @@ def main() -> None:
     images = torch.from_numpy(pixels).cuda()
     target = torch.empty_like(images)
     copy = N / seconds(lambda: target.copy_(images))
-    plain = [(name, {}) for name, each in FILTERS.items() if each.passes]
+    plain: list[tuple[str, dict[str, Any]]] = [
+        (name, {}) for name, each in FILTERS.items() if each.passes
+    ]
     rows = []
     for name, parameters in plain + EXTRA:
         filter_ = parse_one(
             name, parameters or {k: v for k, v in FILTERS[name].example.items() if k != "name"}
         )
         batch = Batch(filter_, images)
-        rate = N / seconds(lambda batch=batch: batch.launch(kernels))
+        rate = N / seconds(partial(batch.launch, kernels))
         batch = Batch(filter_, images)  # with its data as it was: some kernels add to it
         batch.launch(kernels)
         distance = np.abs(batch.first() - filter_.apply(pixels[0]).astype(np.int16))

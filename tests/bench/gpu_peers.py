@@ -7,6 +7,7 @@ at its first call is not counted. Their bytes differ from ours where their defin
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import cupy
 import torch
@@ -20,7 +21,8 @@ RUNS = 5
 SLOW = 9
 """The largest window of a median that cupyx, which sorts, is asked for."""
 
-Call = Callable[[Filter, cupy.ndarray], object]
+Call = Callable[[Any, cupy.ndarray], object]
+"""A library's function of the filter, whose parameters it reads, and of an image."""
 
 
 def _window(side: int) -> tuple[int, int, int]:
@@ -35,7 +37,7 @@ CUPYX: Mapping[str, Call] = {
     "median": lambda f, x: ndimage.median_filter(x, _window(f.size), mode="nearest"),
     "morphology": lambda f, x: ndimage.grey_erosion(x, _window(f.size), mode="nearest"),
 }
-TORCHVISION: Mapping[str, Callable[[Filter, torch.Tensor], object]] = {
+TORCHVISION: Mapping[str, Callable[[Any, torch.Tensor], object]] = {
     "gaussian_blur": lambda f, x: v2.functional.gaussian_blur(
         x, 2 * int(4 * f.sigma + 0.5) + 1, f.sigma
     ),

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -163,6 +164,11 @@ async def recovery(connections: Connections, request: Request, alone: float) -> 
     return None
 
 
+def note_memory(subject: Subject, seen: list[int]) -> None:
+    """Add the memory that the server holds now, in bytes."""
+    seen.append(resident(subject.process.pid))
+
+
 async def measure(subject: Subject, seconds: float, factors: list[float]) -> dict[str, object]:
     """All loads, and the recovery."""
     request = Request("/filter?name=nl_means", jpeg(1, 120, 90), DEADLINE_MS)
@@ -183,7 +189,7 @@ async def measure(subject: Subject, seconds: float, factors: list[float]) -> dic
             request,
             capacity * factor,
             seconds,
-            lambda seen=memory: seen.append(resident(subject.process.pid)),
+            partial(note_memory, subject, memory),
         )
         spent = Spent.so_far(subject) - before
         phases.append(phase(factor, replies, start, seconds, max(memory), spent))

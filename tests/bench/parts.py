@@ -87,7 +87,7 @@ def engines(plan: Plan, notes: Notes) -> None:
     """What the device does alone, in images a second, and the machine's cores at encoding."""
     from tests.bench import engine_rates as alone
 
-    rates = {
+    rates: dict[str, Callable[[], float]] = {
         "model": alone.model_rate,
         "preprocess": lambda: alone.preprocess_rate(plan.jpegs("subsampled")),
         "hardware_subsampled": lambda: alone.hardware_rate(plan.jpegs("subsampled")),

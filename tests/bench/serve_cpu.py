@@ -27,6 +27,7 @@ from models.networks.resnet18 import RESNET18
 from models.settings import Precision
 from tests.bench import load
 from tests.bench.images import jpegs
+from tests.pictures import as_image
 from tests.server import serving
 from workers.engines.checkpoint import random_state
 from workers.engines.cpu.network import CpuNetwork
@@ -48,7 +49,7 @@ class Loop:
         self.files = files
 
     def prepare(self, files: list[bytes]) -> np.ndarray:
-        images = (codec.decode(file, max_pixels=50_000_000).image for file in files)
+        images = (as_image(codec.decode(file, max_pixels=50_000_000).image) for file in files)
         return np.stack([crop(image, RESNET18.preprocessing) for image in images])
 
     def sequential(self, seconds: float) -> float:

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -61,9 +62,12 @@ def drawn() -> list[bytes]:  # noqa: C901 (one short branch for each kind of fil
     exif[0x0112], exif[0x8298], exif[0x010E] = 6, "somebody", "a description"
     ramp = Image.linear_gradient("L").resize((24, 17))
     noise = Image.effect_noise((19, 23), 90)
-    colour = Image.merge("RGBA", (ramp, ramp.transpose(1), noise.resize(ramp.size), ramp))
+    colour = Image.merge(
+        "RGBA",
+        (ramp, ramp.transpose(Image.Transpose.FLIP_TOP_BOTTOM), noise.resize(ramp.size), ramp),
+    )
 
-    def add(mode: str, format_: str, **options: object) -> None:
+    def add(mode: str, format_: str, **options: Any) -> None:
         file = io.BytesIO()
         image = colour.convert("L").convert("I") if mode == "I;16" else colour.convert("RGB")
         image = colour if mode == "RGBA" else image
@@ -97,9 +101,11 @@ def drawn() -> list[bytes]:  # noqa: C901 (one short branch for each kind of fil
         add("1", "TIFF", compression=compression)
     add("RGB", "TIFF", big_tiff=True, exif=exif)
     seeds.append(hostile.tiff_of_one_giant_tile(64))
-    for options in ({"lossless": True}, {"exif": exif}, {"quality": 30}):
+    webp: tuple[dict[str, Any], ...] = ({"lossless": True}, {"exif": exif}, {"quality": 30})
+    for options in webp:
         add("RGBA", "WEBP", **options)
-    for options in ({"subsampling": "4:4:4"}, {"exif": exif}, {"quality": 100}):
+    avif: tuple[dict[str, Any], ...] = ({"subsampling": "4:4:4"}, {"exif": exif}, {"quality": 100})
+    for options in avif:
         add("RGBA", "AVIF", max_threads=1, speed=9, **options)
     return seeds
 

@@ -241,8 +241,8 @@ def _resumed(path: Path | None, seed: int, start: int) -> tuple[int, Found]:
 def _keep(path: Path | None, seed: int, start: int, found: Found) -> None:
     if path is not None:
         kept = {"seed": seed, "next": start, "inputs": found.inputs, "slowest": found.slowest}
-        kept |= {"statuses": found.statuses, "broken": found.broken}
-        path.write_text(json.dumps(kept))
+        lists = {"statuses": found.statuses, "broken": found.broken}
+        path.write_text(json.dumps({**kept, **lists}))
 
 
 if __name__ == "__main__":

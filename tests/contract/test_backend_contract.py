@@ -83,6 +83,8 @@ def answer(job: Job) -> Result | ServiceError:
 class LocalRig:
     """A worker in threads of this process."""
 
+    backend: Backend
+
     def __init__(self) -> None:
         self._gate = Gate(is_open=True)
         self._engine = FakeEngine(slots=1, answer=answer, on_collect=self._gate, keep=True)
@@ -109,8 +111,6 @@ class LocalRig:
 
 class ProcessRig(LocalRig):
     """A worker that is reached as one in another process is: by a socket and an arena."""
-
-    backend: Backend
 
     def __init__(self, running_worker: RunningWorker) -> None:
         self._hosted = running_worker

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield started
 
 
-def ask(server: Running, key: str | None, n_images: int = 1) -> tuple[int, dict[str, str], dict]:
+def ask(
+    server: Running, key: str | None, n_images: int = 1
+) -> tuple[int, dict[str, str], dict[str, Any]]:
     headers = JPEG if key is None else JPEG | {"authorization": f"Bearer {key}"}
     if n_images == 1:
         reply = server.client.post("/filter?name=invert", content=jpeg(), headers=headers)

@@ -149,6 +149,7 @@ def test_a_request_that_cannot_be_read_says_why(
 @pytest.mark.parametrize("query", ["", "?top_k=1"])
 def test_an_option_that_is_given_twice_is_422(client: httpx.Client, query: str) -> None:
     fields = [("top_k", (None, each)) for each in ("2", "3")][bool(query) :]
+    files: list[tuple[str, tuple[str | None, bytes | str]]]
     files = [("files", ("a.jpg", jpeg())), *fields]
     reply = client.post(f"/classify{query}", files=files)
     assert (reply.status_code, reply.json()["detail"]) == (422, "top_k: given more than once")

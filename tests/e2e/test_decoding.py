@@ -4,13 +4,15 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from tests import hostile
-from tests.e2e.conftest import Running
+from tests.e2e.conftest import Running, Start
 from tests.server import until
 
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -20,8 +22,9 @@ def classified(client: httpx.Client, data: bytes, **headers: str) -> httpx.Respo
     return client.post("/classify", content=data, headers=BYTES | headers)
 
 
-def decoders(client: httpx.Client) -> dict[str, object]:
-    return client.get("/readyz?verbose").json()["decoders"]
+def decoders(client: httpx.Client) -> dict[str, Any]:
+    found: dict[str, Any] = client.get("/readyz?verbose").json()["decoders"]
+    return found
 
 
 def processes() -> set[int]:
@@ -60,7 +63,7 @@ def test_a_hostile_file_fails_alone_in_a_request_of_several(client: httpx.Client
 
 def test_a_deadline_ends_the_decoding(client: httpx.Client) -> None:
     def cancelled() -> int:
-        return decoders(client)["ended"].get("cancelled", 0)  # type: ignore[attr-defined,no-any-return]
+        return int(decoders(client)["ended"].get("cancelled", 0))
 
     data = hostile.small("PNG")
     assert classified(client, data).status_code == 200
@@ -82,6 +85,11 @@ def test_a_deadline_ends_the_decoding(client: httpx.Client) -> None:
     until(lambda: not stopped <= processes())
 
 
+def replaced(killed: set[int]) -> bool:
+    """Return whether none of the killed processes is left."""
+    return not killed & processes()
+
+
 def test_killed_decoders_are_replaced_and_counted(client: httpx.Client) -> None:
     data = hostile.small("PNG")
     for _ in range(3):
@@ -89,14 +97,14 @@ def test_killed_decoders_are_replaced_and_counted(client: httpx.Client) -> None:
         killed = processes()
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
-        until(lambda killed=killed: not killed & processes())
+        until(partial(replaced, killed))
     assert classified(client, data).status_code == 200
     assert "darkroom_decoder_ends_total" in client.get("/metrics").text
 
 
-def test_decoders_end_with_their_server(start: object) -> None:
+def test_decoders_end_with_their_server(start: Start) -> None:
     before = processes()
-    with start(front_ends="0") as running:  # type: ignore[operator]
+    with start(front_ends="0") as running:
         assert isinstance(running, Running)
         assert classified(running.client, hostile.small("PNG")).status_code == 200
         assert processes() - before

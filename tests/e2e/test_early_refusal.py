@@ -64,7 +64,7 @@ def test_no_application_is_asked_and_the_refusal_is_counted(
 
 def counted(server: Running) -> float:
     metrics = server.app.state.service.metrics
-    return metrics.rejections.labels("deadline")._value.get()
+    return float(metrics.rejections.labels("deadline")._value.get())
 
 
 def test_other_routes_are_answered(refusing: Running) -> None:

@@ -1,14 +1,15 @@
 """JPEGs that go to the worker encoded, as they do where a GPU decodes them; here a CPU does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import httpx
 import pytest
 
+from models.domain.job import Job
 from tests.e2e.conftest import Running, Start
 from tests.pictures import drawing, jpeg, png
 from tests.pictures import encoded as file_of
-from workers.engines.cpu.engine import CpuEngine
+from workers.engines.cpu.engine import CpuEngine, CpuSlot
 
 JPEG = {"content-type": "image/jpeg"}
 CANARY = (64, 64)
@@ -20,10 +21,10 @@ def encoded(start: Start) -> Iterator[tuple[Running, list[str]]]:
     seen: list[str] = []
     launch = CpuEngine.launch
 
-    def noting(self: CpuEngine, slot: object, jobs: object) -> None:
-        images = [job.image for job in jobs]  # type: ignore[attr-defined]
+    def noting(self: CpuEngine, slot: CpuSlot, jobs: Sequence[Job]) -> None:
+        images = [job.image for job in jobs]
         seen.extend(type(i).__name__ for i in images if (i.height, i.width) != CANARY)
-        launch(self, slot, jobs)  # type: ignore[arg-type]
+        launch(self, slot, jobs)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CpuEngine, "takes_jpegs", True)

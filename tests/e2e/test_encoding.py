@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
+from PIL.JpegImagePlugin import JpegImageFile
 
 from models.api.schemas import EncodingOptions
 from models.codec import Encoding
@@ -44,7 +45,8 @@ def test_a_progressive_jpeg_with_full_chroma(client: httpx.Client) -> None:
     assert reply.headers["Content-Type"] == "image/jpeg"
     image = opened(reply.content)
     assert image.info["progressive"] == 1
-    assert [factors for _, *factors, _ in image.layer] == [[1, 1]] * 3  # type: ignore[attr-defined]
+    assert isinstance(image, JpegImageFile)
+    assert [factors for _, *factors, _ in image.layer] == [[1, 1]] * 3
 
 
 def test_a_lossless_webp_has_the_exact_pixels(client: httpx.Client) -> None:

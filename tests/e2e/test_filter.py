@@ -2,7 +2,6 @@ import base64
 import io
 import json
 import zipfile
-from email import message_from_bytes
 
 import httpx
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from app.responses.body import PIECE
+from tests.multipart_reply import parts_of
 from tests.pictures import drawing, encoded, jpeg, png
 
 
@@ -163,9 +163,7 @@ def test_several_images_as_multipart_are_parts_with_their_index(client: httpx.Cl
         data={"name": "invert"},
         headers={"Accept": "multipart/mixed"},
     )
-    head = f"Content-Type: {reply.headers['Content-Type']}\r\n\r\n".encode()
-    parts = message_from_bytes(head + reply.content).get_payload()
-    kinds = {part["Content-ID"]: part.get_content_type() for part in parts}
+    kinds = {part["Content-ID"]: part.get_content_type() for part in parts_of(reply)}
     assert kinds == {"<0>": "image/png", "<1>": "application/json"}
 
 

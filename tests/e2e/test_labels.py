@@ -15,8 +15,8 @@ from models.networks.resnet18 import BUNDLED, RESNET18
 from models.settings import Precision
 from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
-from tests.pictures import encoded, jpeg
-from tests.shared import IMAGENETTE
+from tests.pictures import as_image, encoded, jpeg
+from tests.shared import IMAGENETTE, content
 from workers.engines.checkpoint import load_state
 from workers.engines.cpu.network import CpuNetwork
 from workers.preprocess import crop
@@ -34,7 +34,7 @@ def labelled(start: Start) -> Iterator[Running]:
 def offline(files: list[bytes]) -> list[int]:
     """The best class of each file, without a service: one image at a time."""
     network = CpuNetwork(load_state(BUNDLED.path, 10), Precision.FP32, RESNET18)
-    images = (codec.decode(file, max_pixels=10**7).image for file in files)
+    images = (as_image(codec.decode(file, max_pixels=10**7).image) for file in files)
     return [int(network.logits(crop(i, RESNET18.preprocessing)[None]).argmax()) for i in images]
 
 
@@ -90,7 +90,7 @@ def test_photos_never_trained_on_are_labelled_right_and_as_they_are_offline(
     with tarfile.open(IMAGENETTE / "val.tar") as tar:
         members = [m for m in tar if m.isfile()]
         chosen = [members[n] for n in np.linspace(0, len(members) - 1, PHOTOS_TRIED, dtype=int)]
-        files = [tar.extractfile(m).read() for m in chosen]  # type: ignore[union-attr]
+        files = [content(tar, member) for member in chosen]
     with ThreadPoolExecutor(8) as clients:
         found = list(clients.map(lambda file: best(labelled.client, file), files))
     assert [f["class_id"] for f in found] == offline(files)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from models import codec
 from models.networks.registry import NETWORKS
 from tests.e2e.conftest import Running, Start
-from tests.pictures import jpeg
+from tests.pictures import as_image, jpeg
 from workers.engines.checkpoint import State, random_state
 from workers.preprocess import crop
 
@@ -75,7 +75,7 @@ def reference(state: State, *, embedding: bool) -> NDArray[np.float32]:
     if embedding:
         network.fc = torch.nn.Identity()
     preprocessing = NETWORKS["resnet50"].preprocessing
-    pixels = crop(codec.decode(PHOTO, max_pixels=10**7).image, preprocessing)
+    pixels = crop(as_image(codec.decode(PHOTO, max_pixels=10**7).image), preprocessing)
     levels = torch.from_numpy(pixels).permute(2, 0, 1).float().div(255)
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in (preprocessing.mean, preprocessing.std))
     with torch.inference_mode():

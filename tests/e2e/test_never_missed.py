@@ -14,9 +14,11 @@ import pytest
 from tests.pictures import jpeg
 from tests.server import PATIENCE, Served, children, gone, serving, until
 
-FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32")
-FLAGS += ("--grace", "1000")  # no test may end because it is over
-FLAGS += ("--default-deadline", "100")  # a busy machine may take long to start a worker
+FLAGS = (
+    *("--front-ends", "2", "--weights", "bundled", "--precision", "fp32"),
+    *("--grace", "1000"),  # no test may end because it is over
+    *("--default-deadline", "100"),  # a busy machine may take long to start a worker
+)
 RAW = {"Content-Type": "image/jpeg"}
 
 

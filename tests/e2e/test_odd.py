@@ -3,6 +3,7 @@
 import io
 import json
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
@@ -135,12 +136,12 @@ def test_a_file_over_the_size_limit_is_413_and_its_neighbours_are_answered(
 
 
 def test_a_body_over_the_limit_is_413_and_names_the_limit(client: httpx.Client) -> None:
-    def endless() -> object:
+    def endless() -> Iterator[bytes]:
         for _ in range(300):
             yield bytes(1 << 20)
 
     kind = {"Content-Type": "application/json"}
-    reply = client.post("/classify", content=endless(), headers=kind)  # type: ignore[arg-type]
+    reply = client.post("/classify", content=endless(), headers=kind)
     assert reply.status_code == 413
     assert reply.headers["Content-Type"] == "application/problem+json"
     assert "268435456 (DARKROOM_MAX_BODY_BYTES)" in reply.json()["detail"]

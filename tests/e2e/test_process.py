@@ -151,12 +151,12 @@ def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: Path
     assert '"status":"ok"' in good
     assert '"status":415' in bad
     ops = '[{"name": "invert"}]'
-    done = subprocess.run(
+    filtered = subprocess.run(
         [*command, "filter", files[0], "--ops", ops, "-o", str(folder / "c.png")],
         capture_output=True,
         timeout=PATIENCE,
     )
-    assert done.returncode == 0, done.stderr
+    assert filtered.returncode == 0, filtered.stderr
     assert (folder / "c.png").read_bytes().startswith(b"\x89PNG")
     for output in (files[0], tmp_path, folder / "none" / "c.png"):
         done = subprocess.run(

@@ -3,7 +3,6 @@ import base64
 import io
 import json
 import zipfile
-from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,14 @@ from app.responses.body import PIECE
 from models import codec
 from models.domain.job import Completed, Job, Labels
 from tests.e2e.conftest import Running, Start
+from tests.multipart_reply import content_of, parts_of
 from tests.pictures import encoded, jpeg, png
 from tests.server import until
 from workers.operations import Classify
 
-GREY = {"ops": [{"name": "grayscale"}], "format": "png"}
-BLURRED = {"name": "gaussian_blur", "sigma": 3, "format": "webp", "quality": 70}
-PLAIN = {"ops": [{"name": "invert"}, {"name": "sepia"}]}
+GREY: dict[str, Any] = {"ops": [{"name": "grayscale"}], "format": "png"}
+BLURRED: dict[str, Any] = {"name": "gaussian_blur", "sigma": 3, "format": "webp", "quality": 70}
+PLAIN: dict[str, Any] = {"ops": [{"name": "invert"}, {"name": "sepia"}]}
 
 
 def data_uri(body: bytes) -> str:
@@ -256,15 +256,14 @@ def test_as_multipart_each_record_is_a_part_and_each_version_another(client: htt
         data={"versions": json.dumps([GREY, BLURRED])},
         headers={"Accept": "multipart/mixed"},
     )
-    head = f"Content-Type: {reply.headers['Content-Type']}\r\n\r\n".encode()
-    parts = {p["Content-ID"]: p for p in message_from_bytes(head + reply.content).get_payload()}
+    parts = {part["Content-ID"]: part for part in parts_of(reply)}
     assert parts.keys() == {"<0>", "<0.0>", "<0.1>", "<1>"}
     assert parts["<0.1>"].get_content_type() == "image/webp"
-    assert parts["<0.1>"].get_payload(decode=True) == filtered(client, png(1), BLURRED)
-    record = json.loads(parts["<0>"].get_payload(decode=True))
+    assert content_of(parts["<0.1>"]) == filtered(client, png(1), BLURRED)
+    record = json.loads(content_of(parts["<0>"]))
     assert record["predictions"]
     assert record["versions"][1]["image"]["name"] == parts["<0.1>"].get_filename()
-    assert json.loads(parts["<1>"].get_payload(decode=True))["status"] == "error"
+    assert json.loads(content_of(parts["<1>"]))["status"] == "error"
 
 
 def test_json_lines_and_events_carry_base64(client: httpx.Client) -> None:

@@ -16,9 +16,11 @@ from tests.drawn_classes import DRAWN
 from tests.pictures import encoded, jpeg
 from tests.server import PATIENCE, Served, children, gone, serving, until
 
-FLAGS = ("--front-ends", "2", "--weights", "bundled", "--precision", "fp32")
-FLAGS += ("--default-deadline", "100")  # a busy machine may take long to start a worker
-FLAGS += ("--grace", "9999")  # no test may end because it is over
+FLAGS = (
+    *("--front-ends", "2", "--weights", "bundled", "--precision", "fp32"),
+    *("--default-deadline", "100"),  # a busy machine may take long to start a worker
+    *("--grace", "9999"),  # no test may end because it is over
+)
 RAW = {"Content-Type": "image/jpeg"}
 
 

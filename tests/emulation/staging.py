@@ -81,7 +81,7 @@ def staging_slot(room: int = 1 << 20, decoder: Decoder | None = None) -> Slot:
         tables=Tables(CPU),
         host=torch.full((room,), POISON, dtype=torch.uint8),
         outputs={},
-        marks=cast(Marks, Marks(*[cast(torch.cuda.Event, NoEvent())] * 6)),
+        marks=Marks(*[cast(torch.cuda.Event, NoEvent())] * 6),
         decoder=decoder,
     )
 

@@ -128,7 +128,9 @@ def bodies(client: httpx.Client, images: list[Drawn]) -> Iterator[Answer]:
         ("/filter", {"ops": [{"name": "equalize"}], "format": "png"}),
         ("/process", {"versions": json.loads(VERSIONS), "labels": False}),
     ):
-        for body in ({"images": listed}, {"urls": ["http://169.254.169.254/"]}, {"images": []}, {}):
+        bodies: tuple[dict[str, Any], ...]
+        bodies = {"images": listed}, {"urls": ["http://169.254.169.254/"]}, {"images": []}, {}
+        for body in bodies:
             reply = client.post(path, json=body | options)
             yield (
                 f"{path} as JSON, {len(body.get('images', []))} {sorted(body)}",

@@ -58,7 +58,7 @@ def compared(run: Run, name: str) -> Compared:
     images = [Image(noise(h, w, c)) for h, w in SIZES for c in (1, 3, 4)]
     result = Compared()
     for operation in extremes(FILTERS[name]):
-        filter_ = parse_one(operation.pop("name"), operation)
+        filter_ = parse_one(str(operation.pop("name")), operation)
         chain = FilterChain((filter_,))
         some = [i for i in images if (i.height, i.width) != SIZES[-1] or _quick(operation)]
         result.parameters += 1

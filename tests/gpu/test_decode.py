@@ -9,7 +9,8 @@ from models.codec import pixels_of
 from models.codec.jpeg import inspect
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg
-from tests.gpu.conftest import MAX_BATCH_SIZE, Run, as_jpeg, jpeg, photos
+from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, jpeg, photos
+from tests.gpu.equality import Run
 from workers.filters.registry import parse_chain
 from workers.operations import Classify, FilterChain
 

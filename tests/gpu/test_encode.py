@@ -11,7 +11,8 @@ from models.codec import Encoding, ImageFormat, encode, finished, pixels_of
 from models.codec.jpeg import inspect
 from models.domain.image import Image, Jpeg, Pixels, Subsampling
 from tests.emulation.staging import noise
-from tests.gpu.conftest import Run, as_jpeg, photos
+from tests.gpu.conftest import as_jpeg, photos
+from tests.gpu.equality import Run
 from workers.filters.registry import parse_chain
 from workers.operations import DeviceJpeg, FilterChain
 

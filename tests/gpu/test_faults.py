@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -10,8 +11,10 @@ import torch
 from models.domain.errors import InternalError
 from models.domain.image import Image
 from models.domain.job import Completed, Job
+from tests.pictures import as_image
 from workers.backends.in_process import LocalBackend
 from workers.engines.cuda.engine import CudaEngine
+from workers.engines.cuda.slot import Slot
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
@@ -46,8 +49,9 @@ class Moody(CudaEngine):
 
     most = 2
 
-    def launch(self, slot, jobs):  # type: ignore[no-untyped-def]
-        if len(jobs) > self.most or any(j.image.pixels[0, 0, 0] == 66 for j in jobs):
+    def launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
+        images = [as_image(job.image) for job in jobs]
+        if len(jobs) > self.most or any(each.pixels[0, 0, 0] == 66 for each in images):
             torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
         super().launch(slot, jobs)
 

@@ -7,8 +7,8 @@ import pytest
 
 from models.domain.image import Image
 from tests.emulation.staging import noise
-from tests.gpu.conftest import Run, as_jpeg, photos
-from tests.gpu.equality import NAMES, compared
+from tests.gpu.conftest import as_jpeg, photos
+from tests.gpu.equality import NAMES, Run, compared
 from workers.filters.registry import FILTERS, parse_one
 from workers.operations import FilterChain
 

@@ -9,8 +9,10 @@ import torch
 from models.codec import pixels_of
 from models.domain.image import Image, Jpeg
 from models.domain.job import Job
-from tests.gpu.conftest import Run, as_jpeg, jpeg
+from tests.gpu.conftest import as_jpeg, jpeg
+from tests.gpu.equality import Run
 from workers.engines.cuda.engine import CudaEngine
+from workers.engines.cuda.slot import Slot
 from workers.filters.registry import parse_chain
 from workers.operations import Classify, FilterChain
 
@@ -26,14 +28,14 @@ def plain(level: int, side: int) -> Jpeg:
 
 def pipelined(engine: CudaEngine, batches: list[list[Job]]) -> list[list[object]]:
     """As the worker does it: one thread launches, another collects."""
-    launched: queue.SimpleQueue[object] = queue.SimpleQueue()
+    launched: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     found: list[list[object]] = []
 
     def collect() -> None:
         for _ in batches:
             slot = launched.get()
-            found.append(list(engine.collect(slot).values))  # type: ignore[arg-type]
-            engine.release(slot)  # type: ignore[arg-type]
+            found.append(list(engine.collect(slot).values))
+            engine.release(slot)
 
     collecting = threading.Thread(target=collect)
     collecting.start()
@@ -74,11 +76,10 @@ def test_labels_of_interleaved_batches_are_those_of_batches_alone(
 def test_memory_is_flat_over_200_000_images(engine: CudaEngine) -> None:
     known = [plain(level, 64) for level in range(64)]
     batch = [Job(Classify(), each) for each in known]
-    before, seen = None, 0
+    before, seen = 0, 0
     while seen < SOAK:
         pipelined(engine, [batch] * 50)
         seen += 50 * len(batch)
         free, _ = torch.cuda.mem_get_info()
-        if before is None:
-            before = free
+        before = before or free
     assert free >= before - (1 << 20)

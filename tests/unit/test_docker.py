@@ -139,7 +139,15 @@ def test_docker_compose_reads_the_compose_file(profile: str) -> None:
     ):
         pytest.skip("no docker command with the compose plugin on this machine")
     chosen = ["--profile", profile] if profile else []
-    command = [docker, "compose", "-f", COMPOSE_FILE, *chosen, "config", "--quiet"]
+    command: list[str | Path] = [
+        docker,
+        "compose",
+        "-f",
+        COMPOSE_FILE,
+        *chosen,
+        "config",
+        "--quiet",
+    ]
     found = subprocess.run(command, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
 

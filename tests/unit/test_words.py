@@ -19,9 +19,30 @@ FILES = [
     for package in ("app", "models", "workers", "tools")
     for path in sorted((ROOT / package).rglob("*.py"))
 ]
+ALL_FILES = FILES + sorted((ROOT / "tests").rglob("*.py"))
+IGNORED = re.compile(r"# type: ignore(?!\[[a-z-]+(, ?[a-z-]+)*\]  # \w)")
+"""An ignored finding of mypy without its code in brackets and a reason behind it."""
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_speaks_without_riddles(path: Path) -> None:
     found = [match[0] for match in RIDDLES.finditer(path.read_text())]
     assert not found, f"say it with a noun: {found}"
+
+
+def test_an_ignored_type_error_has_its_code_and_a_reason() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in ALL_FILES
+        if path != Path(__file__)
+        for line in path.read_text().splitlines()
+        if IGNORED.search(line)
+    ]
+    assert not found
+
+
+def test_an_ignored_type_error_without_a_reason_is_found() -> None:
+    comment = "# type" + ": ignore"
+    assert IGNORED.search(comment)
+    assert IGNORED.search(f"{comment}[arg-type]")
+    assert not IGNORED.search(f"{comment}[arg-type]  # the library has no types")

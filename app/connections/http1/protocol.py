@@ -121,14 +121,14 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Take the request's target, or a piece of it."""
-        self.incoming.url(url)  # type: ignore[union-attr]
+        self.incoming.url(url)  # type: ignore[union-attr]  # set by on_message_begin
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers of a chunked body are counted and dropped."""
         incoming = self.incoming
-        name = incoming.header(name, value)  # type: ignore[union-attr]
-        if incoming.in_head:  # type: ignore[union-attr]
+        name = incoming.header(name, value)  # type: ignore[union-attr]  # as in on_url
+        if incoming.in_head:  # type: ignore[union-attr]  # as in on_url
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -167,7 +167,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of a body; reading pauses while the application has enough of it."""
-        self.incoming.piece(len(body))  # type: ignore[union-attr]
+        self.incoming.piece(len(body))  # type: ignore[union-attr]  # as in on_url
         cycle = self.cycle
         if cycle.response_complete:
             return

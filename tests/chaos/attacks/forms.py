@@ -31,8 +31,8 @@ def form_punycode(target: Target) -> Steps:
 
 def form_codecs(target: Target) -> Steps:
     """Name each of Python's odd codecs for a form field of 1 MB."""
-    names = ("undefined", "idna", "unicode_escape", "utf-7", "raw_unicode_escape", "hex", "zlib")
-    names += ("bz2", "rot13", "uu", "utf-16", "mbcs", "utf-8-sig", "a" * 1000, "\x00", "big5hkscs")
+    names = ["undefined", "idna", "unicode_escape", "utf-7", "raw_unicode_escape", "hex", "zlib"]
+    names += ["bz2", "rot13", "uu", "utf-16", "mbcs", "utf-8-sig", "a" * 1000, "\x00", "big5hkscs"]
     value = b"a-" * 500_000
     bodies = [_form(_field("urls", value, f"text/plain; charset={name}")) for name in names]
     yield None

@@ -5,6 +5,7 @@ line. Promise: idle connections end after 60 s at most, and while they are held 
 `/livez` are answered on new connections.
 """
 
+import socket
 import time
 from collections import Counter
 
@@ -43,7 +44,7 @@ def _idle(target: Target, count: int, start: bytes = b"") -> Steps:
     close_all(held)
 
 
-def _open(connection) -> bool:  # type: ignore[no-untyped-def]
+def _open(connection: socket.socket) -> bool:
     try:
         while piece := connection.recv(65536):
             del piece

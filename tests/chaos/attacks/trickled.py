@@ -4,6 +4,7 @@ Old effect: no limit and no timeout for headers; a body could take 30 s for each
 headers must be complete after 10 s, and a body must come at a minimum rate.
 """
 
+import socket
 import time
 
 from tests.chaos.harness.attack import Outcome, Steps, Target
@@ -37,7 +38,7 @@ def _trickle(target: Target, count: int, start: bytes, piece: bytes, seconds: fl
     close_all(held)
 
 
-def _alive(connection, piece: bytes) -> bool:  # type: ignore[no-untyped-def]
+def _alive(connection: socket.socket, piece: bytes) -> bool:
     try:
         if connection.recv(1, 2) is not None:  # 2 is MSG_PEEK: an answer, or the end
             return False

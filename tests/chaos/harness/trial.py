@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from typing import Any
 
 from tests.chaos.harness.attack import Attack, Finding, Outcome, Target
 from tests.chaos.harness.checkout import HERE, Checkout, under_attack
@@ -30,7 +31,7 @@ _SETTLING, _SETTLED_WITHIN, _IDLE = 1.5, 40.0, 0.2
 """Seconds of one look at an idle server and of all, and the share of a core that idling takes."""
 
 
-def run(attack: Attack, checkout: Checkout, front_ends: int, own_addresses: bool) -> dict:  # type: ignore[type-arg]
+def run(attack: Attack, checkout: Checkout, front_ends: int, own_addresses: bool) -> dict[str, Any]:
     """Attack a fresh server; the figures and the broken promises."""
     own_addresses = own_addresses or attack.own_addresses
     source = "127.0.0.1" if not own_addresses else "127.0.0.9"

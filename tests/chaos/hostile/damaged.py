@@ -7,6 +7,7 @@ stay well formed as a container, so that only decoding shows that something is w
 import random
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from tests.pictures import drawing, encoded
 
@@ -185,7 +186,7 @@ DAMAGES: tuple[Damage, ...] = (
     other_quantization,
 )
 
-_OPTIONS: tuple[dict[str, object], ...] = (
+_OPTIONS: tuple[dict[str, Any], ...] = (
     {"subsampling": 0},
     {"subsampling": 1},
     {"subsampling": 2},

@@ -74,8 +74,11 @@ class Traffic:
     def lost(self) -> int:
         """Good requests that were neither answered with 200 nor refused."""
         fine = ("200", "503", "429")
-        pairs = ([*key.split(), count] for key, count in self.statuses.items())
-        return sum(int(n) for kind, word, n in pairs if kind in GOOD and word not in fine)
+        lost = 0
+        for key, count in self.statuses.items():
+            kind, word = key.split()
+            lost += count if kind in GOOD and word not in fine else 0
+        return lost
 
     def crashes(self) -> int:
         """Answers of 500."""

@@ -10,7 +10,7 @@ from models import codec
 from models.domain.image import Image, Pixels
 from models.networks.resnet18 import RESNET18
 from models.settings import Precision
-from tests.pictures import drawing
+from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS
 from workers import preprocess
 from workers.engines.checkpoint import random_state
@@ -47,7 +47,7 @@ def test_the_photos_are_preprocessed_bit_equal(network: CpuNetwork) -> None:
     if not PHOTOS.is_dir():
         pytest.skip("the photos of ../shared/data are not here")
     for path in sorted(PHOTOS.iterdir()):
-        image = codec.decode(path.read_bytes(), max_pixels=10**8).image
+        image = as_image(codec.decode(path.read_bytes(), max_pixels=10**8).image)
         with PillowImage.open(path) as picture:
             converted = "icc_profile" in picture.info
             reference = PillowImage.fromarray(codec.flatten(image).pixels) if converted else picture
@@ -59,7 +59,8 @@ def resized_whole(pixels: Pixels) -> Pixels:
     """The bytes behind what torchvision's pipeline gives."""
     whole = REFERENCE(PillowImage.fromarray(pixels))
     mean, std = (torch.tensor(v)[:, None, None] for v in (REFERENCE.mean, REFERENCE.std))
-    return (whole * std + mean).mul(255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+    levels = (whole * std + mean).mul(255).round().to(torch.uint8)
+    return np.asarray(levels.permute(1, 2, 0), np.uint8)
 
 
 @settings(deadline=None, max_examples=30)

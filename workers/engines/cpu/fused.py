@@ -18,7 +18,7 @@ _MKLDNN = torch.ops.mkldnn
 
 def supports(dtype: torch.dtype) -> bool:
     """Return whether this build of torch has the operators for `dtype` on this CPU."""
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    if not torch.backends.mkldnn.is_available():
         return False
     if dtype is torch.bfloat16:
         return bool(_MKLDNN._is_mkldnn_bf16_supported())

@@ -63,7 +63,8 @@ class CpuNetwork:
         network = copy.deepcopy(prepared)
         self._dtype = DTYPES[precision]
         self._head = take_head(self.spec, network, nn.Flatten())
-        network.to(self._dtype).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        layout = torch.channels_last
+        network.to(self._dtype).to(memory_format=layout)  # type: ignore[call-overload]  # no stub
         fuses = Speedup.FUSED_CONVOLUTIONS in self.spec.speedups and supports(self._dtype)
         self._features: Callable[[Tensor], Tensor] = FusedFeatures(network) if fuses else network
 

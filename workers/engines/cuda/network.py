@@ -50,7 +50,7 @@ class GraphedNetwork:
         dtype = DTYPES[self.precision]
         network = loaded(spec, state)
         self._head = take_head(spec, network, nn.Identity()).to(device)
-        self._features: Callable[[Tensor], Tensor] = network.to(  # type: ignore[call-overload]
+        self._features: Callable[[Tensor], Tensor] = network.to(  # type: ignore[call-overload]  # torch's stubs lack it
             device, dtype, memory_format=torch.channels_last
         )
         self._optimize = optimize

@@ -103,10 +103,10 @@ def test_a_message_that_is_there_needs_no_timer(monkeypatch: pytest.MonkeyPatch)
     async def receive() -> Message:
         return {"type": "http.request", "body": b"all", "more_body": False}
 
-    def none(seconds: float) -> None:
+    def none(_seconds: float) -> None:
         raise AssertionError("a timer was started")
 
-    monkeypatch.setattr(body_rate.asyncio, "timeout", none)
+    monkeypatch.setattr(asyncio, "timeout", none)
     assert run(PatientReceive(receive, 30, 1024)())["body"] == b"all"
 
 

@@ -1,7 +1,8 @@
 """Answers that are decided from a request's headers, before the application sees the request."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -35,7 +36,7 @@ def busy(application: Application) -> Line:
     return line
 
 
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(scenario())
 
 
@@ -47,7 +48,7 @@ def test_a_refused_request_reaches_no_application_and_its_connection_is_kept() -
         assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         assert answer.endswith(b"\r\n\r\nbusy")
         assert CLOSE[0] not in answer
-        assert line.protocol.phase is Phase.ONCE
+        assert line.phase() is Phase.ONCE
         again = await line.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert again.startswith(b"HTTP/1.1 204")
         assert application.asked == ["/"]
@@ -59,9 +60,9 @@ def test_the_answer_comes_before_the_body_and_a_short_body_is_thrown_away() -> N
     async def scenario() -> None:
         line = busy(Application())
         assert (await line.send(SHORT)).endswith(b"busy")
-        assert line.protocol.phase is Phase.DISCARD
+        assert line.phase() is Phase.DISCARD
         assert await line.send(b"hello") == b""
-        assert line.protocol.phase is Phase.ONCE
+        assert line.phase() is Phase.ONCE
         assert (await line.send(SHORT + b"hello")).endswith(b"busy")
 
     run(scenario)
@@ -81,7 +82,7 @@ def test_a_connection_that_cannot_be_kept_lingers_until_the_client_closes(more: 
         line = busy(Application())
         answer = await line.send(POST + more + b"\r\n")
         assert answer.count(b"connection: close\r\n") == 1
-        assert line.protocol.phase is Phase.LINGER
+        assert line.phase() is Phase.LINGER
         assert line.transport.half_closed
         assert not line.transport.closed
 

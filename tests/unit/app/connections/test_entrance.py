@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 
@@ -79,9 +80,9 @@ class House:
         return None
 
 
-def house(counters: Counters | None = None, **limits: object) -> House:
+def house(counters: Counters | None = None, **limits: Any) -> House:
     time, ended, counters = [100.0], list[str](), counters or Counters()
-    guard = Guard(replace(LIMITS, **limits), ended.append, clock=lambda: time[0])  # type: ignore[arg-type]
+    guard = Guard(replace(LIMITS, **limits), ended.append, clock=lambda: time[0])
     return House(guard, Entrance(guard, counters), counters, ended, time)
 
 

@@ -21,18 +21,20 @@ from PIL import Image as PillowImage
 
 from app.decoders import DecoderPool, Encode, Limits, Seen
 from app.decoders.area import SIZE as AREA_SIZE
-from app.decoders.frames import Go, Ready, Task
+from app.decoders.frames import Frame, Go, Ready, Task
 from app.decoders.process import DecoderProcess
 from app.decoders.processes import ForkServer, Gone
 from models import codec
 from models.domain.errors import (
+    ServiceError,
     TooManyPixels,
     Unavailable,
     Undecodable,
     Unprocessable,
     UnsupportedMedia,
 )
-from models.domain.image import Image
+from models.domain.image import Image, Pixels
+from tests.pictures import as_image
 from tests.server import gone
 
 LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
@@ -68,7 +70,7 @@ def yes(seen: Seen) -> bool:
 async def pixels(pool: DecoderPool, data: bytes) -> np.ndarray:
     found = await pool.decode(data, len(data), yes)
     assert isinstance(found, codec.Decoded)
-    return found.image.pixels
+    return as_image(found.image).pixels
 
 
 def run(test: Callable[[DecoderPool], Awaitable[None]], limits: Limits = LIMITS) -> DecoderPool:
@@ -90,13 +92,13 @@ def test_a_process_decodes_to_the_very_bytes_of_a_thread(format_: str) -> None:
     async def test(pool: DecoderPool) -> None:
         found = await pool.decode(data, len(data), yes)
         assert isinstance(found, codec.Decoded)
-        assert found.image.pixels.tobytes() == expected.image.pixels.tobytes()
+        assert as_image(found.image).pixels.tobytes() == as_image(expected.image).pixels.tobytes()
         assert (found.info, found.copyright, found.exif) == (
             expected.info,
             expected.copyright,
             expected.exif,
         )
-        found.image.pixels[0, 0] = 1  # theirs alone: filters may write there
+        as_image(found.image).pixels[0, 0] = 1  # theirs alone: filters may write there
 
     run(test)
 
@@ -134,25 +136,28 @@ def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded() -> None:
         (drawn(side=2100, compress_level=1), TooManyPixels),
     ],
 )
-def test_errors_of_the_file_cross_over_as_they_are(data: bytes, error: type[Exception]) -> None:
+def test_errors_of_the_file_cross_over_as_they_are(data: bytes, error: type[ServiceError]) -> None:
     with pytest.raises(error) as expected:
         codec.decode(data, max_pixels=LIMITS.max_pixels)
 
     async def test(pool: DecoderPool) -> None:
         with pytest.raises(error) as found:
             await pixels(pool, data)
-        assert found.value.detail == expected.value.detail  # type: ignore[attr-defined]
+        assert found.value.detail == expected.value.detail
 
     assert not run(test).ended
+
+
+async def both(first: Awaitable[Pixels], second: Awaitable[Pixels]) -> list[Pixels | BaseException]:
+    """Wait for both, and return the pixels or the error of each."""
+    return [*await asyncio.gather(first, second, return_exceptions=True)]
 
 
 def test_an_image_over_its_cpu_time_is_killed_and_its_neighbour_is_answered() -> None:
     fast = drawn(side=8)
 
     async def test(pool: DecoderPool) -> None:
-        killed, answered = await asyncio.gather(
-            pixels(pool, slow()), pixels(pool, fast), return_exceptions=True
-        )
+        killed, answered = await both(pixels(pool, slow()), pixels(pool, fast))
         assert isinstance(killed, Undecodable)
         assert "more CPU time" in killed.detail
         assert not isinstance(answered, BaseException)
@@ -331,9 +336,13 @@ def test_a_process_is_replaced_after_many_images(monkeypatch: pytest.MonkeyPatch
     assert run(test).ended == {"replaced": 2}
 
 
-def encoded(pool: DecoderPool, image: np.ndarray, encoding: codec.Encoding, seconds: float = 60.0):
-    task = Encode(image.shape, codec.ImageFormat.PNG, encoding, "us", None, seconds)
-    return pool.encode(task, memoryview(image).cast("B"), None)
+async def encoded(
+    pool: DecoderPool, image: Pixels, encoding: codec.Encoding, seconds: float = 60.0
+) -> bytes:
+    height, width, channels = image.shape
+    shape = (height, width, channels)
+    task = Encode(shape, codec.ImageFormat.PNG, encoding, "us", None, seconds)
+    return await pool.encode(task, memoryview(image.data).cast("B"), None)
 
 
 @pytest.mark.parametrize(("height", "level"), [(50, 9), (3000, 0)])
@@ -369,7 +378,7 @@ def test_large_files_and_large_images_cross_over_as_they_are(side: int) -> None:
         for unasked in (0, side * side):
             found = await pool.decode(data, len(data), yes, unasked)
             assert isinstance(found, codec.Decoded)
-            assert np.array_equal(found.image.pixels, expected.image.pixels)
+            assert np.array_equal(as_image(found.image).pixels, as_image(expected.image).pixels)
 
     assert (side * side * 3 <= AREA_SIZE) == (side == 1400)
     assert not run(test, replace(LIMITS, max_file=32 << 20)).ended
@@ -383,14 +392,16 @@ def test_the_metadata_of_a_large_image_comes_behind_its_pixels() -> None:
     async def test(pool: DecoderPool) -> None:
         found = await pool.decode(data, len(data), yes)
         assert isinstance(found, codec.Decoded)
-        assert np.array_equal(found.image.pixels, expected.image.pixels)
+        assert np.array_equal(as_image(found.image).pixels, as_image(expected.image).pixels)
         assert found.exif == expected.exif
         assert found.exif
 
     run(test, replace(LIMITS, max_file=32 << 20))
 
 
-def test_small_images_are_decoded_without_a_question_and_large_ones_are_not() -> None:
+def test_small_images_are_decoded_without_a_question_and_large_ones_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     small, large = drawn(side=40), drawn(side=41)
 
     async def test(pool: DecoderPool) -> None:
@@ -398,7 +409,12 @@ def test_small_images_are_decoded_without_a_question_and_large_ones_are_not() ->
         await pixels(pool, small)
         (idle,) = pool._idle
         send = idle.send
-        idle.send = lambda frame, *more: sent.append(frame) or send(frame, *more)  # type: ignore
+
+        def noted(frame: Frame, *descriptors: int) -> None:
+            sent.append(frame)
+            send(frame, *descriptors)
+
+        monkeypatch.setattr(idle, "send", noted)
         for data in (small, large):
             await pool.decode(data, len(data), yes, 40 * 40)
         assert [type(frame) for frame in sent] == [Task, Task, Go]
@@ -421,7 +437,7 @@ def test_an_image_decoded_without_a_question_can_still_be_refused() -> None:
 
 def test_pixels_stay_as_they_were_when_their_process_decodes_other_images() -> None:
     first, second = drawn(side=60), drawn(side=61)
-    expected = codec.decode(first, max_pixels=LIMITS.max_pixels).image.pixels
+    expected = as_image(codec.decode(first, max_pixels=LIMITS.max_pixels).image).pixels
 
     async def test(pool: DecoderPool) -> None:
         found = await pixels(pool, first)

@@ -10,6 +10,7 @@ import pytest
 
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.fetch.pinned_network import PinnedBackend, SystemResolver, pinned_transport
+from app.urls.address_policy import Address
 from models.domain.deadline import NEVER
 from models.domain.errors import AddressRefused, OriginFailed
 from models.settings import Settings
@@ -57,12 +58,12 @@ def test_all_addresses_together_get_the_connect_timeout() -> None:
 
 
 def test_a_silent_name_server_counts_as_a_connect_timeout() -> None:
-    async def never(host: str, port: int) -> list[object]:
+    async def never(_host: str, _port: int) -> list[Address]:
         await asyncio.Event().wait()
         return []
 
     async def scenario() -> None:
-        backend = PinnedBackend((), never, Wires())  # type: ignore[arg-type]
+        backend = PinnedBackend((), never, Wires())
         with pytest.raises(httpcore.ConnectTimeout, match="resolved"):
             await backend.connect_tcp("good.example", 80, 0.05)
 

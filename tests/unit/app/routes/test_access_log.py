@@ -8,12 +8,12 @@ from starlette.types import Message, Receive, Scope, Send
 from app.routes.access_log import AccessLog
 from app.telemetry.metrics import Metrics
 
-SCOPE = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
+SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
 
 @pytest.mark.parametrize("n_chunks", [1, 1_000_000])
 def test_a_stream_that_nobody_reads_ends_at_its_last_message_too(n_chunks: int) -> None:
-    ended = asyncio.Event()
+    ended, room = asyncio.Event(), 1
 
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -39,5 +39,4 @@ def test_a_stream_that_nobody_reads_ends_at_its_last_message_too(n_chunks: int) 
             await AccessLog(stream, Metrics(), 0.01)(dict(SCOPE), receive, full_after_one)
         assert ended.is_set()
 
-    room = 1
     asyncio.run(scenario())

@@ -45,7 +45,12 @@ def held_while_sending(endpoint: Any) -> list[tuple[bytes, Amount]]:
     admission = Admission(Limits(images=2, bytes=1000, arriving=1000))
     service = SimpleNamespace(admission=admission, settings=Settings(), keys=None)
     app = SimpleNamespace(state=SimpleNamespace(service=service))
-    scope = {"type": "http", "method": "POST", "path": "/classify", "query_string": b""}
+    scope: dict[str, Any] = {
+        "type": "http",
+        "method": "POST",
+        "path": "/classify",
+        "query_string": b"",
+    }
     scope |= {"headers": [], "client": ("127.0.0.1", 1), "app": app}
     found = []
 

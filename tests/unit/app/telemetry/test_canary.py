@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from app.telemetry import canary as canary_module
@@ -11,14 +12,16 @@ from app.telemetry.canary import Canary, canary_operations
 from models.api.schemas import ModelRecord
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, InternalError
+from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, ReleaseReason, Result, Trace
 from models.labels import LabelSet
 from models.networks.served import Model, ServedNetwork
-from tests.fakes import FakeClock, FakeOperation, fake_job
+from tests.fakes import FakeClock, FakeOperation
 from tests.worker_fixture import wait_until
 from workers.operations import Classify, FilterChain
 
 INTERVAL = 5.0
+PIXEL = Image(np.zeros((1, 1, 1), np.uint8))
 WORKING = Load("fake", 0, 0, 0, 10.0, alive=True)
 TRACE = Trace(0, 0, 0, 0, 0, 1, 1, ReleaseReason.IDLE)
 
@@ -49,7 +52,7 @@ class FakeBackend:
 
 def made(interval: float = INTERVAL) -> tuple[Canary, FakeBackend, FakeClock]:
     backend, clock = FakeBackend(), FakeClock(100.0)
-    return Canary(backend, [FakeOperation("a")], fake_job().image, interval, clock), backend, clock
+    return Canary(backend, [FakeOperation("a")], PIXEL, interval, clock), backend, clock
 
 
 def run(test: Coroutine[object, object, None]) -> None:
@@ -57,7 +60,18 @@ def run(test: Coroutine[object, object, None]) -> None:
 
 
 def test_every_network_with_weights_has_a_canary_of_its_own() -> None:
-    record = ModelRecord.model_construct(name="fake", network=None)
+    record = ModelRecord(
+        network=None,
+        name="fake",
+        sha256="",
+        label_set="fake",
+        n_classes=1,
+        random=False,
+        preprocessing=1,
+        precision="fp32",
+        device="cpu",
+        warning=None,
+    )
     model = Model(record, LabelSet("fake", ("a",), (None,)))
     networks = [ServedNetwork("resnet18", model), ServedNetwork("resnet50", model)]
     missing = ServedNetwork("resnet34", problem="it is not here")
@@ -73,7 +87,7 @@ def test_one_canary_that_fails_is_enough_not_to_pass() -> None:
     async def test() -> None:
         backend, clock = FakeBackend(), FakeClock(100.0)
         operations = [FakeOperation("a"), FakeOperation("b")]
-        canary = Canary(backend, operations, fake_job().image, INTERVAL, clock)
+        canary = Canary(backend, operations, PIXEL, INTERVAL, clock)
         await canary.probe()
         assert canary.readiness().ready
         assert backend.asked == 2

@@ -14,6 +14,7 @@ from PIL.PngImagePlugin import PngInfo
 from models.codec import decode, encode, probe
 from models.codec.formats import ImageFormat
 from models.domain.image import Pixels
+from tests.pictures import as_image
 
 LIMIT = 1_000_000
 WHITE = (0.9642, 1.0, 0.8249)
@@ -75,7 +76,7 @@ def image_file(image: PillowImage.Image, format: str = "TIFF", **options: Any) -
 
 
 def decoded(data: bytes) -> Pixels:
-    return decode(data, max_pixels=LIMIT).image.pixels
+    return as_image(decode(data, max_pixels=LIMIT).image).pixels
 
 
 @pytest.fixture
@@ -187,7 +188,7 @@ def test_a_text_chunk_named_like_a_profile_is_no_profile(picture: PillowImage.Im
 
 
 def test_an_answer_carries_no_profile(picture: PillowImage.Image) -> None:
-    image = decode(image_file(picture, icc_profile=wide_rgb()), max_pixels=LIMIT).image
+    image = as_image(decode(image_file(picture, icc_profile=wide_rgb()), max_pixels=LIMIT).image)
     data = encode(image, ImageFormat.PNG)
     assert probe(data, max_pixels=LIMIT).mode == "RGB"
     assert "icc_profile" not in PillowImage.open(BytesIO(data)).info

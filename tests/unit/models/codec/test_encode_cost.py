@@ -1,5 +1,7 @@
 """What encoding costs is known before it is begun."""
 
+from typing import Any
+
 import pytest
 
 from models.codec import Encoding, ImageFormat, check_encode_cost
@@ -12,7 +14,8 @@ def test_smaller_files_take_longer(format_: ImageFormat) -> None:
     name, values = (
         ("avif_speed", range(11)) if format_ == "avif" else ("png_level", range(9, -1, -1))
     )
-    costs = [encode_cost(10**6, format_, Encoding(**{name: each})) for each in values]
+    options: list[dict[str, Any]] = [{name: each} for each in values]
+    costs = [encode_cost(10**6, format_, Encoding(**each)) for each in options]
     assert costs == sorted(costs, reverse=True)
 
 

@@ -15,7 +15,7 @@ from models.domain.image import Image, Pixels
 
 LIMIT = 50_000_000
 BASELINE, PROGRESSIVE = 0xC0, 0xC2
-FACTORS = {"420": 0x22, "422": 0x21, "444": 0x11}
+FACTORS: dict[Chroma, int] = {"420": 0x22, "422": 0x21, "444": 0x11}
 TINY = Image(np.zeros((1, 1, 3), np.uint8))
 
 
@@ -157,7 +157,7 @@ def test_a_slower_avif_is_another_file_of_the_same_picture() -> None:
     assert np.abs(pixels_of(fast).astype(int) - pixels_of(slow)).mean() < 4
 
 
-ONLY = {
+ONLY: dict[str, tuple[Any, list[ImageFormat]]] = {
     "progressive": (True, [ImageFormat.JPEG]),
     "chroma": ("444", [ImageFormat.JPEG, ImageFormat.AVIF]),
     "lossless": (True, [ImageFormat.WEBP]),
@@ -185,7 +185,7 @@ def test_an_option_of_another_format_is_refused_with_its_path_and_value(
 @pytest.mark.parametrize(
     ("name", "wrong"), [("png_level", -1), ("png_level", 10), ("avif_speed", 11)]
 )
-def test_a_number_out_of_range_is_refused(name: str, wrong: int) -> None:
+def test_a_number_out_of_range_is_refused(name: str, wrong: Any) -> None:
     format = ImageFormat.PNG if name == "png_level" else ImageFormat.AVIF
     with pytest.raises(InvalidParameter, match=f"{name} is 0 to") as no:
         Encoding(**{name: wrong}).check(format)

@@ -19,10 +19,10 @@ from models.codec import jpeg_scan
 from models.codec.jpeg import (
     MAX_SEGMENTS,
     BaselineJpeg,
-    Subsampling,
     inspect,
     may_be_baseline,
 )
+from models.domain.image import Subsampling
 from tests.pictures import drawing, encoded
 from tests.shared import ODD, PHOTOS
 
@@ -37,7 +37,8 @@ Segments = list[tuple[int, bytes]]
 
 def taken_apart(data: bytes) -> tuple[Segments, bytes]:
     """The segments up to that of the scan, and what follows it."""
-    segments, start = [], 2
+    segments: Segments = []
+    start = 2
     while not segments or segments[-1][0] != SOS:
         length = int.from_bytes(data[start + 2 : start + 4], "big")
         segments.append((data[start + 1], data[start + 4 : start + 2 + length]))

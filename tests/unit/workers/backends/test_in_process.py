@@ -4,7 +4,7 @@ import asyncio
 import gc
 import time
 import weakref
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from models.domain.deadline import Deadline
 from models.domain.errors import Undecodable, WorkerLost
 from models.domain.job import Completed, Labels
 from tests.fakes import FakeEngine, FakeSlot, Gate, Inbox, fake_job
+from tests.pictures import as_image
 from workers.backends.in_process import LocalBackend
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
@@ -34,7 +35,7 @@ def test_a_loop_that_ended_before_its_answer_harms_nobody(ends: str) -> None:
     loop.run_until_complete(asyncio.sleep(0, None))
     gate.wait_reached()
     loop.close()
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    cast(Any, task)._log_destroy_pending = False  # private to asyncio, so without a type
     if ends == "forgotten":
         coroutine.close()
         del loop, task, coroutine
@@ -76,7 +77,7 @@ def test_a_failed_job_keeps_no_image_alive() -> None:
     async def test() -> None:
         backend = LocalBackend(started(FakeEngine(answer=lambda job: Undecodable("no image"))))
         job = fake_job()
-        pixels = weakref.ref(job.image.pixels)
+        pixels = weakref.ref(as_image(job.image).pixels)
         error: Undecodable | None = None
         gc.disable()
         try:

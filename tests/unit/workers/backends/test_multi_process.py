@@ -24,6 +24,7 @@ from models.domain.errors import (
 from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Trace
 from tests.fakes import GUARD, FakeEngine, fake_job, first_sample, number_of
+from tests.pictures import as_image
 from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
 from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
 from workers.backends.quarantine import Quarantine
@@ -213,7 +214,7 @@ def test_an_image_that_never_fits_is_refused_at_once() -> None:
 
 def test_an_image_comes_back_as_a_copy_of_its_own() -> None:
     def answer(job: Job) -> Image:
-        return Image(255 - job.image.pixels)
+        return Image(255 - as_image(job.image).pixels)
 
     async def test() -> None:
         with running_worker(partial(ENGINE, answer=answer), LIMITS) as worker:
@@ -232,7 +233,7 @@ def test_an_answer_too_large_for_its_slot_harms_no_neighbour() -> None:
     def answer(job: Job) -> Image | Labels:
         found = first_sample(job)
         assert isinstance(found, Labels)
-        large = Image(job.image.pixels.repeat(9000, 0))
+        large = Image(as_image(job.image).pixels.repeat(9000, 0))
         return large if found.class_ids == (2,) else found
 
     async def test() -> None:

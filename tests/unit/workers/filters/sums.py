@@ -1,9 +1,11 @@
 """Correlation by the book, for tests: whole numbers, added one by one."""
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
-PAD = {
+PAD: dict[str, Literal["edge", "symmetric", "reflect", "wrap", "constant"]] = {
     "replicate": "edge",
     "reflect": "symmetric",
     "mirror": "reflect",
@@ -19,7 +21,7 @@ def slow_sums(
     rows, columns = weights.shape
     up, left = rows // 2, columns // 2
     margins = ((up, rows - 1 - up), (left, columns - 1 - left))
-    padded = np.pad(plane, margins, mode=PAD[border])  # type: ignore[call-overload]
+    padded = np.pad(plane, margins, mode=PAD[border])
     total = np.zeros(plane.shape, np.int64)
     for row, column in zip(*np.nonzero(weights), strict=True):
         window = padded[row : row + plane.shape[0], column : column + plane.shape[1]]

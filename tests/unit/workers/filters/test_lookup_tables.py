@@ -1,6 +1,6 @@
 """Runs of filters that are tables: one pass, and the bytes of one filter after the other."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pytest
@@ -55,8 +55,9 @@ def test_any_chain_gives_the_bytes_of_its_filters_one_by_one(
     ops: list[dict[str, object]], pixels: Pixels
 ) -> None:
     operation = chain(*ops)
-    found = _filtered(Job(operation, Image(pixels), NEVER)).pixels
-    assert np.array_equal(found, one_by_one(operation, pixels))
+    found = _filtered(Job(operation, Image(pixels), NEVER))
+    assert isinstance(found, Image)
+    assert np.array_equal(found.pixels, one_by_one(operation, pixels))
 
 
 @given(ops=OPS)
@@ -84,7 +85,8 @@ def test_a_table_is_all_that_its_filter_does(name: str, channels: int) -> None:
     (filter_,) = parse_chain([FILTERS[name].example])
     pixels, table = image(np.random.default_rng(channels), 40, 50, channels), filter_.table()
     assert table is not None
-    assert (table.size, table.dtype) == (256, np.uint8)
+    assert table.size == 256
+    assert table.dtype == np.uint8
     assert np.array_equal(filter_.apply(pixels), through_table(pixels, table))
     assert filter_.device_data(pixels.shape) == table.tobytes()
 
@@ -121,7 +123,7 @@ class Half(Filter):
 
 
 def test_a_filter_that_is_a_table_has_kernels_without_one_of_its_own() -> None:
-    operation = FilterChain((Half(), parse_one("invert", {})))  # type: ignore[arg-type]
+    operation = FilterChain((cast(Any, Half()), parse_one("invert", {})))
     assert not operation.filters[0].device_passes
     assert all(step.device_passes for step in operation.steps)
     assert isinstance(operation.steps[0], ComposedTables)

@@ -13,6 +13,7 @@ from PIL import Image, ImageFilter
 from models.codec.decode import decode
 from models.domain.errors import ServiceError
 from models.domain.image import Pixels
+from tests.pictures import as_image
 from tests.shared import ODD, PHOTOS
 from workers.filters.arithmetic.luma import luma
 from workers.filters.blur.motion_blur import MotionBlur
@@ -33,7 +34,7 @@ def samples() -> list[tuple[str, Pixels]]:
         if not path.is_file():
             continue
         try:
-            pixels = decode(path.read_bytes(), max_pixels=1_000_000).image.pixels
+            pixels = as_image(decode(path.read_bytes(), max_pixels=1_000_000).image).pixels
         except ServiceError:
             continue
         top, left = (max(0, (n - LARGEST) // 2) for n in pixels.shape[:2])

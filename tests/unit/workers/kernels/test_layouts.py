@@ -22,6 +22,7 @@ from tests.emulation.emulator import FLAGS
 from workers.engines.cuda import crops, filtering, sources
 from workers.filters.arithmetic.borders import OPENCV
 from workers.filters.arithmetic.box_sums import device_box
+from workers.filters.blur.box_blur import BoxBlur
 from workers.filters.edges.gradient import OPERATORS, edge_data, wide_edge_data
 from workers.filters.effects.noise import Noise
 from workers.filters.geometry import resize
@@ -99,14 +100,14 @@ def test_a_tile_of_another_size_is_reported() -> None:
 
 
 def test_tiles_that_depend_on_parameters_are_those_of_the_kernels() -> None:
-    box = [parse_one("box_blur", {"radius": radius}) for radius in (31, 191, 255, 500)]
+    box = [BoxBlur(radius=radius) for radius in (31, 191, 255, 500)]
     small = {length: tile for length, tile in zip((16, 25), morphology.SQUARES, strict=True)}
 
     def assertions() -> Iterator[str]:
         for index, filter_ in enumerate(box):
             tile, of = filter_.device_passes[0].grid, f"BOX_TILES[{index}]"
             yield f"{of}.width == {tile.width} && {of}.height == {tile.height}"
-            yield f"{of}.radii == {filter_.radius + 1}"  # type: ignore[attr-defined]
+            yield f"{of}.radii == {filter_.radius + 1}"
         for length, tile in small.items():
             yield f"SMALL_RECT_WIDTH == {tile.grid.width}"
             yield f"small_rect_height({length}) == {tile.grid.height}"
@@ -176,7 +177,7 @@ def uploads() -> Iterator[str]:
 def used_quantiles(blob: bytes) -> int:
     """Return the bytes of the quantiles in `struct Noise`: one entry a group, 64 in the tails."""
     _, tail = struct.unpack_from("<QI", blob)
-    used = 2 * (1024 + 2 * tail * 63)
+    used: int = 2 * (1024 + 2 * tail * 63)
     return used + -used % 16
 
 

@@ -11,6 +11,7 @@ from models.exit_codes import ExitCode
 from tests.fakes import GUARD
 from tests.worker_fixture import wait_until
 from workers.supervision import supervisor
+from workers.supervision.child import Child
 from workers.supervision.supervisor import ProcessSpec, Supervisor
 
 LONG = 10 * GUARD
@@ -69,7 +70,7 @@ def test_sigterm_ends_the_last_group_first(tmp_path: Path) -> None:
 def test_a_start_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lives, failures, start = tmp_path / "lives", [OSError("no memory")], supervisor._start
 
-    async def sometimes(member: ProcessSpec) -> asyncio.subprocess.Process:
+    async def sometimes(member: ProcessSpec) -> Child:
         if failures:
             raise failures.pop()
         return await start(member)

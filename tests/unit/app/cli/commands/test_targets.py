@@ -1,6 +1,7 @@
 """What `darkroom filter -o` refuses before anything is started, and where it writes."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,13 +62,13 @@ def test_a_missing_folder_is_made_with_its_parents_when_the_first_result_is_ther
     ("there", "chosen"), [("a.jpg", as_source), ("b.png", as_source), ("b.webp", as_webp)]
 )
 def test_an_existing_result_is_refused_before_the_start_by_the_format_it_will_have(
-    tmp_path: Path, sources: list[str], there: str, chosen: object
+    tmp_path: Path, sources: list[str], there: str, chosen: Callable[[ImageFormat], ImageFormat]
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / there).write_bytes(b"mine")
     with pytest.raises(WrongUsage, match=rf"{there} exists already; .* --force"):
-        check(target_of(f"{tmp_path}/out/", 2, False), sources, chosen)  # type: ignore[arg-type]
-    check(target_of(f"{tmp_path}/out/", 2, True), sources, chosen)  # type: ignore[arg-type]
+        check(target_of(f"{tmp_path}/out/", 2, False), sources, chosen)
+    check(target_of(f"{tmp_path}/out/", 2, True), sources, chosen)
 
 
 def test_an_existing_file_is_replaced_only_when_that_is_asked_for(

@@ -10,7 +10,7 @@ from models import codec
 from models.domain.image import Image
 from models.networks.resnet18 import RESNET18
 from models.settings import Precision
-from tests.pictures import drawing
+from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS
 from workers.engines.builder import DTYPES
 from workers.engines.checkpoint import State, random_state
@@ -26,7 +26,7 @@ def crops() -> NDArray[np.uint8]:
     """The photos where they are, else drawings."""
     if PHOTOS.is_dir():
         files = sorted(PHOTOS.iterdir())
-        images = [codec.decode(f.read_bytes(), max_pixels=10**8).image for f in files]
+        images = [as_image(codec.decode(f.read_bytes(), max_pixels=10**8).image) for f in files]
     else:
         images = [Image(np.asarray(drawing(300, 260, seed))) for seed in range(64)]
     return np.stack([crop(image, RESNET18.preprocessing) for image in images])

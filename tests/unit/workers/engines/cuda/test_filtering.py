@@ -38,7 +38,7 @@ def ran(operation: FilterChain, images: Sequence[Source], decoder: Any = None) -
     slot = staging_slot(ROOM, cast(Decoder, decoder))
     scratch = Region(4 * ROOM, CPU)
     scratch.memory.fill_(0xCD)
-    filtering = Filtering(EmulatedKernels(), NoStreams(), scratch)  # type: ignore[arg-type]
+    filtering = Filtering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
     filtering.launch(slot, [Job(operation, image) for image in images])
     return [image.pixels for image in filtering.results(slot)]
 
@@ -65,7 +65,7 @@ def test_runs_of_tables_take_one_launch_and_mix_with_others_in_a_batch() -> None
     jobs = [Job(chain, image) for chain, image in zip(chains, images, strict=True)]
     assert len({job.operation.batch_key for job in jobs}) == 1
     slot, scratch = staging_slot(ROOM), Region(4 * ROOM, CPU)
-    filtering = Filtering(kernels, NoStreams(), scratch)  # type: ignore[arg-type]
+    filtering = Filtering(kernels, cast(Any, NoStreams()), scratch)
     filtering.launch(slot, jobs)
     assert kernels.launched == ["apply_table", *(each.kernel for each in SOBEL.device_passes)]
     for found, chain, image in zip(filtering.results(slot), chains, images, strict=True):
@@ -103,7 +103,7 @@ def test_rgb_results_are_encoded_where_they_lie_and_others_stay_pixels(fails: bo
     slot = staging_slot(ROOM)
     slot.encoder = cast(Any, Encoder(fails=fails))
     scratch = Region(4 * ROOM, CPU)
-    filtering = Filtering(EmulatedKernels(), NoStreams(), scratch)  # type: ignore[arg-type]
+    filtering = Filtering(EmulatedKernels(), cast(Any, NoStreams()), scratch)
     filtering.launch(slot, [Job(chain, image) for image in images])
     found = encoding.as_jpegs(slot, asked)
     kinds = [type(each) for each in found]
@@ -182,7 +182,8 @@ def converted(y: Any, cb: Any, cr: Any) -> np.ndarray[Any, Any]:
     red = y + ((91881 * cr + 32768) >> 16)
     green = y + ((-22554 * cb - 46802 * cr + 32768) >> 16)
     blue = y + ((116130 * cb + 32768) >> 16)
-    return np.clip(np.stack([red, green, blue], -1), 0, 255).astype(np.uint8)
+    joined: np.ndarray[Any, Any] = np.stack([red, green, blue], -1)
+    return joined.clip(0, 255).astype(np.uint8)
 
 
 FACTORS = {Subsampling.S444: (1, 1), Subsampling.S422: (2, 1), Subsampling.S420: (2, 2)}
@@ -207,7 +208,8 @@ def test_planes_become_the_pixels_libjpeg_would_make(
 def test_decoded_jpegs_are_turned_upright(orientation: int) -> None:
     stored = noise(5, 3, 1)
     upright = turned(stored, orientation)
-    jpeg = Jpeg(np.zeros(4, np.uint8), *upright.shape[:2], orientation, Subsampling.GREY)
+    height, width = upright.shape[:2]
+    jpeg = Jpeg(np.zeros(4, np.uint8), height, width, orientation, Subsampling.GREY)
     (found,) = ran(TWICE, [jpeg], Planes([stored[..., 0]]))
     assert np.array_equal(found, upright)
 

@@ -1,11 +1,11 @@
 """How a batch of files becomes one of the sizes that the library was made ready for."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from workers.engines.cuda.nvjpeg import DESTINATION, Decoder, filled_up
+from workers.engines.cuda.nvjpeg import DESTINATION, Decoder, NvJpeg, filled_up
 
 
 class Library:
@@ -33,7 +33,7 @@ def test_batches_are_filled_up_to_few_sizes(n: int, filled: int) -> None:
 
 def test_the_library_is_made_ready_once_for_every_size() -> None:
     library = Library()
-    decoder = Decoder(library)  # type: ignore[arg-type]
+    decoder = Decoder(cast(NvJpeg, library))
     for n in (5, 7, 8, 3, 4, 6):
         numbers = np.arange(n, dtype=np.uint64)
         decoder.decode(numbers, numbers + 1, np.zeros(n, DESTINATION), 0)

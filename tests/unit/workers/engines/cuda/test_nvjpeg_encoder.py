@@ -1,13 +1,14 @@
 """In which order the encoder calls its library, with what, and when it waits."""
 
 import ctypes
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 
 from models.domain.image import Subsampling
-from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
+from workers.engines.cuda.nvjpeg import DESTINATION, NvJpeg, NvJpegError
 from workers.engines.cuda.nvjpeg_encoder import RGB_INTERLEAVED, Encoder, Placed
 
 FILE = bytes(range(200))
@@ -49,9 +50,14 @@ class Library:
                 ctypes.memmove(target.value, FILE, len(FILE))
 
 
+def encoder_of(library: Library) -> Encoder:
+    """Return an encoder that calls a fake library on a fake stream."""
+    return Encoder(cast(NvJpeg, library), cast(torch.cuda.Stream, Stream(library.calls)))
+
+
 def test_images_are_encoded_together_waited_for_and_fetched() -> None:
     library = Library()
-    encoder = Encoder(library, Stream(library.calls))  # type: ignore[arg-type]
+    encoder = encoder_of(library)
     images = [Placed(1 << 40, 30, 20), Placed(1 << 41, 10, 40)]
     files = encoder.encode(images, 85, Subsampling.S422)
     assert [bytes(file) for file in files if not isinstance(file, NvJpegError)] == [FILE] * 2
@@ -77,7 +83,7 @@ def test_images_are_encoded_together_waited_for_and_fetched() -> None:
 @pytest.mark.parametrize("function", ["nvjpegEncodeImage", "nvjpegEncodeRetrieveBitstream"])
 def test_what_the_library_refuses_is_an_error_and_the_next_image_is_encoded(function: str) -> None:
     library = Library(function)
-    encoder = Encoder(library, Stream(library.calls))  # type: ignore[arg-type]
+    encoder = encoder_of(library)
     (failed,) = encoder.encode([Placed(0, 1, 1)], 50, Subsampling.S420)
     assert isinstance(failed, NvJpegError)
     assert str(failed) == f"{function} failed with status 6"
@@ -89,7 +95,7 @@ def test_what_the_library_refuses_is_an_error_and_the_next_image_is_encoded(func
 
 def test_a_state_keeps_room_for_one_large_image_alone() -> None:
     library = Library()
-    encoder = Encoder(library, Stream(library.calls))  # type: ignore[arg-type]
+    encoder = encoder_of(library)
     small, large = Placed(0, 100, 100), Placed(0, 2000, 2000)
     encoder.encode([small, small, large, small, large] + [small] * 17, 85, Subsampling.S420)
     text = "".join({"EncodeImage": "e", "wait": "."}.get(call, "") for call in library.calls)

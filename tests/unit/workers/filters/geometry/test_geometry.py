@@ -1,5 +1,7 @@
 """Filters that change the size, against Pillow and numpy."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -18,7 +20,12 @@ METHODS = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
-NUMPY = {"replicate": "edge", "reflect": "symmetric", "mirror": "reflect", "wrap": "wrap"}
+NUMPY: dict[str, Literal["edge", "symmetric", "reflect", "wrap"]] = {
+    "replicate": "edge",
+    "reflect": "symmetric",
+    "mirror": "reflect",
+    "wrap": "wrap",
+}
 SIDES = st.integers(1, 60)
 
 

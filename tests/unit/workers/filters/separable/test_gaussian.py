@@ -31,8 +31,9 @@ def sharpened(plane: Pixels, sigma: float, amount: float, threshold: int) -> Pix
 
 
 def difference(plane: Pixels, one: float, other: float, scale: float) -> Pixels:
-    found = abs(gaussian(plane, one) - gaussian(plane, other)) * int(scale * 65536 + 0.5)
-    return np.minimum((found + (1 << 39)) >> 40, 255).astype(np.uint8)
+    found: Integers = abs(gaussian(plane, one) - gaussian(plane, other)) * int(scale * 65536 + 0.5)
+    rounded: Integers = (found + (1 << 39)) >> 40
+    return np.minimum(rounded, 255).astype(np.uint8)
 
 
 CHEQUERED = (np.add.outer(np.arange(19), np.arange(23)) % 2 * 255).astype(np.uint8)[..., None]

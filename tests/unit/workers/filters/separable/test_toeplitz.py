@@ -36,7 +36,7 @@ def test_sums_are_those_of_whole_numbers(radius: int, height: int) -> None:
 def test_parts_of_a_power_of_two_are_as_exact_in_many_products() -> None:
     band = np.random.default_rng(2).integers(0, 65281, (70, 1500, 3), np.uint16)
     weights = taps(9.5, 16)
-    found = correlated_down(band, weights * 2.0**-24)
+    found = correlated_down(band, weights.astype(np.float64) * 2.0**-24)
     for n in range(3):
         expected = slow_sums(band[..., n].astype(np.int64), weights[:, None], "replicate")
         assert np.array_equal(found[..., n] * 2**24, expected)

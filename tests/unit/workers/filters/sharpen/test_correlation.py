@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 from tests.unit.workers.filters.images import image, images, run
 from tests.unit.workers.filters.sums import PAD, slow_sums
+from workers.filters.arithmetic.borders import Border
 from workers.filters.arithmetic.correlate import correlated, correlated_bytes, fits_single
 from workers.filters.base import Filter
 from workers.filters.blur.motion_blur import MotionBlur
@@ -24,13 +25,13 @@ ANGLES = st.one_of(st.sampled_from([-180, -90, -45, 0, 90, 180]), st.floats(-180
 @pytest.mark.parametrize(("rows", "columns"), [(3, 3), (7, 7), (5, 10), (8, 7), (31, 31), (2, 30)])
 @pytest.mark.parametrize("border", PAD)
 def test_sums_are_exact_directly_and_through_a_transform(
-    rows: int, columns: int, border: str
+    rows: int, columns: int, border: Border
 ) -> None:
     random, limit = np.random.default_rng(rows), (1 << 30) // (rows * columns)
     weights = random.integers(-limit, limit, (rows, columns))
     pixels = np.where(image(41, 700, 1, 1) > 90, 255, image(41, 700, 1, 2)).astype(np.uint8)
     expected = slow_sums(pixels[..., 0].astype(np.int64), weights, border)
-    for place, sums in correlated(pixels, weights, border):  # type: ignore[arg-type]
+    for place, sums in correlated(pixels, weights, border):
         assert np.array_equal(sums[..., 0], expected[place])
 
 
@@ -47,14 +48,14 @@ def test_sums_over_premultiplied_planes_are_exact() -> None:
 @pytest.mark.parametrize("size", [(1, 1), (7, 300), (531, 290)])
 @pytest.mark.parametrize("angle", [30.0, -45.0])
 def test_a_line_of_few_weights_is_added_up_exactly(
-    border: str, size: tuple[int, int], angle: float
+    border: Border, size: tuple[int, int], angle: float
 ) -> None:
     weights = MotionBlur(length=61, angle=angle).fixed()
     weights[0, :20] = -2
     assert fits_single(weights, 15, 1 << 14)
     pixels = image(*size, 1, 4)
     expected = slow_sums(pixels[..., 0].astype(np.int64), weights, border)
-    found = correlated_bytes(pixels, weights, border, 15, 1 << 14)  # type: ignore[arg-type]
+    found = correlated_bytes(pixels, weights, border, 15, 1 << 14)
     assert np.array_equal(found[..., 0], np.clip((expected + (1 << 14)) >> 15, 0, 255))
 
 

@@ -30,7 +30,8 @@ def slow_means(pixels: Pixels, h: float, patch: int, search: int) -> NDArray[np.
     difference = near - near[:, :, middle : middle + 1, middle : middle + 1]
     weights = np.exp(-(difference**2).mean((4, 5, 6)) / h**2)
     levels = near[..., patch // 2, patch // 2]
-    return (weights[..., None] * levels).sum((2, 3)) / weights.sum((2, 3))[..., None]
+    sums: NDArray[np.float64] = (weights[..., None] * levels).sum((2, 3))
+    return np.asarray(sums / weights.sum((2, 3))[..., None], np.float64)
 
 
 @settings(max_examples=60)
