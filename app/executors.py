@@ -40,7 +40,7 @@ class Executor:
     computing: Callable[[], Computing]
     absence: Callable[[], float] = lambda: 0.0
     """Return the seconds until a worker computes again; 0 while one does."""
-    set_batching: Callable[[Settings], None] = lambda settings: None
+    set_batching: Callable[[Settings], None] = lambda _settings: None
 
 
 async def local_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:

@@ -96,7 +96,7 @@ class Line:
         return bytes(self.transport.written[before:])
 
 
-async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+async def hello(_scope: Scope, _receive: Receive, send: Send) -> None:
     """Answer without reading the body."""
     headers = [(b"content-length", b"5")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

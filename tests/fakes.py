@@ -79,7 +79,7 @@ class Gate:
         if is_open:
             self._open.set()
 
-    def __call__(self, jobs: Sequence[Job] = ()) -> None:
+    def __call__(self, _jobs: Sequence[Job] = ()) -> None:
         self._reached.release()
         assert self._open.wait(GUARD), "the gate was never opened"
 
@@ -158,8 +158,8 @@ class FakeEngine:
 
     slots: int = 2
     answer: Callable[[Job], Result | ServiceError] = first_sample
-    on_launch: Callable[[Sequence[Job]], None] = lambda jobs: None
-    on_collect: Callable[[Sequence[Job]], None] = lambda jobs: None
+    on_launch: Callable[[Sequence[Job]], None] = lambda _jobs: None
+    on_collect: Callable[[Sequence[Job]], None] = lambda _jobs: None
     device: str = "fake"
     takes_jpegs: bool = False
     collectors: int = 1

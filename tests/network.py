@@ -17,7 +17,7 @@ class Names:
         self._answers = {name: list(given) for name, given in answers.items()}
         self.asked: list[str] = []
 
-    async def __call__(self, host: str, port: int) -> Sequence[Address]:
+    async def __call__(self, host: str, _port: int) -> Sequence[Address]:
         self.asked.append(host)
         given = self._answers.get(host)
         if given is None:
@@ -45,8 +45,8 @@ class Wires(httpcore.AsyncNetworkBackend):
         host: str,
         port: int,
         timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own signature
-        local_address: str | None = None,
-        socket_options: Any = None,
+        _local_address: str | None = None,
+        _socket_options: Any = None,
     ) -> httpcore.AsyncNetworkStream:
         self.connected.append(host)
         if host in self._dead or len(self.connected) <= self._failures:

@@ -87,7 +87,7 @@ class KeyPool:
         self.shared = counters.shared
         self.hands_over = not counters.shared
 
-    def take(self, amount: int, since: int) -> bool:
+    def take(self, amount: int, _since: int) -> bool:
         """Take `amount` if it fits."""
         return self._counters.take_for(self._key, self._field, amount, self.limit)
 

@@ -63,7 +63,7 @@ class FairLine:
         self,
         least: int,
         room: Callable[[], float] = lambda: 0.0,
-        predict: Callable[[float], float] = lambda work: 0.0,
+        predict: Callable[[float], float] = lambda _work: 0.0,
         clock: Callable[[], float] = time.monotonic,
         most_bulk: int | None = None,
     ) -> None:

@@ -25,6 +25,6 @@ Decide = Callable[[Scope], EarlyAnswer | None]
 """The answer to a request whose headers have come, or None: the application answers it."""
 
 
-def never(scope: Scope) -> EarlyAnswer | None:
+def never(_scope: Scope) -> EarlyAnswer | None:
     """Return None: the application answers every request."""
     return None

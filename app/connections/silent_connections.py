@@ -45,7 +45,7 @@ class SilentConnection:
         self.client_key = ticket.client
         self.phase = Phase.FRESH
 
-    def expire(self, phase: Phase) -> None:
+    def expire(self, _phase: Phase) -> None:
         """Close, because the client has been silent for too long."""
         self._all.close(self, "idle")
 

@@ -46,7 +46,7 @@ class DecoderPool:
     def __init__(
         self,
         limits: Limits,
-        observe: Callable[[str], None] = lambda reason: None,
+        observe: Callable[[str], None] = lambda _reason: None,
         memory: Memory | None = None,
     ) -> None:
         self.running = limits.processes > 0 and supported()
@@ -175,7 +175,7 @@ class DecoderPool:
             async with asyncio.timeout(STUCK):
                 task = Task(len(PICTURE), 1, self.limits.seconds)
                 await hand_over(decoder, task, PICTURE)
-                found = await decoded_by(decoder, lambda seen: True, task)
+                found = await decoded_by(decoder, lambda _seen: True, task)
                 if not isinstance(found, Decoded):
                     raise Gone("a picture of our own was not decoded")
         except BaseException:

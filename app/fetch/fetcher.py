@@ -103,7 +103,7 @@ class Fetcher:
     def __init__(
         self,
         limits: FetchLimits,
-        observe: Callable[[str, float], None] = lambda outcome, seconds: None,
+        observe: Callable[[str, float], None] = lambda _outcome, _seconds: None,
         resolve: Resolve | None = None,
         network: httpcore.AsyncNetworkBackend | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,

@@ -18,7 +18,7 @@ class FixedFormat:
 
     format: ImageFormat
 
-    def of(self, source: ImageFormat) -> ImageFormat:
+    def of(self, _source: ImageFormat) -> ImageFormat:
         """Return the format of the answer."""
         return self.format
 

@@ -137,7 +137,7 @@ class ImageDecoder:
                     needed = room(found.info.height, found.info.width)
                     await held.enter_async_context(self._budget.hold(needed))
                     async with self._decoders.queues.turn(found.cost):
-                        decoded = await self._decode(content, lambda seen: True)
+                        decoded = await self._decode(content, lambda _seen: True)
             assert isinstance(decoded, Decoded)
             content.close()
             yield decoded

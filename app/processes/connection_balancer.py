@@ -44,7 +44,7 @@ class Balance(Protocol):
 class Alone:
     """The balance of a server that has one process."""
 
-    def fewest(self, number: int, count: int) -> bool:
+    def fewest(self, _number: int, _count: int) -> bool:
         """Return True: there is no other one."""
         return True
 
@@ -111,7 +111,7 @@ Wait = Callable[[socket.socket, Ticket, Callable[[], None]], None]
 """Calls its last argument when an accepted connection is to be begun."""
 
 
-def begin_at_once(connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
+def begin_at_once(_connection: socket.socket, _ticket: Ticket, begin: Callable[[], None]) -> None:
     """Begin without waiting for anything."""
     begin()
 

@@ -158,7 +158,7 @@ class Server(uvicorn.Server):
             self._close()
         return await super().on_tick(counter)
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    def handle_exit(self, sig: int, _frame: FrameType | None) -> None:
         """Handle SIGINT and SIGTERM; called by uvicorn in the main thread."""
         service = getattr(self._app.state, "service", None)
         if service is None:

@@ -41,7 +41,7 @@ class StreamedBody(Response):
         self.content = content
         self._source = source
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Send the headers, then the content in pieces, as fast as the client reads them."""
         try:
             await send(

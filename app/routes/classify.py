@@ -30,7 +30,7 @@ async def classify(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> Classify:
+def _wanted(given: Mapping[str, Any], _accept: str | None, service: Service) -> Classify:
     """Return what the options ask for; raises WeightsMissing without a model."""
     wanted = classification(read(ClassifyOptions, given), service.computing())
     if isinstance(wanted, WeightsMissing):
@@ -38,5 +38,5 @@ def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> C
     return wanted
 
 
-def _form(accept: str | None, single: bool) -> str:
+def _form(accept: str | None, _single: bool) -> str:
     return negotiated(accept, _OFFERS, "/classify answers")

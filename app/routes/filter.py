@@ -35,7 +35,7 @@ async def filter_images(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> Version:
+def _wanted(given: Mapping[str, Any], accept: str | None, _service: Service) -> Version:
     """Return the filters and the output that the options and Accept ask for."""
     options, asked = read_with_encoding(FilterOptions, given)
     encoding = encoding_of(asked)

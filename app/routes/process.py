@@ -49,5 +49,5 @@ def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> P
     return wanted
 
 
-def _form(accept: str | None, single: bool) -> str:
+def _form(accept: str | None, _single: bool) -> str:
     return negotiated(accept, _OFFERS, "/process answers")

@@ -86,6 +86,6 @@ PLAIN = Encoding()
 """No options."""
 
 
-def _of_another(name: str, formats: tuple[ImageFormat, ...], chosen: ImageFormat) -> str:
+def _of_another(_name: str, formats: tuple[ImageFormat, ...], chosen: ImageFormat) -> str:
     having = " and ".join(each.name for each in formats)
     return f"an option of {having}, and the answer is to be {chosen.name}; give a format or omit it"

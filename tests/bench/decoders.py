@@ -117,7 +117,7 @@ async def measure(rounds: int, kinds: list[str]) -> dict[str, object]:
         async def new(data: bytes = data, kind: str = kind) -> object:
             if kind == "jpeg":
                 return await loop.run_in_executor(threads, plain, data)
-            return await pool.decode(data, len(data), lambda seen: True, UNASKED)
+            return await pool.decode(data, len(data), lambda _seen: True, UNASKED)
 
         await seconds(old, 2, pool), await seconds(new, 4, pool)
         found[kind] = await compared(old, new, rounds, 1, pool)

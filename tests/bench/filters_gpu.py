@@ -51,9 +51,9 @@ OPENCV: dict[str, Callable[[np.ndarray, Any], object]] = {
     "box_blur": lambda p, f: cv2.blur(p, (2 * f.radius + 1,) * 2),
     "median": lambda p, f: cv2.medianBlur(p, f.size),
     "bilateral": lambda p, f: cv2.bilateralFilter(p, f.diameter, f.sigma_color, f.sigma_space),
-    "sobel": lambda p, f: cv2.Sobel(cv2.cvtColor(p, cv2.COLOR_RGB2GRAY), cv2.CV_16S, 1, 0),
-    "invert": lambda p, f: cv2.bitwise_not(p),
-    "gamma": lambda p, f: cv2.LUT(p, np.arange(256, dtype=np.uint8)),
+    "sobel": lambda p, _f: cv2.Sobel(cv2.cvtColor(p, cv2.COLOR_RGB2GRAY), cv2.CV_16S, 1, 0),
+    "invert": lambda p, _f: cv2.bitwise_not(p),
+    "gamma": lambda p, _f: cv2.LUT(p, np.arange(256, dtype=np.uint8)),
 }
 
 

@@ -78,7 +78,7 @@ def worker(listener: socket.socket) -> None:
     labels = ("fake", [f"label {n}" for n in range(CLASSES)], wnids)
 
     async def serve() -> None:
-        engine = FakeEngine(slots=3, answer=lambda job: found, takes_jpegs=True)
+        engine = FakeEngine(slots=3, answer=lambda _job: found, takes_jpegs=True)
         made = Worker(engine, BatchLimits(64, 1 << 40))
         made.start()
         networks = [EncodedNetwork("resnet18", MODEL.model_dump(), labels)]

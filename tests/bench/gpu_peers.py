@@ -41,7 +41,7 @@ TORCHVISION: Mapping[str, Callable[[Any, torch.Tensor], object]] = {
     "gaussian_blur": lambda f, x: v2.functional.gaussian_blur(
         x, 2 * int(4 * f.sigma + 0.5) + 1, f.sigma
     ),
-    "invert": lambda f, x: v2.functional.invert(x),
+    "invert": lambda _f, x: v2.functional.invert(x),
     "posterize": lambda f, x: v2.functional.posterize(x, f.bits),
     "solarize": lambda f, x: v2.functional.solarize(x, f.threshold),
     "brightness": lambda f, x: v2.functional.adjust_brightness(x, f.factor),
@@ -49,8 +49,8 @@ TORCHVISION: Mapping[str, Callable[[Any, torch.Tensor], object]] = {
     "saturation": lambda f, x: v2.functional.adjust_saturation(x, f.factor),
     "hue": lambda f, x: v2.functional.adjust_hue(x, f.degrees / 360),
     "sharpen": lambda f, x: v2.functional.adjust_sharpness(x, f.factor),
-    "equalize": lambda f, x: v2.functional.equalize(x),
-    "autocontrast": lambda f, x: v2.functional.autocontrast(x),
+    "equalize": lambda _f, x: v2.functional.equalize(x),
+    "autocontrast": lambda _f, x: v2.functional.autocontrast(x),
 }
 
 

@@ -70,7 +70,7 @@ class _Connection(asyncio.Protocol):
             failed = b'"status":"error"' in body
             self._answer.set_result(0 if failed else int(head[9:12]))
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(0)
 

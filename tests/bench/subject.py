@@ -88,7 +88,7 @@ def started(
 def answers(path: str) -> Callable[[int, Path], bool]:
     """Ready is who answers a GET of this path with 200."""
 
-    def ready(port: int, log: Path) -> bool:
+    def ready(port: int, _log: Path) -> bool:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
                 return bool(answer.status == 200)
@@ -101,7 +101,7 @@ def answers(path: str) -> Callable[[int, Path], bool]:
 def says(words: str, times: int) -> Callable[[int, Path], bool]:
     """Ready is who has logged these words so many times: once in each of its processes."""
 
-    def ready(port: int, log: Path) -> bool:
+    def ready(_port: int, log: Path) -> bool:
         return log.read_text(errors="replace").count(words) >= times
 
     return ready

@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
                 self.close()
             self._answered.set_result(head)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         """Fail the request that waits for an answer."""
         self.usable = False
         if self._answered is not None and not self._answered.done():

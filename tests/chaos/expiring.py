@@ -69,7 +69,7 @@ class Seen:
         return sorted(seconds for at, seconds in self.good if begin <= at < end)
 
 
-def expiring(target: Target) -> Steps:
+def expiring(_target: Target) -> Steps:
     """Requests whose deadlines pass."""
     yield None
 

@@ -68,7 +68,7 @@ class Found:
             self.broken.append(f"{kind} {status}: {name}")
 
 
-def fuzz(target: Target) -> Steps:
+def fuzz(_target: Target) -> Steps:
     """Mutated images and bodies."""
     yield None
 

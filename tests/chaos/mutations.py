@@ -47,19 +47,19 @@ def _place(data: bytearray, random_: random.Random) -> int:
     return random_.randrange(max(1, end))
 
 
-def _bit(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _bit(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     if data:
         data[_place(data, random_)] ^= 1 << random_.randrange(8)
 
 
-def _byte(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _byte(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     if data:
         data[_place(data, random_)] = random_.choice(
             (0, 1, 127, 128, 254, 255, random_.randrange(256))
         )
 
 
-def _number(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _number(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     size = random_.choice((2, 3, 4, 8))
     at = _place(data, random_)
     value = random_.choice(INTERESTING) + random_.choice((-1, 0, 0, 0, 1))
@@ -67,27 +67,27 @@ def _number(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> 
     data[at : at + size] = value.to_bytes(size, random_.choice(("big", "little")))
 
 
-def _removed(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _removed(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     at = _place(data, random_)
     del data[at : at + random_.choice((1, 2, 4, 16, 100, 1000))]
 
 
-def _repeated(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _repeated(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     at, size = _place(data, random_), random_.choice((1, 2, 4, 12, 64, 500))
     data[at:at] = data[at : at + size] * random_.choice((1, 2, 10, 100))
 
 
-def _inserted(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _inserted(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     at = _place(data, random_)
     data[at:at] = random_.randbytes(random_.choice((1, 2, 4, 16, 256)))
 
 
-def _noise(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _noise(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     at, size = _place(data, random_), random_.choice((2, 8, 64))
     data[at : at + size] = random_.randbytes(size)
 
 
-def _cut(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _cut(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     del data[random_.randrange(len(data) + 1) :]
 
 
@@ -99,14 +99,14 @@ def _spliced(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) ->
     data[at:] = other[random_.randrange(len(other) + 1) :]
 
 
-def _moved(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _moved(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     at, to, size = _place(data, random_), _place(data, random_), random_.choice((4, 12, 40, 200))
     piece = data[at : at + size]
     del data[at : at + size]
     data[to:to] = piece
 
 
-def _deflated(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
+def _deflated(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
     """Change what is inside the first zlib stream that is found."""
     at = data.find(b"IDAT") + 4
     if at < 8 or at > len(data) - 8:

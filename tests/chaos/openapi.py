@@ -23,7 +23,7 @@ _FAILURES = re.compile(r"❌ (.+?): (\d+)")
 _CASES = re.compile(r"(\d+) generated")
 
 
-def nothing(target: Target) -> Steps:
+def nothing(_target: Target) -> Steps:
     """The attack of this program is schemathesis itself."""
     yield None
 

@@ -25,7 +25,7 @@ class Stuck:
         self.arrived = threading.Semaphore(0)
         self.cancelled = threading.Semaphore(0)
 
-    async def run(self, job: Job) -> Completed:
+    async def run(self, _job: Job) -> Completed:
         import asyncio
 
         self.arrived.release()

@@ -28,7 +28,7 @@ def refusing(server: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runni
     """
     forecast = server.app.state.service.admission.forecast
     forecast.absence = lambda: 1000.0
-    monkeypatch.setattr(forecast, "wait", lambda key, more: 1000.0)
+    monkeypatch.setattr(forecast, "wait", lambda _key, _more: 1000.0)
     try:
         yield server
     finally:
@@ -101,7 +101,7 @@ def test_the_client_behind_a_trusted_proxy_is_the_one_that_admission_knows() -> 
     with running(trusted_proxies="127.0.0.0/8") as started:
         admission = started.app.state.service.admission
 
-        def refusal(client: str, *more: object) -> Overloaded:
+        def refusal(client: str, *_more: object) -> Overloaded:
             seen.append(client)
             return Overloaded("no", 1.0)
 

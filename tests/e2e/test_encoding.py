@@ -164,7 +164,7 @@ def test_every_option_of_encoding_is_in_the_schema_of_both_routes(client: httpx.
         assert all(parameters[name]["description"] for name in names)
 
 
-def test_no_filter_has_a_parameter_that_is_called_as_an_option(client: httpx.Client) -> None:
+def test_no_filter_has_a_parameter_that_is_called_as_an_option() -> None:
     taken = {"ops", *EncodingOptions.model_fields}
     for name, filter_ in FILTERS.items():
         assert not taken & filter_.model_fields.keys(), name

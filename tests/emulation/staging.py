@@ -35,7 +35,7 @@ class NoStreams:
     """Streams for operations that all run immediately, in the order of the calls."""
 
     @contextmanager
-    def uploading(self, slot: Slot) -> Iterator[None]:
+    def uploading(self, _slot: Slot) -> Iterator[None]:
         yield
 
     computing = downloading = uploading
@@ -55,7 +55,7 @@ class Planes:
         self._planes = planes
         self._fails = fails
 
-    def decode(self, data: Any, lengths: Any, destinations: Any, stream: int) -> None:
+    def decode(self, _data: Any, _lengths: Any, destinations: Any, _stream: int) -> None:
         if self._fails:
             raise NvJpegError("nvjpegDecodeBatched", 4)
         for row in destinations:

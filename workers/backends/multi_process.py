@@ -41,7 +41,7 @@ class ProcessBackend:
         addresses: Sequence[str],
         arena_bytes: int,
         drain_timeout: float | None = None,
-        on_batch: Callable[[Batched], None] = lambda batched: None,
+        on_batch: Callable[[Batched], None] = lambda _batched: None,
         on_other: Callable[[], object] = lambda: None,
         say: Callable[[Operation], object] = conversion.encode_operation,
         quarantine: Quarantine | None = None,

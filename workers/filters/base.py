@@ -73,7 +73,7 @@ class Filter(BaseModel):
         """
         return self.passes
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, shape: Shape, /) -> bytes:
         """Return the bytes that the kernels of `passes` read as an item's `data`.
 
         `shape` is (height, width, channels) of the source. Numbers are little-endian. A filter that

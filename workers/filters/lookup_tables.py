@@ -64,11 +64,11 @@ class ComposedTables:
         """Return uint8 (H, W, C) after one look-up for each colour sample."""
         return through_table(pixels, self.table)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the 256 bytes of the table."""
         return self.table.tobytes()
 
-    def device_scratch(self, shape: Shape) -> int:
+    def device_scratch(self, _shape: Shape) -> int:
         """Return 0 bytes: a look-up needs no scratch memory."""
         return 0
 

@@ -25,7 +25,7 @@ class BatchLimits:
     max_batch_pixels: int
     max_queue_delay: float = 0.0
     ageing: float = 1.0
-    alone: Callable[[Job], bool] = lambda job: False
+    alone: Callable[[Job], bool] = lambda _job: False
 
     def within(self, size: int, pixels: int, delay: float) -> "BatchLimits":
         """Return other limits, none above these; a size of 0 means this one."""

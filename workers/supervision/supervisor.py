@@ -38,7 +38,7 @@ class Supervisor:
     """
 
     groups: Groups
-    on_exit: Callable[[int], None] = lambda pid: None
+    on_exit: Callable[[int], None] = lambda _pid: None
     on_stop: Callable[[], None] = lambda: None
     spares: Mapping[str, int] = field(default_factory=dict)
     reload: Callable[[], Groups] | None = None

@@ -76,7 +76,7 @@ def run(
     async def work(service: Service, item: Item, permit: Permit) -> Answer:
         return await service.pipeline.answer(item, version, permit)
 
-    def keep(service: Service, answer: Answer) -> None:
+    def keep(_service: Service, answer: Answer) -> None:
         if isinstance(answer.outcome, EncodedImage):
             name = targets.name_for(answer.item.source or "image", answer.outcome.format)
             targets.write(target, name, answer.outcome.file.read())

@@ -15,7 +15,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="show everything about this filter")
 
 
-def run(settings: Settings, name: str | None) -> int:
+def run(_settings: Settings, name: str | None) -> int:
     """Print all filters, or the declaration of the one called `name`."""
     if name is None:
         described = (describe(each) for each in FILTERS.values())

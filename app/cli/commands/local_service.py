@@ -127,5 +127,5 @@ async def _in_order(
             task.cancel()
 
 
-def _terminated(number: int, frame: FrameType | None) -> None:
+def _terminated(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(ExitCode.TERMINATED)

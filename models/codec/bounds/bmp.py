@@ -11,7 +11,7 @@ _PER_PIXEL, _PER_RUN_PIXEL, _PER_RUN = 10e-9, 100e-9, 0.5e-6
 _RLE8, _RLE4 = 1, 2
 
 
-def check_bmp(data: bytes, max_pixels: int) -> float:
+def check_bmp(data: bytes, _max_pixels: int) -> float:
     """Return CPU seconds a pixel; raise for run-length data out of proportion."""
     if len(data) < 34 or int.from_bytes(data[14:18], "little") < 40:
         return _PER_PIXEL

@@ -86,7 +86,7 @@ def with_flags(attack: Attack, flags: str) -> Attack:
     return replace(attack, flags=(*attack.flags, *shlex.split(flags)))
 
 
-def _chosen(names: list[str], front_ends: int) -> list[str]:
+def _chosen(names: list[str], _front_ends: int) -> list[str]:
     """All of them, or those whose name begins with one of `names`."""
     found = [n for n in ATTACKS if not names or any(n.startswith(each) for each in names)]
     if not found:

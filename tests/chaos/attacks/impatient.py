@@ -90,7 +90,7 @@ class _Exchange(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.pieces.append(data)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _exc: Exception | None) -> None:
         """End at the server's close, or at a reset."""
         if not self.ended.done():
             self.ended.set_result(None)

@@ -101,7 +101,7 @@ def swap_intervals(data: bytes, chance: random.Random) -> bytes:
     return data[: cuts[n]] + middle + data[cuts[n + 2] :]
 
 
-def drop_all_restarts(data: bytes, chance: random.Random) -> bytes:
+def drop_all_restarts(data: bytes, _chance: random.Random) -> bytes:
     """All restart markers are missing, although an interval is announced."""
     start, end = _scan(data)
     return data[:start] + _RESTART.sub(b"", data[start:end]) + data[end:]
@@ -158,7 +158,7 @@ def append(data: bytes, chance: random.Random) -> bytes:
     return data[:-2] + _noise(chance, 2000) + data[-2:]
 
 
-def other_quantization(data: bytes, chance: random.Random) -> bytes:
+def other_quantization(data: bytes, _chance: random.Random) -> bytes:
     """Large quantization steps, so that values leave their range."""
     at = data.index(b"\xff\xdb") + 5
     return data[:at] + bytes([255]) * 64 + data[at + 64 :]

@@ -34,7 +34,7 @@ _LOST_WITH_A_FRONT_END = 8
 """Requests that may be under way at a front end when it is killed."""
 
 
-def soak(target: Target) -> Steps:
+def soak(_target: Target) -> Steps:
     """Mixed traffic."""
     yield None
 

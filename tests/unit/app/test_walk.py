@@ -83,7 +83,7 @@ def walking() -> Iterator[list[Call]]:
     calls: list[Call] = []
     seen: set[FrameType] = set()
 
-    def note(frame: FrameType, event: str, argument: object) -> None:
+    def note(frame: FrameType, event: str, _argument: object) -> None:
         if event != "call" or frame in seen:
             return
         seen.add(frame)

@@ -84,7 +84,7 @@ class BoxBlur(Filter):
         """
         return (next(each for most, each in _SUMS if self.radius <= most), _WITH_ALPHA)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Box`, 16 bytes."""
         return device_box(self.radius)
 

@@ -54,7 +54,7 @@ class MotionBlur(Filter):
         sums = partial(correlated, weights=weights, border="replicate")
         return filtered(pixels, sums, partial(half_up, bits=BITS))
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Motion`: the weights that are not 0, each with its offset in pixels."""
         weights = self.fixed()
         rows, columns = np.nonzero(weights)

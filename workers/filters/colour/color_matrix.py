@@ -58,7 +58,7 @@ class ColorMatrix(Filter):
         colour, alpha = split_alpha(pixels)
         return join_alpha(mixed(colour, self._fixed(), BITS), alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the matrix as int32 (3, 4) in units of 2**-16; the last column includes half a
         level.
         """

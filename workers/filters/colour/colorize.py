@@ -49,7 +49,7 @@ class Colorize(Filter):
         toned = np.asarray(cv2.LUT(lumas(colour), self._table()), np.uint8).reshape(colour.shape)
         return join_alpha(toned if self.intensity == 1 else self._faded(colour, toned), alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the colour of every level in four bytes each, then the intensity as float32."""
         table = np.pad(self._table()[0], ((0, 0), (0, 1)))
         return table.tobytes() + np.float32(self.intensity).tobytes()

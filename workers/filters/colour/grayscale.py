@@ -33,6 +33,6 @@ class Grayscale(Filter):
         colour, alpha = split_alpha(pixels)
         return join_alpha(blend(colour, lumas(colour), self.amount), alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the amount as float32, the type in which `blend` computes."""
         return struct.pack("<f", self.amount)

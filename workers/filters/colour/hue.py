@@ -59,7 +59,7 @@ class Hue(Filter):
             result[rows] = _turned(colour[rows], sixths, rest)
         return join_alpha(result, alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the angle as int32, in steps of 1 / 65,536 of a sixth of the circle."""
         return struct.pack("<i", self._angle())
 

@@ -35,6 +35,6 @@ class Saturation(Filter):
         colour, alpha = split_alpha(pixels)
         return join_alpha(blend(lumas(colour), colour, self.factor), alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the factor as float32, the type in which `blend` computes."""
         return struct.pack("<f", self.factor)

@@ -47,7 +47,7 @@ class Sepia(Filter):
         matrix = np.pad(self._weights(), ((0, 0), (0, 1)))
         return join_alpha(mixed(colour, matrix, BITS), alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the matrix as int32 (3, 4) in units of 2**-16; the last column is half a level."""
         half = np.full((3, 1), 1 << (BITS - 1))
         return np.hstack((self._weights(), half)).astype("<i4").tobytes()

@@ -96,7 +96,7 @@ class Canny(Filter):
         far = reach(self.sigma, self.sigma)
         return (*_BLURS, *_EDGES) if far is None else (_IN_TILES[far], *_EDGES)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Canny`: the thresholds as integers, then the weights of the blur.
 
         OpenCV floors thresholds, and swaps them if `low` is the larger one.

@@ -70,7 +70,7 @@ class Dog(Filter):
             grey[place] = np.minimum(first, 255, out=first)
         return as_grey(grey[..., 0], pixels)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Dog`: the scale in Q16, and the weights of both blurs."""
         sigmas = (self.sigma1, self.sigma2)
         first, second = (device_taps(sigma, sigma, premultiplied=False) for sigma in sigmas)

@@ -70,7 +70,7 @@ class Laplacian(Filter):
         """Return the pass of 3 × 3 weights for the sides 1 and 3, else the pass of larger ones."""
         return EDGE_PASSES if self.ksize <= 3 else WIDE_EDGE_PASSES
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the operator, named by its corner weight if it is 3 × 3, and the tones."""
         weights = _operator(self.ksize)
         if self.ksize > 3:

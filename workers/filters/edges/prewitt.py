@@ -45,6 +45,6 @@ class Prewitt(Filter):
         across, down = np.asarray(x, np.int16), np.asarray(y, np.int16)
         return edges(pixels, across, down, self.axis, tones(LONGEST, self.scale))
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the operator, the axis and the tones (`struct Edges`)."""
         return slope_data(self.name, self.axis, tones(LONGEST, self.scale))

@@ -42,6 +42,6 @@ class Scharr(Filter):
         y = np.asarray(cv2.Scharr(grey, cv2.CV_16S, 0, 1, borderType=border), np.int16)
         return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the operator, the axis and the tones (`struct Edges`)."""
         return slope_data(self.name, self.axis, tones(LONGEST, self.scale))

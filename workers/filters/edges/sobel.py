@@ -47,7 +47,7 @@ class Sobel(Filter):
         x, y = _gradients(luma(pixels))
         return edges(pixels, x, y, self.axis, tones(LONGEST, self.scale))
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the operator, the axis and the tones (`struct Edges`)."""
         return slope_data(self.name, self.axis, tones(LONGEST, self.scale))
 

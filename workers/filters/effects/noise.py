@@ -68,7 +68,7 @@ class Noise(Filter):
     # the lower quantile times 64, plus the number of entries that have the next one. In both tails
     # quantiles are farther apart, so every number has an entry of its own there; `tail` is the
     # number of such groups.
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Noise`: the seed, and the quantiles as a table of uint16."""
         grain = np.clip(self._grain(), -256, 255).astype(np.int32) + 256
         groups = grain.reshape(-1, QUANTILE_GROUP)

@@ -38,7 +38,7 @@ class Pixelate(Filter):
             result[rows] = np.repeat(_means(pixels[rows], starts, widths), widths[:, 0], 0)
         return result
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the side of a square as int32, in pixels."""
         return struct.pack("<i", self.size)
 

@@ -68,13 +68,13 @@ class Vignette(Filter):
             lit(colour[mirrored], lights[::-1], result[mirrored])
         return join_alpha(result, alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return amount and radius as float64; the device makes the same table with the same
         rounding.
         """
         return struct.pack("<2d", self.amount, self.radius)
 
-    def device_scratch(self, shape: Shape) -> int:
+    def device_scratch(self, _shape: Shape) -> int:
         """Return the bytes of the table of light: 65,537 × uint16."""
         return 2 * ((1 << BITS) + 1)
 

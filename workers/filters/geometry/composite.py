@@ -35,6 +35,6 @@ class Composite(Filter):
         behind = rgba(self.background)[:3]
         return np.ascontiguousarray(flatten(Image(np.ascontiguousarray(pixels)), behind).pixels)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the colour in four bytes: red, green, blue, opacity."""
         return bytes(rgba(self.background))

@@ -29,7 +29,7 @@ class Flip(Filter):
         turned = cv2.flip(np.ascontiguousarray(pixels), int(self.direction == "horizontal"))
         return np.asarray(turned, np.uint8).reshape(pixels.shape)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return two int32 flags: whether columns, and whether rows, change places."""
         across = self.direction == "horizontal"
         return struct.pack("<2i", across, not across)

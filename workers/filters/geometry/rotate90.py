@@ -50,7 +50,7 @@ class Rotate90(Filter):
         """
         return (self.passes[self.turns % 2],)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return int32 flags: whether to turn clockwise, or whether columns and rows are
         mirrored.
         """

@@ -87,6 +87,6 @@ class Clahe(Filter):
         scales = np.array([255, 1, 1], np.float32) / parts
         return struct.pack("<4i3f", self.tiles, width, height, clip, *scales)
 
-    def device_scratch(self, shape: Shape) -> int:
+    def device_scratch(self, _shape: Shape) -> int:
         """Return the bytes of the tables: 256 for each tile."""
         return self.tiles**2 * 256

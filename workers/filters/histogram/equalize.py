@@ -27,6 +27,6 @@ class Equalize(Filter):
         """
         return by_pillow(pixels, ImageOps.equalize)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return room for counts and tables."""
         return counted()

@@ -127,7 +127,7 @@ class Morphology(Filter):
         """Return at least one pass for every erosion and dilation, and one for a difference."""
         return tuple(step.each for step in self._steps())
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Morphology`: the strokes, and the rows of the neighbourhood as runs."""
         rows = [np.flatnonzero(row) - self.size // 2 for row in self._kernel()]
         left, right = -min(int(row[0]) for row in rows), max(int(row[-1]) for row in rows)

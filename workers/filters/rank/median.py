@@ -53,6 +53,6 @@ class Median(Filter):
         own = _SMALL.get(self.size)
         return ranking_passes(self.size) if own is None else (own,)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the side in pixels and the rank of the median, int32 each."""
         return struct.pack("<2i", self.size, self.size * self.size // 2)

@@ -67,7 +67,7 @@ class Rank(Filter):
             return Median(size=self.size).device_passes
         return ranking_passes(self.size)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the side in pixels and the rank, int32 each."""
         return struct.pack("<2i", self.size, self._rank())
 

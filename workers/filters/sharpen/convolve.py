@@ -131,7 +131,7 @@ class Convolve(Filter):
             return _ANY
         return SMALL_FLOAT_PASSES.get(square_side(weights), _ANY)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Correlate` with the weights row by row, or the data of a pass for few
         weights.
         """

@@ -90,7 +90,7 @@ class Preset(Filter):
             else SMALL_FLOAT_PASSES[len(self._weights())]
         )
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the weights, the offset, and whether the order of summation matters."""
         if (whole := _in_pairs(self.kernel)) is not None:
             return whole

@@ -38,6 +38,6 @@ class Sharpen(Filter):
         smooth[[0, -1]], smooth[:, [0, -1]] = colour[[0, -1]], colour[:, [0, -1]]
         return join_alpha(blend(smooth, colour, self.factor), alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the factor as float32, the type in which Pillow computes."""
         return struct.pack("<f", self.factor)

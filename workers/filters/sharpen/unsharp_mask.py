@@ -77,7 +77,7 @@ class UnsharpMask(Filter):
         far = reach(self.sigma, self.sigma)
         return (ROWS, _COLUMNS) if far is None else (_IN_TILES[far],)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the weights, the amount in Q16 and the threshold in levels."""
         if reach(self.sigma, self.sigma):
             return tile_taps(self.sigma, self.sigma, self._amount(), self.threshold)

@@ -90,7 +90,7 @@ class Bilateral(Filter):
         )
         return np.asarray(smooth, np.uint8).reshape(colour.shape)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Bilateral`: radius, reach of each row, and OpenCV's weights as float32."""
         radius = max(self.diameter // 2, 1)
         rows, columns = np.arange(MOST_REACH + 1), np.arange(-MOST_REACH, MOST_REACH + 1)

@@ -92,7 +92,7 @@ class Guided(Filter):
                 result[rows, columns] = self._tile(guide, colour, (rows, columns))
         return join_alpha(result, alpha)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Guided`: `struct Box`, and eps in units of V."""
         area = (2 * self.radius + 1) ** 2
         return device_box(self.radius) + struct.pack("<q8x", self._least_spread(area))

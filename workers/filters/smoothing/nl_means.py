@@ -58,7 +58,7 @@ class NlMeans(Filter):
         """Return the reaches, the shift and the table of weights (`PatchDistances.device_data`)."""
         return self._distances(min(shape[2], 3)).device_data()
 
-    def device_scratch(self, shape: Shape) -> int:
+    def device_scratch(self, _shape: Shape) -> int:
         """Return 0 bytes: the kernel keeps its tiles in shared memory."""
         return 0
 

@@ -78,7 +78,7 @@ class AdaptiveThreshold(Filter):
         reach = self._reach
         return _ANY if reach is None else (_IN_TILES[reach],)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Separable` for the single pass, else `struct Adaptive`.
 
         The weights of a plain mean are ones.

@@ -36,6 +36,6 @@ class Otsu(Filter):
         _, parted = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
         return as_grey(np.asarray(parted, np.uint8), pixels)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return room for the counts; the kernels compute the threshold from them."""
         return counted()

@@ -44,6 +44,6 @@ class Threshold(Filter):
         light = (luma(pixels) > self.value).astype("uint8")
         return as_grey(light * self.max, pixels)
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return the threshold and the light tone, uint32 each."""
         return struct.pack("<2I", self.value, self.max)

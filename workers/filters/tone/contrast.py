@@ -38,7 +38,7 @@ class Contrast(Filter):
         mean = int(int(grey.sum(dtype=np.uint64)) / grey.size + 0.5)
         return through_table(pixels, blend(mean, LEVELS, self.factor))
 
-    def device_data(self, shape: Shape) -> bytes:
+    def device_data(self, _shape: Shape) -> bytes:
         """Return room for the sum of all lumas (uint64), and the factor as float32, the type of
         `blend`.
         """

@@ -23,7 +23,7 @@ class Application:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
         self.asked.append(scope["path"])
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})

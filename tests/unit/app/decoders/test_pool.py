@@ -63,7 +63,7 @@ async def pool_of(limits: Limits = LIMITS) -> AsyncIterator[DecoderPool]:
         await pool.aclose()
 
 
-def yes(seen: Seen) -> bool:
+def yes(_seen: Seen) -> bool:
     return True
 
 
@@ -119,7 +119,7 @@ def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded() -> None:
     data = drawn(side=40)
 
     async def test(pool: DecoderPool) -> None:
-        found = await pool.decode(data, len(data), lambda seen: False)
+        found = await pool.decode(data, len(data), lambda _seen: False)
         assert isinstance(found, Seen)
         assert (found.info.height, found.info.width) == (40, 40)
         assert found.cost > 0
@@ -244,7 +244,7 @@ def test_twenty_processes_that_die_in_a_row_leave_the_next_image_alone() -> None
 def test_where_no_process_lives_images_are_refused_until_one_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def refused(*limits: int) -> ForkServer:
+    async def refused(*_limits: int) -> ForkServer:
         raise Gone("there is no memory")
 
     async def test(pool: DecoderPool) -> None:
@@ -426,7 +426,7 @@ def test_an_image_decoded_without_a_question_can_still_be_refused() -> None:
     data = drawn(side=40)
 
     async def test(pool: DecoderPool) -> None:
-        found = await pool.decode(data, len(data), lambda seen: False, 1600)
+        found = await pool.decode(data, len(data), lambda _seen: False, 1600)
         assert isinstance(found, Seen)
         assert (found.info.height, found.info.width) == (40, 40)
         (idle,) = pool._idle
@@ -566,7 +566,7 @@ def test_memory_is_held_by_its_estimate() -> None:
     async def test() -> None:
         pool = DecoderPool(LIMITS, memory=memory)
         data = drawn(side=40)
-        found = await pool.decode(data, len(data), lambda seen: False)
+        found = await pool.decode(data, len(data), lambda _seen: False)
         assert isinstance(found, Seen)
         assert found.memory == codec.decode_memory(found.info, len(data))
         async with pool.queues.present(found.memory), pool.queues.turn(found.cost, 7):

@@ -86,7 +86,7 @@ def run(
             below = wires or Wires()
             fetcher = Fetcher(
                 replace(LOCAL, **limits),
-                lambda outcome, seconds: outcomes.append(outcome),
+                lambda outcome, _seconds: outcomes.append(outcome),
                 Names(names),
                 below,
                 sleep,

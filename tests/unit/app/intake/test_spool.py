@@ -106,7 +106,7 @@ def test_a_blob_may_be_closed_twice_and_then_reads_no_more(threshold: int) -> No
         blob.read()
 
 
-async def fail(spool: Spool) -> None:
+async def fail(_spool: Spool) -> None:
     raise RuntimeError
 
 

@@ -42,7 +42,7 @@ class FrontEnd(asyncio.Protocol):
 
     connections: list[asyncio.BaseTransport] = field(default_factory=list)
 
-    def __call__(self, ticket: Ticket) -> "FrontEnd":
+    def __call__(self, _ticket: Ticket) -> "FrontEnd":
         return self
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

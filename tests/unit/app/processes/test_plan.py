@@ -11,7 +11,7 @@ from workers.supervision.supervisor import ProcessSpec
 
 
 def planned(gpus_there: int, patch: pytest.MonkeyPatch, **settings: object) -> Plan:
-    patch.setattr(tree, "wanted_gpus", lambda gpus: gpus_there)
+    patch.setattr(tree, "wanted_gpus", lambda _gpus: gpus_there)
     return Plan.of(Settings.model_validate(settings))
 
 

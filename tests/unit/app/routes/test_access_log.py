@@ -15,7 +15,7 @@ SCOPE: Scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "cl
 def test_a_stream_that_nobody_reads_ends_at_its_last_message_too(n_chunks: int) -> None:
     ended, room = asyncio.Event(), 1
 
-    async def stream(scope: Scope, receive: Receive, send: Send) -> None:
+    async def stream(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         try:
             for _ in range(n_chunks):

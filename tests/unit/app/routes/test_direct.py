@@ -49,7 +49,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[Scope]:
     """The scopes of the requests that reach an image route, all of which are refused."""
     seen: list[Scope] = []
 
-    async def refuse(self: ImageRoute, scope: Scope, receive: Receive, send: Send) -> None:
+    async def refuse(_route: ImageRoute, scope: Scope, _receive: Receive, _send: Send) -> None:
         seen.append(scope)
         raise Overloaded("full", retry_after=3.0)
 

@@ -185,16 +185,16 @@ def test_other_kinds_are_left_to_the_cpu(data: bytes) -> None:
         edited(SOF0, lambda body: body[:-1]),
         edited(SOF0, lambda body: body + b"\0"),
         edited(SOF0, lambda body: body[:5]),
-        edited(SOF0, lambda body: None),
+        edited(SOF0, lambda _body: None),
         with_segment(SOF0, dict(taken_apart(JPEG)[0])[SOF0]),
         *(with_segment(m, b"\0\0") for m in (0xC1, 0xC2, 0xC8, 0xCC, 0xD0, 0xD8, 0xDC, 0xF0, 1)),
-        edited(DQT, lambda body: None),
+        edited(DQT, lambda _body: None),
         edited(DQT, byte(0, 0x10)),
         edited(DQT, byte(0, 4)),
         edited(DQT, byte(9, 0)),
         edited(DQT, lambda body: body[:-1]),
         edited(DQT, lambda body: body + body),
-        edited(DHT, lambda body: None),
+        edited(DHT, lambda _body: None),
         edited(DHT, byte(0, 2)),
         edited(DHT, byte(0, 0x10)),
         edited(DHT, byte(1, 255)),
@@ -202,8 +202,8 @@ def test_other_kinds_are_left_to_the_cpu(data: bytes) -> None:
         edited(DHT, byte(17, 12)),
         edited(DHT, byte(17, 1)),
         edited(DHT, lambda body: body[:-1]),
-        edited(DHT, lambda body: b"\0" + bytes(16)),
-        edited(DHT, lambda body: b"\0\x02" + bytes(15) + b"\0\1"),  # the code of all ones
+        edited(DHT, lambda _body: b"\0" + bytes(16)),
+        edited(DHT, lambda _body: b"\0\x02" + bytes(15) + b"\0\1"),  # the code of all ones
         edited(SOS, byte(1, 2)),
         edited(SOS, byte(2, 0x20)),
         edited(SOS, lambda body: b"\1" + body[1:3] + body[-3:]),
@@ -269,7 +269,7 @@ def test_an_empty_stretch_between_restart_markers_is_a_no() -> None:
 def test_three_components_are_accepted_where_libjpeg_takes_them_for_ycbcr(
     ids: bytes, adobe: int | None, jfif: bool
 ) -> None:
-    data = JPEG if jfif else edited(APP0, lambda body: None)
+    data = JPEG if jfif else edited(APP0, lambda _body: None)
     for at, name in enumerate(ids):
         data = edited(SOF0, byte(6 + 3 * at, name), edited(SOS, byte(1 + 2 * at, name), data))
     if adobe is not None:

@@ -75,7 +75,7 @@ def test_a_failed_job_keeps_no_image_alive() -> None:
     """Not even until the next run of the garbage collector: images are large."""
 
     async def test() -> None:
-        backend = LocalBackend(started(FakeEngine(answer=lambda job: Undecodable("no image"))))
+        backend = LocalBackend(started(FakeEngine(answer=lambda _job: Undecodable("no image"))))
         job = fake_job()
         pixels = weakref.ref(as_image(job.image).pixels)
         error: Undecodable | None = None

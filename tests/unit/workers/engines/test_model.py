@@ -57,9 +57,8 @@ def test_the_bundled_weights_are_the_pinned_ones_and_small() -> None:
     assert BUNDLED.path.stat().st_size <= 24_000_000
 
 
-def test_the_bundled_weights_need_no_network_and_say_what_they_are(
-    tmp_path: Path, no_network: None
-) -> None:
+@pytest.mark.usefixtures("no_network")
+def test_the_bundled_weights_need_no_network_and_say_what_they_are(tmp_path: Path) -> None:
     loaded = opened(asked("bundled", tmp_path))
     assert loaded.record is not None
     assert loaded.labels is not None
@@ -70,8 +69,9 @@ def test_the_bundled_weights_need_no_network_and_say_what_they_are(
     assert loaded.labels.labels[8] == "golf ball"
 
 
+@pytest.mark.usefixtures("no_network")
 def test_auto_falls_back_to_the_bundled_weights_and_says_so_loudly(
-    tmp_path: Path, no_network: None, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "darkroom.weights"):
         record = opened(asked("auto", tmp_path)).record
@@ -85,8 +85,9 @@ def test_auto_falls_back_to_the_bundled_weights_and_says_so_loudly(
 
 
 @pytest.mark.parametrize("spec", [RESNET18, RESNET50], ids=lambda spec: spec.name)
+@pytest.mark.usefixtures("no_network")
 def test_auto_takes_the_published_weights_when_they_are_in_the_cache(
-    tmp_path: Path, no_network: None, spec: NetworkSpec
+    tmp_path: Path, spec: NetworkSpec
 ) -> None:
     path = tmp_path / "weights" / "stand-in.pth"
     path.parent.mkdir()
@@ -100,22 +101,23 @@ def test_auto_takes_the_published_weights_when_they_are_in_the_cache(
     assert (record.sha256, record.warning) == (digest, None)
 
 
-def test_weights_asked_for_by_name_never_fall_back(tmp_path: Path, no_network: None) -> None:
+@pytest.mark.usefixtures("no_network")
+def test_weights_asked_for_by_name_never_fall_back(tmp_path: Path) -> None:
     loaded = opened(asked("imagenet1k_v1", tmp_path))
     assert loaded.network is None
     assert loaded.record is None
     assert CATALOGUE["imagenet1k_v1"].sha256 in str(loaded.problem)
 
 
-def test_a_network_without_bundled_weights_never_falls_back(
-    tmp_path: Path, no_network: None
-) -> None:
+@pytest.mark.usefixtures("no_network")
+def test_a_network_without_bundled_weights_never_falls_back(tmp_path: Path) -> None:
     loaded = opened(asked("auto", tmp_path), RESNET50)
     assert loaded.record is None
     assert "darkroom weights fetch resnet50/imagenet1k_v2" in str(loaded.problem)
 
 
-def test_a_file_of_another_network_is_refused(tmp_path: Path, no_network: None) -> None:
+@pytest.mark.usefixtures("no_network")
+def test_a_file_of_another_network_is_refused(tmp_path: Path) -> None:
     path, labels = tmp_path / "own.pth", tmp_path / "labels.txt"
     torch.save(random_state(0, 3, RESNET18), path)
     labels.write_text("a\nb\nc\n")

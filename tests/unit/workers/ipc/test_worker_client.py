@@ -26,7 +26,7 @@ def nothing(*_: object) -> None:
 def hooks(**replaced: Callable[..., Any]) -> Hooks:
     given: dict[str, Any] = {
         "on_done": nothing,
-        "on_welcome": lambda welcome: True,
+        "on_welcome": lambda _welcome: True,
         "on_lost": nothing,
         "on_batch": nothing,
         "end_process": lambda: pytest.fail("the process would have ended"),
@@ -160,7 +160,7 @@ def test_an_answer_to_a_job_that_is_not_ours_costs_no_other_answer() -> None:
     answered: list[int] = []
 
     async def test() -> None:
-        def on_done(pending: Pending, done: Done) -> None:
+        def on_done(_pending: Pending, done: Done) -> None:
             answered.append(done.number)
 
         async with linked(on_done=on_done) as (link, peer):
@@ -178,7 +178,7 @@ def test_a_fault_of_ours_in_one_answer_is_no_nonsense_of_the_worker_s() -> None:
     answered: list[int] = []
 
     async def test() -> None:
-        def on_done(pending: Pending, done: Done) -> None:
+        def on_done(_pending: Pending, done: Done) -> None:
             answered.append(done.number)
             if done.number == 1:
                 raise KeyError("a fault of ours")

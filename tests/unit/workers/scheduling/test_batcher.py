@@ -10,7 +10,7 @@ from workers.scheduling.ticket import Ticket
 
 
 def ticket(job: Job) -> Ticket:
-    return Ticket(job, lambda outcomes: None)
+    return Ticket(job, lambda _outcomes: None)
 
 
 def batcher(
@@ -63,7 +63,7 @@ def test_a_job_that_gains_nothing_from_company_rides_alone_and_never_waits_for_i
 
 
 def test_jobs_that_ride_alone_are_dropped_up_to_the_last_moment() -> None:
-    b = MicroBatcher(BatchLimits(4, 1000, alone=lambda job: True))
+    b = MicroBatcher(BatchLimits(4, 1000, alone=lambda _job: True))
     first, second = add(b, fake_job(1)), add(b, fake_job(2))
     third = add(b, fake_job(3, deadline=Deadline(1.0)))
     assert b.pick(0.0).batch == [first]
@@ -234,19 +234,19 @@ def test_the_dead_do_not_slow_the_living(dies_by: str) -> None:
     CountedTicket.looks = 0
     for _ in range(1000):
         for _ in range(per_pick):
-            dying = CountedTicket(fake_job(deadline=Deadline(now + 1.0)), lambda outcomes: None)
+            dying = CountedTicket(fake_job(deadline=Deadline(now + 1.0)), lambda _outcomes: None)
             b.add(dying, now)
             if dies_by == "cancelling":
                 b.cancel(dying)
         now += 1.0
-        b.add(CountedTicket(fake_job(), lambda outcomes: None), now)
+        b.add(CountedTicket(fake_job(), lambda _outcomes: None), now)
         assert len(b.pick(now).batch) == 1
     assert b.queued_jobs == 0
     assert CountedTicket.looks <= 1000 * (per_pick + 3)
 
 
 def test_a_lane_of_single_jobs_is_full_with_one() -> None:
-    b = MicroBatcher(BatchLimits(4, 1000, alone=lambda job: True))
+    b = MicroBatcher(BatchLimits(4, 1000, alone=lambda _job: True))
     add(b, fake_job())
     assert b.pick(0.0).reason is ReleaseReason.FULL
 
@@ -262,7 +262,7 @@ def test_limits_that_change_hold_for_jobs_that_wait_already() -> None:
 def test_a_suspect_waits_for_an_idle_device_and_everything_else_for_it() -> None:
     b = batcher()
     for number in (1, 2):
-        b.add(Ticket(fake_job(number), lambda outcomes: None, alone=True), 0.0)
+        b.add(Ticket(fake_job(number), lambda _outcomes: None, alone=True), 0.0)
     add(b, fake_job(3))
     assert b.pick(0.0, idle=False) == Picked([], ReleaseReason.IDLE, [], None)
     assert [numbers(b.pick(0.0)) for _ in range(4)] == [[1], [2], [3], []]
@@ -271,8 +271,8 @@ def test_a_suspect_waits_for_an_idle_device_and_everything_else_for_it() -> None
 
 def test_a_suspect_that_expires_or_is_cancelled_holds_nothing_up() -> None:
     b = batcher()
-    late = Ticket(fake_job(1, deadline=Deadline(1.0)), lambda outcomes: None, alone=True)
-    left = Ticket(fake_job(2), lambda outcomes: None, alone=True)
+    late = Ticket(fake_job(1, deadline=Deadline(1.0)), lambda _outcomes: None, alone=True)
+    left = Ticket(fake_job(2), lambda _outcomes: None, alone=True)
     for each in (late, left):
         b.add(each, 0.0)
     add(b, fake_job(3))

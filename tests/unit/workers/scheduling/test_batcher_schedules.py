@@ -37,7 +37,7 @@ class Schedule(RuleBasedStateMachine):
     )
     def add(self, key: str, lane: Lane, pixels: int, seconds: int | None) -> None:
         deadline = NEVER if seconds is None else Deadline(self.now + seconds / 2)
-        ticket = Ticket(fake_job(0, key, lane, deadline, pixels), lambda outcomes: None)
+        ticket = Ticket(fake_job(0, key, lane, deadline, pixels), lambda _outcomes: None)
         self.batcher.add(ticket, self.now)
         self.waiting.append(ticket)
 

@@ -141,7 +141,7 @@ def test_one_poison_job_among_sixteen_fails_alone(stage: str) -> None:
         if stage == "collect":
             poisonous(jobs)
 
-    launch = poisonous if stage == "launch" else lambda jobs: None
+    launch = poisonous if stage == "launch" else lambda _jobs: None
     engine = FakeEngine(slots=1, on_launch=launch, on_collect=collect, keep=True)
     with running(engine) as worker:
         busy(worker, gate)
@@ -177,7 +177,7 @@ def test_an_engine_that_forgets_a_value_fails_only_its_batch() -> None:
 
 
 def test_a_service_error_raised_by_the_engine_reaches_the_client_as_it_is() -> None:
-    def launch(jobs: Sequence[Job]) -> None:
+    def launch(_jobs: Sequence[Job]) -> None:
         raise Undecodable("no image")
 
     inbox = Inbox()
@@ -241,7 +241,7 @@ def test_half_of_a_failed_batch_is_not_run_again_after_its_deadline() -> None:
 
 
 def test_a_mailbox_that_raises_stops_no_thread() -> None:
-    def broken(outcomes: object) -> None:
+    def broken(_outcomes: object) -> None:
         raise RuntimeError("the loop is gone")
 
     inbox = Inbox()
@@ -251,7 +251,7 @@ def test_a_mailbox_that_raises_stops_no_thread() -> None:
 
 
 def test_an_observer_that_raises_stops_no_thread() -> None:
-    def broken(batch: Batch, result: BatchResult) -> None:
+    def broken(_batch: Batch, _result: BatchResult) -> None:
         raise RuntimeError("no metrics")
 
     inbox = Inbox()

@@ -59,7 +59,7 @@ class Clockwork:
     def clock(self) -> float:
         return self.now
 
-    async def run(self, job: Job) -> Completed:
+    async def run(self, _job: Job) -> Completed:
         self.runs += 1
         end = self.now + self._took
         await asyncio.sleep(0)  # every other job begins at the same time
@@ -89,7 +89,7 @@ def test_only_jobs_that_ended_within_the_window_are_counted(took: float, rounds:
 
 def test_jobs_that_are_under_way_at_the_end_are_not_waited_for() -> None:
     class Stuck(Clockwork):
-        async def run(self, job: Job) -> Completed:
+        async def run(self, _job: Job) -> Completed:
             await asyncio.Event().wait()
             raise AssertionError
 
@@ -100,7 +100,7 @@ def test_jobs_that_are_under_way_at_the_end_are_not_waited_for() -> None:
 
 def test_an_error_of_a_job_ends_the_load_with_that_error() -> None:
     class Failing(Clockwork):
-        async def run(self, job: Job) -> Completed:
+        async def run(self, _job: Job) -> Completed:
             raise WorkerLost("gone")
 
     backend, job = Failing(1.0), fake_job(1)

@@ -31,7 +31,7 @@ def test_a_gpu_that_cannot_be_used_leaves_a_worker_on_the_cpu_that_says_so(
 ) -> None:
     settings = Settings(weights="random", max_batch_size=1)
     with caplog.at_level(logging.ERROR):
-        started = start_worker(settings, lambda batch, result: None, gpu=NO_SUCH_GPU)
+        started = start_worker(settings, lambda _batch, _result: None, gpu=NO_SUCH_GPU)
     try:
         assert started.worker.load().device == "cpu"
         (served,) = started.networks
@@ -46,13 +46,13 @@ def test_a_gpu_that_cannot_be_used_leaves_a_worker_on_the_cpu_that_says_so(
 def test_a_worker_takes_the_precision_that_another_one_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def never(network: CpuNetwork, prepared: object) -> Precision:
+    def never(_network: CpuNetwork, _prepared: object) -> Precision:
         raise AssertionError("it was measured again")
 
     monkeypatch.setattr(CpuNetwork, "_fastest", never)
     settings = Settings(weights="random", max_batch_size=1, precision=Precision.AUTO)
     precisions = {"resnet18": "fp32"}
-    started = start_worker(settings, lambda batch, result: None, precisions=precisions)
+    started = start_worker(settings, lambda _batch, _result: None, precisions=precisions)
     started.worker.stop()
     assert started.measured == precisions
 
@@ -70,7 +70,7 @@ def test_on_a_cpu_every_image_that_is_filtered_rides_alone() -> None:
         image = Image(np.zeros((4, 4, 3), np.uint8))
         job = Job(FilterChain((parse_one("invert", {}),)), image)
         for _ in range(20):
-            worker.submit(job, lambda outcomes: None)
+            worker.submit(job, lambda _outcomes: None)
         assert all(answered.acquire(timeout=PATIENCE) for _ in range(20))
     finally:
         worker.stop()

@@ -82,7 +82,7 @@ def test_a_start_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_observer_that_fails_does_not_stop_the_restarts(tmp_path: Path) -> None:
-    def fail(pid: int) -> None:
+    def fail(_pid: int) -> None:
         raise OSError("the disk is full")
 
     lives = tmp_path / "lives"

@@ -108,7 +108,7 @@ def test_a_device_is_written_to_and_stays_a_device() -> None:
 def test_a_file_system_without_hard_links_still_replaces_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_links(source: Path, target: Path) -> None:
+    def no_links(_source: Path, _target: Path) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)

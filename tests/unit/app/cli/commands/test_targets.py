@@ -17,7 +17,7 @@ def as_source(source: ImageFormat) -> ImageFormat:
     return source
 
 
-def as_webp(source: ImageFormat) -> ImageFormat:
+def as_webp(_source: ImageFormat) -> ImageFormat:
     return ImageFormat.WEBP
 
 
@@ -118,7 +118,7 @@ def test_a_missing_folder_of_a_file_is_wrong_usage(tmp_path: Path, sources: list
 def test_a_place_that_cannot_be_written_to_is_named_before_the_start(
     tmp_path: Path, sources: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read_only(folder: Path) -> None:
+    def read_only(_folder: Path) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(atomic_file, "check_writable", read_only)
@@ -143,7 +143,7 @@ def test_links_that_point_at_each_other_are_named(tmp_path: Path, sources: list[
 def test_a_full_disk_names_the_file_and_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, data: bytes, *, replace: bool) -> None:
+    def full(_path: Path, _data: bytes, **_options: bool) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(atomic_file, "write", full)

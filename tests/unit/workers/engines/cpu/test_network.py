@@ -116,7 +116,7 @@ def test_fused_convolutions_give_the_logits_of_the_plain_ones(
         pytest.skip(f"no fused {precision} convolutions on this machine")
     batch = np.random.default_rng(0).integers(0, 256, (3, 224, 224, 3), np.uint8)
     fused = CpuNetwork(decided, precision, RESNET18).logits(batch)
-    monkeypatch.setattr(network, "supports", lambda dtype: False)
+    monkeypatch.setattr(network, "supports", lambda _dtype: False)
     plain = CpuNetwork(decided, precision, RESNET18).logits(batch)
     within = 1e-4 if precision is Precision.FP32 else 0.03
     assert np.abs(fused - plain).max() <= within * np.abs(plain).max()

@@ -17,10 +17,10 @@ class Passes:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def on_all_cores(self, forward: object, crops: object) -> None:
+    def on_all_cores(self, _forward: object, _crops: object) -> None:
         self.seen.append("all cores")
 
-    def on_this_core(self, forward: object, crops: object) -> None:
+    def on_this_core(self, _forward: object, _crops: object) -> None:
         self.seen.append("this core")
 
 

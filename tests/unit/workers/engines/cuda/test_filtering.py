@@ -232,7 +232,7 @@ def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() 
 def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def missing(*, hardware: bool) -> None:
+    def missing(**_options: bool) -> None:
         raise NvJpegError("nvjpegCreateEx", 3)
 
     monkeypatch.setattr(encoding, "NvJpeg", missing)
