@@ -90,14 +90,14 @@ def loaded(image: ImageFile) -> Rows:
     decoder: Any = getattr(image, "_decoder", None)
     if image.format == "AVIF" and hasattr(decoder, "get_frame"):
         data = decoder.get_frame(0)[0]
-        image._decoder = None  # type: ignore[attr-defined]
+        image._decoder = None  # type: ignore[attr-defined]  # Pillow's private one
         return _Raw(data, image.size, image.mode, image.mode, image.info)
     if image.format == "WEBP" and hasattr(decoder, "get_next"):
         frame = decoder.get_next()
         if frame is None:
             raise EOFError("failed to decode the first frame of a WebP file")
-        image._decoder = None  # type: ignore[attr-defined]
-        raw_mode: str = image.rawmode  # type: ignore[attr-defined]
+        image._decoder = None  # type: ignore[attr-defined]  # as above
+        raw_mode: str = image.rawmode  # type: ignore[attr-defined]  # no stub
         return _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
     image.load()
     return _Loaded(image)

@@ -261,7 +261,7 @@ def test_many_images_are_sent_four_at_a_time(open_page: Open) -> None:
 
 def test_cancelling_keeps_what_is_done_and_trying_again_does_the_rest(open_page: Open) -> None:
     with open_page() as page:
-        page.route("**/classify", lambda route: None)  # the request is never answered
+        page.route("**/classify", lambda _route: None)  # the request is never answered
         give(page, *(file(f"{n}.jpg", jpeg(n, 64, 48)) for n in range(6)))
         page.locator("#strip li.working").nth(3).wait_for()
         page.locator("#cancel").click()
@@ -308,7 +308,7 @@ def test_a_server_that_needs_a_key_gets_it(open_page: Open) -> None:
         assert keys == [None, "Bearer secret"]
 
 
-def test_urls_are_fetched_by_the_server_and_shown(open_page: Open, tmp_path: Path) -> None:
+def test_urls_are_fetched_by_the_server_and_shown(open_page: Open) -> None:
     with open_page() as page:
         page.locator("#urls").fill("not-an-address")
         page.get_by_role("button", name="Fetch").click()

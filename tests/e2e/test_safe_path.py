@@ -97,8 +97,8 @@ def test_servers_spring_no_trap_in_any_of_their_processes(
     trapped: Path, script: tuple[str, ...], started_as: str, front_ends: int
 ) -> None:
     program = script if started_as == "script" else MODULE
-    flags = ("--front-ends", str(front_ends), "--weights", "random", "--gpus", "0")
-    flags += ("--precision", "fp32")
+    flags = ["--front-ends", str(front_ends), "--weights", "random", "--gpus", "0"]
+    flags += ["--precision", "fp32"]
     with serving(*flags, "--log-level", "error", program=program, folder=trapped) as server:
         assert len(children(server.process.pid)) == 2 * front_ends
         for body in (jpeg(), png()):  # one is decoded in a front end, one in a decoder

@@ -5,6 +5,7 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,7 @@ def serve(arrivals: Sequence[tuple[float, float]], deadline: float = math.inf) -
             while coming and coming[0][1][0] <= now:
                 number, (came, cost) = coming.pop(0)
                 until = Deadline(came + deadline)
-                queue.add(waiting(number, lambda cost=cost: cost, until), came)
+                queue.add(waiting(number, partial(float, cost), until), came)
             image = queue.first(now)
             if image is None:
                 now = coming[0][1][0]
@@ -129,7 +130,7 @@ def test_an_image_whose_kind_was_not_known_when_it_came_is_ranked_by_what_is_lea
     async def scenario() -> None:
         queue, costs = ClientQueue(), {"long": 0.0, "short": 0.01}
         for number, kind in enumerate(["long", "long", "short"]):
-            image = waiting(number, lambda kind=kind: costs[kind])
+            image = waiting(number, partial(costs.__getitem__, kind))
             queue.add(image, now=0.0)
         costs["long"] = 1.0
         first = queue.first(now=0.0)

@@ -9,7 +9,7 @@ from PIL import Image, features
 
 from models.codec import size_hint
 
-FORMATS = ["jpeg", "png", "gif", "bmp", "webp", "tiff"] + ["avif"] * features.check("avif")
+FORMATS = ["jpeg", "png", "gif", "bmp", "webp", "tiff"] + ["avif"] * bool(features.check("avif"))
 
 
 def file(format_: str, width: int = 37, height: int = 23, **options: object) -> bytes:

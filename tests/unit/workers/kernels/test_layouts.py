@@ -108,9 +108,9 @@ def test_tiles_that_depend_on_parameters_are_those_of_the_kernels() -> None:
             tile, of = filter_.device_passes[0].grid, f"BOX_TILES[{index}]"
             yield f"{of}.width == {tile.width} && {of}.height == {tile.height}"
             yield f"{of}.radii == {filter_.radius + 1}"
-        for length, tile in small.items():
-            yield f"SMALL_RECT_WIDTH == {tile.grid.width}"
-            yield f"small_rect_height({length}) == {tile.grid.height}"
+        for length, pass_ in small.items():
+            yield f"SMALL_RECT_WIDTH == {pass_.grid.width}"
+            yield f"small_rect_height({length}) == {pass_.grid.height}"
 
     assert failures(assertions()) == ""
 
