@@ -46,14 +46,14 @@ def engines(store: CubinStore) -> list[CudaEngine]:
     return [from_cubins, whole]
 
 
-def _refused(store: CubinStore) -> None:
+def _refused(_store: CubinStore) -> None:
     raise RuntimeError("this engine compiles one module")
 
 
 def test_a_start_with_all_cubins_compiles_nothing(
     store: CubinStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compile_(self: Nvrtc, text: str, name: str, options: Sequence[str]) -> bytes:
+    def compile_(_nvrtc: Nvrtc, _text: str, name: str, _options: Sequence[str]) -> bytes:
         raise AssertionError(f"{name} was compiled")
 
     def fall_back() -> None:
@@ -67,7 +67,7 @@ def test_a_start_with_all_cubins_compiles_nothing(
 def test_a_cubin_that_the_driver_refuses_falls_back_to_one_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def compile_(self: Nvrtc, text: str, name: str, options: Sequence[str]) -> bytes:
+    def compile_(*_given: object) -> bytes:
         return b"this is no cubin"
 
     monkeypatch.setattr(Nvrtc, "compile", compile_)

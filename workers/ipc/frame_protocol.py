@@ -63,7 +63,7 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
         except Exception:  # the connection is protected: the event loop would close it
             log.exception("frames could not be handled")
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def connection_lost(self, _error: Exception | None) -> None:
         """Handle the end of the connection."""
         lost, self._transport = self._on_lost, None
         # No cycle may keep the arena mapped until the garbage collector comes.

@@ -37,24 +37,26 @@ def nvrtc(monkeypatch: pytest.MonkeyPatch) -> type:
         version = "quick 1.0"
         architectures = frozenset({"sm_80", "sm_90", "sm_100"})
 
-        def compile(self, text: str, name: str, options: tuple[str, ...]) -> bytes:
+        def compile(self, _text: str, name: str, options: tuple[str, ...]) -> bytes:
             return f"{name} {options[-1]}".encode()
 
     module = type(sys)("nvrtc")
-    module.Nvrtc = Quick  # type: ignore[attr-defined]
+    vars(module)["Nvrtc"] = Quick
     monkeypatch.setitem(sys.modules, "workers.engines.cuda.nvrtc", module)
     return Quick
 
 
+@pytest.mark.usefixtures("nvrtc")
 def test_an_architecture_that_the_compiler_lacks_is_refused_with_the_choices(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], nvrtc: type
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert compile_kernels(settings(tmp_path), ["sm_90", "sm_20"]) == ExitCode.WRONG_USAGE
     assert "compiles for sm_80, sm_90, sm_100, not for sm_20" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("nvrtc")
 def test_every_module_is_kept_where_a_worker_looks_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], nvrtc: type
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert compile_kernels(settings(tmp_path), ["sm_80", "sm_90"]) == ExitCode.OK
     shown = capsys.readouterr().out
@@ -64,8 +66,9 @@ def test_every_module_is_kept_where_a_worker_looks_first(
         assert f"{name}: {len(files)} modules" in shown
 
 
+@pytest.mark.usefixtures("nvrtc")
 def test_a_folder_that_cannot_be_written_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], nvrtc: type
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     found = compile_kernels(settings(tmp_path / "file"), ["sm_90"])

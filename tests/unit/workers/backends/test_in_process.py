@@ -4,7 +4,9 @@ import asyncio
 import gc
 import time
 import weakref
-from typing import Any, cast
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, TypeVarTuple, cast
 
 import pytest
 
@@ -16,6 +18,8 @@ from tests.pictures import as_image
 from workers.backends.in_process import LocalBackend
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
+
+Arguments = TypeVarTuple("Arguments")
 
 
 def started(engine: FakeEngine) -> Worker[FakeSlot]:
@@ -118,9 +122,15 @@ def test_the_deadlines_of_many_images_share_one_timer_of_the_loop() -> None:
     class CountingLoop(asyncio.SelectorEventLoop):
         timers = 0
 
-        def call_at(self, *args: Any, **options: Any) -> asyncio.TimerHandle:
+        def call_at(
+            self,
+            when: float,
+            callback: Callable[[*Arguments], object],
+            *args: *Arguments,
+            context: Context | None = None,
+        ) -> asyncio.TimerHandle:
             self.timers += 1
-            return super().call_at(*args, **options)
+            return super().call_at(when, callback, *args, context=context)
 
     loop = CountingLoop()
 

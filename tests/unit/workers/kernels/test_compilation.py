@@ -59,7 +59,7 @@ def test_without_a_folder_every_start_compiles() -> None:
 def test_modules_are_compiled_at_the_same_time_on_each_core(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2})
     compiler = Recorder()
     compiler.go.clear()
     with ThreadPoolExecutor(1) as starter:
@@ -85,7 +85,7 @@ def test_a_process_that_comes_while_another_compiles_waits_and_loads(tmp_path: P
 
 def test_an_error_of_the_compiler_ends_the_start_and_the_lock(tmp_path: Path) -> None:
     class Failing(Recorder):
-        def compile(self, text: str, name: str, options: Sequence[str]) -> bytes:
+        def compile(self, _text: str, name: str, _options: Sequence[str]) -> bytes:
             raise RuntimeError(f"{name}: no such type")
 
     store = CubinStore([tmp_path])

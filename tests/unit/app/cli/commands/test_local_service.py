@@ -36,7 +36,7 @@ def test_a_signal_that_another_thread_takes_ends_a_command_that_waits(
     def end(code: int) -> None:
         raise Ended(code)
 
-    monkeypatch.setattr(local_service.os, "_exit", end)
+    monkeypatch.setattr(os, "_exit", end)
     before = signal.getsignal(signal.SIGTERM)
     sender = threading.Thread(target=when_it_waits, args=(threading.get_native_id(), number))
 
@@ -59,7 +59,7 @@ def test_a_pipe_is_read_while_the_event_loop_goes_on(tmp_path: Path) -> None:
     os.mkfifo(pipe)
 
     async def scenario() -> None:
-        answers = local_service._in_order(None, [str(pipe)], None, None)  # type: ignore[arg-type]
+        answers = local_service._in_order(None, [str(pipe)], None, None)  # type: ignore[arg-type]  # unused
         reading = asyncio.ensure_future(anext(answers))
         with await asyncio.to_thread(pipe.open, "wb"):
             for _ in range(100):
