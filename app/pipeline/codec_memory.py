@@ -55,6 +55,6 @@ class CodecMemory:
 
     @asynccontextmanager
     async def encoding(self, n_bytes: int) -> AsyncIterator[None]:
-        """As `decoding`, of the other budget."""
+        """Hold memory as `decoding` does, of the other budget."""
         async with self._encoding.hold(n_bytes) if n_bytes > SMALL else nullcontext():
             yield

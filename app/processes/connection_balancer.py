@@ -159,7 +159,7 @@ class ConnectionBalancer:
 
     @property
     def taking(self) -> bool:
-        """Whether an accepted connection has not been given to its protocol yet."""
+        """Return whether an accepted connection has not been given to its protocol yet."""
         return bool(self._taking)
 
     async def wait_closed(self) -> None:

@@ -113,7 +113,7 @@ class Reload:
 
     @property
     def spares(self) -> dict[str, int]:
-        """The number of spare workers of each pool."""
+        """Return the number of spare workers of each pool."""
         count = spares(self._running)
         return {each.pool: count for each in self._members(self._running)[0] if each.pool}
 
@@ -126,7 +126,7 @@ class Reload:
 
 
 def spares(settings: Settings) -> int:
-    """Return the number of spare workers for each GPU, or for the CPU.
+    """Return the number of spare workers of each pool.
 
     A spare takes about 0.5 GB of memory, and on a GPU 3 GB of the device's: little beside what a
     server with a worker of its own has, and the price of an outage of seconds at every crash.

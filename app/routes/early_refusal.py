@@ -118,7 +118,7 @@ class EarlyRefusal:
         return None
 
     def _client(self, scope: Scope) -> str:
-        """The client as `ImageRoute` names it; raises Unauthorized and Forbidden."""
+        """Return the client as `ImageRoute` names it; raise Unauthorized and Forbidden."""
         if self._service.keys is not None:
             return f"key {self._service.keys.client_of(scope)}"
         if self._proxies is None:

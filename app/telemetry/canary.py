@@ -64,7 +64,7 @@ class Canary:
 
     @property
     def started(self) -> bool:
-        """Whether any canary has passed since the start."""
+        """Return whether any canary has passed since the start."""
         return self._passed_at is not None
 
     def readiness(self) -> Readiness:

@@ -31,7 +31,7 @@ from workers.weights_digest import verified_sha256
 
 
 def photos() -> tuple[list[bytes], list[str]]:
-    """The files and their wnids."""
+    """Return the files of the validation set and the wnid of each."""
     with tarfile.open(IMAGENETTE / "val.tar") as tar:
         members = [m for m in tar if m.isfile()]
         files = [content(tar, member) for member in members]
@@ -39,7 +39,7 @@ def photos() -> tuple[list[bytes], list[str]]:
 
 
 def over_http(files: list[bytes], precision: str) -> np.ndarray:
-    """The best class of each, by a server."""
+    """Return the index of the best class of each file, as a server answers it."""
     flags = ("--weights", "bundled", "--precision", precision, "--log-level", "warning")
     kind = {"Content-Type": "application/octet-stream"}
     with serving(*flags) as server, httpx.Client(timeout=60) as client:
@@ -54,7 +54,7 @@ def over_http(files: list[bytes], precision: str) -> np.ndarray:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--precision", default="fp32", choices=[p.value for p in Precision])
     precision = arguments.parse_args().precision

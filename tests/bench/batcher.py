@@ -34,7 +34,7 @@ SECONDS = 2.5
 
 
 async def closed_loop(step: Callable[[], Awaitable[object]]) -> float:
-    """Steps per second of `CLIENTS` coroutines, each taking one step after another."""
+    """Return the steps per second of `CLIENTS` coroutines, each taking one step after another."""
     done = 0
     start = time.perf_counter()
     end = start + SECONDS
@@ -50,7 +50,7 @@ async def closed_loop(step: Callable[[], Awaitable[object]]) -> float:
 
 
 async def through_backend() -> float:
-    """Jobs per second, each with a deadline of its own."""
+    """Return the jobs per second through a backend, each with a deadline of its own."""
     worker = Worker(FakeEngine(slots=3), BatchLimits(MAX_BATCH_SIZE, 1 << 40))
     worker.start()
     backend = LocalBackend(worker)
@@ -66,7 +66,7 @@ async def through_backend() -> float:
 
 
 async def bare_futures() -> float:
-    """Futures per second that a thread resolves one by one."""
+    """Return the futures per second that a thread resolves one by one."""
     loop = asyncio.get_running_loop()
     asked: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
 

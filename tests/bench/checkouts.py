@@ -56,7 +56,7 @@ class Kind:
 
 
 def kinds(count: int) -> list[Kind]:
-    """Every kind of load, of the same `count` photos."""
+    """Return every kind of load, made of the same `count` photos."""
     photos = [subsampled(photo) for photo in jpegs(count)[1]]
     raw = [raw_post(CLASSIFY, photo, "image/jpeg") for photo in photos]
     blurred = [raw_post(BLUR, photo, "image/jpeg") for photo in photos]
@@ -81,7 +81,7 @@ def _png(photo: bytes) -> bytes:
 def compared(
     old: Subject, new: Subject, kind: Kind, options: argparse.Namespace, program: str
 ) -> dict[str, Any]:
-    """The pairs of one kind of load, and their medians."""
+    """Return the pairs of one kind of load, and their medians."""
     with tempfile.TemporaryDirectory() as folder:
         requests = Path(folder) / "requests"
         wrk.write_requests(requests, kind.requests)
@@ -118,7 +118,8 @@ def _median(values: list[float]) -> float:
 
 
 def _served(checkout: Path, python: str, flags: list[str], stack: ExitStack) -> Subject:
-    """A ready server of a checkout, imported from there and from nowhere else.
+    """Start a server of a checkout, imported from there and from nowhere else, and wait until it is
+    ready.
 
     It also runs there: processes of older checkouts import from the current folder.
     """
@@ -155,7 +156,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     options = _arguments()
     program = wrk.find(options.wrk)
     flags = ["--weights", "bundled", *shlex.split(options.flags)]

@@ -119,7 +119,7 @@ def of_avif() -> dict[str, Encoder]:
 
 
 def pictures() -> tuple[str, dict[str, list[Pixels]]]:
-    """Where they come from, and the RGB pixels of each kind."""
+    """Return the source of the images, and the RGB pixels of each kind."""
     source, files = jpegs(16 * IMAGES)
     photos = [
         np.asarray(PillowImage.open(BytesIO(f)).convert("RGB"))
@@ -135,7 +135,9 @@ def pictures() -> tuple[str, dict[str, list[Pixels]]]:
 
 
 def measured(encoders: Mapping[str, Encoder], images: list[Pixels]) -> dict[str, dict[str, float]]:
-    """Of every setting its share of the default's time and bytes, and milliseconds a megapixel."""
+    """Return for every setting its share of the default's time and bytes, and milliseconds a
+    megapixel.
+    """
     megapixels = sum(p.shape[0] * p.shape[1] for p in images) / 1e6
     seconds: dict[str, list[float]] = {name: [] for name in encoders}
     sizes: dict[str, int] = {}

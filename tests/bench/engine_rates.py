@@ -34,7 +34,8 @@ DEVICE = "cuda:0"
 
 
 def hardware_rate(jpegs: Sequence[bytes]) -> float:
-    """The decode engines alone: planes of batches of one subsampling, in three states in turn.
+    """Return the images per second of the decode engines alone: planes of batches of one
+    subsampling, in three states in turn.
 
     From one thread, whom nvJPEG's calls keep busy for 0.05 ms an image; two threads at once got
     26,000 images a second out of the engines where one got 19,400.
@@ -66,7 +67,9 @@ def hardware_rate(jpegs: Sequence[bytes]) -> float:
 
 
 def model_rate(optimize: str = "default") -> float:
-    """The network alone: replays of the graph of the largest batch size."""
+    """Return the images per second of the network alone: replays of the graph of the largest batch
+    size.
+    """
     network = _network(MODEL_BATCH, Optimize(optimize))
     stream = torch.cuda.Stream()
     network.capture(stream, [MODEL_BATCH])
@@ -82,7 +85,9 @@ def model_rate(optimize: str = "default") -> float:
 
 
 def preprocess_rate(jpegs: Sequence[bytes]) -> float:
-    """Upsampling, conversion, resize, crop and normalisation of decoded planes, alone."""
+    """Return the images per second of upsampling, conversion, resize, crop and normalisation alone,
+    from decoded planes.
+    """
     engine, network = CudaEngine([], BATCH, ROOM, DEVICE), _network(BATCH)
     cropper = Cropper(Kernels(), RESNET18.preprocessing, network.table)
     (slot, *_) = _slots(engine)
@@ -102,7 +107,9 @@ def preprocess_rate(jpegs: Sequence[bytes]) -> float:
 
 
 def encode_rate(jpegs: Sequence[bytes]) -> float:
-    """JPEGs encoded as answers are, on a thread for each core of this process."""
+    """Return the JPEGs per second, encoded as answers are, on a thread for each core of this
+    process.
+    """
     images = [decode(data, max_pixels=ROOM).image for data in jpegs[:BATCH]]
     pixels = [image for image in images if isinstance(image, Image)]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -114,7 +121,7 @@ def encode_rate(jpegs: Sequence[bytes]) -> float:
 
 
 def device_encode_rate(jpegs: Sequence[bytes]) -> float:
-    """JPEGs encoded by nvJPEG as answers are with `encoder=gpu`, from one thread."""
+    """Return the JPEGs per second that nvJPEG encodes, as for `encoder=gpu`, from one thread."""
     encoder = Encoder(NvJpeg(hardware=False), torch.cuda.Stream())
     images = [decode(data, max_pixels=ROOM).image for data in jpegs[:BATCH]]
     pixels = [torch.from_numpy(i.pixels).to(DEVICE) for i in images if isinstance(i, Image)]
@@ -138,13 +145,15 @@ def _network(batch: int, optimize: Optimize = Optimize.DEFAULT) -> GraphedNetwor
 
 
 def _sent(files: Sequence[bytes]) -> list[Jpeg]:
-    """Those that front ends send encoded; a few have colour profiles and are decoded there."""
+    """Return the files that front ends send encoded; a few have colour profiles and are decoded
+    there.
+    """
     found = (encoded(data, max_pixels=ROOM) for data in files)
     return [each.image for each in found if each is not None and isinstance(each.image, Jpeg)]
 
 
 def _rate(work: Callable[[], int]) -> float:
-    """`work` returns how many images it did."""
+    """Return the images per second of `work`, which returns how many images it handled."""
     work()
     torch.cuda.synchronize()
     started, done = time.perf_counter(), 0

@@ -28,7 +28,7 @@ BOUNDARY = "boundary-of-the-form"
 
 
 def form(n_images: int) -> Request:
-    """One request with several images."""
+    """Return one request with several images."""
     parts = [
         f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="files"; filename="{n}.jpg"\r\n'
         "Content-Type: image/jpeg\r\n\r\n".encode()
@@ -41,7 +41,7 @@ def form(n_images: int) -> Request:
 
 
 def figures(replies: list[Reply]) -> dict[str, Any]:
-    """Of the interactive client."""
+    """Return the counts and the latencies, in milliseconds, of the interactive client."""
     good = [reply.seconds for reply in replies if reply.status == 200]
     return {
         "requests": len(replies),
@@ -52,7 +52,9 @@ def figures(replies: list[Reply]) -> dict[str, Any]:
 
 
 async def flood(port: int, request: Request, under_way: int, stop: asyncio.Event) -> int:
-    """Requests of the other client until told to stop; how many were answered with 200."""
+    """Send requests of the other client until `stop` is set; return the number of answers with
+    status 200.
+    """
     connections, done = Connections(port, "127.0.0.2"), 0
 
     async def one() -> None:
@@ -69,7 +71,7 @@ async def flood(port: int, request: Request, under_way: int, stop: asyncio.Event
 
 
 async def measure(port: int, seconds: float) -> dict[str, Any]:
-    """Alone, beside single images, beside bulk."""
+    """Measure the interactive client alone, beside single images, and beside bulk."""
     interactive, request = Connections(port, "127.0.0.1"), Request("/classify", jpeg())
     capacity = await closed_loop(interactive, request, 5.0)
     rate = capacity / 10

@@ -24,7 +24,7 @@ MASK = np.full((1080, 1920, 3), 0.8, np.float32)
 
 
 def grey(p: Pixels) -> Pixels:
-    """Pillow's luma, as the filters': the library's only call for it."""
+    """Return Pillow's luma, which the filters use too: the only library call for it."""
     return np.asarray(Image.fromarray(p).convert("L"))
 
 
@@ -117,7 +117,7 @@ def dog(p: Pixels) -> object:
 
 
 def guided(p: Pixels) -> object:
-    """OpenCV has it in its contributed modules only; this is the composition by hand."""
+    """Compose the guided filter by hand: OpenCV has it in its contributed modules only."""
 
     def mean(plane: NDArray[Any]) -> NDArray[np.float32]:
         return np.asarray(cv2.boxFilter(plane, -1, (13, 13), borderType=MIRROR), np.float32)

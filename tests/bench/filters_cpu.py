@@ -40,14 +40,14 @@ FEWEST, MOST = 3, 60
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Of the process, whatever else the machine does."""
+    """Return the CPU seconds of the process for one call; other load does not count."""
     begun = time.process_time()
     call()
     return time.process_time() - begun
 
 
 def compared(ours: Peer, theirs: Peer, pixels: Pixels, limit: float) -> tuple[float, float]:
-    """The fastest of each, in seconds."""
+    """Return the fastest time of each, in seconds."""
     calls = [partial(ours, pixels), partial(theirs, pixels)]
     for call in calls:
         call()

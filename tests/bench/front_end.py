@@ -89,7 +89,7 @@ def worker(listener: socket.socket) -> None:
 
 
 def front_end(listening: socket.socket, address: str) -> None:
-    """One of several, if there were more."""
+    """Return the specification of a front end that behaves as one of several."""
     structured_logging.configure("warning")
     settings = Settings()
     uvicorn_server.Server(create_app(settings, [address]), settings).run([listening])
@@ -103,11 +103,11 @@ class FrontEnd:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """CPU time of all threads of the process since its start."""
+        """Return the CPU seconds of all threads of the process since its start."""
         return time.clock_gettime((~self.pid << 3) | 2)  # as clock_getcpuclockid(3) numbers it
 
     def measured(self, kind: "Load", count: int) -> float:
-        """CPU microseconds of the front end for each of `count` images."""
+        """Return the CPU microseconds of the front end for each of `count` images."""
         n_requests = count // kind.images
         before = self.cpu_seconds()
         sending = load.send(self.port, kind.requests, kind.connections, n_requests)
@@ -127,7 +127,7 @@ class Load:
 
 @contextmanager
 def started(checkout: Path) -> Iterator[FrontEnd]:
-    """A worker and a front end of a checkout; both are killed when the block ends."""
+    """Start a worker and a front end of a checkout; both are killed when the block ends."""
     address = f"\0darkroom-bench-{secrets.token_hex(8)}"
     with (
         socket.socket(socket.AF_UNIX) as unix,
@@ -160,7 +160,7 @@ def started(checkout: Path) -> Iterator[FrontEnd]:
 
 
 def loads() -> tuple[str, dict[str, Load]]:
-    """Where the images come from, and both kinds of load."""
+    """Return the source of the images, and both kinds of load."""
     source, photos = jpegs(IMAGES)
     files = [subsampled(photo) for photo in photos]
     raw = [load.raw_post("/classify", file, "image/jpeg") for file in files]
@@ -171,7 +171,7 @@ def loads() -> tuple[str, dict[str, Load]]:
 
 
 def compared(old: FrontEnd, new: FrontEnd, kind: Load, pairs: int, count: int) -> object:
-    """Microseconds an image of both, and the median of their ratios, with its quartiles."""
+    """Return the microseconds an image of both, and the median and quartiles of their ratios."""
     found = []
     for number in range(pairs):
         order = (old, new) if number % 2 == 0 else (new, old)
@@ -190,7 +190,7 @@ def compared(old: FrontEnd, new: FrontEnd, kind: Load, pairs: int, count: int) -
 
 
 def _best(values: Iterable[float]) -> float:
-    """The tenth of the windows in which other programs disturbed least."""
+    """Return the tenth of the windows in which other programs disturbed least."""
     return statistics.quantiles(values, n=10)[0]
 
 
@@ -203,7 +203,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     options = _arguments()
     source, kinds = loads()
     found: dict[str, object] = {}

@@ -55,7 +55,9 @@ TORCHVISION: Mapping[str, Callable[[Any, torch.Tensor], object]] = {
 
 
 def by_cupyx(filter_: Filter, images: torch.Tensor) -> float | None:
-    """Images a second, of uint8 (N, H, W, C) on the device; None if it has no such filter."""
+    """Return images per second of cupyx, from uint8 (N, H, W, C) on the device; None if it has no
+    such filter.
+    """
     call = CUPYX.get(filter_.name)
     side = getattr(filter_, "size", 0)
     if call is None or (filter_.name == "median" and side > SLOW) or _opens(filter_):
@@ -66,7 +68,9 @@ def by_cupyx(filter_: Filter, images: torch.Tensor) -> float | None:
 
 
 def by_torchvision(filter_: Filter, images: torch.Tensor) -> float | None:
-    """The same, for torchvision."""
+    """Return images per second of torchvision, from uint8 (N, H, W, C) on the device; None if it
+    has no such filter.
+    """
     call = TORCHVISION.get(filter_.name)
     if call is None:
         return None
@@ -75,7 +79,7 @@ def by_torchvision(filter_: Filter, images: torch.Tensor) -> float | None:
 
 
 def _opens(filter_: Filter) -> bool:
-    """Whether it is a morphology of more than one erosion."""
+    """Return whether the filter is a morphology of more than one erosion."""
     return filter_.name == "morphology" and getattr(filter_, "op", "erode") != "erode"
 
 

@@ -44,12 +44,12 @@ class GpuSamples:
 
 
 def describe() -> str | None:
-    """The first GPU's name, its driver and its memory."""
+    """Return the first GPU's name, its driver and its memory."""
     return _ask("name,driver_version,memory.total")
 
 
 def _known() -> tuple[str, ...]:
-    """The fields that this nvidia-smi knows; older ones do not know the JPEG engines."""
+    """Return the fields that this nvidia-smi has; older ones lack the JPEG engines."""
     return next((f for f in (FIELDS, FIELDS[:2]) if _ask(",".join(f)) is not None), ())
 
 

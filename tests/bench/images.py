@@ -10,7 +10,7 @@ from tests.shared import PHOTOS
 
 
 def jpegs(count: int) -> tuple[str, list[bytes]]:
-    """Where they come from, and up to `count` JPEGs of about 110 kB and 0.2 megapixels."""
+    """Return the source of the images, and up to `count` JPEGs of about 110 kB and 0.2 Mpx."""
     if PHOTOS.is_dir():
         return "photos", [path.read_bytes() for path in sorted(PHOTOS.iterdir())[:count]]
     random = np.random.default_rng(0)
@@ -21,7 +21,7 @@ def jpegs(count: int) -> tuple[str, list[bytes]]:
 
 
 def subsampled(photo: bytes) -> bytes:
-    """The same as a JPEG of quality 90 with 4:2:0 chroma."""
+    """Return the image as a JPEG of quality 90 with 4:2:0 chroma."""
     file = io.BytesIO()
     Image.open(io.BytesIO(photo)).convert("RGB").save(file, "JPEG", quality=90, subsampling=2)
     return file.getvalue()

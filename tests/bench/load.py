@@ -22,7 +22,7 @@ class Report:
 
 
 def raw_post(path: str, body: bytes, content_type: str) -> bytes:
-    """One prepared request."""
+    """Return the bytes of one request."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content_type}\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"

@@ -18,7 +18,7 @@ from tests.server import serving
 
 
 def mixed() -> list[bytes]:
-    """About as many good requests as bad ones are few."""
+    """Return a mixture of requests in which the bad ones are few."""
     _, photos = jpegs(24)
     kind = "application/octet-stream"
     requests = [load.raw_post("/classify", photo, kind) for photo in photos]
@@ -31,7 +31,7 @@ def mixed() -> list[bytes]:
 
 
 def resident(pid: int) -> int:
-    """Resident memory of a process, in bytes."""
+    """Return the resident memory of a process, in bytes."""
     line = next(
         x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if x.startswith("VmRSS")
     )

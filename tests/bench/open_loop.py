@@ -100,7 +100,7 @@ _Saw = tuple[list[float], int, int, float, float]
 
 
 def _part(port: int, requests: str, rate: float, seconds: float, number: int) -> _Saw:
-    """One process's share."""
+    """Run the share of one process."""
     return uvloop.run(_drive(port, read_requests(Path(requests)), rate, seconds, number))
 
 
@@ -113,7 +113,7 @@ class _Pool:
         self.errors = self.waited = 0
 
     async def take(self, due: float) -> tuple[_Connection, float]:
-        """A free connection, and the time that its request counts from."""
+        """Wait for a free connection; return it with the time that its request counts from."""
         since = time.perf_counter()
         if not self._free:
             since, self.waited = due, self.waited + 1
@@ -123,7 +123,7 @@ class _Pool:
         return self._free.popleft(), since
 
     async def one(self, connection: _Connection, request: bytes, since: float) -> None:
-        """A request and its answer."""
+        """Send a request, wait for its answer and note its latency."""
         status = await connection.send(request)
         self.latencies.append(time.perf_counter() - since)
         self.errors += status != 200

@@ -58,7 +58,7 @@ class Phase:
 
 
 def resident(process_id: int) -> int:
-    """MiB of a process and its descendants."""
+    """Return the resident memory of a process and its descendants, in MiB."""
     total = 0
     for pid in family(process_id):
         try:
@@ -72,7 +72,7 @@ def resident(process_id: int) -> int:
 
 
 async def closed_loop(connections: Connections, request: Request, seconds: float) -> float:
-    """Answers a second with `CLOSED_LOOP` requests under way."""
+    """Return the answers per second with `CLOSED_LOOP` requests under way."""
     end, done = time.monotonic() + seconds, 0
 
     async def one() -> None:
@@ -92,7 +92,7 @@ async def open_loop(
     seconds: float,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> list[Reply]:
-    """Requests at a mean rate; every one of them is waited for."""
+    """Send requests at a mean rate, and wait for the answer of each."""
     chance, tasks = random.Random(1), list[asyncio.Task[Reply]]()
     start = due = time.monotonic()
     look = start
@@ -154,7 +154,9 @@ def phase(
 
 
 async def recovery(connections: Connections, request: Request, alone: float) -> float | None:
-    """Seconds until a lone request is answered as before; None: not within 20."""
+    """Return the seconds until a lone request is answered as before; None if that takes more than
+    20.
+    """
     start = time.monotonic()
     while time.monotonic() < start + 20:
         reply = await connections.ask(request)
@@ -170,7 +172,7 @@ def note_memory(subject: Subject, seen: list[int]) -> None:
 
 
 async def measure(subject: Subject, seconds: float, factors: list[float]) -> dict[str, object]:
-    """All loads, and the recovery."""
+    """Measure all loads, and the recovery after each."""
     request = Request("/filter?name=nl_means", jpeg(1, 120, 90), DEADLINE_MS)
     connections = Connections(subject.port)
     for _ in range(3):

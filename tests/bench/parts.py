@@ -35,13 +35,13 @@ class Notes:
         self._path, self._found = path, Found()
 
     def add(self, **found: object) -> None:
-        """On disk at once."""
+        """Add results, and write them to disk at once."""
         self._found |= found
         self._path.write_text(json.dumps(self._found))
 
 
 def darkroom(plan: Plan, notes: Notes) -> None:
-    """Both image sets, raw and multipart, closed loops and an open one."""
+    """Measure both image sets, raw and multipart, in closed loops and an open one."""
     port = free_port()
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), *plan.darkroom]
     log = Path(plan.folder) / "darkroom.log"
@@ -66,7 +66,7 @@ def darkroom(plan: Plan, notes: Notes) -> None:
 
 
 def filtered(plan: Plan, notes: Notes) -> None:
-    """Raw JPEGs through a Gaussian, JPEGs back."""
+    """Measure raw JPEGs through a Gaussian, answered as JPEGs."""
     port, forms = free_port(), [form for form in BLURRED if form == "blurred" or on_gpu(plan)]
     command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port), *plan.darkroom]
     log = Path(plan.folder) / "filtered.log"
@@ -79,12 +79,12 @@ def filtered(plan: Plan, notes: Notes) -> None:
 
 
 def on_gpu(plan: Plan) -> bool:
-    """Whether Darkroom was told to use one."""
+    """Return whether Darkroom was started with a GPU."""
     return "--gpus" in plan.darkroom
 
 
 def engines(plan: Plan, notes: Notes) -> None:
-    """What the device does alone, in images a second, and the machine's cores at encoding."""
+    """Measure the device alone, in images per second, and the machine's cores at encoding."""
     from tests.bench import engine_rates as alone
 
     rates: dict[str, Callable[[], float]] = {
@@ -103,7 +103,7 @@ def engines(plan: Plan, notes: Notes) -> None:
 
 
 def litserve(plan: Plan, notes: Notes) -> None:
-    """Each of its configurations; the best counts."""
+    """Measure each of LitServe's configurations; the best one counts."""
     for number, flags in enumerate(plan.litserve):
         port = free_port()
         module = "tests.bench.peers.litserve_app"
@@ -113,12 +113,12 @@ def litserve(plan: Plan, notes: Notes) -> None:
 
 
 def naive_8(plan: Plan, notes: Notes) -> None:
-    """Eight processes."""
+    """Measure the naive service with eight processes."""
     _naive(plan, notes, 8)
 
 
 def naive_1(plan: Plan, notes: Notes) -> None:
-    """One process."""
+    """Measure the naive service with one process."""
     _naive(plan, notes, 1)
 
 
@@ -133,7 +133,7 @@ def _naive(plan: Plan, notes: Notes, processes: int) -> None:
 def _peer(
     plan: Plan, command: list[str], port: int, name: str, ready: Callable[[int, Path], bool]
 ) -> Found:
-    """One peer under the same load, raw bodies only."""
+    """Measure one peer under the same load, with raw bodies only."""
     log = Path(plan.folder) / f"{name}.log"
     environment = {"BENCH_WEIGHTS": plan.weights_file}
     found = Found()
@@ -150,7 +150,7 @@ def _peer(
 def _curve(
     plan: Plan, subject: Subject, images: str, form: str, connections: Sequence[int], each: int
 ) -> Found:
-    """One run for each number of connections. The best has no errors, if any run has none."""
+    """Run wrk once for each number of connections. The best run has no errors if any has none."""
     points = []
     with GpuSamples() as gpu:
         for n in connections:
@@ -173,7 +173,7 @@ def _curve(
 
 
 def _point(plan: Plan, subject: Subject, requests: Path, connections: int, each: int) -> Found:
-    """One run of wrk, with the cores that the server's processes used meanwhile."""
+    """Run wrk once, and measure the cores that the server's processes use meanwhile."""
     _drained(subject.port, plan.jpegs("subsampled")[0])
     before, start = subject.cpu_seconds(), time.monotonic()
     report = wrk.run(plan.wrk, subject.port, requests, connections, plan.seconds)
@@ -190,7 +190,9 @@ def _point(plan: Plan, subject: Subject, requests: Path, connections: int, each:
 
 
 def _drained(port: int, jpeg: bytes) -> None:
-    """What the run before left unanswered is done when requests that came after it are."""
+    """Wait until the server has done what the last run left unanswered: requests that came later
+    are answered after it.
+    """
     for _ in range(DRAINING):
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         client.request("POST", "/classify?top_k=1", jpeg, {"Content-Type": "image/jpeg"})
@@ -199,7 +201,7 @@ def _drained(port: int, jpeg: bytes) -> None:
 
 
 def _labels(plan: Plan, port: int, best: Callable[[Any], Any]) -> list[int | None]:
-    """The best class of the first images."""
+    """Return the best class of the first images."""
     found: list[int | None] = []
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     for jpeg in plan.jpegs("subsampled")[:LABELLED]:
@@ -215,7 +217,7 @@ PARTS = {part.__name__: part for part in (darkroom, filtered, engines, litserve,
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     name, path = sys.argv[1], Path(sys.argv[2])
     notes = Notes(path.with_name(f"{name}.json"))
     try:

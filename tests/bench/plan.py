@@ -34,22 +34,24 @@ class Plan:
     litserve: list[list[str]]
 
     def write(self) -> Path:
-        """To a file in the folder."""
+        """Write the plan to a file in its folder, and return the path."""
         path = Path(self.folder) / "plan.json"
         path.write_text(json.dumps(asdict(self)))
         return path
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
-        """From such a file."""
+        """Read a plan that `write` has written."""
         return cls(**json.loads(path.read_text()))
 
     def requests(self, images: str, form: str) -> Path:
-        """The file with these images as requests of this form: raw, multipart or blurred."""
+        """Return the path of the file with these images as requests of this form: raw, multipart or
+        blurred.
+        """
         return Path(self.folder) / f"{images}-{form}.requests"
 
     def write_requests(self, images: str, jpegs: list[bytes]) -> None:
-        """All files of an image set."""
+        """Write all files of an image set."""
         path = "/classify?top_k=1"
         raw = [load.raw_post(path, jpeg, "image/jpeg") for jpeg in jpegs]
         write_requests(self.requests(images, "raw"), raw)
@@ -63,12 +65,12 @@ class Plan:
             write_requests(self.requests(images, form), blurred)
 
     def jpegs(self, images: str) -> list[bytes]:
-        """The images of a set, from its raw requests."""
+        """Return the images of a set, read from its raw requests."""
         return [r.partition(b"\r\n\r\n")[2] for r in read_requests(self.requests(images, "raw"))]
 
 
 def multipart(jpegs: list[bytes]) -> bytes:
-    """A form with these files."""
+    """Return a form with these files."""
     parts = [
         b'--%s\r\nContent-Disposition: form-data; name="files"; filename="%d.jpg"\r\n'
         b"Content-Type: image/jpeg\r\n\r\n%s\r\n" % (BOUNDARY, number, jpeg)

@@ -35,7 +35,7 @@ SHAPE = (128, 170, 3)
 
 
 def cpu(who: int) -> float:
-    """CPU seconds so far."""
+    """Return the CPU seconds so far."""
     used = resource.getrusage(who)
     return used.ru_utime + used.ru_stime
 
@@ -52,7 +52,7 @@ async def host(listener: socket.socket, stop: int) -> None:
 
 
 async def drive(address: str) -> tuple[int, float]:
-    """Jobs done, and CPU seconds of this process."""
+    """Return the number of jobs done, and the CPU seconds of this process."""
     backend = ProcessBackend([address], 1 << 28)
     await backend.welcome()
     image = Image(np.zeros(SHAPE, np.uint8))
@@ -71,7 +71,7 @@ async def drive(address: str) -> tuple[int, float]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     address = f"\0darkroom-bench-{secrets.token_hex(8)}"
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)

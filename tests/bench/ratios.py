@@ -4,7 +4,7 @@ from typing import Any
 
 
 def compared(parts: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """Darkroom's best by everything else, and the share of equal labels."""
+    """Return the ratios of Darkroom's best rate to all others, and the share of equal labels."""
     ratios: dict[str, float] = {}
     darkroom, engines = parts.get("darkroom", {}), parts.get("engines", {})
     labels = darkroom.pop("labels", None)

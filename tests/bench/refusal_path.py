@@ -49,22 +49,22 @@ class Nowhere:
         self.last = data
 
     def is_closing(self) -> bool:
-        """It never is."""
+        """Return False: the connection stays open."""
         return False
 
     def get_extra_info(self, name: str) -> object:
-        """What uvicorn asks a socket."""
+        """Return the addresses that uvicorn asks a socket for."""
         return ("127.0.0.1", 50000) if name in ("peername", "sockname") else None
 
     def get_write_buffer_size(self) -> int:
-        """Nothing waits."""
+        """Return 0: no byte waits."""
         return 0
 
     def set_protocol(self, protocol: object) -> None:
-        """There is one protocol."""
+        """Do nothing: there is one protocol."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
     pause_reading = resume_reading = abort = close
 

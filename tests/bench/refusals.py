@@ -59,14 +59,14 @@ def receive(connection: socket.socket) -> int:
 
 
 def connect(port: int) -> socket.socket:
-    """A new connection that sends at once."""
+    """Open a connection that sends at once."""
     connection = socket.create_connection(("127.0.0.1", port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 def cpu_seconds(subject: Subject) -> float:
-    """CPU seconds of the server's main thread, on which its event loop runs."""
+    """Return the CPU seconds of the server's main thread, on which its event loop runs."""
     pid = subject.process.pid
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 

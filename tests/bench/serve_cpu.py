@@ -53,12 +53,12 @@ class Loop:
         return np.stack([crop(image, RESNET18.preprocessing) for image in images])
 
     def sequential(self, seconds: float) -> float:
-        """Images per second, one thing after the other."""
+        """Return images per second when each step waits for the one before."""
         batches = cycle(self._batches())
         return _rate(lambda: self.network.logits(self.prepare(next(batches))), seconds)
 
     def overlapped(self, seconds: float) -> float:
-        """Images per second with the next batch prepared on another thread."""
+        """Return images per second when the next batch is prepared on another thread."""
         batches = cycle(self._batches())
         with ThreadPoolExecutor(1) as pool:
             ahead = [pool.submit(self.prepare, next(batches))]
@@ -71,7 +71,7 @@ class Loop:
             return _rate(step, seconds)
 
     def single(self, seconds: float) -> float:
-        """Median milliseconds of one image alone."""
+        """Return the median milliseconds of one image alone."""
         times = []
         end = time.perf_counter() + seconds
         for file in cycle(self.files):

@@ -106,7 +106,7 @@ def _plan(options: argparse.Namespace, folder: str) -> Plan:
 
 
 def _darkroom_flags(options: argparse.Namespace) -> list[str]:
-    """What a machine with a GPU is told; nothing is refused at this load."""
+    """Return the flags for a machine with a GPU; at this load they make Darkroom refuse nothing."""
     flags = ["--front-ends", options.front_ends, "--weights", options.weights]
     flags += ["--log-level", "warning", "--max-images-in-flight", "8192"]
     told = subprocess.run(
@@ -118,7 +118,7 @@ def _darkroom_flags(options: argparse.Namespace) -> list[str]:
 
 
 def _write_images(options: argparse.Namespace, plan: Plan) -> dict[str, Any]:
-    """Both sets as requests; their sizes."""
+    """Write both image sets as requests; return their source, their number and their mean sizes."""
     source, photos = jpegs(options.count)
     if options.photos:
         paths = sorted(p for p in options.photos.iterdir() if p.suffix.lower() in (".jpg", ".jpeg"))
@@ -131,7 +131,7 @@ def _write_images(options: argparse.Namespace, plan: Plan) -> dict[str, Any]:
 
 
 def _isolated(name: str, plan: Plan, limit: float) -> dict[str, Any]:
-    """What a part found within its time; whatever it started is gone afterwards."""
+    """Return what a part found within its time; end every process that it started."""
     start, folder = time.monotonic(), Path(plan.folder)
     log = folder / f"part-{name}.log"
     command = [sys.executable, "-m", "tests.bench.parts", name, str(folder / "plan.json")]
@@ -155,7 +155,7 @@ def _isolated(name: str, plan: Plan, limit: float) -> dict[str, Any]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """And everything it started that is still there, in whatever session."""
+    """End a process, and every process that it started and that still runs, in whatever session."""
     members = family(process.pid)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -173,7 +173,7 @@ def _version(package: str) -> str | None:
 
 
 def _run(options: argparse.Namespace, plan: Plan, end: float) -> dict[str, dict[str, Any]]:
-    """What every part found that was asked for."""
+    """Run every part that was asked for, and return what each found."""
     parts: dict[str, dict[str, Any]] = {}
     plan.write()
     limits = QUICK_LIMITS if options.quick else LIMITS
@@ -188,7 +188,7 @@ def _run(options: argparse.Namespace, plan: Plan, end: float) -> dict[str, dict[
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     start, options = time.monotonic(), _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="serve-gpu-") as folder:

@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[Sequence[str], float | None]] = {
 
 
 def cpu_seconds(arguments: Sequence[str], folder: Path) -> float:
-    """Of one run."""
+    """Return the CPU seconds of one run."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
     known = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{known}" if known else str(ROOT)

@@ -23,7 +23,9 @@ class Subject:
     seconds_to_ready: float
 
     def cpu_seconds(self) -> dict[int, tuple[str, float]]:
-        """The role and the CPU seconds so far of each of its processes, by process id."""
+        """Return the role and the CPU seconds so far of each of the server's processes, by process
+        id.
+        """
         found = {}
         for pid in family(self.process.pid):
             with suppress(OSError):
@@ -35,7 +37,9 @@ class Subject:
 
 
 def thread_seconds(pid: int) -> tuple[float, float]:
-    """CPU seconds of a process's main thread, on which its event loop runs, and of all others."""
+    """Return the CPU seconds of a process's main thread, on which its event loop runs, and of all
+    others.
+    """
     main = others = 0.0
     for task in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # the thread has ended
@@ -57,7 +61,7 @@ def started(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Iterator[Subject]:
-    """A ready server, run in `folder`, ended when the block ends.
+    """Start a server in `folder`, wait until it is ready, and end it when the block ends.
 
     What failed carries the end of its log.
     """
@@ -86,7 +90,7 @@ def started(
 
 
 def answers(path: str) -> Callable[[int, Path], bool]:
-    """Ready is who answers a GET of this path with 200."""
+    """Return a test of readiness: a GET of this path is answered with 200."""
 
     def ready(port: int, _log: Path) -> bool:
         try:
@@ -99,7 +103,9 @@ def answers(path: str) -> Callable[[int, Path], bool]:
 
 
 def says(words: str, times: int) -> Callable[[int, Path], bool]:
-    """Ready is who has logged these words so many times: once in each of its processes."""
+    """Return a test of readiness: the log contains these words `times` times, once for each
+    process.
+    """
 
     def ready(_port: int, log: Path) -> bool:
         return log.read_text(errors="replace").count(words) >= times
@@ -108,12 +114,12 @@ def says(words: str, times: int) -> Callable[[int, Path], bool]:
 
 
 def tail(log: Path, characters: int = 1200) -> str:
-    """The end of a log."""
+    """Return the end of a log."""
     return log.read_text(errors="replace")[-characters:]
 
 
 def family(pid: int) -> list[int]:
-    """A process and its descendants."""
+    """Return the ids of a process and its descendants."""
     parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -126,7 +132,7 @@ def family(pid: int) -> list[int]:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """SIGINT, and after ten seconds the end of it and of all it started."""
+    """Send SIGINT; after ten seconds kill the process and every process that it started."""
     members = family(process.pid)
     if process.poll() is None:
         process.send_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ class Request:
     content_type: str = "image/jpeg"
 
     def head(self) -> bytes:
-        """The headers."""
+        """Return the headers of the request."""
         lines = [
             f"POST {self.path} HTTP/1.1",
             "Host: 127.0.0.1",
@@ -148,7 +148,7 @@ def _header(head: bytes, name: bytes) -> bytes | None:
 
 
 def percentile(values: list[float], share: float) -> float | None:
-    """Of sorted or unsorted values, in milliseconds; None of nothing."""
+    """Return a percentile of values in any order, in milliseconds; None if there are none."""
     if not values:
         return None
     ordered = sorted(values)

@@ -30,7 +30,7 @@ class Report:
 
 
 def write_requests(path: Path, requests: Sequence[bytes]) -> None:
-    """The file that `wrk.lua` reads."""
+    """Write the file that `wrk.lua` reads."""
     with path.open("wb") as file:
         for request in requests:
             file.write(b"%d\n" % len(request))
@@ -38,7 +38,7 @@ def write_requests(path: Path, requests: Sequence[bytes]) -> None:
 
 
 def read_requests(path: Path) -> list[bytes]:
-    """The requests of such a file."""
+    """Return the requests in a file that `write_requests` has written."""
     requests = []
     with path.open("rb") as file:
         while length := file.readline():
@@ -47,7 +47,7 @@ def read_requests(path: Path) -> list[bytes]:
 
 
 def find(asked: str | None) -> str:
-    """wrk's path, asked for or on the PATH."""
+    """Return the path of wrk: the one that is asked for, or the one on the PATH."""
     found = shutil.which(asked or "wrk")
     if found is None:
         raise FileNotFoundError(f"{asked or 'wrk'} is no program: install wrk, or say --wrk PATH")
@@ -55,7 +55,7 @@ def find(asked: str | None) -> str:
 
 
 def version(wrk: str) -> str:
-    """The first line it says of itself."""
+    """Return the first line that wrk prints about itself."""
     told = subprocess.run([wrk, "-v"], capture_output=True, text=True, env=_environment(wrk))
     return (told.stdout or told.stderr).partition(" Copyright")[0].strip()
 
@@ -88,11 +88,11 @@ def run(wrk: str, port: int, requests: Path, connections: int, seconds: float) -
 
 
 def _children_seconds() -> float:
-    """CPU seconds of every child that has ended and was waited for."""
+    """Return the CPU seconds of every child that has ended and was waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _environment(wrk: str) -> dict[str, str]:
-    """Libraries beside the program are its own."""
+    """Return an environment in which the libraries beside the program are found."""
     return {**os.environ, "LD_LIBRARY_PATH": str(Path(wrk).parent)}

@@ -24,13 +24,13 @@ _PATHS = ("/filter?name=invert&format=png", "/filter?name=gaussian_blur&sigma=2&
 
 
 def every_file(count: int) -> list[tuple[str, bytes]]:
-    """The damaged files, and the odd JPEGs where they are."""
+    """Yield the damaged files, and the odd JPEGs where they are."""
     odd = [(f"odd-{path.name}", path.read_bytes()) for path in sorted(ODD.glob("*.jp*g"))]
     return odd + list(files(count))
 
 
 def answers(url: str, count: int) -> dict[str, str]:
-    """Status and digest of the answer for each file and filter."""
+    """Return the status and the digest of the answer for each file and filter."""
     found = {}
     for name, data in every_file(count):
         for path in _PATHS:
@@ -46,7 +46,7 @@ def answers(url: str, count: int) -> dict[str, str]:
 
 
 def compare(first: dict[str, str], second: dict[str, str]) -> dict[str, Any]:
-    """How many answers are the same, and the names of those that are not."""
+    """Return how many answers are the same, and the names of those that are not."""
     names = sorted(first.keys() & second.keys())
     different = [name for name in names if first[name] != second[name]]
     kinds = Counter(name.split("-")[1] if "-" in name else name for name in different)
@@ -56,7 +56,7 @@ def compare(first: dict[str, str], second: dict[str, str]) -> dict[str, Any]:
 
 
 def engine(count: int) -> dict[str, Any]:
-    """The GPU's engine against the CPU's decoder, for files that a front end hands to it."""
+    """Compare the GPU's engine with the CPU's decoder, for files that a front end hands to it."""
     import numpy as np
     import torch
 
@@ -110,7 +110,7 @@ def engine(count: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=3000, help="damaged files")
     way = parser.add_mutually_exclusive_group(required=True)

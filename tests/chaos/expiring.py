@@ -65,17 +65,17 @@ class Seen:
             self.latest = max(self.latest, found.seconds - deadline)
 
     def latencies(self, begin: float, end: float) -> list[float]:
-        """Of the good requests that ended between `begin` and `end`, sorted."""
+        """Return the sorted latencies of the good requests that ended between `begin` and `end`."""
         return sorted(seconds for at, seconds in self.good if begin <= at < end)
 
 
 def expiring(_target: Target) -> Steps:
-    """Requests whose deadlines pass."""
+    """Describe requests whose deadlines pass."""
     yield None
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--clients", type=int, default=12)
@@ -112,7 +112,9 @@ def main() -> int:
 
 
 def _traffic(target: Target, seen: Seen, seconds: float, clients: int) -> list[Sample]:
-    """Good requests alone for a tenth of the time, then both kinds; samples of the latter."""
+    """Send good requests alone for a tenth of the time, then both kinds; return samples of the
+    latter.
+    """
     done = threading.Event()
     photos = [post("/classify?top_k=1", jpeg(n)) for n in range(8)]
     large = [jpeg(n, 1600, 1200) for n in range(4)]
@@ -163,7 +165,7 @@ def _broken(
     grown: dict[str, float],
     left: dict[str, float],
 ) -> list[str]:
-    """The promises that were not kept."""
+    """Return the promises that were not kept."""
     allowed = ("good 200", "expiring 200", "expiring 503", "expiring 504")
     broken = [f"{count} × {name}" for name, count in seen.statuses.items() if name not in allowed]
     if seen.latest > SLACK:
@@ -175,7 +177,7 @@ def _broken(
 
 
 def _left(target: Target, within: float = 10.0) -> dict[str, float]:
-    """What the server says that it holds a moment after the last answer; 0 is right."""
+    """Return what the server states that it holds a moment after the last answer; 0 is right."""
     end = time.monotonic() + within
     while True:
         lines = httpx.get(f"http://127.0.0.1:{target.port}/metrics", timeout=30).text.splitlines()
@@ -191,7 +193,7 @@ def _left(target: Target, within: float = 10.0) -> dict[str, float]:
 
 
 def _shown(latencies: list[float]) -> dict[str, float]:
-    """Their number, median and 99th percentile."""
+    """Return the number of latencies, their median and their 99th percentile."""
     last = latencies[int(0.99 * (len(latencies) - 1))] if latencies else 0.0
     return {"count": len(latencies), "p50": _median(latencies), "p99": round(last, 4)}
 

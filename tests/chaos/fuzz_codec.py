@@ -56,7 +56,7 @@ class Tally:
 
 
 def drawn() -> list[bytes]:  # noqa: C901 (one short branch for each kind of file)
-    """Small files of every format and mode."""
+    """Return small files of every format and mode."""
     seeds = []
     exif = Image.Exif()
     exif[0x0112], exif[0x8298], exif[0x010E] = 6, "somebody", "a description"
@@ -111,7 +111,7 @@ def drawn() -> list[bytes]:  # noqa: C901 (one short branch for each kind of fil
 
 
 def outcome(data: bytes) -> str:
-    """What became of one input; raises for what is to be mended."""
+    """Return what became of one input; raise for what is to be mended."""
     try:
         opened = codec.open_file(data, max_pixels=MAX_PIXELS)
         found = opened.decode()
@@ -125,7 +125,7 @@ def outcome(data: bytes) -> str:
 
 
 def child(seeds: Sequence[bytes], seed: int, first: int, end: int, at: mmap.mmap, out: int) -> None:
-    """Go through inputs `first` to `end`, and write what became of them; never returns."""
+    """Decode inputs `first` to `end` and write what became of each; never return."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
@@ -185,7 +185,7 @@ def batch(seeds: Sequence[bytes], tally: Tally, size: int, keep: Path | None) ->
 
 
 def main() -> int:
-    """As the command line asks."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--start", type=int, default=0)

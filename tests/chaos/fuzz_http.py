@@ -69,12 +69,12 @@ class Found:
 
 
 def fuzz(_target: Target) -> Steps:
-    """Mutated images and bodies."""
+    """Describe the attack by mutated images and bodies."""
     yield None
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=12)
@@ -123,7 +123,7 @@ def main() -> int:
 def _send(
     target: Target, seed: int, starts: Sequence[int], end: int, clients: int, found: Found
 ) -> None:
-    """One request for each of `starts`, and for some a mutated body as well."""
+    """Send one request for each of `starts`, and for some a mutated body as well."""
     base = f"http://127.0.0.1:{target.port}"
     with (
         httpx.Client(base_url=base, timeout=DEADLINE + 30) as client,
@@ -135,7 +135,7 @@ def _send(
 
 
 def _images(client: httpx.Client, seed: int, start: int, end: int, found: Found) -> None:
-    """A form of mutated images: each has its own answer."""
+    """Send a form of mutated images: each has its own answer."""
     inputs = [_input(seed, number) for number in range(start, end)]
     path = PATHS[start // BATCH % len(PATHS)]
     limit = BATCH // 2 if path.startswith("/process") else BATCH  # labels count as images as well
@@ -153,7 +153,7 @@ def _images(client: httpx.Client, seed: int, start: int, end: int, found: Found)
 def _sent(
     client: httpx.Client, path: str, inputs: dict[int, bytes], found: Found
 ) -> dict[int, bytes]:
-    """One form of inputs by their numbers; those that were refused for want of time."""
+    """Send one form of inputs by their numbers; return those that were refused for lack of time."""
     numbers = list(inputs)
     status, text = _posted(client, path, _form(list(inputs.values())), FORM, found)
     if status != 200:
@@ -174,7 +174,7 @@ def _sent(
 
 
 def _bodies(client: httpx.Client, seed: int, number: int, found: Found) -> None:
-    """Sixteen mutated forms and JSON bodies."""
+    """Send sixteen mutated forms and JSON bodies."""
     form = _form([_input(seed, number), b"second"])
     for n in range(16):
         chance = random.Random(f"{seed}/{number}/{n}")
@@ -186,7 +186,7 @@ def _bodies(client: httpx.Client, seed: int, number: int, found: Found) -> None:
 
 
 def _input(seed: int, number: int) -> bytes:
-    """Input `number`, the same at every run."""
+    """Return input `number`, the same at every run."""
     return mutated(_seeds(), random.Random(f"{seed}/{number}"))
 
 
@@ -198,7 +198,7 @@ def _seeds() -> Sequence[bytes]:
 def _posted(
     client: httpx.Client, path: str, body: bytes, kind: str, found: Found
 ) -> tuple[int, str]:
-    """The status and the text of the answer; after a refusal it is asked again."""
+    """Return the status and the text of the answer; after a refusal ask again."""
     headers = {"Content-Type": kind, "Accept": "application/x-ndjson"}
     end = time.monotonic() + DEADLINE
     while True:
@@ -216,19 +216,19 @@ def _posted(
 
 
 def _worst(record: dict[str, Any]) -> tuple[int, str]:
-    """The status and the detail of an item; of /process, those of the worst of its parts."""
+    """Return the status and the detail of an item; for /process those of the worst part."""
     errors = [record.get("error"), *(each.get("error") for each in record.get("versions", ()))]
     return max(((each["status"], each["detail"]) for each in errors if each), default=(200, ""))
 
 
 def _form(files: Sequence[bytes]) -> bytes:
-    """A multipart body."""
+    """Return a multipart body."""
     head = b'--b\r\nContent-Disposition: form-data; name="files"; filename="%d"\r\n\r\n'
     return b"".join(head % n + data + b"\r\n" for n, data in enumerate(files)) + b"--b--\r\n"
 
 
 def _resumed(path: Path | None, seed: int, start: int) -> tuple[int, Found]:
-    """Where a run with this seed ended, if `path` says so."""
+    """Return where a run with this seed ended, if `path` contains it."""
     if path is None or not path.exists():
         return start, Found()
     kept = json.loads(path.read_text())

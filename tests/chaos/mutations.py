@@ -17,7 +17,7 @@ MAX_GROWTH = 1 << 16
 
 
 def mutated(seeds: Sequence[bytes], random_: random.Random) -> bytes:
-    """A seed with one to eight changes."""
+    """Return a seed with one to eight changes."""
     data = bytearray(random_.choice(seeds))
     most = len(data) + MAX_GROWTH
     for _ in range(random_.choice((1, 1, 1, 2, 3, 5, 8))):
@@ -29,7 +29,7 @@ def mutated(seeds: Sequence[bytes], random_: random.Random) -> bytes:
 
 
 def repaired_png(data: bytes) -> bytes:
-    """The chunks of a PNG with right checksums, as far as its lengths can be followed."""
+    """Return the chunks of a PNG with right checksums, as far as its lengths can be followed."""
     made, at = bytearray(data[:8]), 8
     while at + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, at)
@@ -42,7 +42,7 @@ def repaired_png(data: bytes) -> bytes:
 
 
 def _place(data: bytearray, random_: random.Random) -> int:
-    """Somewhere, headers more often than pixels."""
+    """Return a random place, in the headers more often than in the pixels."""
     end = min(len(data), 700) if random_.random() < 0.6 else len(data)
     return random_.randrange(max(1, end))
 
@@ -92,7 +92,7 @@ def _cut(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> No
 
 
 def _spliced(data: bytearray, random_: random.Random, seeds: Sequence[bytes]) -> None:
-    """The start of this file and the end of another one of the same kind, or of any."""
+    """Return the start of this file and the end of another one of the same kind, or of any."""
     alike = [each for each in seeds if each[:4] == data[:4]]
     other = random_.choice(alike if alike and random_.random() < 0.8 else seeds)
     at = random_.randrange(len(data) + 1)
@@ -107,7 +107,7 @@ def _moved(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> 
 
 
 def _deflated(data: bytearray, random_: random.Random, _seeds: Sequence[bytes]) -> None:
-    """Change what is inside the first zlib stream that is found."""
+    """Change the content of the first zlib stream that is found."""
     at = data.find(b"IDAT") + 4
     if at < 8 or at > len(data) - 8:
         return

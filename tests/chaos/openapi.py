@@ -24,12 +24,12 @@ _CASES = re.compile(r"(\d+) generated")
 
 
 def nothing(_target: Target) -> Steps:
-    """The attack of this program is schemathesis itself."""
+    """Do nothing: the attack of this program is schemathesis itself."""
     yield None
 
 
 def command(port: int, examples: int, seed: int) -> list[str]:
-    """The words that start schemathesis, by the environment that runs this."""
+    """Return the words that start schemathesis, by the environment that runs this."""
     program = Path(sys.executable).with_name("schemathesis")
     return [
         *(str(program), "run", f"http://127.0.0.1:{port}/openapi.json"),

@@ -28,7 +28,7 @@ Result = Mapping[str, Any]
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A file of results; empty where nothing was measured yet."""
+    """Return a file of results; an empty one where nothing was measured yet."""
     if not path.exists():
         return {"attacks": []}
     loaded: dict[str, Any] = json.loads(path.read_text())
@@ -36,7 +36,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def table(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The table and the lines that say where and how its figures were measured."""
+    """Return the table, and the lines that state where and how its figures were measured."""
     old, new = _by_key(before["attacks"]), _by_key(after["attacks"])
     rows = [_row(key, old.get(key), new.get(key)) for key in _order({**old, **new})]
     found = _findings(old, new)
@@ -57,7 +57,7 @@ _FINDINGS_HEAD = ("| attack | figure | before | after |", "|---|---|---|---|")
 
 
 def page(text: str, content: str) -> str:
-    """The page with `content` between its markers."""
+    """Return the page with `content` between its markers."""
     head, _, rest = text.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n\n{content}\n\n{END}{tail}"

@@ -46,30 +46,30 @@ class Rig(Protocol):
 
     @property
     def seen(self) -> list[int]:
-        """Numbers of the jobs the device was given, once for each time."""
+        """Return the numbers of the jobs that the device was given, once for each time."""
 
     def hold(self) -> None:
-        """Batches launched from now on do not finish."""
+        """Keep batches that are launched from now on from finishing."""
 
     def let_go(self) -> None:
-        """They do."""
+        """Let the held batches finish."""
 
     async def held(self) -> None:
-        """Until one more batch is held or has passed."""
+        """Wait until one more batch is held or has passed."""
 
     async def accepted(self) -> None:
-        """Until the jobs of all tasks made so far wait at the device."""
+        """Wait until the jobs of all tasks made so far wait at the device."""
 
 
 def told(source: Source) -> Labels:
-    """All there is to know of a JPEG."""
+    """Return labels that carry every field of a JPEG."""
     assert isinstance(source, Jpeg)
     shape = (source.height, source.width, source.orientation, source.data.size)
     return Labels((*shape, *source.data[[0, -1]].tolist()), (float(source.subsampling[2]),))
 
 
 def answer(job: Job) -> Result | ServiceError:
-    """The job's number; a poison job breaks its whole batch."""
+    """Return the job's number; a poison job breaks its whole batch."""
     if isinstance(job.image, Jpeg):
         return told(job.image)
     if number_of(job) == FILE:
@@ -171,7 +171,7 @@ def number(completed: Completed) -> int:
 
 
 async def started(rig: Rig, *jobs: Job) -> list[asyncio.Task[Completed]]:
-    """Tasks whose jobs wait behind a plug that holds the device."""
+    """Start tasks whose jobs wait behind a plug that holds the device."""
     rig.hold()
     plug = asyncio.create_task(rig.backend.run(fake_job(PLUG)))
     await rig.held()

@@ -41,7 +41,7 @@ class Bench:
 
 
 def inverting(number: int) -> Job:
-    """A job of the CPU engine whose answer tells it from others."""
+    """Return a job of the CPU engine whose answer tells it from others."""
     pixels = np.full((3, 2, 3), number, np.uint8)
     return Job(FilterChain((parse_one("invert", {}),)), Image(pixels))
 
@@ -53,7 +53,7 @@ ENGINES: dict[str, Callable[[], Bench]] = {
 
 
 def on_a_gpu() -> Bench:
-    """The engine of the first GPU, without a network."""
+    """Return the engine of the first GPU, without a network."""
     from workers.engines.cuda.engine import CudaEngine
 
     return Bench(CudaEngine([], 4, 1_000_000, "cuda:0"), inverting)
@@ -70,7 +70,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 
 def shown(value: object) -> object:
-    """A value that can be compared."""
+    """Return a value that can be compared."""
     return value.pixels.tobytes() if isinstance(value, Image) else value
 
 

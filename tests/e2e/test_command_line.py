@@ -34,7 +34,9 @@ def ended(*words: object) -> "subprocess.CompletedProcess[str]":
 
 @contextmanager
 def reading(pipe: Path, *words: object) -> Iterator[tuple["subprocess.Popen[bytes]", BinaryIO]]:
-    """The command when it has opened the pipe as one of its sources, and the end to write to."""
+    """Return the command when it has opened the pipe as one of its sources, and the end to write
+    to.
+    """
     os.mkfifo(pipe)
     with subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         try:
@@ -74,7 +76,7 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(
 
 
 def cpu_seconds(pid: int) -> float:
-    """What all threads of a process have computed since it began."""
+    """Return the CPU seconds of all threads of a process since it began."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

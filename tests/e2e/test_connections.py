@@ -28,7 +28,7 @@ JPEG = {"Content-Type": "image/jpeg"}
 
 @pytest.fixture(scope="module")
 def hasty(start: Start) -> Iterator[Running]:
-    """A server whose times are short and whose connections are few.
+    """Start a server whose times are short and whose connections are few.
 
     The times are long enough that a busy machine sends the short requests of these tests within
     them.
@@ -239,7 +239,7 @@ def test_the_page_may_not_be_framed_or_rebased(client: httpx.Client) -> None:
 
 
 def logged_client(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> str:
-    """Whose request the server thinks it was, by its log."""
+    """Return the client whose request it was, as the server's log names it."""
     caplog.clear()
     caplog.set_level(logging.INFO, "darkroom.access")
     client.get("/models", headers={"X-Forwarded-For": "203.0.113.9"})
@@ -256,7 +256,7 @@ def test_only_proxies_that_are_named_are_believed(
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed one with its key in the same file."""
+    """Return a self-signed certificate with its key in the same file."""
     folder = tmp_path_factory.mktemp("tls")
     key, chain = folder / "key.pem", folder / "chain.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]

@@ -28,7 +28,7 @@ def decoders(client: httpx.Client) -> dict[str, Any]:
 
 
 def processes() -> set[int]:
-    """The decoder processes of this machine that are children of a child of ours."""
+    """Return the decoder processes of this machine that are children of a child of ours."""
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

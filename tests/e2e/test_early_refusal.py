@@ -21,7 +21,7 @@ TWICE = [*JPEG.items(), ("x-other", "1"), ("x-other", "2")]
 
 @pytest.fixture
 def refusing(server: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    """A server which nothing computes for, for longer than any deadline.
+    """Start a server for which nothing computes, for longer than any deadline.
 
     The wait that it predicts does not depend on what it has measured: by the headers alone the work
     of a request is known from the last one like it, and where the application refuses, not yet.

@@ -17,7 +17,9 @@ CANARY = (64, 64)
 
 @pytest.fixture(scope="module")
 def encoded(start: Start) -> Iterator[tuple[Running, list[str]]]:
-    """A server whose engine asks for JPEGs, and what it was given."""
+    """Start a server whose engine asks for JPEGs; yield it, and the types of images that the engine
+    was given.
+    """
     seen: list[str] = []
     launch = CpuEngine.launch
 

@@ -21,7 +21,8 @@ LONGEST_ANSWER = 100_000
 
 @contextmanager
 def watched(running: Running) -> Iterator[list[float]]:
-    """CPU seconds that this process computes while `/livez` is not answered, asked again and again.
+    """Return the CPU seconds that this process computes while `/livez` is not answered, asked again
+    and again.
 
     The server runs in this process. On a busy machine an answer may take any time, but a server
     that leaves time to others computes little until it answers.

@@ -29,7 +29,7 @@ FORM = "multipart/form-data; boundary=b"
 
 
 def form(names: list[str]) -> bytes:
-    """Files with these names, written as they are."""
+    """Return a form of files with these names, written as they are."""
     parts = (
         b'--b\r\nContent-Disposition: form-data; name="files"; filename="%s"\r\n\r\n%s\r\n'
         % (name.encode(), png())
@@ -47,7 +47,7 @@ def filtered(client: httpx.Client, accept: str) -> httpx.Response:
 
 
 def check(records: list[dict[str, Any]]) -> None:
-    """All are there, in order, with names that are text."""
+    """Check that all records are there, in order, with names that are text."""
     assert [record["index"] for record in records] == [*range(len(NAMES))]
     assert all(record["status"] == "ok" for record in records)
     assert [record["source"][:3] for record in records[:2]] == ["../", "/et"]

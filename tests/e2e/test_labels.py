@@ -32,7 +32,7 @@ def labelled(start: Start) -> Iterator[Running]:
 
 
 def offline(files: list[bytes]) -> list[int]:
-    """The best class of each file, without a service: one image at a time."""
+    """Return the best class of each file, without a service: one image at a time."""
     network = CpuNetwork(load_state(BUNDLED.path, 10), Precision.FP32, RESNET18)
     images = (as_image(codec.decode(file, max_pixels=10**7).image) for file in files)
     return [int(network.logits(crop(i, RESNET18.preprocessing)[None]).argmax()) for i in images]

@@ -55,7 +55,7 @@ def digest(path: Path) -> str:
 
 
 def unwritable(folder: Path) -> Path:
-    """A cache folder that cannot be made, so that nothing is downloaded."""
+    """Return a cache folder that cannot be made, so that nothing is downloaded."""
     blocked = folder / "blocked"
     blocked.write_text("a file, not a folder")
     return blocked
@@ -69,7 +69,7 @@ def ask(client: httpx.Client, **options: str) -> dict[str, Any]:
 
 
 def reference(state: State, *, embedding: bool) -> NDArray[np.float32]:
-    """What torchvision's resnet50 gives for the photo."""
+    """Return what torchvision's resnet50 gives for the photo."""
     network = torchvision.models.resnet50(num_classes=CLASSES)
     network.load_state_dict(state)
     if embedding:

@@ -23,7 +23,7 @@ RAW = {"Content-Type": "image/jpeg"}
 
 
 def spare(pid: int) -> int | None:
-    """The process id of a server's spare worker."""
+    """Return the process id of a server's spare worker."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
@@ -36,7 +36,7 @@ def spare(pid: int) -> int | None:
 
 
 def asleep(pid: int) -> bool:
-    """Whether a process has computed nothing for a moment: a spare that is warm."""
+    """Return whether a process has computed nothing for a moment, as a warm spare does."""
 
     def ticks() -> int:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -60,7 +60,7 @@ def ready(server: Served) -> bool:
 
 
 def alive(server: Served) -> bool:
-    """Whether the front end that answers has a worker; without one it must not be ready.
+    """Return whether the front end that answers has a worker; without one it must not be ready.
 
     Each front end notices by itself that a worker died or came, so one answer must show it all.
     """

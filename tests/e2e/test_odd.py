@@ -97,7 +97,7 @@ def test_a_file_cut_anywhere_is_decoded_or_refused_as_its_own_item(
 
 
 def bomb(width: int, height: int) -> bytes:
-    """A PNG whose pixels are one colour: a few kilobytes for very many pixels."""
+    """Return a PNG whose pixels are one colour: a few kilobytes for very many pixels."""
     out = io.BytesIO()
     Image.new("L", (width, height)).save(out, "PNG")
     return out.getvalue()

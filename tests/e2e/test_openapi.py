@@ -29,7 +29,7 @@ def document(client: httpx.Client) -> Any:
 
 
 def schemas(value: Any, key: str = "") -> Iterator[dict[str, Any]]:
-    """Every schema in a part of a document."""
+    """Yield every schema in a part of a document."""
     if isinstance(value, dict):
         if key == "schema":
             yield value
@@ -184,7 +184,7 @@ JSON_VALUES = st.recursive(
 
 
 def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """What a schema allows, more or less, and now and then anything."""
+    """Return a strategy for what a schema allows, more or less, and now and then for anything."""
     return st.integers(0, 9).flatmap(lambda n: JSON_VALUES if n == 0 else allowed(schema))
 
 
@@ -209,7 +209,9 @@ def allowed(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def options(properties: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Some of the properties with values, seldom one that there is not."""
+    """Return a strategy for some of the properties with values, seldom with one that does not
+    exist.
+    """
     names = st.lists(st.sampled_from([*properties, "no_such_option"]), max_size=3, unique=True)
     return names.flatmap(
         lambda chosen: st.fixed_dictionaries({n: values(properties.get(n, {})) for n in chosen})
@@ -268,7 +270,7 @@ def test_nothing_that_forms_queries_and_headers_can_say_is_one(
 
 
 def check(reply: httpx.Response, sent: bytes) -> None:
-    """No fault of ours; the deadline may pass, since the request may choose it."""
+    """Check that no fault is the server's; the deadline may pass, since requests may choose it."""
     assert reply.status_code < 500 or reply.status_code == 504, (sent, reply.text)
     assert len(reply.content) < 100_000 or reply.status_code == 200
     if reply.status_code >= 400:

@@ -29,7 +29,7 @@ def data_uri(body: bytes) -> str:
 
 
 def process(client: httpx.Client, body: bytes, accept: str = "*/*", **options: object) -> Any:
-    """One image with its options in the query, as JSON where they are lists."""
+    """Send one image with its options in the query, as JSON where they are lists."""
     query = {k: v if isinstance(v, str) else json.dumps(v) for k, v in options.items()}
     kind = {"Content-Type": "image/jpeg", "Accept": accept}
     return client.post("/process", params=query, content=body, headers=kind)

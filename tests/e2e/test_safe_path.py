@@ -30,13 +30,15 @@ MODULE = (sys.executable, "-m", "app.cli")
 
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkout that is not installed is found from every folder too."""
+    """Return an environment in which a checkout that is not installed is found from every folder
+    too.
+    """
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @pytest.fixture
 def trapped(tmp_path: Path) -> Path:
-    """A folder full of traps; each that is executed leaves its name in the file `sprung`."""
+    """Return a folder full of traps; each that is executed leaves its name in the file `sprung`."""
     folder = tmp_path / "trapped"
     folder.mkdir()
     for name in TRAPS:
@@ -48,7 +50,7 @@ def trapped(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def script(tmp_path: Path) -> tuple[str, ...]:
-    """The console script of the environment, or what an installer would write."""
+    """Return the console script of the environment, or what an installer would write."""
     installed = Path(sys.executable).with_name("darkroom")
     if installed.is_file() and installed.read_text().startswith(f"#!{sys.executable}"):
         return (str(installed),)
@@ -59,7 +61,7 @@ def script(tmp_path: Path) -> tuple[str, ...]:
 
 
 def sprung(folder: Path) -> str:
-    """The traps that were executed."""
+    """Return the traps that were executed."""
     note = folder.parent / "sprung"
     return note.read_text() if note.exists() else ""
 

@@ -29,7 +29,7 @@ def url(server: Served, path: str) -> str:
 
 
 def ask(server: Served, body: bytes) -> str:
-    """The best label of an image, on a connection of its own."""
+    """Return the best label of an image, asked for on a connection of its own."""
     reply = httpx.post(
         url(server, "/classify?top_k=1"), content=body, headers=RAW, timeout=PATIENCE
     )
@@ -114,7 +114,7 @@ def test_a_front_end_killed_costs_its_own_requests_alone(tree: Served) -> None:
 
 
 def all_but_the_last_byte(server: Served, body: bytes) -> socket.socket:
-    """A connection with a request for labels, of which the last byte is still to be sent."""
+    """Open a connection and send a request for labels without its last byte."""
     connection = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
     head = "POST /classify HTTP/1.1\r\nHost: x\r\nContent-Type: image/jpeg\r\n"
     connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1])
@@ -122,7 +122,7 @@ def all_but_the_last_byte(server: Served, body: bytes) -> socket.socket:
 
 
 def closed(server: Served) -> bool:
-    """Whether the server accepts no more connections."""
+    """Return whether the server accepts no more connections."""
     try:
         socket.create_connection(("127.0.0.1", server.port), PATIENCE).close()
     except ConnectionError:

@@ -27,7 +27,7 @@ MAX_BATCH_SIZE = 64
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of this folder needs a GPU."""
+    """Mark every test of this folder: each needs a GPU."""
     for item in items:
         if "tests/gpu" in str(item.path):
             item.add_marker(pytest.mark.gpu)
@@ -54,7 +54,7 @@ def run(engine: "CudaEngine") -> Run:
 
 
 def jpeg(pixels: Pixels, **options: object) -> bytes:
-    """Encoded by Pillow."""
+    """Return a JPEG of uint8 (H, W, C), encoded by Pillow."""
     file = BytesIO()
     shown = pixels[..., 0] if pixels.shape[2] == 1 else pixels
     PillowImage.fromarray(shown).save(file, "JPEG", **{"quality": 90, **options})
@@ -62,7 +62,7 @@ def jpeg(pixels: Pixels, **options: object) -> bytes:
 
 
 def as_jpeg(data: bytes) -> Jpeg:
-    """What a front end sends."""
+    """Return a file as the JPEG that a front end sends."""
     found = encoded(data, max_pixels=MAX_PIXELS)
     assert found is not None
     assert isinstance(found.image, Jpeg)
@@ -70,7 +70,7 @@ def as_jpeg(data: bytes) -> Jpeg:
 
 
 def photos() -> list[bytes]:
-    """The photos in sRGB, where they are; else a drawing."""
+    """Return the photos in sRGB, where they are; else a drawing."""
     files = [path.read_bytes() for path in sorted(PHOTOS.glob("*.JPEG"))]
     if files:
         return [data for data in files if encoded(data, max_pixels=MAX_PIXELS) is not None]

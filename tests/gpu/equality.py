@@ -39,7 +39,7 @@ class Compared:
 
 
 def runner(engine: Engine[SlotT]) -> Run:
-    """One batch at a time through an engine."""
+    """Return a function that runs one batch at a time through an engine."""
 
     def run(operation: Operation, sources: Sequence[Source]) -> BatchResult:
         slot = engine.acquire()
@@ -54,7 +54,7 @@ def runner(engine: Engine[SlotT]) -> Run:
 
 
 def compared(run: Run, name: str) -> Compared:
-    """Every image of `SIZES` with every one of `extremes`, in batches."""
+    """Compare every image of `SIZES` with every one of `extremes`, in batches."""
     images = [Image(noise(h, w, c)) for h, w in SIZES for c in (1, 3, 4)]
     result = Compared()
     for operation in extremes(FILTERS[name]):
@@ -78,7 +78,9 @@ def compared(run: Run, name: str) -> Compared:
 
 
 def extremes(filter_: type[Filter]) -> list[dict[str, object]]:
-    """The example, and every numeric parameter at both ends of its range, the others at rest."""
+    """Return the example, and every numeric parameter at both ends of its range, the others at
+    their defaults.
+    """
     found: list[dict[str, object]] = [dict(filter_.example), {"name": filter_.example["name"]}]
     for name, schema in filter_.model_json_schema()["properties"].items():
         ends = [schema[key] for key in ("minimum", "maximum") if key in schema]
@@ -87,7 +89,7 @@ def extremes(filter_: type[Filter]) -> list[dict[str, object]]:
 
 
 def _valid(operation: dict[str, object]) -> bool:
-    """Some parameters bound each other."""
+    """Return whether an operation is valid: some parameters bound each other."""
     try:
         parse_chain([operation])
     except InvalidParameter:
@@ -96,7 +98,9 @@ def _valid(operation: dict[str, object]) -> bool:
 
 
 def _batches(chain: FilterChain, images: list[Image]) -> Iterator[list[Image]]:
-    """The images that a chain can take and that do not become too large, as a slot holds them."""
+    """Yield the images that a chain can take and that do not become too large, as a slot holds
+    them.
+    """
     batch: list[Image] = []
     used = 0
     for image in images:
@@ -116,6 +120,6 @@ def _batches(chain: FilterChain, images: list[Image]) -> Iterator[list[Image]]:
 
 
 def _quick(operation: dict[str, object]) -> bool:
-    """Whether the specification takes less than seconds at full size."""
+    """Return whether the specification takes less than seconds at full size."""
     sizes = [v for k, v in operation.items() if k in ("sigma", "sigma_y", "radius", "size")]
     return "search" not in operation and all(isinstance(v, int | float) and v <= 15 for v in sizes)

@@ -33,7 +33,7 @@ def by_class(labels: object) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
 
 
 def compare_inputs(run: Run, engine: CudaEngine, batch: Sequence[Source]) -> None:
-    """Of the network: the device's against those of the CPU."""
+    """Compare the network's inputs that the device makes with those of the CPU."""
     (network,) = engine._networks
     run(LOGITS, batch)
     found = network.input[: len(batch)].permute(0, 2, 3, 1).cpu()

@@ -30,7 +30,7 @@ def architecture() -> str:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> CubinStore:
-    """A folder that has every cubin of this GPU."""
+    """Return a folder that has every cubin of this GPU."""
     made = CubinStore([tmp_path_factory.mktemp("cubins")])
     compiled(loader.modules(), architecture(), Nvrtc(), made)
     return made
@@ -38,7 +38,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> CubinStore:
 
 @pytest.fixture(scope="module")
 def engines(store: CubinStore) -> list[CudaEngine]:
-    """One that loaded cubins, and one for which CuPy compiled the whole text."""
+    """Return an engine that loaded cubins, and one for which CuPy compiled the whole text."""
     from_cubins = CudaEngine([], 8, MAX_PIXELS, "cuda:0", store)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(modules, "_from_cubins", _refused)

@@ -29,7 +29,7 @@ def image(value: int, side: int = 100) -> Image:
 
 
 def answers(engine: CudaEngine, images: list[Image]) -> list[Completed | BaseException]:
-    """Through a worker, as one batch."""
+    """Return the answers of a worker to the images, which form one batch."""
 
     async def asked() -> list[Completed | BaseException]:
         worker = Worker(engine, LIMITS)

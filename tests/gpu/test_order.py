@@ -22,12 +22,12 @@ SOAK = 200_000
 
 
 def plain(level: int, side: int) -> Jpeg:
-    """Of one colour, which any byte of another image in it would spoil."""
+    """Return a JPEG of one colour, which any byte of another image in it would change."""
     return as_jpeg(jpeg(np.full((side, side + 3, 3), level, np.uint8), subsampling=2))
 
 
 def pipelined(engine: CudaEngine, batches: list[list[Job]]) -> list[list[object]]:
-    """As the worker does it: one thread launches, another collects."""
+    """Run batches as the worker does: one thread launches, another collects."""
     launched: queue.SimpleQueue[Slot] = queue.SimpleQueue()
     found: list[list[object]] = []
 

@@ -168,7 +168,7 @@ def test_functions_have_at_most_forty_lines(path: Path) -> None:
 
 
 def _targets(path: Path) -> Iterator[str]:
-    """Modules and what is imported from them: `from app import main` is `app.main`."""
+    """Yield modules and what is imported from them: `from app import main` is `app.main`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)

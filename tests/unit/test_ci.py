@@ -17,7 +17,7 @@ HOOKS = ROOT / ".pre-commit-config.yaml"
 
 
 def targets() -> set[str]:
-    """The targets of the Makefile."""
+    """Return the targets of the Makefile."""
     return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 

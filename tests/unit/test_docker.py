@@ -25,7 +25,7 @@ HEALTHCHECK = ROOT / "docker" / "healthcheck.py"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The Dockerfile as (keyword, arguments), continued lines joined, comments dropped."""
+    """Return the Dockerfile as (keyword, arguments), continued lines joined, comments dropped."""
     text = (ROOT / "Dockerfile").read_text()
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
@@ -52,7 +52,7 @@ def image_environment() -> dict[str, str]:
 
 
 def context_sources() -> set[str]:
-    """Paths of the build context that the Dockerfile copies or mounts."""
+    """Return the paths of the build context that the Dockerfile copies or mounts."""
     copied = (rest.split() for rest in arguments("COPY") if "--from=" not in rest)
     sources = {word for words in copied for word in words[:-1] if not word.startswith("--")}
     for rest in arguments("RUN"):
@@ -69,7 +69,7 @@ def services() -> dict[str, Any]:
 
 
 def locked(path: Path) -> dict[str, set[str]]:
-    """`name==version` of each entry of a lock file -> its hashes (markers left out)."""
+    """Return the hashes of each entry `name==version` of a lock file, without markers."""
     entries: dict[str, set[str]] = {}
     for line in path.read_text().splitlines():
         if start := re.match(r"[\w.-]+==[^\s;]+", line):
@@ -81,7 +81,7 @@ def locked(path: Path) -> dict[str, set[str]]:
 
 @contextmanager
 def server_answering(status: int, body: bytes) -> Iterator[int]:
-    """A server on a free port of this host that gives `/readyz` this answer."""
+    """Start a server on a free port of this host that gives `/readyz` this answer."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -10,7 +10,7 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def row(name: str) -> str:
-    """A setting's line in the README's table."""
+    """Return a setting's line in the README's table."""
     field = Settings.model_fields[name]
     default = field.get_default(call_default_factory=False)
     if isinstance(default, tuple):

@@ -1,5 +1,6 @@
 """Docstrings and comments are plain sentences: words that make riddles of them are refused."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -20,6 +21,14 @@ FILES = [
     for path in sorted((ROOT / package).rglob("*.py"))
 ]
 ALL_FILES = FILES + sorted((ROOT / "tests").rglob("*.py"))
+VERBLESS = re.compile(
+    r"(an?|the|all|and|any|as|beside|by|each|every|from|how|in|it|its|no|nothing|of|on|one|only"
+    r"|some|somewhere|such|that|their|they|this|those|through|to|what|whatever|when|where|whether"
+    r"|who|whose|with|without)\b",
+    re.IGNORECASE,
+)
+"""Beginnings of a docstring of a function that does not begin with a verb."""
+
 IGNORED = re.compile(r"# type: ignore(?!\[[a-z-]+(, ?[a-z-]+)*\]  # \w)")
 """An ignored finding of mypy without its code in brackets and a reason behind it."""
 
@@ -28,6 +37,38 @@ IGNORED = re.compile(r"# type: ignore(?!\[[a-z-]+(, ?[a-z-]+)*\]  # \w)")
 def test_a_file_speaks_without_riddles(path: Path) -> None:
     found = [match[0] for match in RIDDLES.finditer(path.read_text())]
     assert not found, f"say it with a noun: {found}"
+
+
+def verbless(source: str) -> list[str]:
+    """Return the functions of a module whose docstrings do not begin with a verb.
+
+    The names of tests are sentences themselves; their docstrings may add whatever explains them.
+    """
+    functions = (
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    return [
+        f"{node.name}: {text.splitlines()[0]}"
+        for node in functions
+        if not node.name.startswith("test_")
+        and VERBLESS.match(text := ast.get_docstring(node) or "")
+    ]
+
+
+def test_the_docstring_of_a_function_begins_with_a_verb() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {each}"
+        for path in ALL_FILES
+        for each in verbless(path.read_text())
+    ]
+    assert not found
+
+
+def test_a_docstring_without_a_verb_is_found() -> None:
+    assert verbless('def f():\n    """The end of a log."""') == ["f: The end of a log."]
+    assert not verbless('def f():\n    """Return the end of a log."""')
 
 
 def test_an_ignored_type_error_has_its_code_and_a_reason() -> None:

@@ -35,7 +35,7 @@ class Network(Protocol):
 
     @property
     def precision(self) -> Precision:
-        """The precision of its arithmetic."""
+        """Return the precision of its arithmetic."""
 
 
 NetworkT = TypeVar("NetworkT", bound=Network)

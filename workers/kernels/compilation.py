@@ -25,7 +25,7 @@ class Compiler(Protocol):
 
     @property
     def version(self) -> str:
-        """The name and the version of the compiler."""
+        """Return the name and the version of the compiler."""
 
     def compile(self, text: str, name: str, options: Sequence[str]) -> bytes:
         """Return the cubin; RuntimeError carries the compiler's messages."""

@@ -117,12 +117,12 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether its end has not been noticed."""
+        """Return whether its end has not been noticed."""
         return self._process.returncode is None
 
     def take(self, member: ProcessSpec) -> None:

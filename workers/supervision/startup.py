@@ -95,7 +95,9 @@ def _on_cpu(
     degraded: str | None = None,
     precisions: Mapping[str, str] = MappingProxyType({}),
 ) -> Started:
-    """Without `weights` torch is not imported, which takes seconds: filters do not need it."""
+    """Return an engine for the CPU. Without `weights` torch is not imported, which takes seconds:
+    filters do not need it.
+    """
     if not weights:
         return Started(_cpu_worker(settings, on_batch, []), degraded=degraded)
     from workers.engines.cpu.network import CpuNetwork

@@ -26,7 +26,7 @@ class Target:
 
     @property
     def is_standard_output(self) -> bool:
-        """Whether results go to standard output."""
+        """Return whether results go to standard output."""
         return str(self.path) == STANDARD_OUTPUT and not self.is_folder
 
     def file(self, name: str) -> Path:

@@ -51,7 +51,7 @@ class Cycle(RequestResponseCycle):
         return super().send(message)
 
     def answered_early(self, decide: Decide) -> bool:
-        """Whether `decide` had an answer to the headers, which then has been written whole."""
+        """Return whether `decide` answered the headers; the answer then has been written whole."""
         if self._http_10 or self.flow.write_paused:
             return False
         early = decide(cast(Scope, self.scope))

@@ -37,7 +37,7 @@ class Incoming:
 
     @property
     def chunked(self) -> bool:
-        """Whether the body is sent in chunks."""
+        """Return whether the body is sent in chunks."""
         return self._coding is not None
 
     @property

@@ -41,7 +41,7 @@ class Classifier:
             self.labels([np.zeros((224, 224, 3), np.uint8)] * batch)
 
     def labels(self, crops: Sequence["np.ndarray[Any, Any]"]) -> list[tuple[int, float]]:
-        """The best class of each and its score."""
+        """Return the best class of each image and its score."""
         with torch.inference_mode():
             pixels = torch.from_numpy(np.stack(crops)).to(self._device).permute(0, 3, 1, 2)
             scores = self._network(pixels.to(self._dtype).sub_(self._mean).div_(self._std))
@@ -50,7 +50,7 @@ class Classifier:
 
 
 def crop(jpeg: bytes) -> "np.ndarray[Any, Any]":
-    """torchvision's resize to 256 and centre crop of 224, on Pillow's own pixels."""
+    """Return torchvision's resize to 256 and centre crop of 224, on Pillow's own pixels."""
     image = Image.open(io.BytesIO(jpeg)).convert("RGB")
     width, height = image.size
     short = min(width, height)

@@ -39,7 +39,7 @@ class Classify(litserve.LitAPI):
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--port", type=int, required=True)
     arguments.add_argument("--workers", type=int, default=10)

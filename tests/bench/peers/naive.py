@@ -19,6 +19,6 @@ classifier = Classifier(
 
 @app.post("/classify")
 def classify(image: Annotated[bytes, Body(media_type="image/jpeg")]) -> dict[str, float]:
-    """On FastAPI's thread pool."""
+    """Classify one image on FastAPI's thread pool."""
     ((best, score),) = classifier.labels([crop(image)])
     return {"class_id": best, "score": score}

@@ -24,7 +24,7 @@ from tests.chaos.harness.trial import as_attacker, run
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the attacks that the command line names; return the exit code."""
     arguments = _arguments()
     if arguments.as_attacker:
         name, port, pid, source = arguments.as_attacker
@@ -87,7 +87,7 @@ def with_flags(attack: Attack, flags: str) -> Attack:
 
 
 def _chosen(names: list[str], _front_ends: int) -> list[str]:
-    """All of them, or those whose name begins with one of `names`."""
+    """Return all attacks, or those whose name begins with one of `names`."""
     found = [n for n in ATTACKS if not names or any(n.startswith(each) for each in names)]
     if not found:
         raise SystemExit(f"no attack is named {', '.join(names)}; --list names all")
@@ -95,7 +95,7 @@ def _chosen(names: list[str], _front_ends: int) -> list[str]:
 
 
 def _merged(path: Path, report: dict[str, object]) -> dict[str, object]:
-    """`report` with the results an earlier run left there for other attacks."""
+    """Return `report` with the results that an earlier run left there for other attacks."""
     new = report["attacks"]
     assert isinstance(new, list)
     if not path.exists():

@@ -44,7 +44,9 @@ class Held:
                 break
 
     def findings(self, name: str, limit: int) -> Steps:
-        """What is held now, by the clients' count and by the gauge; both must be the limit."""
+        """Yield what is held now, by the clients' count and by the gauge; both must equal the
+        limit.
+        """
         yield Finding(f"{name}_held", len(self._silent), most=limit, least=limit)
         yield Finding(f"{name}_at_most_by_gauge", self._most / self._each, most=limit, least=limit)
         yield Finding(f"{name}_undecided", not self._settled, most=0)
@@ -83,7 +85,7 @@ class Held:
         self._settled = self._wait(lambda: self._look() == len(self._silent) * self._each)
 
     def _look(self) -> int:
-        """The gauge, after the refused have been sorted out."""
+        """Read the gauge, after the refused connections have been sorted out."""
         found = _gauge(self._target, self._limit)
         self._most = max(self._most, found)
         for each in _readable(self._silent):
@@ -102,7 +104,7 @@ class Held:
 
 
 def _readable(connections: Sequence[socket.socket]) -> list[socket.socket]:
-    """Those that have an answer, or have ended."""
+    """Return the connections that have an answer or have ended."""
     found = []
     for each in connections:
         each.setblocking(False)
@@ -117,7 +119,7 @@ def _readable(connections: Sequence[socket.socket]) -> list[socket.socket]:
 
 
 def _gauge(target: Target, limit: str) -> int:
-    """What all front ends say that they hold of a limit."""
+    """Return what all front ends state that they hold of a limit."""
     with connect(replace(target, source="127.0.0.1")) as connection:
         connection.sendall(_METRICS)
         text = b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()

@@ -79,7 +79,7 @@ FILES: dict[str, tuple[str, int, Build]] = {
 
 
 def attack(name: str) -> Callable[[Target], Steps]:
-    """The attack with one kind of file."""
+    """Return the attack with one kind of file."""
     about, count, build = FILES[name]
 
     def run(target: Target) -> Steps:

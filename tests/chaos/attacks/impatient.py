@@ -25,12 +25,12 @@ SLOW = "/filter?name=median&size=31"
 
 
 def slow_request(seed: int = 1, more: str = "") -> bytes:
-    """An ordinary photo and a filter that takes a fraction of a second."""
+    """Return a request with an ordinary photo and a filter that takes a fraction of a second."""
     return post(SLOW, jpeg(seed, 1600, 1200), "image/jpeg", more)
 
 
 def capacity(target: Target, request: bytes, seconds: float = 6.0) -> float:
-    """Answers a second that four clients get from an idle server."""
+    """Return the answers per second that four clients get from an idle server."""
     end = time.monotonic() + seconds
 
     def client() -> int:
@@ -56,7 +56,7 @@ class Tally:
     largest_error: int = 0
 
     def add(self, status: str, seconds: float, head: bytes, size: int) -> None:
-        """One answer."""
+        """Count one answer."""
         self.statuses[status] = self.statuses.get(status, 0) + 1
         self.slowest = max(self.slowest, seconds)
         if status in ("503", "429"):
@@ -67,7 +67,7 @@ class Tally:
             self.largest_error = max(self.largest_error, size)
 
     def percentile(self, share: float) -> float:
-        """Seconds within which that share of refusals came."""
+        """Return the seconds within which that share of refusals came."""
         found = sorted(self.refusals)
         return found[int(share * (len(found) - 1))] if found else 0.0
 
@@ -97,7 +97,7 @@ class _Exchange(asyncio.Protocol):
 
 
 async def one(target: Target, request: bytes, tally: Tally) -> str:
-    """One request on its own connection; its status, or how it failed."""
+    """Send one request on its own connection; note its status, or how it failed."""
     started = time.monotonic()
     head, body, exchange = b"", b"", _Exchange(request)
     try:
@@ -121,7 +121,7 @@ async def one(target: Target, request: bytes, tally: Tally) -> str:
 
 
 def findings(tally: Tally, seconds: float, full: float) -> Steps:
-    """What overload promises: deaths, goodput, refusals."""
+    """Yield what overload promises: deaths, goodput, refusals."""
     good = tally.statuses.get("200", 0)
     refused = tally.statuses.get("503", 0) + tally.statuses.get("429", 0)
     accepted = sum(tally.statuses.values()) - refused
@@ -139,7 +139,7 @@ def findings(tally: Tally, seconds: float, full: float) -> Steps:
 
 
 def impatient(target: Target) -> Steps:
-    """A thousand clients ask for slow work, again a second after each refusal."""
+    """Ask for slow work from a thousand clients, again a second after each refusal."""
     request = slow_request()
     full = capacity(target, request)
     yield None

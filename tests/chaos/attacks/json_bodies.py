@@ -88,7 +88,7 @@ BODIES: dict[str, tuple[str, Callable[[], bytes]]] = {
 
 
 def attack(name: str) -> Callable[[Target], Steps]:
-    """The attack with one kind of body, at two routes."""
+    """Return the attack with one kind of body, at two routes."""
     about, build = BODIES[name]
 
     def run(target: Target) -> Steps:

@@ -109,7 +109,7 @@ def shared_limits(target: Target) -> Steps:
 
 
 def _whole_requests(target: Target) -> Steps:
-    """Requests with as many images as all front ends may hold: each of them must be taken."""
+    """Send requests with as many images as all front ends may hold: each of them must be taken."""
     head = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a.jpg"\r\n\r\n'
     form = b"".join(head + jpeg(n) + b"\r\n" for n in range(IMAGES)) + b"--b--\r\n"
     whole = post("/classify", form, "multipart/form-data; boundary=b", _DEADLINE)
@@ -119,7 +119,7 @@ def _whole_requests(target: Target) -> Steps:
 
 
 def _images_and_fetches(target: Target, origin: _Origin, url: str) -> Steps:
-    """Images whose URLs are not answered, one a request."""
+    """Hold images whose URLs are not answered, one a request."""
     body = json.dumps({"urls": [url]}).encode()
     request = post("/classify", body, "application/json", _DEADLINE)
     with closing(Held(target, "images_in_flight", 1)) as held:
@@ -131,7 +131,7 @@ def _images_and_fetches(target: Target, origin: _Origin, url: str) -> Steps:
 
 
 def _bytes(target: Target, stack: ExitStack) -> Steps:
-    """Admitted bytes of requests that wait for a URL."""
+    """Hold admitted bytes of requests that wait for a URL."""
     origin = stack.enter_context(closing(_Origin()))
     url = origin.start()
     parts = (
@@ -148,7 +148,7 @@ def _bytes(target: Target, stack: ExitStack) -> Steps:
 
 
 def _arriving(target: Target) -> Steps:
-    """Bodies whose last byte is missing."""
+    """Hold bodies whose last byte is missing."""
     request = post("/classify", bytes(_PIECE), "image/jpeg", _DEADLINE)[:-1]
     with closing(Held(target, "arriving_bytes", _PIECE)) as held:
         held.fill(request, 3 * (ARRIVING // _PIECE))
@@ -158,7 +158,7 @@ def _arriving(target: Target) -> Steps:
 
 
 def _connections(target: Target) -> Steps:
-    """Connections of one address, each in the middle of a body, so that none may be closed."""
+    """Hold connections of one address, each in the middle of a body, so that none may be closed."""
     request = post("/classify", bytes(100), "image/jpeg", _DEADLINE)[:-1]
     with closing(Held(target, "arriving_bytes", 100)) as held:
         held.fill(request, 3 * CONNECTIONS)

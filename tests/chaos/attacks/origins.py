@@ -18,7 +18,7 @@ Answer = Callable[[socket.socket], None]
 
 @contextmanager
 def _origin(answer: Answer) -> Iterator[int]:
-    """An origin on a free port that answers every connection the same way."""
+    """Start an origin on a free port that answers every connection the same way."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

@@ -95,7 +95,9 @@ def bulk(target: Target) -> Steps:
 
 
 def _latencies(target: Target, request: bytes, count: int) -> list[float]:
-    """Sorted seconds of requests a third of a second apart; a refused one counts as 30 s."""
+    """Return the sorted seconds of requests a third of a second apart; a refused one counts as 30
+    s.
+    """
     found = []
     for _ in range(count):
         outcome = ask(target, request, 30.0)

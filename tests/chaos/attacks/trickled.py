@@ -14,7 +14,7 @@ _EVERY = 1.0
 
 
 def _trickle(target: Target, count: int, start: bytes, piece: bytes, seconds: float) -> Steps:
-    """Each connection sends `piece` once a second until the server ends it."""
+    """Send `piece` on each connection once a second until the server ends it."""
     started = time.monotonic()
     held = []
     for _ in range(count):

@@ -24,7 +24,7 @@ _READYZ = b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
 def _workers(pid: int) -> list[int]:
-    """The processes that compute: those whose last word is "worker", or begins so."""
+    """Return the processes that compute: those whose last word is "worker", or begins so."""
     found = []
     for each in tree(pid):
         try:

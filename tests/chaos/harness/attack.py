@@ -47,7 +47,7 @@ class Finding:
 
     @property
     def broken(self) -> bool:
-        """Whether the promise is broken."""
+        """Return whether the promise is broken."""
         too_large = self.most is not None and self.value > self.most
         return too_large or (self.least is not None and self.value < self.least)
 
@@ -83,11 +83,11 @@ class Attack:
 
     @property
     def name(self) -> str:
-        """As on the command line and in the results."""
+        """Return the name, as on the command line and in the results."""
         return self.run.__name__
 
     @property
     def about(self) -> str:
-        """The first line of its docstring."""
+        """Return the first line of the function's docstring."""
         text = (self.run.__doc__ or "").strip().splitlines()[0]
         return re.sub(r"\s+", " ", text)

@@ -29,12 +29,14 @@ class Checkout:
 
     @property
     def python(self) -> str:
-        """The interpreter that has this checkout's packages."""
+        """Return the interpreter that has this checkout's packages."""
         own = self.folder / ".venv" / "bin" / "python"
         return str(own) if own.exists() and self.folder != HERE else sys.executable
 
     def settings(self) -> frozenset[str]:
-        """The names of all settings it knows, so that older code is not given newer flags."""
+        """Return the names of all settings of the checkout, so that older code is not given newer
+        flags.
+        """
         code = (
             "import json\nfrom models.settings import Settings\n"
             "print(json.dumps(list(Settings.model_fields)))"
@@ -49,7 +51,7 @@ class Checkout:
         return frozenset(json.loads(found.stdout))
 
     def commit(self) -> str:
-        """The commit that is checked out, with a plus where files were changed."""
+        """Return the commit that is checked out, with a plus where files were changed."""
         words = ["git", "-C", str(self.folder), "describe", "--always", "--dirty=+"]
         return subprocess.run(words, capture_output=True, text=True).stdout.strip() or "unknown"
 
@@ -58,7 +60,7 @@ class Checkout:
 def under_attack(
     checkout: Checkout, attack: Attack, front_ends: int, source: str
 ) -> Iterator[tuple[Target, "subprocess.Popen[bytes]"]]:
-    """A ready server with the attack's settings, ended by SIGINT, at last by SIGKILL."""
+    """Start a server with the attack's settings; end it by SIGINT, at last by SIGKILL."""
     process, target = _started(checkout, attack, front_ends, source)
     try:
         yield target, process
@@ -69,7 +71,9 @@ def under_attack(
 def _started(
     checkout: Checkout, attack: Attack, front_ends: int, source: str
 ) -> "tuple[subprocess.Popen[bytes], Target]":
-    """A ready server; started again where another program took the free port before it."""
+    """Start a server and wait until it is ready; repeat where another program took the free port
+    before it.
+    """
     settings = checkout.settings()
     for tries_left in reversed(range(_TRIES)):
         process, target = _start(checkout, attack, front_ends, source, settings)
@@ -108,13 +112,15 @@ def _start(
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The environment without settings, and for another checkout without this one's packages."""
+    """Return the environment without settings, and for another checkout without this one's
+    packages.
+    """
     left_out = ("DARKROOM_",) if folder == HERE else ("DARKROOM_", "PYTHONPATH")
     return {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
 
 
 def _known(flags: Sequence[str], settings: frozenset[str]) -> list[str]:
-    """The pairs of flag and value whose setting the checkout has."""
+    """Return the pairs of flag and value whose setting the checkout has."""
     pairs = zip(flags[::2], flags[1::2], strict=True)
     return [
         word

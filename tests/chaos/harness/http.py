@@ -14,7 +14,7 @@ _PIECE = 1 << 18
 
 
 def post(path: str, body: bytes, kind: str = "application/octet-stream", more: str = "") -> bytes:
-    """A well-formed POST; `more` is further header lines, each with its line end."""
+    """Return a well-formed POST; `more` is further header lines, each with its line end."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\n{more}"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -23,7 +23,7 @@ def post(path: str, body: bytes, kind: str = "application/octet-stream", more: s
 
 
 def connect(target: Target, timeout: float = 30.0) -> socket.socket:
-    """A new connection from the attacker's address."""
+    """Open a connection from the attacker's address."""
     return socket.create_connection(("127.0.0.1", target.port), timeout, (target.source, 0))
 
 
@@ -43,7 +43,7 @@ def ask(target: Target, request: bytes, patience: float = 60.0) -> Outcome:
 def ask_all(
     target: Target, requests: Sequence[bytes], patience: float = 60.0, lasting: float = 0.0
 ) -> Iterator[Outcome]:
-    """All at once, each on its own connection, again and again for `lasting` seconds."""
+    """Send all requests at once, each on its own connection, again for `lasting` seconds."""
     end = time.monotonic() + lasting
 
     def repeat(request: bytes) -> list[Outcome]:
@@ -91,7 +91,7 @@ def answer(
 
 
 def _send(connection: socket.socket, request: bytes) -> bool:
-    """Whether all of it was taken; a server may answer, and stop reading, before."""
+    """Return whether all of it was taken; a server may answer, and stop reading, before."""
     try:
         connection.sendall(request)
     except OSError:
@@ -100,7 +100,7 @@ def _send(connection: socket.socket, request: bytes) -> bool:
 
 
 def _complete(data: bytearray, size: int) -> bool:
-    """Whether an answer that gives its length has come whole."""
+    """Return whether an answer that gives its length has come whole."""
     head, separator, _ = bytes(data[:65536]).partition(b"\r\n\r\n")
     if not separator:
         return False

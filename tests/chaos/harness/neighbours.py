@@ -43,13 +43,13 @@ class Neighbours:
     _bad: set[int] = field(default_factory=set)
 
     def start(self) -> None:
-        """All of them ask at once, then about once a second each until `stop`."""
+        """Let all of them ask at once, then about once a second each until `stop`."""
         self._threads = [threading.Thread(target=self._client, args=(n,)) for n in range(COUNT)]
         for each in self._threads:
             each.start()
 
     def stop(self) -> None:
-        """No new requests; those under way are finished."""
+        """Stop sending requests, and wait for those under way."""
         self._done.set()
         for each in self._threads:
             each.join()
@@ -89,7 +89,9 @@ class Neighbours:
                 self._bad.add(number)
 
     def _try(self, request: bytes, source: str) -> tuple[int | None, int, float, str]:
-        """Status, size of the answer, seconds to wait if refused, and a word for the tally."""
+        """Return the status, the size of the answer, the seconds to wait if refused, and a word for
+        the tally.
+        """
         started = time.monotonic()
         try:
             address = ("127.0.0.1", self.target.port)

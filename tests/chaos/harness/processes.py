@@ -18,7 +18,7 @@ class Usage:
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all its descendants."""
+    """Return the ids of a process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, IndexError, ValueError):
@@ -31,7 +31,7 @@ def tree(pid: int) -> list[int]:
 
 
 def usage(pid: int) -> Usage:
-    """What a process tree holds and has used; ended children count through their parents."""
+    """Return what a process tree holds and has used; ended children count through their parents."""
     memory, cpu, processes = 0, 0.0, 0
     for each in tree(pid):
         with suppress(OSError, IndexError, ValueError):
@@ -43,7 +43,9 @@ def usage(pid: int) -> Usage:
 
 
 def _proportional(pid: int) -> int:
-    """Resident bytes of a process, with shared pages divided among those that share them."""
+    """Return the resident bytes of a process, with shared pages divided among those that share
+    them.
+    """
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024

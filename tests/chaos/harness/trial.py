@@ -52,7 +52,9 @@ def run(attack: Attack, checkout: Checkout, front_ends: int, own_addresses: bool
 
 
 def as_attacker(attack: Attack, target: Target) -> None:
-    """The attacker's process: prepare, say so, wait for the word, attack, tell each step."""
+    """Run the attacker's process: prepare, report that, wait for the start, attack, and report each
+    step.
+    """
     steps = attack.run(target)
     next(steps)
     print("ready", flush=True)
@@ -100,7 +102,8 @@ def _steps(next_line: Callable[[], str]) -> Iterator[Outcome | Finding]:
 
 
 def _warm_up(target: Target) -> None:
-    """What the first requests, and a spare worker's start, allocate for good is not the attacker's.
+    """Send requests before the attack, because what the first ones allocate for good is not the
+    attacker's.
 
     A spare is ready some seconds after the server; until then its start keeps a core busy.
     """

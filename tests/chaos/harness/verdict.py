@@ -28,7 +28,7 @@ class Trial:
 
 
 def verdict(trial: Trial) -> dict[str, object]:
-    """The figures of one attack, and under `broken` the promises that were not kept."""
+    """Return the figures of one attack, and under `broken` the promises that were not kept."""
     observer, neighbours = trial.observer, trial.neighbours
     outcomes = [step for step in trial.steps if isinstance(step, Outcome)]
     findings = [step for step in trial.steps if isinstance(step, Finding)]

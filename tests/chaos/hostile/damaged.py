@@ -17,79 +17,79 @@ _RESTART = re.compile(rb"\xff[\xd0-\xd7]")
 
 
 def _scan(data: bytes) -> tuple[int, int]:
-    """Where the entropy-coded data start and end."""
+    """Return where the entropy-coded data start and end."""
     at = data.index(b"\xff\xda")
     return at + 2 + int.from_bytes(data[at + 2 : at + 4], "big"), len(data) - 2
 
 
 def _markers(data: bytes) -> list[int]:
-    """Where the restart markers are."""
+    """Return the places of the restart markers."""
     start, end = _scan(data)
     return [match.start() for match in _RESTART.finditer(data, start, end)]
 
 
 def _noise(chance: random.Random, most: int) -> bytes:
-    """Bytes without a marker."""
+    """Return random bytes without a marker."""
     return bytes(chance.randrange(255) for _ in range(chance.randint(1, most)))
 
 
 def _at(data: bytes, chance: random.Random, shift: int) -> int:
-    """Beside a restart marker, or anywhere where there is none."""
+    """Return a place beside a restart marker, or anywhere where there is none."""
     found = _markers(data)
     start, end = _scan(data)
     return chance.choice(found) + shift if found else chance.randrange(start, end)
 
 
 def insert_before_restart(data: bytes, chance: random.Random) -> bytes:
-    """Bytes that no block needs, before a restart marker."""
+    """Insert bytes that no block needs before a restart marker."""
     at = _at(data, chance, 0)
     return data[:at] + _noise(chance, 1500) + data[at:]
 
 
 def insert_few_before_restart(data: bytes, chance: random.Random) -> bytes:
-    """One to three bytes that no block needs, before a restart marker."""
+    """Insert one to three bytes that no block needs before a restart marker."""
     at = _at(data, chance, 0)
     return data[:at] + _noise(chance, 3) + data[at:]
 
 
 def insert_after_restart(data: bytes, chance: random.Random) -> bytes:
-    """Bytes behind a restart marker."""
+    """Insert bytes behind a restart marker."""
     at = _at(data, chance, 2)
     return data[:at] + _noise(chance, 200) + data[at:]
 
 
 def remove_before_restart(data: bytes, chance: random.Random) -> bytes:
-    """The last bytes of a restart interval are missing."""
+    """Remove the last bytes of a restart interval."""
     at = _at(data, chance, 0)
     return data[: at - chance.randint(1, 12)] + data[at:]
 
 
 def remove_after_restart(data: bytes, chance: random.Random) -> bytes:
-    """The first bytes of a restart interval are missing."""
+    """Remove the first bytes of a restart interval."""
     at = _at(data, chance, 2)
     return data[:at] + data[at + chance.randint(1, 12) :]
 
 
 def drop_restart(data: bytes, chance: random.Random) -> bytes:
-    """A restart marker is missing."""
+    """Remove a restart marker."""
     at = _at(data, chance, 0)
     return data[:at] + data[at + 2 :]
 
 
 def repeat_restart(data: bytes, chance: random.Random) -> bytes:
-    """A restart marker comes twice."""
+    """Write a restart marker twice."""
     at = _at(data, chance, 0)
     return data[: at + 2] + data[at:]
 
 
 def renumber_restart(data: bytes, chance: random.Random) -> bytes:
-    """A restart marker has another number."""
+    """Give a restart marker another number."""
     at = _at(data, chance, 0)
     return data[: at + 1] + bytes([0xD0 + chance.randrange(8)]) + data[at + 2 :]
 
 
 def swap_intervals(data: bytes, chance: random.Random) -> bytes:
-    """Two restart intervals change places; the markers stay in order."""
+    """Exchange two restart intervals; the markers stay in order."""
     start, end = _scan(data)
     cuts = [start, *_markers(data), end]
     if len(cuts) < 4:
@@ -102,38 +102,38 @@ def swap_intervals(data: bytes, chance: random.Random) -> bytes:
 
 
 def drop_all_restarts(data: bytes, _chance: random.Random) -> bytes:
-    """All restart markers are missing, although an interval is announced."""
+    """Remove all restart markers, although an interval is announced."""
     start, end = _scan(data)
     return data[:start] + _RESTART.sub(b"", data[start:end]) + data[end:]
 
 
 def insert_middle(data: bytes, chance: random.Random) -> bytes:
-    """Bytes in the middle of the data."""
+    """Insert bytes in the middle of the data."""
     at = chance.randrange(*_scan(data))
     return data[:at] + _noise(chance, 40) + data[at:]
 
 
 def remove_middle(data: bytes, chance: random.Random) -> bytes:
-    """Bytes are missing in the middle of the data."""
+    """Remove bytes in the middle of the data."""
     at = chance.randrange(*_scan(data))
     return data[:at] + data[min(at + chance.randint(1, 40), len(data) - 2) :]
 
 
 def flip_bit(data: bytes, chance: random.Random) -> bytes:
-    """One bit is wrong."""
+    """Invert one bit."""
     at = chance.randrange(*_scan(data))
     return data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
 
 
 def flip_bits(data: bytes, chance: random.Random) -> bytes:
-    """Sixteen bits are wrong."""
+    """Invert sixteen bits."""
     for _ in range(16):
         data = flip_bit(data, chance)
     return data
 
 
 def zero_run(data: bytes, chance: random.Random) -> bytes:
-    """A part of the data is zeros."""
+    """Replace a part of the data by zeros."""
     start, end = _scan(data)
     at = chance.randrange(start, end)
     size = min(chance.randint(4, 400), end - at)
@@ -141,7 +141,7 @@ def zero_run(data: bytes, chance: random.Random) -> bytes:
 
 
 def ones_run(data: bytes, chance: random.Random) -> bytes:
-    """A part of the data is ones, each byte stuffed."""
+    """Replace a part of the data by ones, each byte stuffed."""
     start, end = _scan(data)
     at = chance.randrange(start, end)
     size = min(chance.randint(4, 400), end - at) // 2 * 2
@@ -149,17 +149,17 @@ def ones_run(data: bytes, chance: random.Random) -> bytes:
 
 
 def cut(data: bytes, chance: random.Random) -> bytes:
-    """The data end early, with a proper end of the image behind them."""
+    """End the data early, with a proper end of the image behind them."""
     return data[: chance.randrange(*_scan(data))] + b"\xff\xd9"
 
 
 def append(data: bytes, chance: random.Random) -> bytes:
-    """The data go on behind the last block."""
+    """Continue the data behind the last block."""
     return data[:-2] + _noise(chance, 2000) + data[-2:]
 
 
 def other_quantization(data: bytes, _chance: random.Random) -> bytes:
-    """Large quantization steps, so that values leave their range."""
+    """Write large quantization steps, so that values leave their range."""
     at = data.index(b"\xff\xdb") + 5
     return data[:at] + bytes([255]) * 64 + data[at + 64 :]
 
@@ -199,7 +199,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 def files(count: int) -> Iterator[tuple[str, bytes]]:
-    """`count` damaged files, each with a name that says what was done to which photo."""
+    """Yield `count` damaged files, each with a name that states what was done to which photo."""
     photos = []
     for number, options in enumerate(_OPTIONS):
         size = (160 + 24 * number, 120 + 8 * number)

@@ -10,19 +10,19 @@ _EOB_RUN_32767 = 0xE0
 
 
 def segment(marker: int, body: bytes) -> bytes:
-    """A marker with its length and body."""
+    """Return a marker with its length and body."""
     return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
 
 
 def plain(side: int = 64) -> bytes:
-    """An ordinary baseline JPEG."""
+    """Return an ordinary baseline JPEG."""
     out = io.BytesIO()
     Image.linear_gradient("L").resize((side, side)).convert("RGB").save(out, "JPEG", quality=90)
     return out.getvalue()
 
 
 def progressive(side: int = 7000, scans: int = 90, refining: bool = True) -> bytes:
-    """A progressive JPEG of `side` by `side` pixels whose every scan passes over all blocks.
+    """Return a progressive JPEG of `side` by `side` pixels whose every scan passes over all blocks.
 
     One bit a block for the DC values; every further scan is a few end-of-band runs, so that it
     costs some 100 bytes. Refining scans look at all 63 coefficients of each block.
@@ -45,35 +45,35 @@ def progressive(side: int = 7000, scans: int = 90, refining: bool = True) -> byt
 
 
 def many_segments(size: int = 32_000_000, marker: int = 0xFE) -> bytes:
-    """Empty segments (comments, by default) before an ordinary image."""
+    """Return an ordinary image behind empty segments, which are comments by default."""
     image = plain()
     count = (size - len(image)) // 4
     return image[:2] + segment(marker, b"") * count + image[2:]
 
 
 def fill_bytes(size: int = 32_000_000, behind: bool = False) -> bytes:
-    """0xFF fill bytes before the first marker, or before the last."""
+    """Return an image with 0xFF fill bytes before the first marker, or before the last."""
     image = plain()
     fill = b"\xff" * (size - len(image))
     return image[:-2] + fill + image[-2:] if behind else image[:2] + fill + image[2:]
 
 
 def many_restarts(size: int = 30_000_000) -> bytes:
-    """An ordinary scan followed by restart markers."""
+    """Return an ordinary scan followed by restart markers."""
     image = plain()
     markers = b"".join(bytes([0xFF, 0xD0 + n]) for n in range(8))
     return image[:-2] + markers * (size // len(markers)) + image[-2:]
 
 
 def many_tables(size: int = 30_000_000) -> bytes:
-    """Huffman and quantization tables without end before an ordinary image."""
+    """Return an ordinary image behind very many Huffman and quantization tables."""
     image = plain()
     table = segment(0xDB, bytes([3]) + bytes([1] * 64))
     return image[:2] + table * (size // len(table)) + image[2:]
 
 
 def _table(kind: int, symbols: bytes) -> bytes:
-    """A Huffman table with one code of one bit."""
+    """Return a Huffman table with one code of one bit."""
     return bytes([kind, len(symbols), *[0] * 15]) + symbols
 
 
@@ -82,7 +82,7 @@ def _scan(component: int, first: int, last: int, high: int, low: int) -> bytes:
 
 
 def _runs(blocks: int) -> bytes:
-    """End-of-band runs over that many blocks: code 0, then 14 bits."""
+    """Return end-of-band runs over that many blocks: code 0, then 14 bits."""
     bits, left = "", blocks
     while left:
         # A run of less than 16384 blocks needs another symbol: run past the end instead.

@@ -13,28 +13,28 @@ def _saved(format_: str, side: int = 64) -> bytes:
 
 
 def gif_comments(count: int = 10_000_000) -> bytes:
-    """Empty comments before the first picture."""
+    """Return a GIF with empty comments before the first picture."""
     image = _saved("GIF")
     at = image.index(b"\x2c", 13 + 3 * (2 << (image[10] & 7)))
     return image[:at] + b"\x21\xfe\x00" * count + image[at:]
 
 
 def gif_frames(count: int = 400_000) -> bytes:
-    """Pictures of one pixel, one after the other."""
+    """Return a GIF with pictures of one pixel, one after the other."""
     head = b"GIF89a" + struct.pack("<HHBBB", 64, 64, 0x80, 0, 0) + bytes(6)
     frame = b"\x2c" + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x44\x01\x00"
     return head + frame * count + b"\x3b"
 
 
 def gif_sub_blocks(size: int = 30_000_000) -> bytes:
-    """The pixels of one picture in blocks of one byte."""
+    """Return a GIF with the pixels of one picture in blocks of one byte."""
     head = b"GIF89a" + struct.pack("<HHBBB", 7000, 7000, 0x80, 0, 0) + bytes(6)
     picture = b"\x2c" + struct.pack("<HHHHB", 0, 0, 7000, 7000, 0) + b"\x02"
     return head + picture + b"\x01\x44" * (size // 2) + b"\x00\x3b"
 
 
 def bmp_deltas(size: int = 32_000_000, side: int = 7000) -> bytes:
-    """Run-length codes that move by nothing."""
+    """Return a BMP with run-length codes that move by nothing."""
     data = b"\x00\x02\x00\x00" * (size // 4) + b"\x00\x01"
     palette = bytes(1024)
     at = 14 + 40 + len(palette)
@@ -43,7 +43,7 @@ def bmp_deltas(size: int = 32_000_000, side: int = 7000) -> bytes:
 
 
 def bmp_runs(size: int = 32_000_000, side: int = 7000) -> bytes:
-    """Run-length codes of one pixel, and ends of lines without end."""
+    """Return a BMP with run-length codes of one pixel, and very many ends of lines."""
     data = b"\x00\x00" * (size // 2) + b"\x00\x01"
     palette = bytes(1024)
     at = 14 + 40 + len(palette)
@@ -52,7 +52,7 @@ def bmp_runs(size: int = 32_000_000, side: int = 7000) -> bytes:
 
 
 def webp_chunks(count: int = 3_500_000) -> bytes:
-    """Unknown empty chunks behind the pixels."""
+    """Return a WebP with unknown empty chunks behind the pixels."""
     image = _saved("WEBP")
     extended = b"VP8X" + struct.pack("<I", 10) + bytes(4) + b"\x3f\0\0\x3f\0\0"
     body = b"WEBP" + extended + image[12:] + b"JUNK\0\0\0\0" * count
@@ -60,7 +60,7 @@ def webp_chunks(count: int = 3_500_000) -> bytes:
 
 
 def webp_frames(count: int = 300_000) -> bytes:
-    """An animation of very many small pictures."""
+    """Return a WebP with an animation of very many small pictures."""
     one = _saved("WEBP", 16)[12:]
     head = struct.pack("<I", 0)[:3] * 2 + b"\x0f\0\0\x0f\0\0\x01\0\0\0"
     frame = b"ANMF" + struct.pack("<I", len(head) + len(one)) + head + one
@@ -72,7 +72,7 @@ def webp_frames(count: int = 300_000) -> bytes:
 
 
 def avif_boxes(count: int = 3_800_000) -> bytes:
-    """Empty boxes behind the file type of an ordinary AVIF."""
+    """Return an ordinary AVIF with empty boxes behind its file type."""
     image = _saved("AVIF")
     length = int.from_bytes(image[:4], "big")
     return (
@@ -84,14 +84,14 @@ def avif_boxes(count: int = 3_800_000) -> bytes:
 
 
 def large_avif(side: int = 7000) -> bytes:
-    """A flat picture in a few thousand bytes that takes seconds to decode."""
+    """Return a flat picture in a few thousand bytes that takes seconds to decode."""
     out = io.BytesIO()
     Image.new("RGB", (side, side), (9, 99, 199)).save(out, "AVIF", speed=10, quality=10)
     return out.getvalue()
 
 
 def large_webp(side: int = 7000) -> bytes:
-    """A flat picture in a few thousand bytes."""
+    """Return a flat picture in a few thousand bytes."""
     out = io.BytesIO()
     Image.new("RGB", (side, side), (9, 99, 199)).save(out, "WEBP", quality=1, method=0)
     return out.getvalue()

@@ -7,7 +7,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def chunk(kind: bytes, body: bytes = b"") -> bytes:
-    """A chunk with its checksum."""
+    """Return a chunk with its checksum."""
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
@@ -20,34 +20,34 @@ def _pixels(width: int, height: int) -> bytes:
 
 
 def many_chunks(count: int = 1_000_000, kind: bytes = b"tEXt", body: bytes = b"a\0b") -> bytes:
-    """An image of 64 by 64 with chunks of metadata before its pixels."""
+    """Return an image of 64 by 64 with chunks of metadata before its pixels."""
     rest = chunk(b"IDAT", _pixels(64, 64)) + chunk(b"IEND")
     return _header(64, 64) + chunk(kind, body) * count + rest
 
 
 def empty_chunks(size: int = 32_000_000, side: int = 64) -> bytes:
-    """Empty IDAT chunks before those with the pixels."""
+    """Return an image with empty IDAT chunks before those with the pixels."""
     empty = chunk(b"IDAT")
     rest = chunk(b"IDAT", _pixels(side, side)) + chunk(b"IEND")
     return _header(side, side) + empty * (size // len(empty)) + rest
 
 
 def one_byte_chunks(side: int = 6000) -> bytes:
-    """The pixels of an image in IDAT chunks of one byte each."""
+    """Return an image whose pixels are in IDAT chunks of one byte each."""
     data = _pixels(side, side)
     pieces = b"".join(chunk(b"IDAT", bytes([each])) for each in data)
     return _header(side, side) + pieces + chunk(b"IEND")
 
 
 def text_bomb(count: int = 400, size: int = 1_000_000) -> bytes:
-    """Compressed text that is large when it is opened."""
+    """Return an image with compressed text that is large when it is decompressed."""
     body = b"a\0\0" + zlib.compress(bytes(size), 9)
     rest = chunk(b"IDAT", _pixels(64, 64)) + chunk(b"IEND")
     return _header(64, 64) + chunk(b"zTXt", body) * count + rest
 
 
 def profile_bomb(size: int = 500_000_000) -> bytes:
-    """A colour profile that is large when it is opened."""
+    """Return an image with a colour profile that is large when it is decompressed."""
     packer = zlib.compressobj(9)
     piece = bytes(1 << 20)
     data = b"".join(packer.compress(piece) for _ in range(size >> 20)) + packer.flush()
@@ -56,7 +56,7 @@ def profile_bomb(size: int = 500_000_000) -> bytes:
 
 
 def exif_rationals(count: int = 3_900_000) -> bytes:
-    """EXIF whose orientation is a list of rational numbers."""
+    """Return an image with EXIF whose orientation is a list of rational numbers."""
     entry = struct.pack("<HHII", 0x0112, 5, count, 26)
     exif = b"II*\0" + struct.pack("<IH", 8, 1) + entry + bytes(4) + b"\1\0\0\0\1\0\0\0" * count
     rest = chunk(b"IDAT", _pixels(64, 64)) + chunk(b"IEND")
@@ -64,7 +64,7 @@ def exif_rationals(count: int = 3_900_000) -> bytes:
 
 
 def many_frames(count: int = 300_000) -> bytes:
-    """An animation that announces, and has, very many frames."""
+    """Return an animation that announces, and has, very many frames."""
     control = chunk(b"acTL", struct.pack(">II", count, 0))
     frame = struct.pack(">IIIIIHHBB", 0, 64, 64, 0, 0, 1, 30, 0, 0)
     one = chunk(b"fcTL", frame) + chunk(b"fdAT", struct.pack(">I", 1))

@@ -10,7 +10,7 @@ Entry = tuple[int, int, list[int]]
 
 
 def _file(entries: list[Entry], data: bytes, following: int = 0) -> bytes:
-    """Header, data, then the directory; the data begin at byte 8."""
+    """Return header, data and directory; the data begin at byte 8."""
     directory_at = 8 + len(data) + (len(data) & 1)
     values_at = directory_at + 2 + 12 * len(entries) + 4
     directory, values = b"", b""
@@ -48,7 +48,7 @@ def _zeros(size: int) -> bytes:
 
 
 def huge_tile(side: int = 20_000) -> bytes:
-    """A picture of 64 by 64 in one tile of `side` by `side`."""
+    """Return a picture of 64 by 64 in one tile of `side` by `side`."""
     data = _zeros(side * side * 3)
     tiles: list[Entry] = [
         (322, _LONG, [side]),
@@ -60,7 +60,7 @@ def huge_tile(side: int = 20_000) -> bytes:
 
 
 def huge_strip(rows: int = 100_000_000) -> bytes:
-    """A picture of 64 by 64 in one strip that says it has very many rows, and has many bytes."""
+    """Return a picture of 64 by 64 in one strip that announces very many rows and is large."""
     data = _zeros(1_000_000_000)
     strips: list[Entry] = [
         (273, _LONG, [8]),
@@ -71,7 +71,7 @@ def huge_strip(rows: int = 100_000_000) -> bytes:
 
 
 def many_strips(count: int = 700_000, width: int = 1, compression: int = 1) -> bytes:
-    """A strip for every row; all are the same bytes."""
+    """Return a picture with a strip for every row; all strips are the same bytes."""
     row = bytes(width) if compression == 1 else zlib.compress(bytes(width))
     strips: list[Entry] = [
         (273, _LONG, [8] * count),
@@ -82,7 +82,7 @@ def many_strips(count: int = 700_000, width: int = 1, compression: int = 1) -> b
 
 
 def many_tiles(side: int = 6992, tile: int = 16) -> bytes:
-    """A tile of 16 by 16 for every 256 pixels; all are the same bytes."""
+    """Return a picture with a tile of 16 by 16 for every 256 pixels; all are the same bytes."""
     data = zlib.compress(bytes(tile * tile))
     count = (side // tile) ** 2
     tiles: list[Entry] = [
@@ -95,7 +95,7 @@ def many_tiles(side: int = 6992, tile: int = 16) -> bytes:
 
 
 def many_rationals(count: int = 3_900_000) -> bytes:
-    """An orientation that is a list of rational numbers."""
+    """Return a picture whose orientation is a list of rational numbers."""
     numbers = b"\1\0\0\0\1\0\0\0" * count
     pixels = bytes(64 * 64)
     entries = [
@@ -111,7 +111,7 @@ def many_rationals(count: int = 3_900_000) -> bytes:
 
 
 def endless_directories() -> bytes:
-    """A picture whose next directory is its own."""
+    """Return a picture whose next directory is its own."""
     pixels = bytes(64 * 64)
     entries: list[Entry] = [
         *_base(64, 64, 1, 1),

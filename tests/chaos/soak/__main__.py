@@ -35,12 +35,12 @@ _LOST_WITH_A_FRONT_END = 8
 
 
 def soak(_target: Target) -> Steps:
-    """Mixed traffic."""
+    """Describe mixed traffic."""
     yield None
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--front-ends", type=int, default=2)
@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def _watch(target: Target, seconds: float) -> tuple[list[Sample], list[float], list[str]]:
-    """Samples, when faults were injected, and into what."""
+    """Return samples, and when faults were injected into what."""
     chance = random.Random(12)
     started = time.monotonic()
     samples: list[Sample] = []
@@ -124,7 +124,7 @@ def _kill_one(pid: int, chance: random.Random, number: int) -> str:
 
 
 def _name(pid: int) -> str:
-    """The last word of a command line, which says what a process of the server is."""
+    """Return the last word of a command line, which names the role of a process of the server."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
         return words[-1][:40]

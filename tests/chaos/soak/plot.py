@@ -8,7 +8,7 @@ _WIDTH, _HEIGHT, _LEFT, _GAP = 720, 120, 70, 40
 
 
 def svg(samples: Sequence[Sample], faults: Sequence[float]) -> str:
-    """The charts, one below the other; vertical lines are the injected faults."""
+    """Return the charts, one below the other; vertical lines are the injected faults."""
     total = max(each.at for each in samples) or 1.0
     parts = []
     for number, quantity in enumerate(QUANTITIES):

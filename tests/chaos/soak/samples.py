@@ -47,7 +47,7 @@ def sample(pid: int, at: float) -> Sample:
 
 
 def growth(samples: Sequence[Sample], quantity: str) -> float:
-    """The median of the last fifth over that of the second fifth; 1 where nothing grows."""
+    """Return the median of the last fifth over that of the second fifth; 1 where nothing grows."""
     values = [float(getattr(each, quantity)) for each in samples]
     fifth = max(1, len(values) // 5)
     early = statistics.median(values[fifth : 2 * fifth] or values)
@@ -56,7 +56,7 @@ def growth(samples: Sequence[Sample], quantity: str) -> float:
 
 
 def _shared(pid: int) -> int:
-    """Proportional bytes of shared memory that a process has mapped."""
+    """Return the proportional bytes of shared memory that a process has mapped."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss_Shmem:"):
             return int(line.split()[1]) * 1024

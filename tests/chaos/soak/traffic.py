@@ -20,7 +20,7 @@ GOOD = ("classify", "filter", "form", "process")
 
 
 def requests() -> list[tuple[str, bytes]]:
-    """Prepared requests, each with the name of its kind; half of them are good."""
+    """Return prepared requests, each with the name of its kind; half of them are good."""
     kind = "application/octet-stream"
     found = [("classify", post("/classify", photo(n, 320 + 16 * n, 240), kind)) for n in range(12)]
     filters = ("gaussian_blur&sigma=3", "median&size=5&format=webp", "sobel&format=png")
@@ -57,7 +57,7 @@ class Traffic:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the clients."""
         prepared = requests()
         self._threads = [
             threading.Thread(target=self._client, args=(n, prepared)) for n in range(self.clients)
@@ -66,13 +66,13 @@ class Traffic:
             each.start()
 
     def stop(self) -> None:
-        """End after what is under way."""
+        """Stop the clients after the requests that are under way."""
         self._done.set()
         for each in self._threads:
             each.join()
 
     def lost(self) -> int:
-        """Good requests that were neither answered with 200 nor refused."""
+        """Return the number of good requests that were neither answered with 200 nor refused."""
         fine = ("200", "503", "429")
         lost = 0
         for key, count in self.statuses.items():
@@ -81,7 +81,7 @@ class Traffic:
         return lost
 
     def crashes(self) -> int:
-        """Answers of 500."""
+        """Return the number of answers of 500."""
         return sum(count for key, count in self.statuses.items() if key.endswith(" 500"))
 
     def _client(self, number: int, prepared: list[tuple[str, bytes]]) -> None:

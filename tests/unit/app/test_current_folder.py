@@ -21,7 +21,7 @@ print(json.dumps({"models": models.__file__, "workers": workers.__file__, "path"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with a trap beside its packages."""
+    """Return a checkout with a trap beside its packages."""
     for name in ("app", "models", "workers"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("")

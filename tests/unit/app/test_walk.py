@@ -54,7 +54,7 @@ Call = tuple[str, str]
 
 
 def room_of(frame: FrameType) -> str | None:
-    """The room of a function, None if it is in none of ROOMS, in VALUES or CHANNELS."""
+    """Return the room of a function; None if it is in none of ROOMS, in VALUES or CHANNELS."""
     path = Path(frame.f_code.co_filename)
     if ROOT not in path.parents or str(path.relative_to(ROOT)) in VALUES | CHANNELS:
         return None
@@ -64,7 +64,7 @@ def room_of(frame: FrameType) -> str | None:
 
 
 def caller_of(frame: FrameType) -> str | None:
-    """The room of the nearest caller that is in one."""
+    """Return the room of the nearest caller that is in one."""
     caller = frame.f_back
     while caller is not None:
         if room := room_of(caller):
@@ -102,7 +102,7 @@ def walking() -> Iterator[list[Call]]:
 
 
 def backward(calls: Sequence[Call]) -> list[Call]:
-    """The calls from a room to one that an image passes before it."""
+    """Return the calls from a room to one that an image passes before it."""
     return [each for each in calls if ROOMS.index(each[1]) < ROOMS.index(each[0])]
 
 
@@ -111,7 +111,7 @@ def answer(job: Job) -> Result:
 
 
 async def walk_of(path: str, **headers: str) -> tuple[list[Call], int]:
-    """The calls between rooms while a photo is answered, and the status of its answer."""
+    """Return the calls between rooms while a photo is answered, and the status of its answer."""
     record = {"name": "fake", "sha256": "", "label_set": "fake", "n_classes": 2, "random": True}
     record |= {"preprocessing": 1, "precision": "fp32", "device": "fake"}
     model = Model(ModelRecord.model_validate(record), LabelSet("fake", ("a", "b"), (None, None)))

@@ -21,7 +21,7 @@ from workers.backends.quarantine import Quarantine
 
 
 async def _kept(name: str) -> None:
-    """A worker process, and another one whenever it has ended."""
+    """Run a worker process, and another one whenever it has ended."""
     while True:
         process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.poisoned", name)
         try:

@@ -56,7 +56,7 @@ def test_the_photos_are_preprocessed_bit_equal(network: CpuNetwork) -> None:
 
 
 def resized_whole(pixels: Pixels) -> Pixels:
-    """The bytes behind what torchvision's pipeline gives."""
+    """Return the bytes behind the tensor of torchvision's pipeline, uint8 (H, W, 3)."""
     whole = REFERENCE(PillowImage.fromarray(pixels))
     mean, std = (torch.tensor(v)[:, None, None] for v in (REFERENCE.mean, REFERENCE.std))
     levels = (whole * std + mean).mul(255).round().to(torch.uint8)

@@ -40,7 +40,7 @@ def published(server: RangeServer) -> PublishedWeights:
 
 @pytest.fixture
 def pauses() -> list[float]:
-    """The pauses the store would have made."""
+    """Return the pauses that the store would have made, in seconds."""
     return []
 
 
@@ -50,12 +50,12 @@ def store(tmp_path: Path, pauses: list[float]) -> WeightsStore:
 
 
 def direct() -> httpx.Client:
-    """A client that no proxy of the environment comes between."""
+    """Return a client that ignores the proxies of the environment."""
     return httpx.Client(trust_env=False, timeout=100, follow_redirects=True)
 
 
 def files(store: WeightsStore) -> list[str]:
-    """What the cache folder holds, but for the lock."""
+    """Return the names of the files in the cache folder, without the lock."""
     found = sorted(path.name for path in (store.cache_folder / "weights").iterdir())
     return [name for name in found if not name.endswith(".lock")]
 

@@ -24,7 +24,7 @@ class Stream(Protocol):
 
     @property
     def cuda_stream(self) -> int:
-        """The handle of the stream."""
+        """Return the handle of the stream."""
 
     def synchronize(self) -> Any:
         """Wait for all work that was put on the stream."""

@@ -114,7 +114,7 @@ class Simulation:
         self.chance = random.Random(1)
 
     async def request(self, client: str, seconds: float, seen: Seen, cost: float = 1.0) -> None:
-        """One image, before a deadline."""
+        """Simulate a request of one image, before a deadline."""
         start = self.clock()
         deadline = Deadline.after(seconds, start)
         try:
@@ -137,7 +137,7 @@ class Simulation:
     async def open_loop(
         self, client: str, rate: float, seconds: float, deadline: float, seen: Seen
     ) -> None:
-        """Requests as a Poisson process; returns when the last of them was answered."""
+        """Send requests as a Poisson process; return when the last of them was answered."""
         end, tasks = self.clock() + seconds, []
         while self.clock() < end:
             await asyncio.sleep(self.chance.expovariate(rate))
@@ -153,7 +153,7 @@ class Simulation:
         seen: Seen,
         cost: float = 1.0,
     ) -> None:
-        """A number of requests at a time; after a refusal the next one leaves a second later."""
+        """Keep some requests under way; after a refusal the next one leaves a second later."""
         end = self.clock() + seconds
 
         async def one() -> None:

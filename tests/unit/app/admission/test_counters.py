@@ -17,7 +17,7 @@ from app.pipeline.pixel_budget import PixelBudget
 
 @pytest.fixture
 def several() -> Iterator[list[Counters]]:
-    """Two front ends; both claim as this process, so each has a column of its own."""
+    """Return two front ends; both claim as this process, so each has a column of its own."""
     parent = Counters.create(2)
     assert parent.fd is not None
     yield [Counters.attach(parent.fd, 2) for _ in range(2)]

@@ -16,7 +16,9 @@ def trace(seconds: float) -> Trace:
 
 
 def busy(server: Simulation) -> Admission:
-    """One second of work is admitted, and one second of work is done in a second."""
+    """Return an admission with one second of admitted work, of which one second is done in a
+    second.
+    """
     admission = server.admission
     admission.forecast.costs.learn("slow", PIXELS, trace(1.0))
     admission.forecast.costs.learn("quick", PIXELS, trace(0.01))

@@ -26,7 +26,7 @@ def door(images: int = 64, **limits: int) -> Admission:
 
 
 def hold(admission: Admission, client: str, most: int) -> int:
-    """How many images a client gets before it is refused."""
+    """Return how many images a client gets before it is refused."""
     for n in range(most):
         try:
             admission.admit(1, 0, client)

@@ -31,7 +31,7 @@ def test_without_cupy_the_command_says_what_to_install(
 
 @pytest.fixture
 def nvrtc(monkeypatch: pytest.MonkeyPatch) -> type:
-    """A compiler that is quick, in place of NVRTC."""
+    """Replace NVRTC by a compiler that is quick."""
 
     class Quick:
         version = "quick 1.0"

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @pytest.fixture(autouse=True)
 def _virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rate is measured by the clock of the event loop that runs."""
+    """Advance the clock of the event loop that runs, by which the rate is measured."""
     clock = SimpleNamespace(monotonic=lambda: asyncio.get_running_loop().time())
     monkeypatch.setattr(body_rate, "time", clock)
 

@@ -30,7 +30,7 @@ class Application:
 
 
 def busy(application: Application) -> Line:
-    """A connection that answers early for one path."""
+    """Return a connection that answers early for one path."""
     line = connected(application)
     line.guard.decide = lambda scope: ANSWER if scope["path"] == "/busy" else None
     return line

@@ -36,7 +36,7 @@ class House:
         self.stack.callback(self.silent.end)
 
     def come(self, number: int = 0, says: bytes = b"") -> socket.socket:
-        """A client connects; return its end of the connection."""
+        """Connect a client; return its end of the connection."""
         ours, theirs = socket.socketpair()
         for each in (ours, theirs):
             self.stack.enter_context(each)

@@ -14,7 +14,7 @@ Ends = tuple[SharedArea, SharedArea]
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """The service's end and the process's."""
+    """Return the service's end and the process's."""
     area, descriptor = new_area()
     yield area, SharedArea(descriptor)
     os.close(descriptor)
@@ -80,7 +80,7 @@ def test_a_process_can_neither_shorten_nor_seal_the_area() -> None:
 
 
 def blocks(descriptor: int) -> int:
-    """Bytes of memory that the area takes."""
+    """Return the bytes of memory that the area takes."""
     return os.fstat(descriptor).st_blocks * 512
 
 

@@ -42,7 +42,7 @@ LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.
 
 @functools.cache
 def slow() -> bytes:
-    """A PNG that takes some 20 ms."""
+    """Return a PNG that takes some 20 ms to decode."""
     return drawn(side=1900, compress_level=1)
 
 
@@ -175,7 +175,7 @@ def test_an_image_that_needs_memory_its_header_does_not_explain_is_refused() -> 
 
 
 def tiled(side: int, tile: int) -> bytes:
-    """A TIFF whose only tile is far larger than the image."""
+    """Return a TIFF whose only tile is far larger than the image."""
     body = zlib.compress(bytes(tile * tile), 1)
     tags = [
         *((256, 3, 1, side), (257, 3, 1, side), (258, 3, 1, 8), (259, 3, 1, 8)),
@@ -306,7 +306,7 @@ def test_expensive_images_leave_every_second_process_to_the_others() -> None:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process holds."""
+    """Return the bytes of memory that a process holds."""
     line = next(x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in x)
     return int(line.split()[1]) << 10
 

@@ -26,7 +26,7 @@ PUBLIC = "93.184.216.34"
 def fetched(
     answer: Answer, names: Callable[[str, int], Awaitable[Sequence[Address]]] | None = None
 ) -> tuple[bytes | ServiceError, int]:
-    """What one URL gave, and how often its origin was asked."""
+    """Return what one URL gave, and how often its origin was asked."""
 
     async def scenario() -> tuple[bytes | ServiceError, int]:
         async with origin() as there, asyncio.timeout(20):

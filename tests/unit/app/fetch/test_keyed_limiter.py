@@ -20,7 +20,7 @@ class Crowd:
         self.tasks: list[asyncio.Task[None]] = []
 
     def come(self, *names: str) -> None:
-        """Each name's first letter is its key."""
+        """Enter the limiter under the first letter of each name, which is its key."""
         self.tasks += [asyncio.create_task(self._one(name)) for name in names]
 
     async def _one(self, name: str) -> None:

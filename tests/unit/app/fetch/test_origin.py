@@ -9,7 +9,7 @@ from models.domain.errors import OriginFailed
 
 
 def redirected(start: str, location: str) -> httpx.URL:
-    """Where a redirect from `start` leads."""
+    """Return where a redirect from `start` leads."""
     transport = httpx.MockTransport(lambda _: httpx.Response(302, headers={"Location": location}))
     origins = Origins(transport, httpx.Timeout(5), lambda: Spool(10, 10))
     found = asyncio.run(origins.ask(httpx.URL(start)))

@@ -97,7 +97,7 @@ def test_the_systems_resolver_answers_addresses_without_zones_and_raises_os_erro
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate of good.example with its key, in one file."""
+    """Return a self-signed certificate of good.example with its key, in one file."""
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("openssl is not installed, so there is no certificate to test with")

@@ -18,7 +18,7 @@ def door() -> Admission:
 
 
 def read(chunks: Sequence[bytes], permit: Permit, most: int, expected: int = 0) -> int:
-    """Bytes read until the body ends; its last message is empty, as a server's may be."""
+    """Return the bytes read until the body ends; its last message is empty, as servers' may be."""
     messages: list[Message] = [
         {"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks
     ]

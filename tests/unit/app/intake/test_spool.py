@@ -20,7 +20,7 @@ async def spooled(*chunks: bytes, limit: int = 1 << 20, threshold: int = 1 << 20
 
 
 def open_files() -> set[str]:
-    """Targets of this process's descriptors that are regular files."""
+    """Return the targets of this process's descriptors that are regular files."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -15,7 +15,7 @@ HEAD = "data:image/png;base64,"
 
 
 def standing(content: str) -> DataUri:
-    """A data URI as a client wrote it into JSON."""
+    """Return a data URI as a client wrote it into JSON."""
     text = b"[" + content.encode() + b"]"
     return DataUri(text, 1, len(text) - 1)
 

@@ -21,7 +21,7 @@ VALUES = st.recursive(
 
 
 def restored(found: Cut, body: bytes) -> Any:
-    """The parsed text with its long strings back in their places."""
+    """Return the parsed text with its long strings back in their places."""
 
     def back(value: Any) -> Any:
         if isinstance(value, dict):

@@ -31,7 +31,7 @@ def scope(method: str, path: str) -> dict[str, Any]:
 
 
 def answered(method: str, path: str) -> tuple[int, dict[bytes, bytes]]:
-    """The status and the headers of the answer to a request without a body."""
+    """Return the status and the headers of the answer to a request without a body."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -46,7 +46,7 @@ def answered(method: str, path: str) -> tuple[int, dict[bytes, bytes]]:
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[Scope]:
-    """The scopes of the requests that reach an image route, all of which are refused."""
+    """Return the scopes of the requests that reach an image route, all of which are refused."""
     seen: list[Scope] = []
 
     async def refuse(_route: ImageRoute, scope: Scope, _receive: Receive, _send: Send) -> None:

@@ -36,12 +36,14 @@ async def streamed(request: Request) -> Response:
 
 @pytest.fixture(autouse=True)
 def any_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Routes take any object with admission, settings and keys for a service."""
+    """Let routes take any object with admission, settings and keys for a service."""
     monkeypatch.setattr(image_route, "service_of", lambda request: request.app.state.service)
 
 
 def held_while_sending(endpoint: Any) -> list[tuple[bytes, Amount]]:
-    """What admission holds at each piece of the answer, and at last when the request has ended."""
+    """Return what admission holds at each piece of the answer, and at last when the request has
+    ended.
+    """
     admission = Admission(Limits(images=2, bytes=1000, arriving=1000))
     service = SimpleNamespace(admission=admission, settings=Settings(), keys=None)
     app = SimpleNamespace(state=SimpleNamespace(service=service))

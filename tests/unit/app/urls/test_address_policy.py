@@ -104,7 +104,7 @@ v6 = st.one_of(st.integers(0, 2**128 - 1), st.integers(1 << 125, (1 << 126) - 1)
 
 
 def embeddings(address: IPv4Address) -> dict[str, IPv6Address]:
-    """`address` in every IPv6 form that carries one."""
+    """Return `address` in every IPv6 form that carries one."""
     n = int(address)
     high, low = n >> 16, n & 0xFFFF
     local_nat64 = 0x64FF9B0001 << 80

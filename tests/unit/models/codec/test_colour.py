@@ -60,7 +60,7 @@ def linear_grey() -> bytes:
 
 
 def colourless_inks() -> bytes:
-    """CMYK whose lightness is 100 less 25 for each full ink, without any colour."""
+    """Return a CMYK profile without any colour: its lightness is 100 less 25 for each full ink."""
     identity = bytes(range(256))
     inks = [bin(corner).count("1") for corner in range(16)]
     table = b"".join(bytes((255 - n * 255 // 4, 128, 128)) for n in inks)

@@ -401,7 +401,9 @@ def test_photos_have_pillows_pixels() -> None:
 
 
 def assert_agrees_with_pillow(data: bytes, name: str = "") -> None:
-    """We decode exactly what Pillow decodes within the limit, to the same upright size."""
+    """Check that exactly the files that Pillow decodes within the limit are decoded, to the same
+    upright size.
+    """
     ours, theirs = by_us(data), by_pillow(data)
     if theirs is None:
         assert isinstance(ours, ServiceError), f"{name}: Pillow cannot decode this"

@@ -20,7 +20,7 @@ TINY = Image(np.zeros((1, 1, 3), np.uint8))
 
 
 def picture(channels: int, height: int = 61, width: int = 83) -> Image:
-    """Slopes with grain; an alpha plane has clear, half clear and opaque pixels."""
+    """Return slopes with grain; an alpha plane has clear, half clear and opaque pixels."""
     random = np.random.default_rng(channels)
     y, x = np.mgrid[0:height, 0:width]
     planes = np.stack([x * 3, y * 4, (x + y) * 2, x * 3][:channels], axis=-1)
@@ -37,7 +37,7 @@ def pixels_of(data: bytes) -> Pixels:
 
 
 def frame(jpeg: bytes) -> tuple[int, list[int]]:
-    """The SOF marker, and the sampling factors of each component."""
+    """Return the SOF marker, and the sampling factors of each component."""
     at = 2
     while True:
         marker, length = jpeg[at + 1], int.from_bytes(jpeg[at + 2 : at + 4], "big")
@@ -114,7 +114,7 @@ def test_quality_means_nothing_to_a_lossless_webp() -> None:
 
 
 def deflated(png: bytes) -> bytes:
-    """The zlib stream of a PNG: of all its IDAT chunks."""
+    """Return the zlib stream of a PNG, joined from all its IDAT chunks."""
     found, at = b"", 8
     while at < len(png):
         length = int.from_bytes(png[at : at + 4], "big")

@@ -19,7 +19,7 @@ PHOTO, GPS = 0x8769, 0x8825
 
 
 def block(endian: str = ">") -> bytes:
-    """Of a camera: upright is by orientation 6; with a thumbnail's directory and maker's notes."""
+    """Return the EXIF of a camera: orientation 6, a thumbnail's directory and maker's notes."""
     exif = PillowImage.Exif()
     exif.endian = endian
     exif[0x010F], exif[0x0110], exif[0x0132] = "Maker", "Model X", "2026:11:21 12:00:00"
@@ -46,7 +46,7 @@ def jpeg(exif: bytes) -> bytes:
 
 
 def again(data: bytes, format: ImageFormat, asked: Encoding) -> bytes:
-    """Decoded and encoded, as the service does."""
+    """Return the file decoded and encoded, as the service does it."""
     source = decode(data, max_pixels=LIMIT)
     assert isinstance(source.image, Image)
     return encode(source.image, format, asked, copyright=source.copyright, exif=source.exif)

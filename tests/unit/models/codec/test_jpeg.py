@@ -36,7 +36,7 @@ Segments = list[tuple[int, bytes]]
 
 
 def taken_apart(data: bytes) -> tuple[Segments, bytes]:
-    """The segments up to that of the scan, and what follows it."""
+    """Return the segments up to that of the scan, and what follows it."""
     segments: Segments = []
     start = 2
     while not segments or segments[-1][0] != SOS:
@@ -52,7 +52,7 @@ def put_together(segments: Segments, rest: bytes) -> bytes:
 
 
 def edited(marker: int, edit: Callable[[bytes], bytes | None], data: bytes = JPEG) -> bytes:
-    """`data` with the first segment of this kind changed, or without it."""
+    """Return `data` with the first segment of this kind changed, or without it."""
     segments, rest = taken_apart(data)
     at = [kind for kind, _ in segments].index(marker)
     body = edit(segments[at][1])
@@ -79,7 +79,7 @@ def pixels(data: bytes) -> Any:
 
 
 def assert_sound(data: bytes, found: BaselineJpeg | None, name: str = "") -> None:
-    """If it was accepted: Pillow decodes it to the same size, with what follows it or without."""
+    """Check that Pillow decodes an accepted file to the same size, with or without what follows."""
     if found is not None:
         whole = pixels(data)
         assert whole.shape[:2] == (found.height, found.width), name

@@ -69,7 +69,7 @@ def test_a_jpeg_in_another_colour_space_is_left_to_decoding() -> None:
 
 
 def swapped_srgb() -> bytes:
-    """sRGB with red and blue exchanged: a valid profile of quite other colours."""
+    """Return sRGB with red and blue exchanged: a valid profile of quite other colours."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     red, blue = profile.index(b"rXYZ"), profile.index(b"bXYZ")
     profile[red : red + 4], profile[blue : blue + 4] = b"bXYZ", b"rXYZ"

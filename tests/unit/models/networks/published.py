@@ -8,7 +8,9 @@ MIB = 1 << 20
 
 
 def assert_published(spec: NetworkSpec, weights: Any) -> None:
-    """The default weights are torchvision's: the file, its size, the transform and the classes."""
+    """Check that the default weights are torchvision's: the file, its size, the transform and the
+    classes.
+    """
     default, theirs = spec.weights[0], weights.DEFAULT
     assert default.network == spec.name
     assert default.name == theirs.name.lower()

@@ -23,20 +23,20 @@ def whole() -> State:
 
 @pytest.fixture
 def state(whole: State) -> State:
-    """A copy each test may spoil."""
+    """Return a copy that each test may change."""
     return {name: tensor.clone() for name, tensor in whole.items()}
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Emptied after each test: a network takes 45 MB."""
+    """Return a folder that is emptied after each test: a network takes 45 MB."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
 
 
 @pytest.fixture(scope="module", params=["own.pth", "own.safetensors"])
 def good(request: pytest.FixtureRequest, whole: State) -> Iterator[Path]:
-    """A file with nothing wrong."""
+    """Return a file without any error."""
     with tempfile.TemporaryDirectory() as name:
         yield saved(whole, Path(name) / request.param)
 

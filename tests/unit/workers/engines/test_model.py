@@ -23,7 +23,7 @@ from workers.weights_digest import file_sha256
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Downloads go to a proxy that is not there."""
+    """Send downloads to a proxy that does not exist."""
     for variable in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(variable, "http://127.0.0.1:9")
 

@@ -13,14 +13,14 @@ SIZES = st.sampled_from([(1, 1), (1, 7), (13, 1), (2, 2), (5, 3), (17, 23), (31,
 
 
 def image(height: int, width: int, channels: int, seed: int) -> Pixels:
-    """Noise of full range."""
+    """Return noise of full range, uint8 (H, W, C)."""
     random = np.random.default_rng(seed)
     return random.integers(0, 256, (height, width, channels), np.uint8)
 
 
 @st.composite
 def images(draw: st.DrawFn, channels: tuple[int, ...] = (1, 3, 4)) -> Pixels:
-    """Any image."""
+    """Return a strategy for images of any shape."""
     return image(*draw(SIZES), draw(st.sampled_from(channels)), draw(st.integers(0, 10**6)))
 
 

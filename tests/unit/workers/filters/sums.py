@@ -17,7 +17,7 @@ PAD: dict[str, Literal["edge", "symmetric", "reflect", "wrap", "constant"]] = {
 def slow_sums(
     plane: NDArray[np.int64], weights: NDArray[np.int64], border: str
 ) -> NDArray[np.int64]:
-    """Whole numbers, added one by one."""
+    """Return the correlation sums, integers that are added one by one."""
     rows, columns = weights.shape
     up, left = rows // 2, columns // 2
     margins = ((up, rows - 1 - up), (left, columns - 1 - left))

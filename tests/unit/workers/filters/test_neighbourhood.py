@@ -26,7 +26,7 @@ SIGMAS = st.one_of(st.sampled_from([0.1, 100.0]), st.floats(0.1, 12))
 
 
 def gathered(plane: NDArray[np.int64], radius: int, axis: int) -> NDArray[np.int64]:
-    """Every sample's window along an axis, the border replicated: shape (H, W, 2r+1)."""
+    """Return every sample's window along an axis, the border replicated: shape (H, W, 2r+1)."""
     size = plane.shape[axis]
     at = np.clip(np.arange(size)[:, None] + np.arange(-radius, radius + 1), 0, size - 1)
     return (
@@ -37,7 +37,7 @@ def gathered(plane: NDArray[np.int64], radius: int, axis: int) -> NDArray[np.int
 
 
 def slow_gaussian(plane: NDArray[np.int64], sigma: float) -> NDArray[np.int64]:
-    """The definition, in plain integers."""
+    """Compute the definition in Python's integers."""
     rows, columns = taps(sigma, 22), taps(sigma, 16)
     radius = len(rows) // 2
     middle = (gathered(plane, radius, 1) @ rows + (1 << 13)) >> 14

@@ -28,7 +28,7 @@ KERNEL = np.array([[1.5, -0.3, 0.0], [0.7, 0.1, -2.0], [0.2, 0.9, 0.15]])
 
 @functools.cache
 def samples() -> list[tuple[str, Pixels]]:
-    """The middle of some photos, and of every odd image that can be decoded, one of a shape."""
+    """Return the middle of some photos, and of every odd image that is decoded, one of a shape."""
     seen, found = set(), []
     for path in [*sorted(PHOTOS.glob("*.JPEG"))[:8], *sorted(ODD.glob("*"))]:
         if not path.is_file():
@@ -58,7 +58,7 @@ def moved(pixels: Pixels) -> NDArray[np.float64]:
 
 
 def emphasised(pixels: Pixels) -> NDArray[np.float64]:
-    """Pillow leaves a margin, so the image gets one before."""
+    """Return Pillow's result; Pillow leaves a margin, so the image gets one before."""
     wide = np.pad(pixels, ((2, 2), (2, 2), (0, 0)), mode="edge")
     found = Image.fromarray(wide.squeeze()).filter(ImageFilter.DETAIL)
     return np.asarray(found, np.float64).reshape(wide.shape)[2:-2, 2:-2]

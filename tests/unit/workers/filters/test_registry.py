@@ -17,7 +17,7 @@ LARGEST = 500_000
 
 
 def shape_after(filter_: Filter, pixels: Pixels) -> tuple[int, ...]:
-    """The shape of a filter's result, by its own words."""
+    """Return the shape of a filter's result, as its attributes describe it."""
     height, width, channels = pixels.shape
     changed: dict[str, int] = {"colour": max(3, channels), "no alpha": min(3, channels)}
     channels = changed.get(filter_.result_shape, int(channels))

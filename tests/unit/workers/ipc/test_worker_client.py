@@ -20,7 +20,7 @@ from workers.ipc.worker_client import Hooks, Pending, WorkerConnection
 
 
 def nothing(*_: object) -> None:
-    """Takes anything."""
+    """Accept any arguments and do nothing."""
 
 
 def hooks(**replaced: Callable[..., Any]) -> Hooks:
@@ -63,7 +63,7 @@ class Peer:
 
 @asynccontextmanager
 async def linked(**replaced: Callable[..., Any]) -> AsyncIterator[tuple[WorkerConnection, Peer]]:
-    """A link and the peer it is connected to."""
+    """Yield a connection and the peer at its other end."""
     arena, peer = Arena.create(PAGE), Peer()
     link = WorkerConnection(peer.address, arena, hooks(**replaced))
     await peer.accept()

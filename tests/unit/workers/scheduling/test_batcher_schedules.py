@@ -75,7 +75,7 @@ class Schedule(RuleBasedStateMachine):
         self.end(picked.batch)
 
     def lanes(self) -> list[list[Ticket]]:
-        """Lanes with a living job, from their oldest living job on."""
+        """Return the lanes with a living job, from their oldest living job on."""
         lanes: dict[object, list[Ticket]] = {}
         for ticket in self.waiting:
             lane = lanes.setdefault((ticket.job.operation.batch_key, ticket.job.lane), [])
@@ -96,7 +96,7 @@ class Schedule(RuleBasedStateMachine):
         return (lane[0].job.lane is Lane.BULK and fresh, lane[0].enqueued_at)
 
     def batch_of(self, lane: list[Ticket], reason: ReleaseReason) -> list[Ticket]:
-        """The longest run of living jobs within both limits; never less than one."""
+        """Return the longest run of living jobs within both limits; never less than one."""
         batch: list[Ticket] = []
         for ticket in (t for t in lane if not expired(t, self.now)):
             over = sum(t.pixels for t in [*batch, ticket]) > self.limits.max_batch_pixels
@@ -107,7 +107,7 @@ class Schedule(RuleBasedStateMachine):
         return batch
 
     def end(self, tickets: list[Ticket]) -> None:
-        """Only a waiting job can end, so none ends twice."""
+        """End a job that waits: no job ends twice."""
         for ticket in tickets:
             self.waiting.remove(ticket)
             self.ended.append(ticket)
@@ -118,7 +118,7 @@ class Schedule(RuleBasedStateMachine):
         assert self.batcher.queued_pixels == sum(t.pixels for t in self.waiting)
 
     def teardown(self) -> None:
-        """Whatever happened before, every job ends within one pick each."""
+        """Check that every job ends within one pick each, whatever happened before."""
         if hasattr(self, "batcher"):
             self.now += self.limits.max_queue_delay
             for _ in range(len(self.waiting)):

@@ -64,7 +64,7 @@ def submit(worker: Worker[FakeSlot], inbox: Inbox, numbers: Sequence[int]) -> li
 
 
 def busy(worker: Worker[FakeSlot], gate: Gate) -> None:
-    """Occupy the device until the gate opens; what is submitted now waits and rides together."""
+    """Occupy the device until the gate opens; jobs that are submitted meanwhile form one batch."""
     worker.submit(fake_job(PLUG), Inbox())
     gate.wait_reached()
 

@@ -95,7 +95,7 @@ class Device:
 
 
 def check(ticket: Ticket, inbox: Inbox) -> None:
-    """One outcome of the right kind; at most one for a cancelled job."""
+    """Check that each job has one outcome of the right kind; a cancelled job has at most one."""
     outcomes = inbox.all_of(ticket)
     if ticket.cancelled and not outcomes:
         return

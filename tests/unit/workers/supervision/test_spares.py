@@ -23,14 +23,14 @@ def member(lives: Path, name: str = "one", **orders: object) -> ProcessSpec:
 
 
 def lived(lives: Path) -> list[tuple[int, str]]:
-    """The process ids of all that had all their orders, with their places, in order."""
+    """Return the process ids of all that had all their orders, with their places, in order."""
     lines = lives.read_text().splitlines() if lives.exists() else []
     places = (json.loads(line) for line in lines if line.startswith("{"))
     return [(each["pid"], each["place"]) for each in places]
 
 
 def started(lives: Path) -> int:
-    """How many processes were started."""
+    """Return how many processes were started."""
     lines = lives.read_text().splitlines() if lives.exists() else []
     return sum(not line.startswith("{") for line in lines)
 

@@ -23,12 +23,12 @@ def member(lives: Path, name: str = "one", **orders: object) -> ProcessSpec:
 
 
 def lived(lives: Path) -> list[str]:
-    """A line for every process that lived."""
+    """Return a line for every process that was started."""
     return lives.read_text().splitlines() if lives.exists() else []
 
 
 def supervise(made: Supervisor, claim: Callable[[], bool]) -> int:
-    """The exit code, after SIGTERM as soon as the claim holds."""
+    """Run a supervisor, send it SIGTERM as soon as the claim holds, and return its exit code."""
 
     async def run() -> int:
         running = asyncio.create_task(made.run())

@@ -20,7 +20,7 @@ PIXELS = {"numpy", "cv2", "PIL", "pydantic"}
 
 
 def imported(*arguments: str) -> set[str]:
-    """The modules that are there when the command has ended."""
+    """Return the modules that are imported when the command has ended."""
     code = f"""
 import sys
 from app.cli.script import main

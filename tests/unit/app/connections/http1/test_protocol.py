@@ -32,7 +32,7 @@ def status(answer: bytes) -> int:
 
 
 def code(answer: bytes) -> str:
-    """Of an answer that is a problem."""
+    """Return the code of an answer that is a problem."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"content-type: application/problem+json" in head
     assert b"x-content-type-options: nosniff" in head

@@ -23,7 +23,7 @@ CLASSES = 40
 
 
 def crops() -> NDArray[np.uint8]:
-    """The photos where they are, else drawings."""
+    """Return crops of the photos where they are, else of drawings: uint8 (n, 224, 224, 3)."""
     if PHOTOS.is_dir():
         files = sorted(PHOTOS.iterdir())
         images = [as_image(codec.decode(f.read_bytes(), max_pixels=10**8).image) for f in files]
@@ -45,7 +45,7 @@ def pictures() -> NDArray[np.uint8]:
 
 @pytest.fixture(scope="module")
 def decided(pictures: NDArray[np.uint8]) -> State:
-    """Random features with a last layer fitted to tell apart `CLASSES` groups of the images.
+    """Return random features with a last layer fitted to tell apart `CLASSES` groups of the images.
 
     Untrained scores are all alike, and no label could ever flip; these have margins of all sizes.
     """

@@ -63,7 +63,7 @@ def vector_of(value: Result | Exception) -> NDArray[np.float32]:
 
 
 def reference(name: str, state: State, output: NetworkOutput, seed: int) -> NDArray[np.float32]:
-    """What torchvision's own network gives for the crop of torchvision's own transform."""
+    """Return what torchvision's own network gives for the crop of torchvision's own transform."""
     network = getattr(torchvision.models, name)(num_classes=CLASSES)
     network.load_state_dict(state)
     if output is NetworkOutput.EMBEDDING:

@@ -46,7 +46,7 @@ class FakeNetwork:
 
 
 def answered(operation: Classify, levels: Sequence[int]) -> tuple[list[Any], FakeNetwork]:
-    """The answers for grey images of these levels, and the network that gave them."""
+    """Return the answers for grey images of these levels, and the network that gave them."""
     network = FakeNetwork()
     table = torch.arange(256, dtype=torch.int16).repeat_interleave(3).view(256, 3).contiguous()
     cropper = Cropper(EmulatedKernels(), RESNET34.preprocessing, table)

@@ -30,7 +30,7 @@ def cropped(
     decoder: Any = None,
     spec: Preprocessing = RESNET18.preprocessing,
 ) -> np.ndarray[tuple[int, ...], np.dtype]:
-    """All crops by one launch; the table leaves levels as they are."""
+    """Return all crops, made by one launch; the table leaves levels as they are."""
     slot = staging_slot(room, cast(Decoder, decoder))
     table = torch.arange(256, dtype=torch.int16).repeat_interleave(3).view(256, 3).contiguous()
     cropper = Cropper(EmulatedKernels(), spec, table)

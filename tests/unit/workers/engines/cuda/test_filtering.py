@@ -162,7 +162,7 @@ def no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def upsampled(plane: np.ndarray[Any, Any], wide: int, high: int, shape: tuple[int, int]) -> Any:
-    """libjpeg-turbo's fancy upsampling (jdsample.c), written anew."""
+    """Compute libjpeg-turbo's fancy upsampling (jdsample.c), written anew."""
     p = plane.astype(np.int64)
     if p.shape[1] <= 2:
         return np.repeat(np.repeat(p, high, 0), wide, 1)[: shape[0], : shape[1]]
@@ -177,7 +177,9 @@ def upsampled(plane: np.ndarray[Any, Any], wide: int, high: int, shape: tuple[in
 
 
 def converted(y: Any, cb: Any, cr: Any) -> np.ndarray[Any, Any]:
-    """JFIF's conversion as libjpeg-turbo rounds it (jdcolor.c), written anew."""
+    """Compute JFIF's conversion as libjpeg-turbo rounds it (jdcolor.c), written anew: uint8 (H, W,
+    3).
+    """
     y, cb, cr = y.astype(np.int64), cb - 128, cr - 128
     red = y + ((91881 * cr + 32768) >> 16)
     green = y + ((-22554 * cb - 46802 * cr + 32768) >> 16)

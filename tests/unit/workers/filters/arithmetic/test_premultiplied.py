@@ -19,7 +19,7 @@ BLURS = [GaussianBlur(sigma=0.6), GaussianBlur(sigma=3), GaussianBlur(sigma=20),
 
 
 def correlated(plane: NDArray[np.int64], weights: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Along the last axis, the border replicated."""
+    """Return correlations along the last axis, with a replicated border."""
     radius = len(weights) // 2
     padded = np.pad(plane, ((0, 0), (radius, radius)), mode="edge")
     return np.lib.stride_tricks.sliding_window_view(padded, len(weights), 1) @ weights

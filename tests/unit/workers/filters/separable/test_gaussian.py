@@ -16,7 +16,7 @@ Integers = NDArray[np.object_]
 
 
 def gaussian(plane: Pixels, sigma: float) -> Integers:
-    """In units of 2**-24."""
+    """Return the blurred plane in units of 2**-24."""
     rows = slow_sums(plane.astype(np.int64), taps(sigma, 22)[None], "replicate")
     middle = (rows + (1 << 13)) >> 14
     return slow_sums(middle, taps(sigma, 16)[:, None], "replicate").astype(object)

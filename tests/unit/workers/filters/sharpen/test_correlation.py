@@ -60,7 +60,7 @@ def test_a_line_of_few_weights_is_added_up_exactly(
 
 
 def turned_line(length: int, angle: float) -> NDArray[np.float64]:
-    """A lying line, turned counterclockwise with bilinear interpolation, by SciPy."""
+    """Return a lying line that SciPy has turned counterclockwise with bilinear interpolation."""
     side = 2 * (length // 2) + 3
     line = np.zeros((side, side))
     middle = side // 2

@@ -17,7 +17,7 @@ from workers.filters.smoothing.guided import Guided
 
 
 def guided(pixels: Pixels, radius: int, eps: float) -> NDArray[np.float64]:
-    """He, Sun and Tang's filter, levels from 0 to 255."""
+    """Compute the filter of He, Sun and Tang for levels from 0 to 255."""
 
     def mean(plane: NDArray[np.float64]) -> NDArray[np.float64]:
         window = np.ones(2 * radius + 1) / (2 * radius + 1)

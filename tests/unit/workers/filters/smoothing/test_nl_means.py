@@ -16,7 +16,9 @@ from workers.filters.smoothing.nl_means import NlMeans
 
 
 def windows(pixels: Pixels, patch: int, search: int) -> NDArray[np.float64]:
-    """Of every pixel, its neighbours' patches: (H, W, search, search, colours, patch, patch)."""
+    """Return the patches of every pixel's neighbours: (H, W, search, search, colours, patch,
+    patch).
+    """
     margin = patch // 2 + search // 2
     padded = np.pad(pixels, ((margin, margin), (margin, margin), (0, 0)), mode="reflect")
     patches = np.lib.stride_tricks.sliding_window_view(padded, (patch, patch), (0, 1))
@@ -25,7 +27,7 @@ def windows(pixels: Pixels, patch: int, search: int) -> NDArray[np.float64]:
 
 
 def slow_means(pixels: Pixels, h: float, patch: int, search: int) -> NDArray[np.float64]:
-    """The formula, in float64."""
+    """Compute the formula in float64."""
     near, middle = windows(pixels, patch, search), search // 2
     difference = near - near[:, :, middle : middle + 1, middle : middle + 1]
     weights = np.exp(-(difference**2).mean((4, 5, 6)) / h**2)
