@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from app.admission.turn import Turn
-from app.admission.waiting import LEAST_COST, ClientQueue, Place, Share, Waiting, small
+from app.admission.waiting import LEAST_COST, ClientQueue, Place, Share, Through, Waiting, small
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 
@@ -26,26 +26,6 @@ SLACK = 1.15
 
 FEW = 64
 """Clients that are remembered although none of their images waits."""
-
-
-class Through:
-    """Images past the line, and their work in seconds."""
-
-    __slots__ = ("images", "work")
-
-    def __init__(self) -> None:
-        self.images = 0
-        self.work = 0.0
-
-    def add(self, place: Place) -> None:
-        """Count one more."""
-        self.images += 1
-        self.work += place.cost
-
-    def remove(self, place: Place) -> None:
-        """Count one less; nothing is left of rounding when all are gone."""
-        self.images -= 1
-        self.work = self.work - place.cost if self.images else 0.0
 
 
 class FairLine:
@@ -117,8 +97,9 @@ class FairLine:
             queue.start = max(self._virtual, queue.finish)
             return self._enter(queue, estimate, held)
         self._number += 1
-        waiting = Waiting(self._number, estimate, deadline, share, measured or estimate)
-        queue.add(waiting, self._clock())
+        waiting = Waiting(self._number, estimate, deadline, share, measured or estimate, estimate())
+        now = self._clock()
+        queue.add(waiting, now, deadline.remaining(now) - SLACK * self._wait(queue, waiting.cost))
         if not queue.in_line:
             queue.start = max(self._virtual, queue.finish)
             self._push(queue, waiting)
@@ -157,7 +138,13 @@ class FairLine:
         """Count an image again that left its place for a while, also where that is one too many."""
         self._of(place).add(place)
 
-    def _of(self, place: Place) -> "Through":
+    def _wait(self, queue: ClientQueue, cost: float) -> float:
+        """Return the seconds until `cost` more would end if its client's work went in order."""
+        clients = len(self._heap) + (not queue.in_line)
+        past = self._small.work + self._large.work
+        return self._predict(past + (queue.work + cost) * clients)
+
+    def _of(self, place: Place) -> Through:
         return self._large if place.large else self._small
 
     def _fits(self, share: Share) -> bool:

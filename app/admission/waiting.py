@@ -8,11 +8,16 @@ The virtual time of a client is what one image would have got by now: what the c
 among the images that have not ended by equal shares (as in weighted fair queueing: Demers, Keshav
 and Shenker, 1989, https://doi.org/10.1145/75247.75248). The rank of an image is the virtual time at
 which it came plus its cost, so it is fixed, while that of later images grows.
+
+An image is overtaken only for as long as it would still be in time if the order of asking were kept
+from then on: until it is overdue. While an image is overdue, the order of asking holds up to it, so
+nothing that came later delays it further.
 """
 
 import asyncio
 import heapq
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,7 +25,7 @@ from enum import Enum
 from models.domain.deadline import Deadline
 
 LONGEST_OVERTAKEN = 15.0
-"""Seconds after which an image goes before all images of its client that are not overdue too."""
+"""Seconds for which later images of its client may go before an image, at most."""
 
 LEAST_COST = 1e-6
 """Lowest cost in seconds: images of unknown cost take turns by their number."""
@@ -54,6 +59,26 @@ class Place:
     large: bool
 
 
+class Through:
+    """Images past the line, and their work in seconds."""
+
+    __slots__ = ("images", "work")
+
+    def __init__(self) -> None:
+        self.images = 0
+        self.work = 0.0
+
+    def add(self, place: Place) -> None:
+        """Count one more."""
+        self.images += 1
+        self.work += place.cost
+
+    def remove(self, place: Place) -> None:
+        """Count one less; nothing is left of rounding when all are gone."""
+        self.images -= 1
+        self.work = self.work - place.cost if self.images else 0.0
+
+
 @dataclass(slots=True, eq=False)
 class Waiting:
     """An image in line; `place` is set together with the result of `turn`.
@@ -68,6 +93,8 @@ class Waiting:
     deadline: Deadline
     share: Callable[[], Share]
     measured: Callable[[], float]
+    cost: float = 0.0
+    """Seconds, as estimated when it came."""
     overdue_at: float = math.inf
     came: float = 0.0
     rank: float = 0.0
@@ -102,6 +129,7 @@ class ClientQueue:
     """
 
     __slots__ = (
+        "_asked",
         "_by_rank",
         "_gone",
         "_overdue",
@@ -111,6 +139,7 @@ class ClientQueue:
         "in_line",
         "live",
         "start",
+        "work",
     )
 
     def __init__(self) -> None:
@@ -119,35 +148,44 @@ class ClientQueue:
         """Whether the client is among those that get turns."""
         self.live = 0
         """Images that wait, including those whose requests have just ended."""
+        self.work = 0.0
+        """Their seconds of work, as estimated when they came."""
         self._gone = 0
         """Images whose requests ended while they waited, since the heaps were last tidied."""
         self._virtual = 0.0
         self._by_rank: _Heap = []
         self._overdue: _Heap = []
         """The same images by the moment from which they are overdue."""
+        self._asked: deque[Waiting] = deque()
+        """The same images in the order of asking."""
         self._sharing: _Heap = []
         """Images that have not ended by equal shares, by rank; some may have ended in fact."""
 
-    def add(self, image: Waiting, now: float) -> None:
-        """Let an image wait."""
-        image.overdue_at = now + min(LONGEST_OVERTAKEN, image.deadline.remaining(now) / 2)
+    def add(self, image: Waiting, now: float, slack: float) -> None:
+        """Let an image wait; in the order of asking it would end `slack` seconds too early."""
+        half = image.deadline.remaining(now) / 2
+        image.overdue_at = now + min(LONGEST_OVERTAKEN, half, max(0.0, slack))
         image.came = self._virtual
         image.ranked_again()
         self.live += 1
+        self.work += image.cost
         if max(len(self._overdue), self._gone) > 2 * self.live + SPARE:
             self._tidy()
         entry = (image.rank, image.number, image)
         heapq.heappush(self._by_rank, entry)
         heapq.heappush(self._sharing, entry)
         heapq.heappush(self._overdue, (image.overdue_at, image.number, image))
+        self._asked.append(image)
 
     def first(self, now: float) -> Waiting | None:
         """Return the image that is to be served next, None if there is none."""
-        overdue, by_rank = self._overdue, self._by_rank
+        overdue, by_rank, asked = self._overdue, self._by_rank, self._asked
         while overdue and overdue[0][2].turn.done():
             heapq.heappop(overdue)
+        while asked and asked[0].turn.done():
+            asked.popleft()
         if overdue and overdue[0][0] <= now:
-            return overdue[0][2]
+            return asked[0]
         while by_rank:
             rank, number, image = by_rank[0]
             if image.turn.done():
@@ -160,7 +198,7 @@ class ClientQueue:
 
     def served(self, image: Waiting) -> None:
         """Count an image as let through; all that have not ended by equal shares get a part."""
-        self._leave()
+        self._leave(image)
         sharing, cost = self._sharing, image.rank - image.came
         while sharing and cost > 0:
             rank, number, first = sharing[0]
@@ -179,23 +217,26 @@ class ClientQueue:
         """Forget an image whose request has ended."""
         image.gone = True
         self._gone += 1
-        self._leave()
+        self._leave(image)
 
     def in_order(self, now: float) -> list[Waiting]:
         """Return the images in the order in which they are served if no other comes."""
-        waiting = [image for _, _, image in self._overdue if not image.turn.done()]
-        waiting.sort(key=lambda each: (each.overdue_at > now, each.rank, each.number))
+        waiting = [image for image in self._asked if not image.turn.done()]
+        late = max([each.number for each in waiting if each.overdue_at <= now], default=0)
+        waiting.sort(key=lambda each: (0.0 if each.number <= late else each.rank, each.number))
         return waiting
 
-    def _leave(self) -> None:
+    def _leave(self, image: Waiting) -> None:
         self.live -= 1
+        self.work -= image.cost
         if not self.live:
             self._sharing.clear()
-            self._virtual = 0.0
+            self._virtual = self.work = 0.0
 
     def _tidy(self) -> None:
         """Remove what has ended from the heaps; rarely, because it looks at all images."""
         self._gone = 0
+        self._asked = deque(image for image in self._asked if not image.turn.done())
         self._by_rank = [entry for entry in self._by_rank if not entry[2].turn.done()]
         self._overdue = [entry for entry in self._overdue if not entry[2].turn.done()]
         self._sharing = [entry for entry in self._sharing if not entry[2].gone]

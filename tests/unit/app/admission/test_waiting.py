@@ -48,7 +48,7 @@ def serve(arrivals: Sequence[tuple[float, float]], deadline: float = math.inf) -
             while coming and coming[0][1][0] <= now:
                 number, (came, cost) = coming.pop(0)
                 until = Deadline(came + deadline)
-                queue.add(waiting(number, partial(float, cost), until), came)
+                queue.add(waiting(number, partial(float, cost), until), came, math.inf)
             image = queue.first(now)
             if image is None:
                 now = coming[0][1][0]
@@ -120,6 +120,18 @@ def test_a_long_image_is_overtaken_only_until_it_is_overdue() -> None:
     assert 8.0 < began <= LONGEST_OVERTAKEN + 0.5
 
 
+def test_an_image_is_overtaken_only_while_the_order_of_asking_would_still_be_in_time() -> None:
+    async def scenario() -> None:
+        queue = ClientQueue()
+        for number, (cost, slack) in enumerate([(8.0, 5.0), (4.0, 1.0), (0.5, 9.0)]):
+            queue.add(waiting(number, partial(float, cost)), 0.0, slack)
+        numbers = [each.number for each in (queue.first(0.5), queue.first(1.0)) if each]
+        assert numbers == [2, 0], "the second is overdue, so those before it go first"
+        assert [each.number for each in queue.in_order(1.0)] == [0, 1, 2]
+
+    asyncio.run(scenario())
+
+
 def test_short_work_goes_before_long_work_that_came_first() -> None:
     served = serve([(0.0, 0.5)] * 64 + [(5.0, 1 / 64), (20.0, 1 / 64)], deadline=math.inf)
     waits = [each.ended - each.came for each in served if each.cost < 0.1]
@@ -131,7 +143,7 @@ def test_an_image_whose_kind_was_not_known_when_it_came_is_ranked_by_what_is_lea
         queue, costs = ClientQueue(), {"long": 0.0, "short": 0.01}
         for number, kind in enumerate(["long", "long", "short"]):
             image = waiting(number, partial(costs.__getitem__, kind))
-            queue.add(image, now=0.0)
+            queue.add(image, 0.0, math.inf)
         costs["long"] = 1.0
         first = queue.first(now=0.0)
         assert first is not None
@@ -143,10 +155,10 @@ def test_an_image_whose_kind_was_not_known_when_it_came_is_ranked_by_what_is_lea
 def test_ended_images_are_forgotten_although_one_waits_all_the_time() -> None:
     async def scenario() -> None:
         queue = ClientQueue()
-        queue.add(waiting(0, lambda: 100.0), now=0.0)
+        queue.add(waiting(0, lambda: 100.0), 0.0, math.inf)
         for number in range(1, 2000):
             image = waiting(number, lambda: 50.0)
-            queue.add(image, now=0.0)
+            queue.add(image, 0.0, math.inf)
             image.turn.cancel()
             queue.dropped(image)
         held = (queue._by_rank, queue._overdue, queue._sharing)
