@@ -130,22 +130,9 @@ def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: Path
     (folder / "b.jpg").write_bytes(b"broken")
     command = [sys.executable, "-m", "app.cli"]
     files = [str(folder / "a.jpg"), str(folder / "b.jpg")]
-    done = subprocess.run(
-        [
-            *command,
-            "classify",
-            *files,
-            "--weights",
-            "random",
-            "--precision",
-            "fp32",
-            "--top-k",
-            "2",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    flags = ["--weights", "random", "--precision", "fp32", "--top-k", "2"]
+    words = [*command, "classify", *files, *flags]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
     good, bad = done.stdout.splitlines()
     assert '"status":"ok"' in good

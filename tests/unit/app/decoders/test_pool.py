@@ -35,7 +35,16 @@ from models.domain.errors import (
 )
 from models.domain.image import Image, Pixels
 from tests.pictures import as_image
-from tests.server import gone
+from tests.server import PATIENCE, gone
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a process may take any time to start and to report its end."""
+    monkeypatch.setattr("app.decoders.pool.EXIT_REPORT", PATIENCE)
+    monkeypatch.setattr("app.decoders.processes.START_WITHIN", PATIENCE)
+    monkeypatch.setattr("app.decoders.processes.ANSWER_WITHIN", PATIENCE)
+
 
 LIMITS = Limits(processes=2, max_pixels=4_000_000, max_file=4 << 20, seconds=10.0)
 
@@ -196,7 +205,7 @@ def test_a_request_that_ends_early_ends_its_process() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await asyncio.wait_for(idle.ended, 10) == signal.SIGKILL
+        assert await asyncio.wait_for(idle.ended, PATIENCE) == signal.SIGKILL
         assert gone(idle.pid)
         assert (await pixels(pool, drawn())).shape == (32, 32, 3)
 
@@ -224,7 +233,7 @@ def test_a_process_that_died_while_it_waited_costs_no_image() -> None:
         await pixels(pool, drawn())
         (idle,) = pool._idle
         os.kill(idle.pid, signal.SIGKILL)
-        await asyncio.wait_for(idle.ended, 10)
+        await asyncio.wait_for(idle.ended, PATIENCE)
         assert (await pixels(pool, drawn())).shape == (32, 32, 3)
 
     assert run(test).ended == {"crash": 1}
@@ -270,7 +279,7 @@ def test_the_end_of_the_fork_server_is_survived() -> None:
         assert pool._supply.server is not None
         (idle,) = pool._idle
         pool._supply.server._process.kill()
-        await asyncio.wait_for(idle.ended, 10)
+        await asyncio.wait_for(idle.ended, PATIENCE)
         assert (await pixels(pool, drawn())).shape == (32, 32, 3)
 
     run(test)
