@@ -1,4 +1,4 @@
-"""From the arguments of the command line to one command and its exit code.
+"""Parse the arguments of the command line, run one command, and return its exit code.
 
 Only the module of the requested command is imported: the modules of all commands together take
 seconds, and `--help` and `--version` need none of them.

@@ -23,11 +23,6 @@ class PixelBudget:
         """Return the largest number of pixels that may be held."""
         return self._pool.limit
 
-    def set_limit(self, limit: int) -> None:
-        """Change the limit from now on; pixels that are held already stay."""
-        self._pool.limit = limit
-        self._gate.wake()
-
     def fitting(self, pixels: int) -> int:
         """Return how many images of `pixels` pixels fit at a time, at least one."""
         return max(1, self._pool.limit // pixels)

@@ -1,6 +1,6 @@
 """Run one process of a server of several: a front end or a worker, by its orders.
 
-The supervisor starts it as `python -m app.processes.member NAME`; the name is for those who list
+The supervisor starts it as `python -m app.processes.member NAME`; the name appears in lists of
 processes. A worker imports nothing of HTTP: that would make its start half a second longer.
 """
 

@@ -1,4 +1,4 @@
-"""From the options of a request to the network that answers it and the output that is wanted."""
+"""Choose the network that answers a request, and its output, by the options of the request."""
 
 from app.service import Computing, missing
 from models.api.schemas import ClassifyOptions, ProcessOptions

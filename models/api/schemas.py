@@ -210,7 +210,7 @@ class EncodingOptions(BaseModel):
 
 
 class FilterOptions(BaseModel):
-    """Of `POST /filter`: `ops`, or `name` and that filter's own parameters beside it."""
+    """Options of `POST /filter`: `ops`, or `name` and the parameters of that filter beside it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -223,7 +223,7 @@ class FilterOptions(BaseModel):
 
 
 class ProcessOptions(BaseModel):
-    """Of `POST /process`; what is said of encoding beside it, versions may say for themselves."""
+    """Options of `POST /process`; a version may have encoding options of its own."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,8 +1,8 @@
 """First come, first served: requests for something limited wait until it can be given.
 
-The queue knows neither what is given nor how much of it there is: `attempt` gives it or refuses.
+What is given, and how much of it there is, belongs to the caller: its `attempt` gives or refuses.
 Gates of counted amounts (`app/admission/gate.py`) and slots of an arena
-(`workers/ipc/arena_slots.py`) wait by it.
+(`workers/ipc/arena_slots.py`) use this queue.
 """
 
 import asyncio

@@ -50,7 +50,7 @@ def find(asked: str | None) -> str:
     """Return the path of wrk: the one that is asked for, or the one on the PATH."""
     found = shutil.which(asked or "wrk")
     if found is None:
-        raise FileNotFoundError(f"{asked or 'wrk'} is no program: install wrk, or say --wrk PATH")
+        raise FileNotFoundError(f"{asked or 'wrk'} is no program: install wrk, or pass --wrk PATH")
     return str(Path(found).resolve())
 
 

@@ -115,7 +115,7 @@ class ProcessRig(LocalRig):
     def __init__(self, running_worker: RunningWorker) -> None:
         self._hosted = running_worker
         self._gate, self._engine = running_worker.gate, running_worker.engine
-        self._process = ProcessBackend([running_worker.address], ARENA, say=encode_fake)
+        self._process = ProcessBackend([running_worker.address], ARENA, encode=encode_fake)
         self.backend = self._process
 
     async def ready(self) -> None:

@@ -43,7 +43,7 @@ class ProcessBackend:
         drain_timeout: float | None = None,
         on_batch: Callable[[Batched], None] = lambda _batched: None,
         on_other: Callable[[], object] = lambda: None,
-        say: Callable[[Operation], object] = conversion.encode_operation,
+        encode: Callable[[Operation], object] = conversion.encode_operation,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._arena = Arena.create(arena_bytes)
@@ -51,7 +51,7 @@ class ProcessBackend:
         self._parked: list[Pending] = []
         self._drain_timeout = drain_timeout
         self._on_other = on_other
-        self._say = say
+        self._encode = encode
         self._closing = False
         self._held = 0
         self._idle = asyncio.Event()
@@ -164,7 +164,7 @@ class ProcessBackend:
             return
         assert pending.slot is not None
         self._arena.mark(pending.slot, False)
-        min(up, key=_jobs).submit(pending, frame_of(pending, self._say))
+        min(up, key=_jobs).submit(pending, frame_of(pending, self._encode))
 
     async def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
         """Return why a job of a lost worker is not sent again; None if it is."""

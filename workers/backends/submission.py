@@ -37,8 +37,8 @@ def bytes_for(job: Job) -> int:
     return max(math.prod(shape), math.prod(size) * MAX_CHANNELS)
 
 
-def frame_of(pending: Pending, say: Callable[[Operation], object]) -> Submit:
-    """Return the frame for a job; `say` converts its operation to values for MessagePack."""
+def frame_of(pending: Pending, encode: Callable[[Operation], object]) -> Submit:
+    """Return the frame for a job; `encode` converts its operation to values for MessagePack."""
     job, slot = pending.job, pending.slot
     assert slot is not None
     shape, jpeg = conversion.encode_source(job.image)
@@ -47,7 +47,7 @@ def frame_of(pending: Pending, say: Callable[[Operation], object]) -> Submit:
         slot.offset,
         slot.size,
         shape,
-        say(job.operation),
+        encode(job.operation),
         job.deadline.at,
         job.lane is Lane.BULK,
         jpeg,

@@ -1,4 +1,4 @@
-"""From the specification of a network to its torch module, and what both engines share of it.
+"""Build the torch module of a network by its specification, for both engines.
 
 `models` may not import torch, so a specification only names the function that builds its module.
 """

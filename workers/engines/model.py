@@ -1,4 +1,4 @@
-"""From settings to networks, their records and their labels. Missing weights are a value."""
+"""Load the networks of the settings, their records and labels. Missing weights are a value."""
 
 import logging
 from collections.abc import Callable

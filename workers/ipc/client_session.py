@@ -53,7 +53,7 @@ class ClientSession:
         self._tickets: dict[int, Ticket] = {}
         self._loop = asyncio.get_running_loop()
         self._broken = self._lost = False
-        self._told: LoadReport | None = None
+        self._reported: LoadReport | None = None
         self.protocol = FrameProtocol(TO_WORKER, self._on_frames, self._on_lost, self._on_broken)
 
     def deliver(self, outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:
@@ -77,7 +77,7 @@ class ClientSession:
             elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
                 answers += self._dropped(frame)
         if answers:
-            self._say(answers)
+            self._send(answers)
 
     def _submit(self, frame: Submit) -> list[Frame]:
         """Hand the job to the worker; return an answer at once for a job that cannot be
@@ -129,22 +129,22 @@ class ClientSession:
     def _answer(self, frames: list[Done]) -> None:
         for frame in frames:
             self._tickets.pop(frame.number, None)
-        self._say(frames)
+        self._send(frames)
         if self._broken and not self._tickets:
             self.protocol.close()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report the load of the worker, if it has changed."""
-        if self._load() != self._told:
-            self._say([])
+        if self._load() != self._reported:
+            self._send([])
 
-    def _say(self, answers: Sequence[Frame]) -> None:
+    def _send(self, answers: Sequence[Frame]) -> None:
         """Send answers, and the load of the worker."""
         if self.protocol.behind:
             self.protocol.send(answers)
         else:
-            self._told = self._load()
-            self.protocol.send([self._told, *answers])
+            self._reported = self._load()
+            self.protocol.send([self._reported, *answers])
 
     def _load(self) -> LoadReport:
         load = self._worker.load()

@@ -35,7 +35,7 @@ class WorkerServer:
     def __init__(self, decode: Callable[[Any], Operation] = conversion.decode_operation) -> None:
         self.decode = decode
         self.decoded = 0
-        self._guests: set[ClientSession] = set()
+        self._sessions: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
 
     async def serve(self, listener: socket.socket, worker: Worker[Any], welcome: Welcome) -> None:
@@ -46,8 +46,8 @@ class WorkerServer:
                 tasks.create_task(self._keep_telling())
                 self._accepting = tasks.create_task(self._accept(listener, worker, welcome, tasks))
         finally:
-            for guest in self._guests:
-                guest.protocol.close()
+            for session in self._sessions:
+                session.protocol.close()
             await asyncio.sleep(0)  # the loop hangs up in its next turn
 
     def retire(self) -> None:
@@ -56,8 +56,8 @@ class WorkerServer:
         """
         if self._accepting is not None:
             self._accepting.cancel()
-        for guest in self._guests:
-            guest.protocol.send([Leaving()])
+        for session in self._sessions:
+            session.protocol.send([Leaving()])
 
     async def _accept(
         self,
@@ -81,21 +81,21 @@ class WorkerServer:
         self.decoded += 1
         return self.decode(encoded)
 
-    def leave(self, guest: ClientSession) -> None:
+    def leave(self, session: ClientSession) -> None:
         """Forget a front end that has closed its connection."""
-        self._guests.discard(guest)
+        self._sessions.discard(session)
 
     def on_batch(self, batch: Batch, _: BatchResult) -> None:
         """Report a finished batch to one of the front ends; called on a collect thread."""
-        guest, _ = batch.tickets[0].tag
-        guest.batched(batch)
+        session, _ = batch.tickets[0].tag
+        session.batched(batch)
 
     async def _keep_telling(self) -> None:
         """Report the load regularly, because it also changes without a message from a front end."""
         while True:
             await asyncio.sleep(PAUSE)
-            for guest in self._guests:
-                guest.tell()
+            for session in self._sessions:
+                session.report()
 
     async def _admit(
         self, connection: socket.socket, worker: Worker[Any], welcome: Welcome
@@ -103,17 +103,17 @@ class WorkerServer:
         try:
             if not frame_protocol.same_user(connection):
                 raise PermissionError("a process of another user")
-            guest = ClientSession(
+            session = ClientSession(
                 worker, await _received_arena(connection), self._decoded, self.leave
             )
-            self._guests.add(guest)
+            self._sessions.add(session)
             loop = asyncio.get_running_loop()
-            await loop.create_unix_connection(lambda: guest.protocol, sock=connection)
+            await loop.create_unix_connection(lambda: session.protocol, sock=connection)
         except Exception as error:  # the other front ends are protected
             log.warning("a front end was turned away: %s", error)
             connection.close()
             return
-        guest.protocol.send([welcome])
+        session.protocol.send([welcome])
 
 
 async def _received_arena(connection: socket.socket) -> Arena:

@@ -162,10 +162,10 @@ class MicroBatcher:
         return len(lane.tickets) >= self._most(lane) or lane.pixels >= self.limits.max_batch_pixels
 
     def _head(self, lane: _Lane, now: float, dropped: list[Ticket]) -> Ticket | None:
-        """Return the oldest live job of a lane; drop the expired jobs before it."""
+        """Return the oldest job of a lane that is not over; drop those before it."""
         while lane.tickets:
             head = next(iter(lane.tickets))
-            if not head.dead(now):
+            if not head.is_over(now):
                 return head
             self._take(lane, head)
             dropped.append(head)
@@ -174,7 +174,7 @@ class MicroBatcher:
     def _form(
         self, lane: _Lane, now: float, dropped: list[Ticket]
     ) -> tuple[list[Ticket], ReleaseReason]:
-        """Take a batch out of a lane with a live head; remove a lane that is empty then."""
+        """Take a batch out of a lane whose head is not over; remove a lane that is empty then."""
         limits, most = self.limits, self._most(lane)
         batch: list[Ticket] = []
         pixels = 0

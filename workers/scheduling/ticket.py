@@ -50,7 +50,7 @@ class Ticket:
         self.queued = False
         self.cancelled = False
 
-    def dead(self, now: float) -> bool:
+    def is_over(self, now: float) -> bool:
         """Return whether the job was cancelled or has expired."""
         return self.cancelled or self.job.deadline.expired(now)
 

@@ -64,8 +64,8 @@ class UnderWay:
     def _again(self, now: float) -> Picked:
         """Return half of a failed batch without the jobs whose deadline has passed meanwhile."""
         half = self._halves.popleft()
-        alive = [t for t in half.tickets if not t.dead(now)]
-        return Picked(alive, half.reason, [t for t in half.tickets if t.dead(now)], None)
+        alive = [t for t in half.tickets if not t.is_over(now)]
+        return Picked(alive, half.reason, [t for t in half.tickets if t.is_over(now)], None)
 
     def clear(self) -> list[Ticket]:
         """Take out every job that is not finished."""

@@ -37,7 +37,7 @@ def run(settings: Settings, seconds: float, output: str, ops: str | None, force:
     if not 0 < seconds <= 600:
         raise WrongUsage(f"--seconds: more than 0 and at most 600 (given: {seconds:g})")
     if path.exists() and not force:
-        raise WrongUsage(f"--output: {path} exists already; say --force to replace it")
+        raise WrongUsage(f"--output: {path} exists already; add --force to replace it")
     try:
         atomic_file.check_writable(path.resolve().parent)
         with atomic_file.unfinished(path, replace=force) as temporary:

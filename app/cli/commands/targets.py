@@ -107,7 +107,7 @@ def _check_suffix(path: Path, format_for: Callable[[ImageFormat], ImageFormat]) 
     """Refuse a suffix that names no format, unless `--format` gives the format."""
     if len({format_for(each) for each in ENCODABLE}) > 1:
         written = ", ".join(each.extension for each in ENCODABLE)
-        raise WrongUsage(f"--output: {path.suffix} is not written, only {written}; or say --format")
+        raise WrongUsage(f"--output: {path.suffix} is no output format; use {written}, or --format")
 
 
 def _file_for(
@@ -158,7 +158,7 @@ def _format_named(path: Path) -> ImageFormat | None:
 
 
 def _exists(file: Path) -> str:
-    return f"{file} exists already; choose another name, or say --force to replace it"
+    return f"{file} exists already; choose another name, or add --force to replace it"
 
 
 def _reason(error: Exception) -> str:

@@ -36,7 +36,9 @@ async def _kept(name: str) -> None:
 async def backend() -> AsyncIterator[ProcessBackend]:
     name = f"darkroom-test-{secrets.token_hex(8)}"
     keeping = asyncio.create_task(_kept(name))
-    made = ProcessBackend(["\0" + name], ARENA, 20.0, say=encode_fake, quarantine=Quarantine(300.0))
+    made = ProcessBackend(
+        ["\0" + name], ARENA, 20.0, encode=encode_fake, quarantine=Quarantine(300.0)
+    )
     try:
         yield made
     finally:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from models.domain.image import Pixels
 
 Forward = Callable[[Pixels], NDArray[np.float32]]
-"""From uint8 crops (n, crop, crop, 3) to float32 (n, values)."""
+"""A forward pass: it maps uint8 crops (n, crop, crop, 3) to float32 (n, values)."""
 
 
 class ForwardPasses:

@@ -1,4 +1,4 @@
-"""From images on the device to the network's input: one launch for a batch of any sizes."""
+"""Make the network's input of images on the device: one launch for a batch of any sizes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -42,7 +42,7 @@ ENGINE = partial(FakeEngine, slots=1, keep=True)
 
 def backend(*workers: RunningWorker | str, arena: int = ARENA, **hooks: Any) -> ProcessBackend:
     addresses = [w if isinstance(w, str) else w.address for w in workers]
-    return ProcessBackend(addresses, arena, say=encode_fake, **{"drain_timeout": 20.0, **hooks})
+    return ProcessBackend(addresses, arena, encode=encode_fake, **{"drain_timeout": 20.0, **hooks})
 
 
 def new_address() -> str:
@@ -492,7 +492,7 @@ def test_only_what_was_on_the_device_is_suspected_and_innocents_are_answered() -
     def answer(job: Job) -> Labels:
         if number_of(job) == poison:
             reached.release()
-            while here[-1].host._guests:  # until the front end has lost this worker
+            while here[-1].host._sessions:  # until the front end has lost this worker
                 time.sleep(0.001)
         found = first_sample(job)
         assert isinstance(found, Labels)

@@ -222,9 +222,9 @@ class CountedTicket(Ticket):
     __slots__ = ()
     looks = 0
 
-    def dead(self, now: float) -> bool:
+    def is_over(self, now: float) -> bool:
         CountedTicket.looks += 1
-        return super().dead(now)
+        return super().is_over(now)
 
 
 @pytest.mark.parametrize("dies_by", ["cancelling", "expiring"])

@@ -105,7 +105,7 @@ def test_a_suffix_that_is_not_written_is_taken_only_with_a_format(
 ) -> None:
     target = target_of(f"{tmp_path}/out.gif", 1, False)
     assert format_of(target) is None
-    with pytest.raises(WrongUsage, match=r"\.gif is not written, only \.jpg, \.png"):
+    with pytest.raises(WrongUsage, match=r"\.gif is no output format; use \.jpg, \.png"):
         check(target, sources[:1], as_source)
     check(target, sources[:1], as_webp)
 
