@@ -1,6 +1,9 @@
 # One-word tasks; `make serve` and `make test` need nothing but Python 3.11+ and make.
 PYTHON ?= python3
 BIN := .venv/bin
+# uv installs where it is present; `make serve UV=` takes pip, which reads your pip settings.
+UV := $(shell command -v uv)
+PIP = $(if $(UV),$(UV) pip install -q --python $(BIN)/python,$(BIN)/python -m pip install -q)
 LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 CUDA = $(wildcard workers/kernels/*.cu* workers/filters/*/*.cu* tests/emulation/*.hpp)
@@ -11,12 +14,24 @@ install: .venv/.installed
 
 .venv/.installed: requirements-dev.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .
+	$(PIP) --require-hashes -r requirements-dev.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
-serve: install
+# `make serve` installs only what runs: no tools of development, and CuPy and nvJPEG only where
+# nvidia-smi lists a GPU. Both kinds of installation share `.venv`, in any order.
+GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+RUNTIME = $(if $(filter-out 0,$(GPU)),requirements-gpu.lock,requirements.lock)
+
+serve: .venv/.runtime-$(RUNTIME)
 	$(BIN)/darkroom serve
+
+.venv/.runtime-$(RUNTIME): $(RUNTIME) docker/requirements-build.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) --require-hashes -r $(RUNTIME)
+	$(PIP) --require-hashes -r docker/requirements-build.lock
+	$(PIP) --no-deps --no-build-isolation -e .
+	touch $@
 
 # A test process for each core, at most eight, because each loads PyTorch. The tests of one file stay
 # in one process and share its servers. Files that take long come first, so that all end together.
@@ -70,4 +85,4 @@ lock:
 	$(LOCK) -c locks.constraints pyproject.toml -o requirements.lock
 	$(LOCK) -c locks.constraints pyproject.toml --extra gpu -o requirements-gpu.lock
 	$(LOCK) -c locks.constraints pyproject.toml --group dev -o requirements-dev.lock
-	echo hatchling | $(LOCK) -c requirements-dev.lock - -o docker/requirements-build.lock
+	printf 'hatchling\neditables\n' | $(LOCK) -c requirements-dev.lock - -o docker/requirements-build.lock

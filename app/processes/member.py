@@ -88,7 +88,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     )
     freeze()
     welcome = _welcome(started)
-    if "address" not in orders.first and started.degraded:
+    if "address" not in orders.first and started.stands_in:
         log.error("no spare can be kept: %s", started.degraded)
         return ExitCode.FAILED
     orders.ready({"precisions": started.measured})

@@ -32,6 +32,7 @@ from tests.bench import gpu_samples, wrk
 from tests.bench.images import jpegs, subsampled
 from tests.bench.load import raw_post
 from tests.bench.plan import BOUNDARY, multipart
+from tests.bench.stack import cuda_stack
 from tests.bench.subject import Subject, answers, started
 from tests.ports import free_port
 
@@ -178,6 +179,7 @@ def main() -> None:
         "old": options.old_revision or _revision(options.old),
         "new": _revision(ROOT),
         "gpu": gpu_samples.describe(),
+        "stack": cuda_stack(),
         "cores": len(os.sched_getaffinity(0)),
         "seconds_each": options.seconds,
         "kinds": found,

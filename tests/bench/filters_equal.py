@@ -14,6 +14,7 @@ from dataclasses import asdict
 
 import torch
 
+from tests.bench.stack import cuda_stack
 from tests.gpu.equality import MAX_PIXELS, NAMES, SIZES, compared, runner
 from workers.engines.cuda.engine import CudaEngine
 
@@ -30,6 +31,7 @@ def main() -> None:
         "benchmark": "filters_equal",
         "command": "python -m tests.bench.filters_equal",
         "gpu": torch.cuda.get_device_name(),
+        "stack": cuda_stack(),
         "sizes": SIZES,
         "filters": rows,
     }

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from tests.bench.gpu_peers import by_cupyx, by_torchvision
+from tests.bench.stack import cuda_stack
 from workers.engines.cuda.modules import Kernels
 from workers.filters.base import Filter
 from workers.filters.registry import FILTERS, parse_one
@@ -177,6 +178,7 @@ def main() -> None:
         "benchmark": "filters_gpu",
         "command": "python -m tests.bench.filters_gpu",
         "gpu": torch.cuda.get_device_name(),
+        "stack": cuda_stack(),
         "cores": os.cpu_count(),
         "copy_images_per_second": int(copy),
         "filters": rows,

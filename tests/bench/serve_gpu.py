@@ -43,6 +43,7 @@ from tests.bench.images import jpegs, subsampled
 from tests.bench.parts import PARTS
 from tests.bench.plan import Plan
 from tests.bench.ratios import compared
+from tests.bench.stack import cuda_stack
 from tests.bench.subject import family, tail
 
 LIMITS = {
@@ -207,6 +208,7 @@ def main() -> None:
         "command": shlex.join(["python", "-m", "tests.bench.serve_gpu", *sys.argv[1:]]),
         "date": datetime.now(UTC).date().isoformat(),
         "gpu": gpu_samples.describe(),
+        "stack": cuda_stack(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in ("torch", "litserve", "uvicorn")},

@@ -39,12 +39,17 @@ class Started:
     """A running worker and the networks that it serves, the default first.
 
     There are no networks where the worker was started only to filter. `degraded` says why it does
-    not compute on what was asked for.
+    not compute on what was asked for, or what is missing there.
     """
 
     worker: Worker[Any]
     networks: tuple[ServedNetwork, ...] = ()
     degraded: str | None = None
+
+    @property
+    def stands_in(self) -> bool:
+        """Return whether it computes on the CPU in place of a GPU."""
+        return self.degraded is not None and self.worker.load().device == "cpu"
 
     @property
     def measured(self) -> dict[str, str]:
@@ -146,7 +151,7 @@ def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> 
     engine = CudaEngine(networks, size, room, device, cubins)
     engine.warm_up()
     worker = _started(Worker(engine, _limits(settings, size), on_batch))
-    return Started(worker, tuple(each.served for each in loaded))
+    return Started(worker, tuple(each.served for each in loaded), engine.degraded)
 
 
 def _filters(job: Job) -> bool:

@@ -9,7 +9,7 @@ from cuda.pathfinder import DynamicLibNotFoundError
 from models.domain.errors import ServiceError, Unavailable
 from models.domain.image import Image, Jpeg, Pixels
 from models.domain.job import Result
-from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError
+from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, NvJpegUnfit
 from workers.engines.cuda.nvjpeg_encoder import Encoder, Placed
 from workers.engines.cuda.slot import Slot
 from workers.operations import DeviceJpeg
@@ -37,7 +37,7 @@ def as_jpegs(slot: Slot, asked: DeviceJpeg) -> list[Result | ServiceError]:
     try:
         if slot.encoder is None:  # most servers never encode here and need no memory for it
             slot.encoder = _encoder()
-    except (NvJpegError, DynamicLibNotFoundError) as error:
+    except (NvJpegError, NvJpegUnfit, DynamicLibNotFoundError) as error:
         log.warning("JPEGs cannot be encoded on the GPU: %s", error)
         return [Unavailable("encoder: the GPU here cannot encode; leave it out")] * len(slot.places)
     coloured = [index for index, (_, shape) in enumerate(slot.places) if shape[2] == 3]

@@ -28,10 +28,11 @@ from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.modules import Kernels
 from workers.engines.cuda.network import GraphedNetwork
-from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, filled_up
+from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, NvJpegUnfit, filled_up
 from workers.engines.cuda.self_test import Kind, run_self_test, sizes
 from workers.engines.cuda.slot import ALIGNMENT, Marks, Outputs, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
+from workers.engines.cuda.versions import versions
 from workers.filters.registry import parse_one
 from workers.kernels.cubins import CubinStore
 from workers.operations import Classify, FilterChain, NetworkOutput
@@ -55,7 +56,7 @@ class CudaEngine:
     """Runs `networks` and filters on `device`; networks without weights are left out.
 
     Batches have at most `max_batch_size` images and `max_pixels` pixels. `cubins` holds compiled
-    kernels, by default in the user's cache folder.
+    kernels, by default in the user's cache folder. `degraded` says what is missing on this machine.
     """
 
     def __init__(
@@ -74,7 +75,8 @@ class CudaEngine:
         self._side = min(TYPICAL_SIDE, math.isqrt(max_pixels // max_batch_size))
         self._torch_device = torch.device(device)
         self._streams = Streams(self._torch_device)
-        self._nvjpeg = _decoder()
+        self._nvjpeg, self.degraded = _decoder()
+        log.info("CUDA: %s", versions())
         kernels = Kernels(cubins)
         self._classifying: dict[str, Classifying] = {}
         for network in networks:
@@ -216,10 +218,22 @@ def _weights(room: int, max_batch_size: int, each: Sequence[Preprocessing]) -> i
     return 4 * max(integers) + ALIGNMENT * max_batch_size
 
 
-def _decoder() -> NvJpeg | None:
-    """Return the decode engines; None on GPUs without them, where front ends decode."""
+def _decoder() -> tuple[NvJpeg | None, str | None]:
+    """Return the decode engines, or None and perhaps why the service is degraded without them.
+
+    A GPU that has no such engines is as good as it can be: front ends decode. A library that is
+    missing is a fault of the installation, which costs most of the rate.
+    """
     try:
-        return NvJpeg()
-    except (NvJpegError, DynamicLibNotFoundError) as error:
+        return NvJpeg(), None
+    except NvJpegError as error:
         log.info("JPEGs are decoded on the CPU: %s", error)
-        return None
+        return None, None
+    except (NvJpegUnfit, DynamicLibNotFoundError) as error:
+        found = str(error).strip().splitlines()[0]
+        problem = (
+            f"JPEGs are decoded on the CPU, because nvJPEG cannot be used ({found}); "
+            "install what requirements-gpu.lock names"
+        )
+        log.warning("%s", problem)
+        return None, problem

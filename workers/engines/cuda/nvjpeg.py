@@ -9,6 +9,7 @@ import ctypes
 from typing import Any
 
 import numpy as np
+import torch
 from cuda import pathfinder
 from numpy.typing import NDArray
 
@@ -24,6 +25,14 @@ DESTINATION = np.dtype([("channel", np.uint64, 4), ("pitch", np.uint64, 4)])
 """nvjpegImage_t: device addresses of up to four planes, and their pitches in bytes."""
 
 
+PROPERTIES = 3
+"""Major, minor and patch version, as nvjpegGetProperty numbers them from 0."""
+
+
+class NvJpegUnfit(RuntimeError):
+    """The library belongs to another CUDA major than torch, and must not be used beside it."""
+
+
 class NvJpegError(RuntimeError):
     """A call of the library failed; `status` is its nvjpegStatus_t."""
 
@@ -35,12 +44,13 @@ class NvJpegError(RuntimeError):
 class NvJpeg:
     """The library with one handle, for one thread at a time.
 
-    `hardware` asks for the decode engines and fails where there are none.
+    `hardware` asks for the decode engines and fails where there are none. Raises NvJpegUnfit for a
+    library of another CUDA major than torch's, and pathfinder's error where there is no library.
     """
 
     def __init__(self, *, hardware: bool = True) -> None:
-        path = pathfinder.load_nvidia_dynamic_lib("nvjpeg").abs_path
-        self._library = ctypes.CDLL(path)
+        self._library = _library()
+        check_major(library_version(), torch.version.cuda)
         self.handle = ctypes.c_void_p()
         backend = HARDWARE if hardware else DEFAULT
         self.call("nvjpegCreateEx", backend, None, None, 0, ctypes.byref(self.handle))
@@ -58,6 +68,33 @@ class NvJpeg:
         status = getattr(self._library, name)(*arguments)
         if status:
             raise NvJpegError(name, status)
+
+
+def library_version() -> tuple[int, ...]:
+    """Return the version of the library; no GPU is needed. Raises pathfinder's error without it."""
+    values = [ctypes.c_int() for _ in range(PROPERTIES)]
+    for number, value in enumerate(values):
+        if status := _library().nvjpegGetProperty(number, ctypes.byref(value)):
+            raise NvJpegError("nvjpegGetProperty", status)
+    return tuple(value.value for value in values)
+
+
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("nvjpeg").abs_path)
+
+
+def check_major(version: tuple[int, ...], cuda: str | None) -> None:
+    """Raise NvJpegUnfit unless the library has the major of `cuda`, the version torch is built for.
+
+    Two CUDA majors in one process crash sooner or later.
+    """
+    wanted = cuda.split(".")[0] if cuda else None
+    if wanted != str(version[0]):
+        shown = ".".join(map(str, version))
+        raise NvJpegUnfit(
+            f"nvJPEG {shown} is installed, but torch is built for CUDA {cuda}: "
+            f"install the nvJPEG of CUDA {wanted}"
+        )
 
 
 class Decoder:

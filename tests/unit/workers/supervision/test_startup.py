@@ -38,6 +38,7 @@ def test_a_gpu_that_cannot_be_used_leaves_a_worker_on_the_cpu_that_says_so(
         assert served.model is not None
         assert served.model.record.device == "cpu"
         assert started.degraded
+        assert started.stands_in
         assert f"GPU {NO_SUCH_GPU} cannot be used" in started.degraded
     finally:
         started.worker.stop()
