@@ -121,9 +121,7 @@ class Settings(BaseSettings):
     )
     max_images_in_flight: int = Field(512, ge=1, description="images admitted at a time")
     max_bytes_in_flight: int = Field(1 << 30, ge=1, description="upload bytes admitted at a time")
-    max_arriving_bytes: int = Field(
-        512 << 20, ge=1, description="bytes of request bodies that are still arriving"
-    )
+    max_arriving_bytes: int = Field(512 << 20, ge=1, description="bytes of bodies still arriving")
     max_images_per_client: int = Field(
         0,
         ge=0,
@@ -164,9 +162,11 @@ class Settings(BaseSettings):
     codec_memory: int = Field(
         0,
         ge=0,
-        description="bytes that large images take at a time, by estimate, to be decoded, and as "
-        "many to be encoded; more wait; 0: 192 MiB for each decoder process, at least 512 MiB",
+        description="estimated bytes that large images take at a time, and as many the largest; "
+        "more wait; 0: 128 MiB for each decoder process, at least 256 MiB",
     )
+    decode_memory: int = Field(320 << 20, ge=1, description="estimated bytes to decode one image")
+    encode_memory: int = Field(768 << 20, ge=1, description="estimated bytes to encode one image")
     spool_bytes: int = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"
     )
@@ -185,9 +185,7 @@ class Settings(BaseSettings):
     idle_timeout: float = Field(
         60.0, gt=0, description="seconds that a connection may be open between requests"
     )
-    max_header_bytes: int = Field(
-        65536, ge=1024, description="bytes of a request's URL and headers"
-    )
+    max_header_bytes: int = Field(65536, ge=1024, description="bytes of a URL and its headers")
     max_header_lines: int = Field(100, ge=1, description="header lines of one request")
     max_url_bytes: int = Field(32768, ge=64, description="bytes of a request's URL")
     max_connections: int = Field(

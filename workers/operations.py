@@ -2,6 +2,7 @@
 CuPy.
 """
 
+import math
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,6 +13,7 @@ from models.domain.job import Job, Operation
 from models.networks.registry import DEFAULT
 from workers.filters.lookup_tables import ChainStep, steps
 from workers.filters.registry import AnyFilter
+from workers.kernels.items import Shape
 
 
 class FunctionToApply(StrEnum):
@@ -101,6 +103,26 @@ class FilterChain:
         """Return height and width of the result, in pixels."""
         *_, size = self.sizes(height, width)
         return size
+
+    def shape_after(self, shape: Shape) -> Shape:
+        """Return (height, width, channels) of the result for an image of this shape.
+
+        Raises InvalidParameter if a filter cannot be applied to its input.
+        """
+        for each in self.filters:
+            shape = each.shape_after(shape)
+        return shape
+
+    def memory(self, shape: Shape) -> int:
+        """Return the most bytes that the CPU takes at a time for an image of this shape, by
+        estimate: the source, the input of a filter, and what that filter makes of it.
+        """
+        source, most = math.prod(shape), 0
+        for number, each in enumerate(self.filters):
+            held = source + (math.prod(shape) if number else 0)
+            most = max(most, held + each.memory(shape))
+            shape = each.shape_after(shape)
+        return most
 
     def most_pixels(self, height: int, width: int) -> int:
         """Return the pixels of the largest image on the way: source, intermediate results and

@@ -24,10 +24,10 @@ class Total(IntEnum):
     """Estimated microseconds of work that is admitted and not completed."""
     DONE = 8
     """Estimated microseconds of work completed since the start."""
-    DECODE_MEMORY = 9
-    """Estimated bytes that decoding the large images takes which are not done yet."""
-    ENCODE_MEMORY = 10
-    """Estimated bytes that encoding the large images takes which are being encoded."""
+    LARGE_MEMORY = 9
+    """Estimated bytes that large images take which are in progress, the largest ones excepted."""
+    HUGE_MEMORY = 10
+    """Estimated bytes that those images take which need more than half of a budget."""
 
 
 class ByKey(IntEnum):
@@ -53,7 +53,7 @@ class Mark(IntEnum):
     """The same for fetches."""
     CONTENDED = 4
     """Monotonic nanoseconds at which a client with a small share was last refused."""
-    DECODE_MEMORY_SINCE = 5
-    """As PIXELS_SINCE, for memory to decode with."""
-    ENCODE_MEMORY_SINCE = 6
-    """As PIXELS_SINCE, for memory to encode with."""
+    LARGE_MEMORY_SINCE = 5
+    """As PIXELS_SINCE, for the memory of large images."""
+    HUGE_MEMORY_SINCE = 6
+    """As PIXELS_SINCE, for the memory of the largest images."""

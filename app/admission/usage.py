@@ -32,8 +32,8 @@ class Usage:
         yield Use("bytes_in_flight", limits.bytes, total(Total.BYTES))
         yield Use("arriving_bytes", limits.arriving, total(Total.ARRIVING))
         yield Use("pixels_in_flight", self.pixels(), total(Total.PIXELS))
-        yield Use("decode_memory", self.codec_memory(), total(Total.DECODE_MEMORY))
-        yield Use("encode_memory", self.codec_memory(), total(Total.ENCODE_MEMORY))
+        yield Use("large_image_memory", self.codec_memory(), total(Total.LARGE_MEMORY))
+        yield Use("huge_image_memory", self.codec_memory(), total(Total.HUGE_MEMORY))
         yield Use("fetch_concurrency", self.fetches(), total(Total.FETCHES))
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:

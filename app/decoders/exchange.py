@@ -41,8 +41,7 @@ T = TypeVar("T", bound=Frame)
 class Seen:
     """A file's header, and what decoding is estimated to take.
 
-    `cost` is CPU seconds. `memory` is bytes beside those that decoding holds for every image; 0
-    where the pixels are all that it takes.
+    `cost` is CPU seconds, `memory` is bytes, with the pixels and the file.
     """
 
     info: ImageInfo

@@ -10,7 +10,8 @@ from models.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The number of processes, and the limits of one image: pixels, bytes, seconds of CPU time.
+    """The number of processes, and the limits of one image: pixels, bytes of its file, seconds of
+    CPU time, and estimated bytes of memory.
 
     Without processes, threads of the caller decode.
     """
@@ -20,6 +21,8 @@ class Limits:
     max_file: int
     seconds: float
     encode_seconds: float = 60.0
+    decode_memory: int = 320 << 20
+    encode_memory: int = 768 << 20
 
     @classmethod
     def from_settings(cls, settings: Settings, cores: int) -> "Limits":
@@ -33,6 +36,8 @@ class Limits:
             settings.max_image_bytes,
             settings.decode_timeout,
             settings.encode_timeout,
+            settings.decode_memory,
+            settings.encode_memory,
         )
 
 

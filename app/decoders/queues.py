@@ -17,11 +17,17 @@ EXPENSIVE = 1.0
 class Memory(Protocol):
     """The bytes that images may take; each waits for them and holds them while a block runs."""
 
-    def decoding(self, n_bytes: int) -> AbstractAsyncContextManager[None]:
-        """Hold memory of an image that is decoded here, until it is done."""
+    def is_small(self, n_bytes: int) -> bool:
+        """Return whether an image of `n_bytes` bytes never waits."""
 
-    def encoding(self, n_bytes: int) -> AbstractAsyncContextManager[None]:
-        """Hold memory while an image is encoded."""
+    def is_huge(self, n_bytes: int) -> bool:
+        """Return whether an image of `n_bytes` bytes may wait for seconds."""
+
+    def at_once(self, n_bytes: int) -> int:
+        """Return how many pieces of work of `n_bytes` bytes fit at a time, at least one."""
+
+    def hold(self, n_bytes: int) -> AbstractAsyncContextManager[None]:
+        """Hold the memory of an image until it is done."""
 
 
 class Queues:
@@ -36,10 +42,22 @@ class Queues:
         self._line = asyncio.Semaphore(max(1, processes // 2))
         self._expensive = asyncio.Semaphore(max(1, processes // 2))
 
+    def is_small(self, memory: int) -> bool:
+        """Return whether an image that takes this memory never waits for it."""
+        return self._memory is None or self._memory.is_small(memory)
+
+    def is_huge(self, memory: int) -> bool:
+        """Return whether an image that takes this memory may wait for it for seconds."""
+        return self._memory is not None and self._memory.is_huge(memory)
+
+    def at_once(self, memory: int, most: int) -> int:
+        """Return how many parts of an image that take this memory fit at a time, up to `most`."""
+        return most if self._memory is None else min(most, self._memory.at_once(memory))
+
     @asynccontextmanager
     async def present(self, memory: int) -> AsyncIterator[None]:
-        """Wait until an image that takes this memory to decode may begin; hold it to its end."""
-        async with self._memory.decoding(memory) if self._memory else nullcontext():
+        """Wait until an image that takes this memory at most may begin; hold it to its end."""
+        async with self._memory.hold(memory) if self._memory else nullcontext():
             yield
 
     @asynccontextmanager
@@ -49,10 +67,7 @@ class Queues:
             yield
 
     @asynccontextmanager
-    async def turn(self, cost: float, to_encode: int = 0) -> AsyncIterator[None]:
-        """Wait for `cost` seconds of CPU time and `to_encode` bytes; hold both for the block."""
-        async with (
-            self._expensive if cost >= EXPENSIVE else nullcontext(),
-            self._memory.encoding(to_encode) if self._memory else nullcontext(),
-        ):
+    async def turn(self, cost: float) -> AsyncIterator[None]:
+        """Wait until an image may use `cost` seconds of CPU time, while the block runs."""
+        async with self._expensive if cost >= EXPENSIVE else nullcontext():
             yield

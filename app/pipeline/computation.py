@@ -2,12 +2,12 @@
 
 from app.admission import Permit
 from app.intake.wanted import Version
-from app.pipeline.decoding import ImageDecoder
 from app.pipeline.encoded_files import EncodedFiles
+from app.pipeline.encoding import ImageEncoder
+from app.pipeline.held_image import HeldImage
 from app.pipeline.outcomes import EncodedImage
 from app.pipeline.pixel_cost import check
 from app.pipeline.timings import Timings
-from models.codec import Decoded
 from models.domain.backend import Backend, Load
 from models.domain.image import Source
 from models.domain.job import Job, Labels, Operation, Result, Vector
@@ -21,10 +21,10 @@ class Computation:
     """
 
     def __init__(
-        self, backend: Backend, decoder: ImageDecoder, files: EncodedFiles, max_pixels: int
+        self, backend: Backend, encoder: ImageEncoder, files: EncodedFiles, max_pixels: int
     ) -> None:
         self._backend = backend
-        self._decoder = decoder
+        self._encoder = encoder
         self._files = files
         self._max_pixels = max_pixels
 
@@ -33,24 +33,29 @@ class Computation:
         return self._backend.load()
 
     async def labels(
-        self, decoded: Decoded, operation: Classify, permit: Permit, stages: Timings
+        self, source: HeldImage, operation: Classify, permit: Permit, stages: Timings
     ) -> Labels | Vector:
         """Return the labels of an image, or the vector that is wanted instead of them."""
-        result = await self._run(operation, decoded.image, permit, stages)
+        result = await self._run(operation, source.image(), permit, stages)
         assert isinstance(result, Labels | Vector)
         return result
 
     async def filtered(
-        self, decoded: Decoded, version: Version, permit: Permit, stages: Timings
+        self, source: HeldImage, version: Version, permit: Permit, stages: Timings, *, last: bool
     ) -> EncodedImage:
-        """Put an image through the filters of a version and encode it."""
-        operation, output, image = version.operation, version.output, decoded.image
-        check(operation, self._max_pixels, image.height, image.width)
-        format_ = output.format_for(decoded.info.format)
-        result = await self._run(operation, image, permit, stages)
+        """Put an image through the filters of a version and encode it.
+
+        `last`: the source is not needed after the filters.
+        """
+        operation, output = version.operation, version.output
+        check(operation, self._max_pixels, source.height, source.width)
+        format_ = output.format_for(source.info.format)
+        shape = operation.shape_after((source.height, source.width, source.channels))
+        self._encoder.check(shape, format_, output.encoding)
+        result = await self._run(operation, source.image(last=last), permit, stages)
         assert not isinstance(result, Labels | Vector)
         with stages.measure("encode"):
-            data = await self._decoder.encode(result, decoded, format_, output.encoding)
+            data = await self._encoder.encode(result, source, format_, output.encoding)
             return EncodedImage(self._files.keep(data), format_, result.width, result.height)
 
     async def _run(

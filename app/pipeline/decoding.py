@@ -9,25 +9,22 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import TypeVar
 
-import numpy as np
-
 from app.admission import Permit
-from app.decoders import EXPENSIVE, DecoderPool, Encode, Seen
+from app.decoders import EXPENSIVE, DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.pipeline.context import ImageContext
 from app.pipeline.decode_placement import DecodePlacement
+from app.pipeline.held_image import HeldImage
 from app.pipeline.pixel_budget import PixelBudget
 from app.pipeline.timings import Timings
 from models import codec
-from models.codec import Decoded, Encoding, ImageFormat, identify
+from models.codec import Decoded, ImageFormat, identify
 from models.domain.backend import Load
 from models.domain.errors import ServiceError
-from models.domain.image import Image, Source
 
 TYPICAL = (1250, 1600)
 """Height and width that are assumed before the header is read, so that most images need only one
@@ -39,11 +36,11 @@ _UNASKED = TYPICAL[0] * TYPICAL[1]
 AT_ONCE = 1 << 19
 """Largest JPEG, in bytes, that is scanned on the event loop: 0.2 ms, about the cost of a thread."""
 
-LONG_ENCODING = 0.5
-"""Estimated CPU seconds from which an image is encoded in a process instead of on a thread."""
-
 Room = Callable[[int, int], int]
 """Map the height and width of an image to the pixels that it takes from the budget."""
+
+Memory = Callable[[Seen], int]
+"""Map the header of an image to the most bytes that it takes at any time."""
 
 Accept = Callable[[Seen], bool]
 """Decide by the header of an image whether it is decoded now."""
@@ -101,38 +98,46 @@ class ImageDecoder:
             return self._look(content)
 
     @asynccontextmanager
-    async def held(self, jpeg: Decoded, room: Room) -> AsyncIterator[Decoded]:
-        """Hold room in the budget for the pixels that will come back, while the block runs."""
-        async with self._budget.hold(room(jpeg.info.height, jpeg.info.width)):
-            yield jpeg
+    async def held(
+        self, jpeg: Decoded, context: ImageContext, room: Room, memory: Memory
+    ) -> AsyncIterator[HeldImage]:
+        """Hold room and memory for the pixels that will come back, while the block runs."""
+        async with AsyncExitStack() as held:
+            await self._present(held, memory(Seen(jpeg.info, 0.0)), context)
+            await held.enter_async_context(
+                self._budget.hold(room(jpeg.info.height, jpeg.info.width))
+            )
+            yield HeldImage(jpeg)
 
     @asynccontextmanager
     async def decoded(
-        self, content: Blob, context: ImageContext, room: Room
-    ) -> AsyncIterator[Decoded]:
+        self, content: Blob, context: ImageContext, room: Room, memory: Memory
+    ) -> AsyncIterator[HeldImage]:
         """Decode an image, and hold the room for its pixels while the block runs.
 
-        An image that takes much time or memory to decode waits for those first. While it waits it
-        holds no room, and while it waits for memory other images have its turn.
+        An image that takes much time or memory waits for those first, and holds no room meanwhile.
+        Raises TooManyPixels for one whose decoding would take more memory than is allowed.
         """
         stages = context.stages
         async with self._budget.hold(typical := room(*TYPICAL)):
 
             def fits(seen: Seen) -> bool:
                 within = room(seen.info.height, seen.info.width) <= typical
-                return within and seen.cost < EXPENSIVE
+                little = seen.cost < EXPENSIVE and self._decoders.queues.is_small(memory(seen))
+                return within and little and seen.memory <= self._decoders.limits.decode_memory
 
             with stages.measure("decode"):
                 found = await self._decode(content, fits)
             if isinstance(found, Decoded):
                 content.close()
-                yield found
+                image = HeldImage(found)
+                del found  # or it would stay as long as this frame
+                yield image
                 return
+        codec.check_decode_memory(found.info, found.memory, self._decoders.limits.decode_memory)
         async with AsyncExitStack() as held:
             with stages.measure("decode"):
-                if found.memory:
-                    async with context.turn.left():
-                        await held.enter_async_context(self._decoders.queues.present(found.memory))
+                await self._present(held, memory(found), context)
                 async with self._decoders.queues.line(found.cost):
                     needed = room(found.info.height, found.info.width)
                     await held.enter_async_context(self._budget.hold(needed))
@@ -140,38 +145,13 @@ class ImageDecoder:
                         decoded = await self._decode(content, lambda _seen: True)
             assert isinstance(decoded, Decoded)
             content.close()
-            yield decoded
+            image = HeldImage(decoded)
+            del decoded
+            yield image
 
-    async def encode(
-        self, image: Source, decoded: Decoded, format_: ImageFormat, encoding: Encoding
-    ) -> bytes:
-        """Return a file with the pixels of `image` and the metadata of `decoded`.
-
-        An image that takes long is encoded in a process, which is killed if the request ends. One
-        that would take longer than allowed is refused before it starts.
-        """
-        notice, exif = decoded.copyright, decoded.exif
-        if not isinstance(image, Image):
-            finished = partial(codec.finished, image, encoding, copyright=notice, exif=exif)
-            return await self.in_thread(finished)
-        most = self._decoders.limits.encode_seconds
-        cost = codec.check_encode_cost(image.n_pixels, format_, encoding, most)
-        memory = codec.encode_memory(image.n_pixels, image.channels, format_, encoding)
-        if cost < LONG_ENCODING or not self._decoders.running:
-            async with self._decoders.queues.turn(0.0, memory):
-                return await self.in_thread(
-                    partial(codec.encode, image, format_, encoding, copyright=notice, exif=exif)
-                )
-        shape = image.height, image.width, image.channels
-        n = None if exif is None else len(exif)
-        task = Encode(shape, format_, encoding, notice, n, most)
-        pixels = np.ascontiguousarray(image.pixels).data.cast("B")
-        async with self._decoders.queues.turn(cost, memory):
-            return await self._decoders.encode(task, pixels, exif)
-
-    def at_once(self, pixels: int) -> int:
-        """Return how many jobs of `pixels` pixels fit into the budget at a time, at least one."""
-        return self._budget.fitting(pixels)
+    def at_once(self, pixels: int, memory: int) -> int:
+        """Return how many jobs of these pixels and bytes fit at a time, at least one."""
+        return self._decoders.queues.at_once(memory, self._budget.fitting(pixels))
 
     async def in_thread(self, function: Callable[..., T], *args: object) -> T:
         """Run a function on a codec thread and return its result."""
@@ -184,6 +164,18 @@ class ImageDecoder:
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
         self._pool.shutdown()
+
+    async def _present(self, held: AsyncExitStack, memory: int, context: ImageContext) -> None:
+        """Wait for memory, and hold it as long as `held`.
+
+        An image that may wait for seconds gives its turn to others meanwhile.
+        """
+        queues = self._decoders.queues
+        if queues.is_huge(memory):
+            async with context.turn.left():
+                await held.enter_async_context(queues.present(memory))
+        elif not queues.is_small(memory):
+            await held.enter_async_context(queues.present(memory))
 
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
@@ -206,9 +198,9 @@ class ImageDecoder:
         opened = codec.open_plain(blob.read(), max_pixels=self._max_pixels)
         if opened is None:
             return None
-        seen = Seen(
-            opened.info, 0.0
-        )  # its cost is bounded by its pixels, so it never waits for a turn
+        # Its cost is bounded by its pixels, so it never waits for a turn.
+        memory = codec.decode_memory(opened.info, blob.size, plain_jpeg=True)
+        seen = Seen(opened.info, 0.0, memory)
         if not accept(seen):
             return seen
         decoded = opened.decode()

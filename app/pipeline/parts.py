@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from app.intake.wanted import Parts, Version
 from app.pipeline.computation import Computation
 from app.pipeline.context import ImageContext, caught
+from app.pipeline.held_image import HeldImage
 from app.pipeline.outcomes import Processed, VersionAnswer
 from app.pipeline.timings import Timings
-from models.codec import Decoded
 from models.domain.alarms import Timeout
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
@@ -26,10 +26,10 @@ class PartsOfImage:
     """The parts of one image, side by side, `at_once` of them at a time."""
 
     def __init__(
-        self, computation: Computation, decoded: Decoded, context: ImageContext, at_once: int
+        self, computation: Computation, source: HeldImage, context: ImageContext, at_once: int
     ) -> None:
         self._computation = computation
-        self._decoded = decoded
+        self._source = source
         self._context = context
         self._turns = asyncio.Semaphore(at_once)
 
@@ -49,12 +49,12 @@ class PartsOfImage:
             return wanted
         permit, stages = self._context.permit, self._context.stages
         labels = self._computation.labels
-        return await self._part(partial(labels, self._decoded, wanted, permit, stages))
+        return await self._part(partial(labels, self._source, wanted, permit, stages))
 
     async def _version(self, wanted: Version) -> VersionAnswer:
         permit, stages = self._context.permit, Timings()
-        filtered = self._computation.filtered
-        outcome = await self._part(partial(filtered, self._decoded, wanted, permit, stages))
+        filtered = partial(self._computation.filtered, last=False)
+        outcome = await self._part(partial(filtered, self._source, wanted, permit, stages))
         return VersionAnswer(wanted.id, outcome, stages)
 
     async def _part(self, work: Work[T]) -> T | ServiceError:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 
 from app.admission import Permit
-from app.decoders import DecoderPool
+from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item
 from app.intake.spool import Blob
@@ -18,6 +18,9 @@ from app.pipeline.computation import Computation
 from app.pipeline.context import ExpectedPixels, ImageContext, caught
 from app.pipeline.decoding import ImageDecoder
 from app.pipeline.encoded_files import EncodedFiles
+from app.pipeline.encoding import ImageEncoder
+from app.pipeline.held_image import HeldImage
+from app.pipeline.memory_need import to_classify, to_filter, to_process
 from app.pipeline.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
 from app.pipeline.parts import PartsOfImage
 from app.pipeline.pixel_budget import PixelBudget
@@ -53,7 +56,8 @@ class Pipeline:
         self._files = files
         self._max_pixels = max_pixels
         self._decoder = ImageDecoder(fetcher, budget, decoders, max_pixels, threads)
-        self._computation = Computation(backend, self._decoder, files, max_pixels)
+        encoder = ImageEncoder(decoders, self._decoder.in_thread)
+        self._computation = Computation(backend, encoder, files, max_pixels)
 
     def answers(
         self, request: ImageRequest, permit: Permit, left: Left
@@ -100,9 +104,10 @@ class Pipeline:
         permit, stages = context.permit, context.stages
         jpeg = await self._decoder.encoded(content, self._computation.load(), stages)
         if jpeg is not None:
-            return await self._computation.labels(jpeg, operation, permit, stages)
-        async with self._decoder.decoded(content, context, operator.mul) as decoded:
-            return await self._computation.labels(decoded, operation, permit, stages)
+            return await self._computation.labels(HeldImage(jpeg), operation, permit, stages)
+        source = self._decoder.decoded(content, context, operator.mul, to_classify)
+        async with source as image:
+            return await self._computation.labels(image, operation, permit, stages)
 
     async def _filtered(
         self, content: Blob, version: Version, context: ImageContext
@@ -110,9 +115,14 @@ class Pipeline:
         decoder, permit, stages = self._decoder, context.permit, context.stages
         jpeg = await decoder.encoded(content, self._computation.load(), stages)
         needed = partial(peak_pixels, version.operation, self._max_pixels)
-        source = decoder.held(jpeg, needed) if jpeg else decoder.decoded(content, context, needed)
-        async with source as decoded:
-            return await self._computation.filtered(decoded, version, permit, stages)
+        memory = partial(to_filter, version, self._max_pixels, on_device=jpeg is not None)
+        source = (
+            decoder.held(jpeg, context, needed, memory)
+            if jpeg
+            else decoder.decoded(content, context, needed, memory)
+        )
+        async with source as image:
+            return await self._computation.filtered(image, version, permit, stages, last=True)
 
     async def _processed(self, content: Blob, wanted: Parts, context: ImageContext) -> Processed:
         """Decode the image once for all parts, as many at a time as memory has room for."""
@@ -120,12 +130,19 @@ class Pipeline:
         def needed(height: int, width: int) -> int:
             return sum(peak_pixels_of_parts(wanted, self._max_pixels, height, width))
 
-        async with self._decoder.decoded(content, context, needed) as decoded:
+        def at_once(seen: Seen) -> int:
+            size = seen.info.height, seen.info.width
+            pixels = max(peak_pixels_of_parts(wanted, self._max_pixels, *size))
+            return self._decoder.at_once(pixels, max(to_process(wanted, self._max_pixels, seen)))
+
+        def memory(seen: Seen) -> int:
+            parts = sorted(to_process(wanted, self._max_pixels, seen))
+            return max(seen.memory, sum(parts[-at_once(seen) :]))
+
+        async with self._decoder.decoded(content, context, needed, memory) as image:
             context.alarm.stop()  # from here on each part has an alarm of its own
-            info = decoded.info
-            largest = max(peak_pixels_of_parts(wanted, self._max_pixels, info.height, info.width))
-            at_once = self._decoder.at_once(largest)
-            return await PartsOfImage(self._computation, decoded, context, at_once).all_of(wanted)
+            n = at_once(Seen(image.info, 0.0))
+            return await PartsOfImage(self._computation, image, context, n).all_of(wanted)
 
     def _observe(self, operation: str, answer: Answer) -> None:
         outcome = answer.outcome

@@ -8,7 +8,12 @@ from models.codec.flatten import flatten
 from models.codec.formats import ENCODABLE, OUTPUT_FORMATS, ImageFormat, identify
 from models.codec.jpeg import may_be_baseline
 from models.codec.jpeg_passthrough import encoded
-from models.codec.memory_cost import decode_memory, encode_memory
+from models.codec.memory_cost import (
+    check_decode_memory,
+    check_encode_memory,
+    decode_memory,
+    encode_memory,
+)
 from models.codec.probe import ImageInfo, probe
 from models.codec.size_hint import size_hint
 from models.codec.warmth import PICTURE, warm_up
@@ -23,7 +28,9 @@ __all__ = [
     "ImageFormat",
     "ImageInfo",
     "Opened",
+    "check_decode_memory",
     "check_encode_cost",
+    "check_encode_memory",
     "decode",
     "decode_memory",
     "encode",

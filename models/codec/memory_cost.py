@@ -9,6 +9,7 @@ stripe that is converted come to 10 to 20 MB more for every image.
 from models.codec.encode_options import Encoding
 from models.codec.formats import ImageFormat
 from models.codec.probe import ImageInfo
+from models.domain.errors import TooManyPixels, Unprocessable
 
 _PLAIN_MODES = frozenset(("1", "L", "RGB", "I;16", "I;16B", "I;16L"))
 
@@ -48,11 +49,34 @@ def encode_memory(pixels: int, channels: int, format: ImageFormat, encoding: Enc
     """Estimate the bytes that encoding takes at most, with a copy of the pixels themselves."""
     match format:
         case ImageFormat.AVIF:
-            beside = 28 if encoding.subsampling == "420" else 40
+            beside = (22 if encoding.subsampling == "420" else 34) + (2 if channels == 4 else 0)
         case ImageFormat.WEBP:
-            beside = 20 if encoding.lossless else 10 if channels < 4 else 25  # alpha is lossless
+            beside = 21 if encoding.lossless else 10 if channels < 4 else 27  # alpha is lossless
         case ImageFormat.PNG:
             beside = 5
         case _:
             beside = 8 if encoding.progressive else 2
     return pixels * (channels + beside)
+
+
+def check_decode_memory(info: ImageInfo, needed: int, most: int) -> None:
+    """Raise TooManyPixels for an image whose decoding needs more than `most` bytes by estimate."""
+    if needed > most:
+        raise TooManyPixels(
+            f"decoding this {info.format.name} of {info.width} × {info.height} pixels takes about "
+            f"{needed >> 20:,} MiB of memory, more than the {most >> 20:,} allowed "
+            "(DARKROOM_DECODE_MEMORY); send it smaller, or as a baseline JPEG"
+        )
+
+
+def check_encode_memory(
+    pixels: int, channels: int, format: ImageFormat, encoding: Encoding, most: int
+) -> None:
+    """Raise Unprocessable for an encoding that needs more than `most` bytes by estimate."""
+    needed = encode_memory(pixels, channels, format, encoding)
+    if needed > most:
+        raise Unprocessable(
+            f"encoding {pixels:,} pixels as {format.name} takes about {needed >> 20:,} MiB of "
+            f"memory, more than the {most >> 20:,} allowed (DARKROOM_ENCODE_MEMORY); ask for jpeg "
+            "or a smaller image"
+        )

@@ -105,8 +105,8 @@ def test_every_limit_stands_beside_its_use(server: Running) -> None:
         "bytes_in_flight",
         "arriving_bytes",
         "pixels_in_flight",
-        "decode_memory",
-        "encode_memory",
+        "huge_image_memory",
+        "large_image_memory",
         "fetch_concurrency",
     ):
         assert f'darkroom_limit{{limit="{name}"}}' in metrics

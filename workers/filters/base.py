@@ -46,6 +46,9 @@ class Filter(BaseModel):
     - `result_shape`: "same", "colour" (grey becomes RGB), "no alpha", "turned", or "resized".
     - `tolerance`: the distance to the reference implementation that the tests enforce, in words.
     - `device_tolerance`: the share of samples that a GPU may return one level off the CPU result.
+    - `cpu_bytes_per_pixel`: the bytes of memory that the result and temporary arrays take at a time
+      on a CPU, for grey or RGB and for RGBA, measured by `tests/bench/filter_memory.py`. A filter
+      that is a table takes its result only.
     - `passes`: all launches on a GPU, in order; empty as long as the filter runs on the CPU only.
     """
 
@@ -58,6 +61,7 @@ class Filter(BaseModel):
     result_shape: ClassVar[Literal["same", "colour", "no alpha", "turned", "resized"]] = "same"
     tolerance: ClassVar[str] = "exact"
     device_tolerance: ClassVar[float] = 0
+    cpu_bytes_per_pixel: ClassVar[tuple[int, int]] = (7, 15)
     passes: ClassVar[tuple[Pass, ...]] = ()
 
     @abstractmethod
@@ -81,6 +85,18 @@ class Filter(BaseModel):
         """
         table = self.table()
         return b"" if table is None else table.tobytes()
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes that `apply` takes at a time for an image of this shape, by estimate.
+
+        The input is not included. Raises InvalidParameter where `size_after` raises it.
+        """
+        after = self.shape_after(shape)
+        if self.table() is not None:
+            return math.prod(after)
+        opaque, with_alpha = self.cpu_bytes_per_pixel
+        pixels = max(shape[0] * shape[1], after[0] * after[1])
+        return pixels * (with_alpha if shape[2] == 4 else opaque)
 
     def table(self) -> NDArray[np.uint8] | None:
         """Return the new value of each level of a colour sample: 256 × uint8, or None.

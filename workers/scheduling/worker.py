@@ -71,10 +71,7 @@ class Worker(Generic[SlotT]):
         on_device: Callable[[bool], None] | None = None,
         alone: bool = False,
     ) -> Ticket:
-        """Accept a job; its outcome goes to `mailbox`. Raises Draining or WorkerLost.
-
-        `Ticket` explains `tag`, `on_device` and `alone`.
-        """
+        """Accept a job as `Ticket` explains; raises Draining or WorkerLost."""
         ticket = Ticket(job, mailbox, tag, on_device, alone)
         with self._changed:
             if self._stopping:
@@ -87,10 +84,7 @@ class Worker(Generic[SlotT]):
         return ticket
 
     def cancel(self, ticket: Ticket) -> bool:
-        """Cancel a job; if it has not been launched, it never will be.
-
-        Return True if it was still waiting, and no outcome comes; False if one comes, or came.
-        """
+        """Cancel a job; return True if it was waiting: it is never launched and has no outcome."""
         with self._changed:
             return self._batcher.cancel(ticket)
 
@@ -165,6 +159,7 @@ class Worker(Generic[SlotT]):
                 self._bisect(batch, error)
             else:
                 self._launched.put((slot, batch))
+            del batch  # or its images would stay until the next one
 
     def _next_batch(self) -> Batch | None:
         """Return the next batch, waiting for one; None when nothing is left or nothing may run."""
@@ -193,19 +188,26 @@ class Worker(Generic[SlotT]):
         return bool(waiting) or not self._under_way.idle
 
     def _collect_loop(self) -> None:
-        while (launched := self._launched.get()) is not None:
-            slot, batch = launched
-            try:
-                result = self._engine.collect(slot)
-                if len(result.values) != len(batch.tickets):
-                    raise ValueError(f"{len(result.values)} values, {len(batch.tickets)} jobs")
-            except Exception as error:  # the neighbours of a guilty job are protected
-                self._engine.release(slot)
-                self._bisect(batch, error)
-            else:
-                self._engine.release(slot)
-                self._finish(batch, result)
+        while self._collected():  # its frame ends each time: a waiting thread holds no images
+            pass
         self._launched.put(None)  # for the next collect thread
+
+    def _collected(self) -> bool:
+        """Finish the next batch; return False if there are no more."""
+        if (launched := self._launched.get()) is None:
+            return False
+        slot, batch = launched
+        try:
+            result = self._engine.collect(slot)
+            if len(result.values) != len(batch.tickets):
+                raise ValueError(f"{len(result.values)} values, {len(batch.tickets)} jobs")
+        except Exception as error:  # the neighbours of a guilty job are protected
+            self._engine.release(slot)
+            self._bisect(batch, error)
+        else:
+            self._engine.release(slot)
+            self._finish(batch, result)
+        return True
 
     def _finish(self, batch: Batch, result: BatchResult) -> None:
         with self._changed:
@@ -234,10 +236,7 @@ class Worker(Generic[SlotT]):
             deliver([(batch.tickets[0], Failed(error))])
 
     def _claim(self, batch: Batch, halves: tuple[Batch, ...] = ()) -> bool:
-        """Return whether the batch is still to be answered; only one caller ever gets True.
-
-        It is not if the worker was given up while the batch was stuck in the engine.
-        """
+        """Return True to the first caller, unless the worker was given up before: answer it."""
         with self._changed:
             trial = self._under_way.trial
             if not self._under_way.claim(batch, halves):

@@ -46,6 +46,7 @@ class BoxBlur(Filter):
 
     example: ClassVar = {"name": "box_blur", "radius": 2}
     alpha_rule: ClassVar = "premul"
+    cpu_bytes_per_pixel: ClassVar = (7, 31)
     border: ClassVar = "replicate"
     passes: ClassVar = (*(each for _, each in _SUMS), _WITH_ALPHA)
 

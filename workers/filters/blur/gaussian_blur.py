@@ -52,6 +52,7 @@ class GaussianBlur(Filter):
 
     example: ClassVar = {"name": "gaussian_blur", "sigma": 2}
     alpha_rule: ClassVar = "premul"
+    cpu_bytes_per_pixel: ClassVar = (10, 29)
     border: ClassVar = "replicate"
     passes: ClassVar = (ROWS, COLUMNS, *_IN_TILES.values(), *_WIDE)
     tolerance: ClassVar = "within 1 of scipy.ndimage.gaussian_filter in float64, on at most 0.2 %"

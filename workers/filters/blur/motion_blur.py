@@ -35,6 +35,7 @@ class MotionBlur(Filter):
 
     example: ClassVar = {"name": "motion_blur", "length": 21, "angle": 30}
     alpha_rule: ClassVar = "premul"
+    cpu_bytes_per_pixel: ClassVar = (7, 24)
     border: ClassVar = "replicate"
     passes: ClassVar = (Pass("motion_blur"),)
 

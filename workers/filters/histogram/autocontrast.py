@@ -28,6 +28,7 @@ class Autocontrast(Filter):
 
     example: ClassVar = {"name": "autocontrast", "cutoff": 1}
     alpha_rule: ClassVar = "point"
+    cpu_bytes_per_pixel: ClassVar = (14, 17)
     passes: ClassVar = (*COUNTS, Pass("autocontrast_tables"), THROUGH_TABLES)
 
     def apply(self, pixels: Pixels) -> Pixels:

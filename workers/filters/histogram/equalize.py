@@ -17,6 +17,7 @@ class Equalize(Filter):
 
     example: ClassVar = {"name": "equalize"}
     alpha_rule: ClassVar = "point"
+    cpu_bytes_per_pixel: ClassVar = (14, 17)
     passes: ClassVar = (COUNTS[0], Pass("equalize_tables"), THROUGH_TABLES)
 
     def apply(self, pixels: Pixels) -> Pixels:

@@ -44,6 +44,7 @@ class UnsharpMask(Filter):
 
     example: ClassVar = {"name": "unsharp_mask", "sigma": 2, "amount": 1.5}
     alpha_rule: ClassVar = "keep"
+    cpu_bytes_per_pixel: ClassVar = (10, 15)
     border: ClassVar = "replicate"
     passes: ClassVar = (ROWS, _COLUMNS, *_IN_TILES.values())
     tolerance: ClassVar = "within 1 of skimage.filters.unsharp_mask in float64"

@@ -71,6 +71,7 @@ class Guided(Filter):
 
     example: ClassVar = {"name": "guided", "radius": 6, "eps": 0.02}
     alpha_rule: ClassVar = "keep"
+    cpu_bytes_per_pixel: ClassVar = (11, 15)
     border: ClassVar = "mirror"
     tolerance: ClassVar = "within 1 of its formula in float64"
     passes: ClassVar = (*_FIRST, *_OTHER, *_OTHER)

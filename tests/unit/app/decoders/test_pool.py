@@ -551,39 +551,51 @@ def test_a_decoder_that_answers_nonsense_is_ended() -> None:
 
 
 class Memory:
-    """Budgets that note what they are asked for."""
+    """A budget that notes what it is asked for."""
 
     def __init__(self) -> None:
-        self.held: list[tuple[str, int]] = []
+        self.held: list[int] = []
+
+    def is_small(self, n_bytes: int) -> bool:
+        return n_bytes < 5
+
+    def is_huge(self, n_bytes: int) -> bool:
+        return n_bytes > 50
+
+    def at_once(self, n_bytes: int) -> int:
+        return 100 // n_bytes
 
     @asynccontextmanager
-    async def decoding(self, n_bytes: int) -> AsyncIterator[None]:
-        self.held.append(("decoding", n_bytes))
+    async def hold(self, n_bytes: int) -> AsyncIterator[None]:
+        self.held.append(n_bytes)
         yield
         self.held.pop()
 
-    @asynccontextmanager
-    async def encoding(self, n_bytes: int) -> AsyncIterator[None]:
-        self.held.append(("encoding", n_bytes))
-        yield
-        self.held.pop()
+
+def test_the_header_comes_with_the_memory_that_decoding_takes() -> None:
+    data = drawn(side=40)
+
+    async def test(pool: DecoderPool) -> None:
+        found = await pool.decode(data, len(data), lambda seen: False)
+        assert isinstance(found, Seen)
+        assert found.memory == codec.decode_memory(found.info, len(data))
+
+    run(test)
 
 
-def test_memory_is_held_by_its_estimate() -> None:
+def test_memory_is_held_while_an_image_is_present() -> None:
     memory = Memory()
 
     async def test() -> None:
-        pool = DecoderPool(LIMITS, memory=memory)
-        data = drawn(side=40)
-        found = await pool.decode(data, len(data), lambda _seen: False)
-        assert isinstance(found, Seen)
-        assert found.memory == codec.decode_memory(found.info, len(data))
-        async with pool.queues.present(found.memory), pool.queues.turn(found.cost, 7):
-            assert memory.held == [("decoding", found.memory), ("encoding", 7)]
-        await pool.aclose()
+        queues = DecoderPool(LIMITS, memory=memory).queues
+        assert [queues.is_small(n) for n in (4, 5)] == [True, False]
+        assert [queues.is_huge(n) for n in (50, 51)] == [False, True]
+        assert [queues.at_once(20, most) for most in (3, 9)] == [3, 5]
+        async with queues.present(7):
+            assert memory.held == [7]
+        assert not memory.held
 
     asyncio.run(test())
-    assert not memory.held
 
 
 def test_an_image_that_waits_for_room_does_not_keep_others_from_their_turn() -> None:

@@ -1,4 +1,4 @@
-"""Large images wait for memory to be decoded and encoded with; what is small never does."""
+"""Large images wait for memory, each for the most it takes; what is small never does."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ class Images:
         self.leave = asyncio.Event()
 
     async def hold(self, n_bytes: int) -> None:
-        async with self._memory.decoding(n_bytes):
+        async with self._memory.hold(n_bytes):
             self.entered.append(n_bytes)
             await self.leave.wait()
 
@@ -34,25 +34,25 @@ class Images:
 def test_estimates_together_stay_within_the_budget_and_the_rest_waits_in_order() -> None:
     async def scenario() -> None:
         counters = Counters()
-        images = Images(CodecMemory(3 * LARGE, counters))
+        images = Images(CodecMemory(6 * LARGE, counters))
         async with asyncio.TaskGroup() as group:
-            for n in (2, 1, 1, 2):
+            for n in (3, 2, 2, 3):
                 group.create_task(images.hold(n * LARGE))
             await settle()
-            assert images.entered == [2 * LARGE, LARGE]
-            assert counters.total(Total.DECODE_MEMORY) == 3 * LARGE
+            assert images.entered == [3 * LARGE, 2 * LARGE]
+            assert counters.total(Total.LARGE_MEMORY) == 5 * LARGE
             images.leave.set()
-        assert images.entered == [2 * LARGE, LARGE, LARGE, 2 * LARGE]
-        assert counters.total(Total.DECODE_MEMORY) == 0
+        assert images.entered == [3 * LARGE, 2 * LARGE, 2 * LARGE, 3 * LARGE]
+        assert counters.total(Total.LARGE_MEMORY) == 0
 
     asyncio.run(scenario())
 
 
 def test_an_image_over_the_whole_budget_is_let_in_alone() -> None:
     async def scenario() -> None:
-        images = Images(CodecMemory(LARGE))
+        images = Images(CodecMemory(8 * LARGE))
         async with asyncio.TaskGroup() as group:
-            for n in (9, 1):
+            for n in (9, 5):
                 group.create_task(images.hold(n * LARGE))
             await settle()
             assert images.entered == [9 * LARGE]
@@ -78,12 +78,12 @@ def test_an_image_whose_deadline_passes_while_it_waits_holds_nothing() -> None:
     async def scenario() -> None:
         counters = Counters()
         memory = CodecMemory(LARGE, counters)
-        async with memory.decoding(LARGE):
+        async with memory.hold(LARGE):
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0), memory.decoding(LARGE):
+                async with asyncio.timeout(0), memory.hold(LARGE):
                     pytest.fail("there was no memory")
-            assert counters.total(Total.DECODE_MEMORY) == LARGE
-        async with memory.decoding(LARGE):
+            assert counters.total(Total.HUGE_MEMORY) == LARGE
+        async with memory.hold(LARGE):
             pass
 
     asyncio.run(scenario())
@@ -95,14 +95,21 @@ def test_the_budget_grows_with_the_processes_unless_it_is_set() -> None:
     assert budget_for(1 << 20, 16) == 1 << 20
 
 
-def test_encoding_has_a_budget_of_its_own_so_that_no_image_waits_for_itself() -> None:
+def test_the_largest_images_do_not_keep_the_others_waiting() -> None:
     async def scenario() -> None:
         counters = Counters()
-        memory = CodecMemory(LARGE, counters)
-        async with asyncio.timeout(PATIENCE), memory.decoding(LARGE), memory.encoding(LARGE):
-            assert counters.total(Total.ENCODE_MEMORY) == LARGE
+        memory = CodecMemory(4 * LARGE, counters)
+        assert [memory.is_huge(n * LARGE) for n in (2, 3)] == [False, True]
+        async with asyncio.timeout(5), memory.hold(9 * LARGE), memory.hold(2 * LARGE):
+            assert counters.total(Total.HUGE_MEMORY) == 4 * LARGE
+            assert counters.total(Total.LARGE_MEMORY) == 2 * LARGE
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0), memory.encoding(LARGE):
+                async with asyncio.timeout(0), memory.hold(3 * LARGE):
                     pytest.fail("there was no memory")
 
     asyncio.run(scenario())
+
+
+def test_as_many_parts_run_at_a_time_as_fit_and_never_none() -> None:
+    memory = CodecMemory(4 * LARGE)
+    assert [memory.at_once(n) for n in (LARGE, 3 * LARGE, 9 * LARGE)] == [4, 1, 1]

@@ -192,3 +192,13 @@ def test_pixels_that_are_a_view_of_others_are_encoded_as_seen(format: ImageForma
     whole = smooth(3).pixels
     view = Image(whole[::2, ::-1])
     assert encode(view, format) == encode(Image(np.ascontiguousarray(view.pixels)), format)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_an_avif_is_the_file_that_pillow_makes_of_its_own_image(channels: int) -> None:
+    pixels = np.random.default_rng(channels).integers(0, 256, (24, 40, channels), np.uint8)
+    file = BytesIO()
+    shown = PillowImage.fromarray(pixels[..., 0] if channels == 1 else pixels)
+    chroma = {} if channels == 1 else {"subsampling": "4:2:0"}
+    shown.save(file, "AVIF", quality=75, speed=9, max_threads=1, **chroma)
+    assert encode(Image(pixels), ImageFormat.AVIF) == file.getvalue()

@@ -2,7 +2,18 @@
 
 import pytest
 
-from models.codec import Encoding, ImageFormat, ImageInfo, decode_memory, encode_memory
+from models.codec import (
+    OUTPUT_FORMATS,
+    Encoding,
+    ImageFormat,
+    ImageInfo,
+    check_decode_memory,
+    check_encode_memory,
+    decode_memory,
+    encode_memory,
+)
+from models.domain.errors import TooManyPixels, Unprocessable
+from models.settings import Settings
 
 
 def info(format_: ImageFormat, mode: str, side: int = 1000) -> ImageInfo:
@@ -64,3 +75,29 @@ def test_what_encoders_do_more_takes_more(
 def test_ordinary_photos_stay_below_what_is_counted() -> None:
     photo = info(ImageFormat.TIFF, "F", 1414)
     assert decode_memory(photo, 8_000_000) < 64 << 20
+
+
+def test_an_image_whose_decoding_needs_more_than_is_allowed_is_refused_with_both_numbers() -> None:
+    large = info(ImageFormat.AVIF, "RGB", 7000)
+    needed = decode_memory(large, 0)
+    check_decode_memory(large, needed, needed)
+    with pytest.raises(TooManyPixels, match=r"443 MiB.*320.*DARKROOM_DECODE_MEMORY"):
+        check_decode_memory(large, needed, 320 << 20)
+
+
+def test_an_encoding_that_needs_more_than_is_allowed_is_refused_with_both_numbers() -> None:
+    check_encode_memory(24_000_000, 3, ImageFormat.JPEG, Encoding(), 640 << 20)
+    with pytest.raises(Unprocessable, match=r"AVIF.*640.*DARKROOM_ENCODE_MEMORY"):
+        check_encode_memory(49_000_000, 3, ImageFormat.AVIF, Encoding(), 640 << 20)
+
+
+@pytest.mark.parametrize("format_", OUTPUT_FORMATS)
+def test_24_megapixels_are_encoded_in_every_format_by_default(format_: ImageFormat) -> None:
+    for channels in (1, 3, 4):
+        check_encode_memory(24_000_000, channels, format_, Encoding(), Settings().encode_memory)
+
+
+@pytest.mark.parametrize("format_", list(ImageFormat))
+def test_24_megapixels_are_decoded_in_every_format_by_default(format_: ImageFormat) -> None:
+    photo = ImageInfo(format_, 6000, 4000, 1, 1, "RGB", fast_jpeg=False)
+    check_decode_memory(photo, decode_memory(photo, 20_000_000), Settings().decode_memory)

@@ -1,6 +1,7 @@
 """The worker's two threads, held at gates instead of sleeping; no engine but the fake one."""
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -15,8 +16,10 @@ from models.domain.errors import (
     Undecodable,
     WorkerLost,
 )
+from models.domain.image import Image
 from models.domain.job import Completed, Job, ReleaseReason, Result
 from tests.fakes import (
+    GUARD,
     FakeClock,
     FakeEngine,
     FakeSlot,
@@ -422,3 +425,14 @@ def test_the_device_is_done_with_a_job_before_it_is_given_the_next_one() -> None
         ]
         assert [inbox.answer_of(t) for t in tickets] == [2, 3, 4]
     assert events == [True, 2, False, True, 3, False, True, 4, False]
+
+
+def test_a_worker_that_waits_holds_no_image_of_its_last_batch() -> None:
+    let_go = threading.Event()
+    with running(FakeEngine()) as worker:
+        job = fake_job(1)
+        assert isinstance(job.image, Image)
+        weakref.finalize(job.image.pixels, let_go.set)
+        worker.submit(job, lambda outcomes: None)
+        del job
+        assert let_go.wait(GUARD), "the pixels are still in memory"

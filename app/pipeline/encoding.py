@@ -1,0 +1,61 @@
+"""Encode the results of filters, on codec threads or in processes that can be ended."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import numpy as np
+
+from app.decoders import DecoderPool, Encode
+from app.pipeline.held_image import HeldImage
+from models import codec
+from models.codec import Encoding, ImageFormat
+from models.domain.image import Image, Source
+
+LONG_ENCODING = 0.5
+"""Estimated CPU seconds from which an image is encoded in a process instead of on a thread."""
+
+
+class ImageEncoder:
+    """Encodes in the processes of `decoders`, and by `in_thread` what takes little time."""
+
+    def __init__(
+        self,
+        decoders: DecoderPool,
+        in_thread: Callable[[Callable[[], bytes]], Awaitable[bytes]],
+    ) -> None:
+        self._decoders = decoders
+        self._in_thread = in_thread
+
+    def check(self, shape: tuple[int, int, int], format_: ImageFormat, encoding: Encoding) -> None:
+        """Raise Unprocessable if encoding such an image would take more than is allowed."""
+        height, width, channels = shape
+        limits = self._decoders.limits
+        codec.check_encode_cost(height * width, format_, encoding, limits.encode_seconds)
+        most = limits.encode_memory
+        codec.check_encode_memory(height * width, channels, format_, encoding, most)
+
+    async def encode(
+        self, image: Source, source: HeldImage, format_: ImageFormat, encoding: Encoding
+    ) -> bytes:
+        """Return a file with the pixels of `image` and the metadata of its source.
+
+        An image that takes long is encoded in a process, which is killed if the request ends. One
+        that would take longer than allowed is refused before it starts.
+        """
+        notice, exif = source.copyright, source.exif
+        if not isinstance(image, Image):
+            return await self._in_thread(
+                partial(codec.finished, image, encoding, copyright=notice, exif=exif)
+            )
+        most = self._decoders.limits.encode_seconds
+        cost = codec.check_encode_cost(image.n_pixels, format_, encoding, most)
+        if cost < LONG_ENCODING or not self._decoders.running:
+            return await self._in_thread(
+                partial(codec.encode, image, format_, encoding, copyright=notice, exif=exif)
+            )
+        shape = image.height, image.width, image.channels
+        n = None if exif is None else len(exif)
+        task = Encode(shape, format_, encoding, notice, n, most)
+        pixels = np.ascontiguousarray(image.pixels).data.cast("B")
+        async with self._decoders.queues.turn(cost):
+            return await self._decoders.encode(task, pixels, exif)

@@ -1,0 +1,31 @@
+"""A decoded image on its way through the pipeline, which lets go of its pixels early."""
+
+from models.codec import Decoded, ImageInfo
+from models.domain.image import Source
+
+
+class HeldImage:
+    """The pixels of an image and what its file contained beside them.
+
+    A filtered image is encoded without its source. The last user of the pixels takes them away, so
+    that they do not stay in memory until the answer is complete. `info`, `copyright` and `exif` are
+    as in `models.codec.Decoded`.
+    """
+
+    __slots__ = ("_image", "channels", "copyright", "exif", "height", "info", "width")
+
+    def __init__(self, decoded: Decoded) -> None:
+        self._image: Source | None = decoded.image
+        self.height, self.width = decoded.image.height, decoded.image.width
+        self.channels = decoded.image.channels
+        self.info: ImageInfo = decoded.info
+        self.copyright = decoded.copyright
+        self.exif = decoded.exif
+
+    def image(self, *, last: bool = False) -> Source:
+        """Return the pixels; the `last` user takes them away."""
+        image = self._image
+        assert image is not None, "the pixels were taken away before"
+        if last:
+            self._image = None
+        return image
