@@ -31,6 +31,7 @@ from app.telemetry.metrics import Metrics
 from models.settings import Settings
 from models.version import VERSION
 from workers.supervision.gpu_discovery import wanted_gpus
+from workers.supervision.malloc import return_freed_memory
 from workers.supervision.startup import GPU_BATCH, cores
 
 log = logging.getLogger("darkroom.main")
@@ -121,7 +122,7 @@ def _codec_memory(settings: Settings, counters: Counters) -> CodecMemory:
     threads = cores(settings)
     processes = Limits.from_settings(settings, threads).processes or threads
     limit = budget_for(settings.codec_memory, counters.front_ends * processes)
-    return CodecMemory(limit, counters)
+    return CodecMemory(limit, counters, return_freed_memory)
 
 
 async def stop_service(service: Service) -> None:

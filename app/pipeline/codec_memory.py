@@ -1,6 +1,7 @@
 """Memory that large images take from decoding to encoding, over all front ends."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from app.admission.counters import Counters
@@ -16,6 +17,9 @@ LEAST = 256 << 20
 PER_PROCESS = 128 << 20
 """Bytes of each budget for every process beyond: filtering a photo of 8 megapixels takes less."""
 
+TRIM_AFTER = 0.5
+"""Seconds after a large image until freed memory is given back; others end meanwhile as a rule."""
+
 
 def budget_for(setting: int, processes: int) -> int:
     """Return the bytes of each budget of a server with `processes` decoder processes in all."""
@@ -29,12 +33,21 @@ class CodecMemory:
     encoded, so that no image waits for memory while it holds some. Images that need more than half
     of a budget have one of their own: they would otherwise take the memory of all others for
     seconds. One that needs more than the whole budget is let in alone. Lives on one event loop;
-    front ends with the same `counters` share the budgets.
+    front ends with the same `counters` share the budgets. `trim` gives freed memory back to the
+    system; it is called on a thread after large images.
     """
 
-    def __init__(self, limit: int, counters: Counters | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        counters: Counters | None = None,
+        trim: Callable[[], None] = lambda: None,
+    ) -> None:
         counters = counters or Counters()
         self._limit = limit
+        self._trim = trim
+        self.trimming: asyncio.TimerHandle | None = None
+        """The timer of the next call of `trim`, while one is due."""
         self._large, self._huge = (
             Gate(TotalPool(counters, total, mark, limit))
             for total, mark in (
@@ -66,5 +79,15 @@ class CodecMemory:
             yield
             return
         gate = self._huge if self.is_huge(n_bytes) else self._large
-        async with gate.hold(n_bytes):
-            yield
+        try:
+            async with gate.hold(n_bytes):
+                yield
+        finally:
+            if self.trimming is None:
+                loop = asyncio.get_running_loop()
+                self.trimming = loop.call_later(TRIM_AFTER, self.trim_now)
+
+    def trim_now(self) -> None:
+        """Give freed memory back to the system, on a thread."""
+        self.trimming = None
+        asyncio.get_running_loop().run_in_executor(None, self._trim)

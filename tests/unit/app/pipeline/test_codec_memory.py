@@ -113,3 +113,27 @@ def test_the_largest_images_do_not_keep_the_others_waiting() -> None:
 def test_as_many_parts_run_at_a_time_as_fit_and_never_none() -> None:
     memory = CodecMemory(4 * LARGE)
     assert [memory.at_once(n) for n in (LARGE, 3 * LARGE, 9 * LARGE)] == [4, 1, 1]
+
+
+def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        trimmed: asyncio.Queue[None] = asyncio.Queue()
+        memory = CodecMemory(
+            8 * LARGE, trim=lambda: loop.call_soon_threadsafe(trimmed.put_nowait, None) and None
+        )
+        async with memory.hold(SMALL):
+            pass
+        assert memory.trimming is None
+        for _ in range(3):
+            async with memory.hold(LARGE):
+                pass
+        assert memory.trimming is not None
+        memory.trimming.cancel()
+        memory.trim_now()
+        async with asyncio.timeout(60):
+            await trimmed.get()
+        assert memory.trimming is None
+        assert trimmed.empty()
+
+    asyncio.run(scenario())
