@@ -165,7 +165,7 @@ class _Borrowed(PillowImage.Image):
         self._size = width, height
         self._pixels = pixels
 
-    def tobytes(self, encoder_name: str = "raw", *args: Any) -> Any:
+    def tobytes(self, encoder_name: str = "raw", *args: Any) -> Any:  # noqa: ARG002 (as Pillow calls)
         """Return the array."""
         return self._pixels
 

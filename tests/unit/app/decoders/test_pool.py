@@ -576,7 +576,7 @@ def test_the_header_comes_with_the_memory_that_decoding_takes() -> None:
     data = drawn(side=40)
 
     async def test(pool: DecoderPool) -> None:
-        found = await pool.decode(data, len(data), lambda seen: False)
+        found = await pool.decode(data, len(data), lambda _seen: False)
         assert isinstance(found, Seen)
         assert found.memory == codec.decode_memory(found.info, len(data))
 

@@ -100,7 +100,7 @@ def test_the_largest_images_do_not_keep_the_others_waiting() -> None:
         counters = Counters()
         memory = CodecMemory(4 * LARGE, counters)
         assert [memory.is_huge(n * LARGE) for n in (2, 3)] == [False, True]
-        async with asyncio.timeout(5), memory.hold(9 * LARGE), memory.hold(2 * LARGE):
+        async with asyncio.timeout(PATIENCE), memory.hold(9 * LARGE), memory.hold(2 * LARGE):
             assert counters.total(Total.HUGE_MEMORY) == 4 * LARGE
             assert counters.total(Total.LARGE_MEMORY) == 2 * LARGE
             with pytest.raises(TimeoutError):
@@ -119,9 +119,11 @@ def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         trimmed: asyncio.Queue[None] = asyncio.Queue()
-        memory = CodecMemory(
-            8 * LARGE, trim=lambda: loop.call_soon_threadsafe(trimmed.put_nowait, None) and None
-        )
+
+        def trim() -> None:
+            loop.call_soon_threadsafe(trimmed.put_nowait, None)
+
+        memory = CodecMemory(8 * LARGE, trim=trim)
         async with memory.hold(SMALL):
             pass
         assert memory.trimming is None
@@ -131,7 +133,7 @@ def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
         assert memory.trimming is not None
         memory.trimming.cancel()
         memory.trim_now()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await trimmed.get()
         assert memory.trimming is None
         assert trimmed.empty()

@@ -433,6 +433,6 @@ def test_a_worker_that_waits_holds_no_image_of_its_last_batch() -> None:
         job = fake_job(1)
         assert isinstance(job.image, Image)
         weakref.finalize(job.image.pixels, let_go.set)
-        worker.submit(job, lambda outcomes: None)
+        worker.submit(job, lambda _outcomes: None)
         del job
         assert let_go.wait(GUARD), "the pixels are still in memory"
