@@ -2,6 +2,10 @@
 
 import json
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -9,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.browser import WITHIN, chromium, opened
 from tests.drawn_classes import golf_ball
@@ -308,7 +313,94 @@ def test_a_server_that_needs_a_key_gets_it(open_page: Open) -> None:
         assert keys == [None, "Bearer secret"]
 
 
-def test_urls_are_fetched_by_the_server_and_shown(open_page: Open) -> None:
+def test_all_images_are_filtered_and_saved_in_one_archive(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball(), file("broken.jpg", b"this is no image"), ball())
+        page.select_option("#add-filter", "invert")
+        shows(page.locator("#summary"), "2 of 3 labelled, 1 failed")
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Filter all 3 and save as ZIP").click()
+        with zipfile.ZipFile(saved.value.path()) as archive:
+            assert archive.testzip() is None
+            assert archive.namelist() == ["golf_ball-filtered.jpg", "golf_ball-filtered-2.jpg"]
+            assert Image.open(archive.open("golf_ball-filtered.jpg")).size == golf_ball().size
+        shows(page.locator("#batch-note"), "2 of 3 images were filtered. broken.jpg: The bytes are")
+
+
+def shown_code(page: Any, language: str, kind: str) -> str:
+    page.get_by_text(language, exact=True).click()
+    page.select_option("#code-kind", kind)
+    text: str = page.locator("#code").inner_text()
+    return text
+
+
+@pytest.mark.parametrize("language", ["curl", "Python"])
+def test_the_code_to_copy_gives_what_the_page_shows(
+    open_page: Open, tmp_path: Path, language: str
+) -> None:
+    name = 'it\'s a; "ball".jpg'
+    (tmp_path / name).write_bytes(ball()["buffer"])
+    with open_page() as page:
+        give(page, file(name, ball()["buffer"]))
+        page.select_option("#add-filter", "colorize")
+        page.select_option("#format", "webp")
+        page.wait_for_selector("#stage.compared")
+        shows(page.locator("#facts"), "WEBP")
+        with page.expect_download() as saved:
+            page.locator("#download").click()
+        code = shown_code(page, language, "filter")
+        run(language, code, tmp_path)
+        (made,) = tmp_path.glob("*-filtered.webp")
+        assert made.read_bytes() == Path(saved.value.path()).read_bytes()
+        labels = json.loads(run(language, shown_code(page, language, "classify"), tmp_path))
+        assert labels["results"][0]["predictions"][0]["label"]
+        both = json.loads(run(language, shown_code(page, language, "process"), tmp_path))
+        assert both["results"][0]["versions"][0]["image"]["media_type"] == "image/webp"
+
+
+def run(language: str, code: str, folder: Path) -> str:
+    """Run a program as a person would; Python's prints a dictionary, which is made JSON here."""
+    if language == "curl":
+        if shutil.which("curl") is None:
+            pytest.skip("curl is not installed")
+        command = ["sh", "-c", code.replace("curl ", "curl -s ", 1)]
+    else:
+        printed = code.replace("print(response.json())", "print(response.text)")
+        command = [sys.executable, "-c", printed]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_javascript_to_copy_runs_in_a_page(open_page: Open) -> None:
+    with open_page(bypass_csp=True) as page:
+        page.select_option("#add-filter", "invert")
+        code = shown_code(page, "JavaScript", "filter")
+        fetched = "const file = await (await fetch('page/sample.jpg')).blob();"
+        size = page.evaluate(f"async () => {{ {fetched} {code}; return picture.size; }}")
+        assert size > 1000
+        answer = shown_code(page, "JavaScript", "classify")
+        found = page.evaluate(f"async () => {{ {fetched} {answer}; return answer; }}")
+        assert found["summary"]["succeeded"] == 1
+
+
+def test_an_address_is_fetched_by_the_server_and_its_code_runs(
+    open_page: Open, tmp_path: Path
+) -> None:
+    with open_page() as page:
+        page.locator("#urls").fill(f"{page.url}page/sample.jpg")
+        page.get_by_role("button", name="Fetch").click()
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        page.select_option("#add-filter", "invert")
+        page.wait_for_selector("#stage.compared")
+        for language in ("curl", "Python"):
+            run(language, shown_code(page, language, "filter"), tmp_path)
+            (made,) = tmp_path.iterdir()
+            assert made.read_bytes().startswith(b"\xff\xd8")
+            made.unlink()
+
+
+def test_an_address_that_is_wrong_or_refused_says_why(open_page: Open) -> None:
     with open_page() as page:
         page.locator("#urls").fill("not-an-address")
         page.get_by_role("button", name="Fetch").click()

@@ -38,13 +38,14 @@ export class Batch {
 
   start() {
     const pictures = [...this.workbench.pictures];
+    const { work } = this.workbench;
     const results = new Map();
     const failed = [];
     this.left = pictures.length;
     byId("batch-note").textContent = "";
     this.controllers = pictures.map((picture) => this.queue.add(async (signal) => {
       try {
-        results.set(picture, await this.workbench.filtered(picture, signal));
+        results.set(picture, await picture.filter(work, signal, () => {}));
       } catch (error) {
         if (isCancelled(error)) return;
         failed.push(`${picture.name}: ${error.message}`);

@@ -5,7 +5,8 @@
  * because the page loads nothing from other servers, and TIFF) `/process` also returns a picture.
  */
 
-import { isCancelled, post, stagesOf } from "./api.js";
+import { isCancelled, post, sentence, stagesOf } from "./api.js";
+import { savedName } from "./snippets.js";
 
 /** A chain that changes nothing: it turns a file that the browser cannot show into a PNG. */
 const SHOWN = '[{"id": "shown", "name": "brightness", "factor": 1, "format": "png"}]';
@@ -23,7 +24,7 @@ export class Picture {
     this.note = "";
     this.predictions = null;
     this.model = null;
-    this.result = null; // of the chain: { blob, address, stages, ops }
+    this.result = null; // of the chain: what `filter` returns, and its object URL
     this.shown = null; // an object URL that the browser can show
     this.thumbnail = null;
   }
@@ -37,33 +38,32 @@ export class Picture {
       const answer = await reply.json();
       this.model = answer.model ?? null;
       const [record] = answer.results;
-      if (!record.predictions) throw new Error(record.error.detail);
-      this.predictions = record.predictions;
-      this.stages = stagesOf(reply);
       if (record.versions?.[0].image) await this.#showVersion(record.versions[0].image);
+      if (!record.predictions) throw new Error(sentence(record.error.detail));
+      this.predictions = record.predictions;
       this.#set("done");
     } catch (error) {
       this.#failed(error);
     }
   }
 
-  /** Send the image through a chain; return the result, or throw what went wrong. */
-  async filter(ops, options, signal, onwait) {
+  /** Send the image through a chain; return its result, or throw what went wrong. */
+  async filter({ ops, options, key }, signal, onwait) {
     const form = this.#form();
     form.append("ops", JSON.stringify(ops));
     for (const [name, value] of Object.entries(options)) form.append(name, String(value));
     const started = performance.now();
     const reply = await post("filter", form, { signal, onwait });
     const blob = await reply.blob();
-    this.#forgetResult();
-    this.result = {
-      blob,
-      address: URL.createObjectURL(blob),
-      stages: stagesOf(reply),
-      milliseconds: performance.now() - started,
-    };
-    this.changed(this);
-    return this.result;
+    const milliseconds = performance.now() - started;
+    const format = blob.type.replace("image/", "");
+    return { key, blob, milliseconds, stages: stagesOf(reply), name: savedName(this, format) };
+  }
+
+  /** Keep a result of the chain, or none, to be shown. */
+  keep(result) {
+    if (this.result) URL.revokeObjectURL(this.result.address);
+    this.result = result && { ...result, address: URL.createObjectURL(result.blob) };
   }
 
   /** Return whether the image failed or was cancelled, so that it can be tried again. */
@@ -73,7 +73,7 @@ export class Picture {
 
   /** Forget what the browser keeps for the image. */
   forget() {
-    this.#forgetResult();
+    this.keep(null);
     if (this.shown) URL.revokeObjectURL(this.shown);
     this.shown = null;
   }
@@ -81,11 +81,6 @@ export class Picture {
   /** Mark the image as cancelled, if it is not done. */
   cancelled() {
     if (this.state !== "done" && this.state !== "failed") this.#set("cancelled", "Cancelled");
-  }
-
-  #forgetResult() {
-    if (this.result) URL.revokeObjectURL(this.result.address);
-    this.result = null;
   }
 
   #form() {

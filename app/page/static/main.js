@@ -52,7 +52,10 @@ function installAdding(filters, chain) {
 async function start() {
   installSources((files) => workbench.addFiles(files), (urls) => workbench.addUrls(urls));
   installViewer();
-  installKey(() => byId("retry").click());
+  installKey(() => {
+    workbench.retry();
+    workbench.filterSoon(0);
+  });
   byId("sample").addEventListener("click", sample);
   const live = new Live();
   installViews((name) => (name === "live" ? live.start() : live.stop()));

@@ -28,7 +28,7 @@ function curl(base, { path, fields, image, saved }) {
     image.url ? `--form-string ${source}` : `-F ${source}`,
     ...fields.map(([name, text]) => `--form-string ${shell(`${name}=${text}`)}`),
   ];
-  if (saved) lines.push(`-o ${shell(savedName(image, fields))}`);
+  if (saved) lines.push(`-o ${shell(savedName(image, formatOf(fields)))}`);
   return lines.join(" \\\n  ");
 }
 
@@ -40,7 +40,7 @@ function python(base, { path, fields, image, saved }) {
     : `    files={"files": open(${quoted(image.name)}, "rb")},\n` +
       (entries.length ? `    data={\n${entries.join("")}    },\n` : "");
   const after = saved
-    ? `open(${quoted(savedName(image, fields))}, "wb").write(response.content)`
+    ? `open(${quoted(savedName(image, formatOf(fields)))}, "wb").write(response.content)`
     : "print(response.json())";
   return (
     `import requests\n\nresponse = requests.post(\n    ${quoted(base + path)},\n${sent})\n` +
@@ -64,6 +64,10 @@ function javascript(base, { path, fields, image, saved }) {
   ].join("\n");
 }
 
+function formatOf(fields) {
+  return fields.find(([name]) => name === "format")?.[1];
+}
+
 /** Quote for a POSIX shell. */
 function shell(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
@@ -79,11 +83,10 @@ function quoted(text) {
   return JSON.stringify(text);
 }
 
-/** Return the name under which a filtered image is saved. */
-export function savedName(image, fields) {
-  const asked = fields.find(([name]) => name === "format")?.[1];
+/** Return the name under which a filtered image is saved; no `format` keeps the image's own. */
+export function savedName(image, format) {
   const stem = image.name.replace(/\.[^.]*$/, "") || "picture";
   const own = image.name.match(/\.([a-z0-9]+)$/i)?.[1].toLowerCase() ?? "jpg";
   const kept = ["jpg", "jpeg", "png", "webp", "avif"].includes(own) ? own : "png";
-  return `${stem}-filtered.${asked === "jpeg" ? "jpg" : (asked ?? kept)}`;
+  return `${stem}-filtered.${format === "jpeg" ? "jpg" : (format ?? kept)}`;
 }

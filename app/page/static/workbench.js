@@ -10,7 +10,6 @@ import { isCancelled } from "./api.js";
 import { Batch } from "./batch.js";
 import { announce, byId } from "./dom.js";
 import { Picture } from "./images.js";
-import { savedName } from "./snippets.js";
 import { Strip } from "./strip.js";
 import { TaskQueue } from "./tasks.js";
 import { show, showError, showWorking } from "./viewer.js";
@@ -32,7 +31,7 @@ export class Workbench {
     this.batch = new Batch(this.queue, this);
     byId("cancel").addEventListener("click", () => this.cancel());
     byId("clear").addEventListener("click", () => this.clear());
-    byId("retry").addEventListener("click", () => this.#retry());
+    byId("retry").addEventListener("click", () => this.retry());
     this.#summarise();
   }
 
@@ -47,6 +46,7 @@ export class Workbench {
   choose(picture) {
     this.chosen = picture;
     this.strip.choose(picture);
+    if (picture?.result && picture.result.key !== this.work.key) picture.keep(null);
     showError(null);
     show(picture);
     this.filterSoon(0);
@@ -59,9 +59,10 @@ export class Workbench {
     this.timer = setTimeout(() => this.#filter(), pause);
   }
 
-  /** Return what the result of an image depends on, as text. */
-  get key() {
-    return JSON.stringify([this.chain?.ops ?? [], this.output?.options ?? {}]);
+  /** Return the chain and the output options as they are now; `key` is both as text. */
+  get work() {
+    const [ops, options] = [this.chain?.ops ?? [], this.output?.options ?? {}];
+    return { ops, options, key: JSON.stringify([ops, options]) };
   }
 
   /** End all work; what is done stays. */
@@ -84,17 +85,6 @@ export class Workbench {
     this.#summarise();
     byId("files").focus();
     announce("All images were removed.");
-  }
-
-  /** Apply the chain to one image and name the result; throws what went wrong. */
-  async filtered(picture, signal, onwait) {
-    const key = this.key;
-    if (picture.result?.key === key) return picture.result;
-    const options = this.output.options;
-    const result = await picture.filter(this.chain.ops, options, signal, onwait);
-    result.key = key;
-    result.name = savedName(picture, Object.entries(typed(options, result.blob)));
-    return result;
   }
 
   #add(pictures) {
@@ -121,7 +111,8 @@ export class Workbench {
     }));
   }
 
-  #retry() {
+  /** Ask again for the labels of all images that failed or were cancelled. */
+  retry() {
     for (const picture of this.pictures) {
       if (picture.unfinished) this.#label(picture);
     }
@@ -136,8 +127,9 @@ export class Workbench {
     this.filtering?.abort();
     const picture = this.chosen;
     if (!picture || !this.chain) return;
-    if (!this.chain.ops.length) {
-      picture.result = null;
+    const { work } = this;
+    if (!work.ops.length) picture.keep(null);
+    if (!work.ops.length || picture.result?.key === work.key) {
       this.#ended(picture, null);
       return;
     }
@@ -145,10 +137,12 @@ export class Workbench {
     showWorking(true);
     const onwait = (seconds) => showError(`The server is busy: trying again in ${seconds} s.`);
     try {
-      await this.filtered(picture, controller.signal, onwait);
-      if (!controller.signal.aborted) this.#ended(picture, null);
+      picture.keep(await picture.filter(work, controller.signal, onwait));
+      this.#ended(picture, null);
     } catch (error) {
-      if (!isCancelled(error)) this.#ended(picture, error);
+      if (isCancelled(error)) return;
+      picture.keep(null);
+      this.#ended(picture, error);
     }
   }
 
@@ -186,9 +180,4 @@ export class Workbench {
   refresh() {
     this.#summarise();
   }
-}
-
-/** Return the options with the format that the result really has, for its file name. */
-function typed(options, blob) {
-  return { ...options, format: blob.type.replace("image/", "") };
 }
