@@ -420,6 +420,20 @@ def test_the_gallery_finds_filters_and_adds_them(open_page: Open) -> None:
         assert page.locator("#view-try").is_visible()
 
 
+def test_the_gallery_shows_every_filter_on_the_chosen_picture(open_page: Open) -> None:
+    with open_page() as page:
+        give(page, ball())
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        page.get_by_role("link", name="Filters").click()
+        page.locator("#gallery-own").click()
+        own = page.locator("#gallery-list img[src^='blob:']")
+        own.nth(len(FILTERS) - 1).wait_for(state="attached")
+        page.locator("#gallery-own").click()
+        assert own.count() == 0
+        drawn = page.locator("#gallery-list img[src$='/thumbnail']")
+        assert drawn.count() == len(FILTERS)
+
+
 def test_the_live_view_counts_images(open_page: Open) -> None:
     with open_page() as page:
         give(page, ball())

@@ -36,10 +36,12 @@ function fieldOf(schema, id, value, onchange) {
 }
 
 function labelled(name, schema, id, field) {
+  const unit = el("span", { class: "unit" }, unitOf(schema));
+  const label = el("label", { for: id }, titleOf(name), " ", unit);
   const help = el("p", { class: "help", id: `${id}-help` }, schema.description ?? "");
   const error = el("p", { class: "error", id: `${id}-error`, hidden: true });
   const node = el("div", { class: "control", "data-parameter": name },
-    el("div", { class: "control-head" }, el("label", { for: id }, titleOf(name)), field.head),
+    el("div", { class: "control-head" }, label, field.head),
     field.body, error, help);
   const showError = (text) => {
     error.textContent = text ?? "";
@@ -53,9 +55,9 @@ function labelled(name, schema, id, field) {
   return { node, get: field.get, showError };
 }
 
-/** Return the words for a unit beside a number; ratios and counts have none. */
+/** Return the words for a unit behind a name; ratios and counts have none. */
 function unitOf(schema) {
-  const words = { ratio: "", count: "", degree: "°", time: "×" };
+  const words = { ratio: "", count: "", degree: "°" };
   return words[schema.unit] ?? schema.unit ?? "";
 }
 
@@ -63,8 +65,7 @@ function numberField(schema, id, value, onchange) {
   const step = schema.type === "integer" ? stepOf(schema) : "any";
   const number = el("input", { type: "number", id, class: "number", value: value ?? schema.minimum,
     min: schema.minimum, max: schema.maximum, step, inputmode: "decimal" });
-  const head = el("span", { class: "quantity" }, number, el("span", { class: "unit" },
-    unitOf(schema)));
+  const head = number;
   const get = () => (number.value === "" ? schema.default : Number(number.value));
   if (!hasSlider(schema)) {
     number.addEventListener("input", onchange);

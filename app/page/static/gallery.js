@@ -5,9 +5,13 @@
 import { titleOf } from "./controls.js";
 import { byId, el } from "./dom.js";
 
-/** Show the filters; `onadd(op)` is called with the example of the one that a person chooses. */
+/**
+ * Show the filters; `onadd(op)` is called with the example of the one that a person chooses.
+ * Return the elements of their pictures by name.
+ */
 export function installGallery(filters, onadd) {
-  const cards = filters.map((each) => [cardOf(each, onadd), wordsOf(each)]);
+  const images = new Map();
+  const cards = filters.map((each) => [cardOf(each, images, onadd), wordsOf(each)]);
   byId("gallery-list").append(...cards.map(([card]) => card));
   const search = byId("gallery-search");
   const count = byId("gallery-count");
@@ -24,16 +28,18 @@ export function installGallery(filters, onadd) {
   };
   search.addEventListener("input", find);
   find();
+  return images;
 }
 
 function wordsOf({ name, description, parameters }) {
   return `${titleOf(name)} ${name} ${description} ${Object.keys(parameters)}`.toLowerCase();
 }
 
-function cardOf(record, onadd) {
+function cardOf(record, images, onadd) {
   const title = titleOf(record.name);
   const picture = el("img", { src: `filters/${record.name}/thumbnail`, loading: "lazy",
-    alt: "A drawn house before and after the filter", decoding: "async" });
+    alt: `What ${title} does to a picture`, decoding: "async" });
+  images.set(record.name, picture);
   const add = el("button", { type: "button", class: "small", "aria-label": `Add ${title}`,
     onclick: () => onadd(record.example) }, "Add to chain");
   const count = Object.keys(record.parameters).length;

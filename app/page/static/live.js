@@ -10,6 +10,7 @@ import { byId, el, svg } from "./dom.js";
 import { buckets, growth, parsed, sum, sumsBy } from "./prometheus.js";
 
 const PERIOD = 2000;
+const STAGES = ["fetch", "decode", "queue", "upload", "compute", "download", "encode"];
 const KEPT = 60; // readings of the curve: two minutes
 
 /** The view; `start()` and `stop()` follow whether it is shown. */
@@ -71,7 +72,7 @@ export class Live {
     if (!last) return;
     const rate = Math.max(0, readings.images - last.images) / ((now - last.now) / 1000);
     this.rates = [...this.rates, rate].slice(-KEPT);
-    tile("rate", rate.toFixed(rate < 10 ? 1 : 0));
+    tile("rate", rate.toFixed(rate > 0 && rate < 10 ? 1 : 0));
     showCurve(this.rates);
   }
 }
@@ -115,7 +116,8 @@ function showStages(sums, counts, last) {
   const grown = busy ? growth(last.stageSums, sums) : sums;
   const n = busy ? recent : counts;
   const means = [...grown].filter(([stage]) => n.get(stage) > 0)
-    .map(([stage, seconds]) => [stage, (seconds / n.get(stage)) * 1000]);
+    .map(([stage, seconds]) => [stage, (seconds / n.get(stage)) * 1000])
+    .sort(([one], [other]) => STAGES.indexOf(one) - STAGES.indexOf(other));
   const most = Math.max(1e-9, ...means.map(([, each]) => each));
   const period = busy ? "of the last 2 seconds" : "since the start";
   byId("live-stages-note").textContent = `mean ${period}`;
@@ -128,7 +130,8 @@ function showLimits(samples) {
   const limits = [...sumsBy(samples, "darkroom_limit", "limit")].filter(([, most]) => most > 0);
   rows("live-limits", limits.map(([name, most]) => {
     const share = (used.get(name) ?? 0) / most;
-    return [name.replaceAll("_", " "), share, `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`];
+    const digits = share > 0 && share < 0.1 ? 1 : 0;
+    return [name.replaceAll("_", " "), share, `${(share * 100).toFixed(digits)} %`];
   }));
 }
 
@@ -151,6 +154,7 @@ function showCurve(rates) {
     const x = ((KEPT - rates.length + n) / (KEPT - 1)) * 300;
     return `${x.toFixed(1)},${(58 - (rate / most) * 54).toFixed(1)}`;
   });
-  byId("live-curve").replaceChildren(svg("polyline", { points: points.join(" ") }));
+  byId("live-curve").replaceChildren(
+    svg("path", { d: "M0 58H300" }), svg("polyline", { points: points.join(" ") }));
   byId("live-curve-most").textContent = `${most.toFixed(most < 10 ? 1 : 0)} images/s at most`;
 }

@@ -14,12 +14,14 @@ import { installGallery } from "./gallery.js";
 import { installKey } from "./key.js";
 import { Live } from "./live.js";
 import { Output } from "./output.js";
+import { Previews } from "./previews.js";
 import { installSources } from "./sources.js";
 import { installViewer } from "./viewer.js";
 import { installViews } from "./views.js";
 import { Workbench } from "./workbench.js";
 
 let writeCode = () => {};
+let previews = null;
 const workbench = new Workbench(() => writeCode());
 
 function changed() {
@@ -58,7 +60,11 @@ async function start() {
   });
   byId("sample").addEventListener("click", sample);
   const live = new Live();
-  installViews((name) => (name === "live" ? live.start() : live.stop()));
+  installViews((name) => {
+    previews?.offer(workbench.chosen);
+    if (name === "live") live.start();
+    else live.stop();
+  });
   try {
     const [{ filters }, document_] = await Promise.all([
       getJson("filters"), getJson("openapi.json"),
@@ -69,10 +75,11 @@ async function start() {
     writeCode = installCode(() => ({ ops: chain.ops, options: workbench.output.options,
       picture: workbench.chosen }));
     installAdding(filters, chain);
-    installGallery(filters, (op) => {
+    const images = installGallery(filters, (op) => {
       location.hash = "#try";
       chain.add(op).focus();
     });
+    previews = new Previews(filters, images);
     changed();
   } catch (error) {
     byId("failure").hidden = false;

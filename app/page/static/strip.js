@@ -38,7 +38,7 @@ export class Strip {
     const face = el("span", { class: "face", "aria-hidden": "true" });
     if (picture.thumbnail) face.append(picture.thumbnail);
     else face.textContent = extensionOf(picture.name);
-    const note = el("span", { class: "note" }, noteOf(picture));
+    const note = el("span", { class: "note" }, ...noteOf(picture));
     const name = el("span", { class: "name" }, picture.name);
     card.choose.replaceChildren(face, name, note);
   }
@@ -58,8 +58,9 @@ export class Strip {
 }
 
 function noteOf({ state, note, predictions }) {
-  if (predictions) return `${predictions[0].label} ${percent(predictions[0].score)}`;
-  return { waiting: "Waiting", working: "Working…" }[state] ?? note;
+  if (!predictions) return [{ waiting: "Waiting", working: "Working…" }[state] ?? note];
+  const [{ label, score }] = predictions;
+  return [el("span", { class: "best" }, label), " ", el("span", {}, percent(score))];
 }
 
 function extensionOf(name) {

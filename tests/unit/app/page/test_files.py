@@ -44,6 +44,12 @@ def test_all_files_together_stay_below_200_kilobytes() -> None:
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < MOST_BYTES
 
 
+def test_the_pictures_of_the_page_are_small() -> None:
+    pictures = sorted((FOLDER.parents[2] / "docs" / "page").iterdir())
+    assert len(pictures) == 6
+    assert all(path.stat().st_size < 150_000 for path in pictures)
+
+
 def test_every_file_of_the_folder_is_served() -> None:
     assert set(files()) == {path.name for path in FOLDER.iterdir()}
 
