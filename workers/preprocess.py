@@ -74,6 +74,8 @@ def _window(pixels: Pixels, axis: int, n_out: int, start: int, count: int) -> Pi
     lines = []
     for position in range(start, start + count):
         centre = (position + 0.5) * scale
+        # The same float64 expressions in the same order as precompute_coeffs in Resize.c: another
+        # order could move a bound by one sample.
         low = max(int(centre - support + 0.5), 0)
         high = min(int(centre + support + 0.5), n_in)
         weights = _weights(low, high, centre, support)

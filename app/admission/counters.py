@@ -110,6 +110,8 @@ class Counters:
 
     def add(self, field: Total, amount: int) -> None:
         """Add `amount`, which may be negative, without regard to a limit."""
+        # A read and a write, not one atomic step. That suffices, because no other process writes to
+        # this column, and a reader sees the value before or after the change.
         self._cells[field * self.columns + self._column] += amount
 
     def total(self, field: Total) -> int:

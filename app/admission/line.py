@@ -93,6 +93,8 @@ class FairLine:
         queue = self._clients.get(client)
         if queue is None:
             queue = self._clients[client] = ClientQueue()
+        # Nothing waits: the image passes without a future and a turn of the event loop. Its tag is
+        # set as if it had been queued, or the next image of its client would be served too early.
         if not self._heap and self._fits(held := share()):
             queue.start = max(self._virtual, queue.finish)
             return self._enter(queue, estimate, held)

@@ -23,6 +23,8 @@ class _Begun:
         self._waits_for = waits_for
 
     def __await__(self) -> Generator[Any, Any, Message]:
+        # What `yield from` does (PEP 380), written out, because the first future was taken out of
+        # the coroutine before it was known whether a timeout is needed.
         waits_for = self._waits_for
         while True:
             try:

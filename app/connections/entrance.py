@@ -93,6 +93,7 @@ class Entrance:
         if not counters.take(Total.CONNECTIONS, 1, limits.connections):
             return _exhausted(limits.connections)
         if key and not counters.take_for(key, ByKey.CONNECTIONS, 1, limits.per_client):
+            # Both counts or none: the total was taken first.
             counters.add(Total.CONNECTIONS, -1)
             return _too_many(str(client), limits.per_client)
         return None
@@ -142,6 +143,8 @@ class Entrance:
         with suppress(OSError):  # the client has left
             if not self._encrypted:
                 connection.send(refusal(error))
+            # Only this direction is shut down. A full close with unread bytes of the client would
+            # send a reset, and the client would lose the answer that tells the reason.
             connection.shutdown(socket.SHUT_WR)
 
     def _drop(self) -> None:

@@ -82,6 +82,8 @@ class Phases:
     def enter(self, connection: Connection, phase: Phase) -> None:
         """Move a connection to the end of `phase`, where its timeout begins anew."""
         members = self._members
+        # Dictionaries keep the order of insertion. A phase has one timeout, so the order of
+        # entering is the order of expiring: the sweep stops at the first one that is not late.
         members[connection.phase].pop(connection, None)
         connection.phase = phase
         members[phase][connection] = self._clock()

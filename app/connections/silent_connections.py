@@ -75,6 +75,8 @@ class SilentConnections:
         self._guard = guard
         self._connections = connections
         self._selector = selectors.DefaultSelector()
+        # An epoll descriptor is itself readable when one of its members is, so the event loop
+        # watches thousands of silent connections as one.
         asyncio.get_running_loop().add_reader(self._selector, self._look)
 
     def enter(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
@@ -106,6 +108,8 @@ class SilentConnections:
         """Begin connections that have sent something; close those whose clients have left."""
         for key, _ in self._selector.select(0)[:BEGUN_AT_ONCE]:
             silent: SilentConnection = key.data
+            # The byte is only looked at (MSG_PEEK): the transport that is made for the connection
+            # reads it again.
             if sent(silent.connection) == b"":
                 self.close(silent)
             else:

@@ -50,6 +50,8 @@ class SharedArea:
         for part in parts:
             start, end = end, end + len(part)
             self._memory[start:end] = part
+        # Only what was used can differ from zero, so an image pays for clearing what the one before
+        # it used, not for the whole area.
         self._bytes[end : self._used] = 0
         self._used = end
 

@@ -55,6 +55,8 @@ class _ForkServer:
             pid = os.fork()
             if not pid:
                 self._become_decoder(connection, parent)
+            # A pidfd always means this process; its number may be given to another one once it has
+            # been reaped.
             watch = os.pidfd_open(pid)
         except OSError as error:
             frames.send(self._control, NotForked(str(error.strerror)))

@@ -145,6 +145,8 @@ class DecoderPool:
     async def _taken(self, task: Task | Encode, file: tuple[File, bytes]) -> DecoderProcess:
         """Return a process that has been handed the file; raises Unavailable."""
         while True:
+            # The process that was used last is taken first: its memory is in the caches, and the
+            # areas of those that stay idle are given back (watchdog.py).
             decoder = self._idle.pop() if self._idle else await self._new()
             try:
                 if not decoder.ended.done():
@@ -195,6 +197,8 @@ class DecoderPool:
         decoder.kill()  # has no effect on one that has ended
         try:
             async with asyncio.timeout(EXIT_REPORT):
+                # The connection closes before the exit status can be read. The shield keeps a
+                # timeout here from cancelling the future that others read too.
                 reason = reason_of(await asyncio.shield(decoder.ended))
         except TimeoutError:
             reason = "crash"

@@ -36,6 +36,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_DUMPABLE = 1, 15, 4
 def end_with(parent: int) -> None:
     """End this process when `parent`, which started it, ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # A parent that ended before the call above sends no signal any more.
     if os.getppid() != parent:
         os._exit(0)
 
@@ -46,9 +47,11 @@ def enter(max_pixels: int, max_file: int) -> str:
     most = _data_bytes() + HEADER_BYTES + COPIES_OF_FILE * max_file
     most += ENCODED_BYTES_PER_PIXEL * max_pixels
     _lower(resource.RLIMIT_DATA, most, most)
+    # The limit holds for memory files too, through which pixels leave this process.
     _lower(resource.RLIMIT_FSIZE, *2 * (4 * max_pixels + max_file + (1 << 20),))
     _lower(resource.RLIMIT_NOFILE, _DESCRIPTORS, _DESCRIPTORS)
     _lower(resource.RLIMIT_CORE, 0, 0)
+    # Other processes of this user can neither trace this one nor read its memory (ptrace(2)).
     _prctl(_PR_SET_DUMPABLE, 0)
     _drop_capabilities()
     return seccomp.install()
@@ -103,6 +106,7 @@ def _prctl(option: int, value: int | bytes) -> None:
 
 def _drop_capabilities() -> None:
     """Give up all capabilities of root, such as raising limits again (capabilities(7))."""
+    # _LINUX_CAPABILITY_VERSION_3 and 0, which is this thread; then three empty sets in two halves.
     version_3 = (ctypes.c_uint32 * 2)(0x20080522, 0)
     none = (ctypes.c_uint32 * 6)()
     ctypes.CDLL(None).capset(version_3, none)

@@ -70,6 +70,8 @@ def _code(machine: str) -> bytes:
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_EQUAL, 1, 0, architecture),
+        # A 32-bit call on a 64-bit kernel has numbers of its own, so none in the table would mean
+        # what it should.
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER_AT),
         (_ABOVE, 0, 1, _OTHER_ABI),
@@ -80,6 +82,7 @@ def _code(machine: str) -> bytes:
     for number in _PROTECTED[machine]:
         code += [
             (_EQUAL, 0, 4, number),
+            # The low half of the argument: the bits of protections are all there.
             (_LOAD, 0, 0, _THIRD_ARGUMENT_AT),
             (_BITS, 0, 1, 4),  # PROT_EXEC
             (_RETURN, 0, 0, _REFUSE),

@@ -77,6 +77,8 @@ def _without_open_escape(piece: bytes) -> bytes:
 def _decoded(text: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the bytes of base64 digits; raise ValueError."""
     for piece in others:
+        # Four digits are three bytes. The last digits wait for the next piece, because padding is
+        # allowed at the very end alone.
         ready = max(0, len(text) - _KEPT) // 4 * 4
         if b"=" in text[:ready]:
             raise ValueError("padding before the end")

@@ -120,6 +120,8 @@ class _Scan:
     def _tokens(self) -> Iterator[tuple[bytes, int, int]]:
         """Yield each token with the range of its content; raise TooLarge over the bounds."""
         body, place = self.body, 0
+        # The bound of each search keeps the pass linear. A search that finds nothing ends it: at
+        # the end of the text, or where a number or white space is too long.
         while found := _TOKEN.search(body, place, place + LONGEST_GAP):
             self._count()
             place = found.end()
@@ -142,6 +144,7 @@ class _Scan:
 
     def _end_of_string(self, start: int) -> int:
         """Return the place of the quote that ends the string whose content begins at `start`."""
+        # A quote is escaped if an odd number of backslashes stands before it.
         end = self.body.find(b'"', start)
         while end > start and self.body[end - 1] == 0x5C:
             before = self.body[max(start, end - _LONGEST_RUN) : end]

@@ -119,6 +119,8 @@ class EncodedFiles:
             return EncodedFile(data)
         self._make_room(len(data))
         file = EncodedFile(data, self)
+        # The callback runs when the last sender lets go of the file, so no way in which an answer
+        # can end forgets to give its bytes back.
         reference = weakref.ref(file, self._forget)
         self._read_at[reference] = self._clock()
         self._sizes[reference] = file.size

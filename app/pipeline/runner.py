@@ -29,6 +29,8 @@ async def run(
         return
     finished: asyncio.Queue[asyncio.Future[Any]] = asyncio.Queue()
     watch = asyncio.ensure_future(left())
+    # The watch is in the same queue as the work, so that one wait notices both; its end, whatever
+    # is in the queue before it, ends the iteration.
     tasks = [watch, *(asyncio.ensure_future(work(item)) for item in items)]
     for task in tasks:
         task.add_done_callback(finished.put_nowait)
@@ -63,6 +65,8 @@ async def until(left: Left, work: Coroutine[Any, Any, T]) -> T:
     try:
         return await work
     except asyncio.CancelledError:
+        # uncancel returns how many other requests to cancel this task remain. With any, a timeout
+        # or a shutdown has cancelled it too, and must see its own CancelledError.
         if gone and not task.uncancel():
             raise Cancelled("the client left") from None
         raise

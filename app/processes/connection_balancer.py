@@ -80,6 +80,8 @@ class ConnectionCounts:
         for place in places:
             if not self._pids[place] or not is_alive(int(self._pids[place])):
                 self.leave(place)
+        # If processes that still run have both places, the new one takes over the first: a wrong
+        # count makes the balance worse, and nothing else.
         free = next((each for each in places if not self._pids[each]), number)
         self._counts[free], self._pids[free] = 0, os.getpid()
         return free
@@ -176,6 +178,9 @@ class ConnectionBalancer:
             if self._shared.tally.fewest(self._shared.number, count):
                 if not self._take():
                     return
+            # Another front end has fewer connections and is notified too. Stop listening for a
+            # moment, or this process would be woken again at once, in a loop, until the other one
+            # has accepted.
             elif not taken:
                 self._after(PAUSE, self._take_and_listen)
                 return

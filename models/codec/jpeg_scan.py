@@ -31,6 +31,8 @@ def scan_end(stream: bytes, start: int, interval: int, mcus: int, bits: int) -> 
         end = _first_marker(stream, start)
     if end < 0 or stream[end + 1] != _EOI:
         return None
+    # No block takes less than its two shortest codes. A scan with fewer bits than that lacks data,
+    # so it is left to libjpeg, which fills up what is missing.
     last = end - start
     if restarts:
         sizes = _between_restarts(np.frombuffer(stream, np.uint8, last, start), restarts)

@@ -170,6 +170,8 @@ def _items(pixels: Pixels) -> Any:
 def _as_stored(target: Pixels, orientation: int) -> Any:
     """Return a view of upright pixels, one item per pixel, in the order of the stored ones."""
     turned = target.view(f"V{target.shape[2]}")[..., 0]
+    # Orientations 5 to 8 exchange the axes as well, hence the transposition at the end: each of the
+    # eight is a choice of two mirrorings and a transposition.
     if orientation in (3, 4, 7, 8):
         turned = turned[::-1]
     if orientation in (2, 3, 6, 7):

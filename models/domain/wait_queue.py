@@ -83,6 +83,8 @@ class WaitQueue(Generic[Request, Grant]):
         """
         while self._waiting:
             request, turn = self._waiting[0]
+            # A turn that is done here was cancelled, and its task has not run since to leave the
+            # queue.
             if not turn.done():
                 granted = self._attempt(request, self._first_since)
                 if granted is None:

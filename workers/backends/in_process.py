@@ -59,6 +59,8 @@ class LocalBackend:
         """Return the mailbox of a loop: a batch then costs each loop one wake-up, not one a job."""
         mailbox = self._mailboxes.get(loop)
         if mailbox is None:
+            # A value with a strong reference to its key would keep a weak dictionary from ever
+            # dropping the loop.
             alive = ref(loop)
 
             def mailbox(outcomes: Sequence[tuple[Ticket, Outcome]]) -> None:

@@ -163,6 +163,8 @@ class ProcessBackend:
             self._parked.append(pending)
             return
         assert pending.slot is not None
+        # The mark of the last job in this slot must be gone before a worker has this one, or its
+        # crash would make an innocent job a suspect.
         self._arena.mark(pending.slot, False)
         min(up, key=_jobs).submit(pending, frame_of(pending, self._encode))
 

@@ -40,6 +40,8 @@ class Arena:
         self.fd = fd
         whole = os.fstat(fd).st_size
         n_pages = whole // PAGE
+        # The marks take one byte for each page of slots, at the end: of n pages, ceil(n / (PAGE +
+        # 1)).
         self.size = (n_pages - -(-n_pages // (PAGE + 1))) * PAGE
         self._memory = mmap.mmap(fd, whole)
         self._bytes = np.frombuffer(self._memory, np.uint8)
@@ -75,6 +77,8 @@ class Arena:
     def forget(self, slot: ArenaSlot) -> None:
         """Give a large slot's memory back to the kernel; its content is lost."""
         if slot.size >= LARGE and hasattr(mmap, "MADV_REMOVE"):
+            # MADV_REMOVE makes a hole in the file itself, so the memory is free in every process
+            # that maps it. MADV_DONTNEED would only drop the page table entries of this process.
             self._memory.madvise(mmap.MADV_REMOVE, slot.offset, slot.size)
 
     def close(self) -> None:
@@ -104,6 +108,8 @@ class ArenaAllocator:
         index = bisect.bisect(self._free, (slot.offset, 0))
         start, end = slot.offset, slot.offset + slot.size
         last = index
+        # Without merging, free space would end as many small pieces, none of which holds a large
+        # image.
         if index and sum(self._free[index - 1]) == start:
             index -= 1
             start = self._free[index][0]

@@ -71,6 +71,8 @@ class ArenaSlots:
             return copy(*arguments)
         copying = asyncio.ensure_future(asyncio.to_thread(copy, *arguments))
         try:
+            # Cancelling cannot stop the thread, which still writes into the slot. The shield keeps
+            # the future of the copy, by which the slot is freed when the thread has ended.
             return await asyncio.shield(copying)
         except asyncio.CancelledError:
             pending.slot = None

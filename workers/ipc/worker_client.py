@@ -217,7 +217,10 @@ class WorkerConnection:
             await loop.sock_connect(connection, self._address)
             if not frame_protocol.same_user(connection):
                 raise PermissionError("another user's process is at the worker's address")
+            # A descriptor must accompany at least one byte of data on a stream socket (unix(7)).
             socket.send_fds(connection, [b"a"], [self._arena.fd])
+            # The line is listed before its transport exists: the first read may bring `Welcome`,
+            # and its hook looks at all lines. The last line stays for its `welcome`.
             left = [each for each in self._lines[:-1] if not each.gone.is_set()]
             self._lines = [*left, *self._lines[-1:], line]
             await loop.create_unix_connection(lambda: line.protocol, sock=connection)

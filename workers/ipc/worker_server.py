@@ -120,6 +120,8 @@ async def _received_arena(connection: socket.socket) -> Arena:
     """Return the arena whose descriptor is a front end's first message."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     connection.setblocking(False)
+    # asyncio has no call that receives descriptors, so this waits until `recv_fds` finds the
+    # message.
     loop.add_reader(connection, readable.set)
     try:
         async with asyncio.timeout(HANDSHAKE):

@@ -123,6 +123,8 @@ class MicroBatcher:
             if now < ripe_at and not self._full(lane):
                 wake_at = ripe_at if wake_at is None else min(wake_at, ripe_at)
                 continue
+            # Tuples compare from the left: bulk lanes come last until they have aged; among equals
+            # the oldest head wins.
             yields = lane.bulk and now < head.enqueued_at + self.limits.ageing
             if best is None or (yields, head.enqueued_at) < best:
                 best, chosen = (yields, head.enqueued_at), lane
@@ -140,6 +142,8 @@ class MicroBatcher:
                 self._take(lane, head)
             if not lane.tickets:
                 del self._lanes[key]
+            # While the device is busy nothing at all is picked, from other lanes neither: if the
+            # suspect ends the worker, no other job may be on the device.
             if head is not None:
                 return Picked([head] if idle else [], ReleaseReason.IDLE, dropped, None)
         return Picked([], ReleaseReason.IDLE, dropped, None)
@@ -183,6 +187,8 @@ class MicroBatcher:
             head = self._head(lane, now, dropped)
             if head is None:
                 break
+            # The first job is always taken: an image over the budget forms a batch alone, or it
+            # would wait without end.
             over = bool(batch) and pixels + head.pixels > limits.max_batch_pixels
             if over:
                 break

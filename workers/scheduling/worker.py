@@ -79,7 +79,7 @@ class Worker(Generic[SlotT]):
             if not self._alive:
                 raise WorkerLost("the worker is not running; try again later")
             self._batcher.add(ticket, self._clock())
-            if self._waiting:
+            if self._waiting:  # else it looks at the batcher before it waits, without a wake-up
                 self._changed.notify()
         return ticket
 
@@ -205,7 +205,7 @@ class Worker(Generic[SlotT]):
             self._engine.release(slot)
             self._bisect(batch, error)
         else:
-            self._engine.release(slot)
+            self._engine.release(slot)  # first: the next batch can be launched meanwhile
             self._finish(batch, result)
         return True
 
@@ -224,7 +224,7 @@ class Worker(Generic[SlotT]):
     def _bisect(self, batch: Batch, error: Exception) -> None:
         """Run the halves of a failed batch again, until the guilty job fails alone."""
         if isinstance(error, EngineLost):
-            raise error
+            raise error  # no later batch can succeed: `_guarded` answers what is left
         if len(batch.tickets) > 1:
             log.warning("%d jobs failed together, halving", len(batch.tickets), exc_info=error)
             self._claim(batch, batch.halves())

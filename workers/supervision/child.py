@@ -104,6 +104,8 @@ class Child:
             os.close(reading)
             raise
         finally:
+            # The child has the only writing end from here on, so reading finds the end of the pipe
+            # as soon as the child has ended, however it did.
             os.close(writing)
         child = cls(member.name, process, reading, member.measured)
         later = member.last_orders if spare else ()

@@ -19,6 +19,8 @@ def keep_freed_memory() -> None:
     own each thread would keep what its largest image has taken.
     """
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        # Setting either threshold also ends glibc's own adaptation of both (mallopt(3)), so both
+        # are set.
         libc.mallopt(_MMAP_THRESHOLD, LARGE)
         libc.mallopt(_TRIM_THRESHOLD, 512 << 20)
         libc.mallopt(_ARENA_MAX, max(2, len(os.sched_getaffinity(0))))

@@ -83,6 +83,9 @@ class Rolling:
             new.send(signal.SIGKILL)
             await new.wait()
             return True
+        # From here on the supervisor watches the new process under this name. It is registered
+        # before the old one is told to leave, so that an end of the old one is not taken for a
+        # failure and restarted.
         self._running[member.name] = new
         old.tell(LEAVE)
         new.take(member)

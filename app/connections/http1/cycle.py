@@ -52,6 +52,8 @@ class Cycle(RequestResponseCycle):
 
     def answered_early(self, decide: Decide) -> bool:
         """Return whether `decide` answered the headers; the answer then has been written whole."""
+        # HTTP/1.0 needs another head, and a client that does not read its earlier answers must not
+        # get more into its buffer: the application handles both cases.
         if self._http_10 or self.flow.write_paused:
             return False
         early = decide(cast(Scope, self.scope))

@@ -49,6 +49,8 @@ class Ending:
             connection.transport.abort()  # the client has had its answer
             return
         cycle = connection.cycle
+        # The refused bytes may belong to the request of `cycle`, or to the next one of a pipeline,
+        # whose refusal has to wait for the answers before it.
         own = cycle is not None and cycle.scope is connection.scope
         if cycle is not None and not cycle.response_complete:
             if not own:

@@ -207,12 +207,15 @@ def _filtered(job: Job) -> Image | InvalidParameter:
 def _labels(logits: NDArray[np.float32], job: Job) -> Labels:
     assert isinstance(job.operation, Classify)
     scores = _scores(logits, job.operation.function_to_apply)
+    # Stable, so that classes of equal scores keep their order, and the same image has the same
+    # labels every time.
     best = np.argsort(-scores, kind="stable")[: job.operation.top_k]
     return Labels(tuple(best.tolist()), tuple(scores[best].tolist()))
 
 
 def _scores(logits: NDArray[np.float32], function: FunctionToApply) -> NDArray[np.float32]:
     if function is FunctionToApply.SOFTMAX:
+        # Without the subtraction, which changes no share, exp overflows float32 from 89 on.
         powers = np.exp(logits - logits.max())
         return np.asarray(powers / powers.sum())
     if function is FunctionToApply.SIGMOID:

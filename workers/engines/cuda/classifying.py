@@ -34,6 +34,8 @@ class Classifying:
             slot.tables.upload()
         with self._streams.computing(slot):
             self._cropper.launch(rows_at, starts_at, n, int(starts[-1]), self.network.input)
+            # The outputs are copied on the compute stream: the buffers of the network belong to the
+            # next batch as soon as this stream goes on, while downloads are still to come.
             if embeds:
                 self.network.embed(n)
                 outputs.vectors[:n].copy_(self.network.vectors[:n])

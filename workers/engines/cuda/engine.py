@@ -98,6 +98,7 @@ class CudaEngine:
         """Wait for a free staging slot and return it; None once the engine is closed."""
         slot = self._free.get()
         if slot is None:
+            # Each waiting thread passes the end on, so that one `close` wakes them all.
             self._free.put(None)
         return slot
 
@@ -122,6 +123,7 @@ class CudaEngine:
         try:
             slot.marks.done.synchronize()
             upload, decode, compute, download = times(slot.marks)
+            # Building results is part of the download: they are copied out of pinned memory here.
             started = time.monotonic()
             values = self._values(slot)
             download += time.monotonic() - started

@@ -108,6 +108,8 @@ class Filtering:
     ) -> tuple[Table, list[tuple[int, Shape]]]:
         """Return the items of a step, and the places of its results in `target`."""
         table, places = np.zeros(len(steps), ITEM), []
+        # All steps of all batches share the scratch memory, because the compute stream runs them
+        # one after the other.
         self._scratch.used = 0
         for row, (each, (offset, shape)) in enumerate(zip(steps, slot.places, strict=True)):
             height, width, channels = shape

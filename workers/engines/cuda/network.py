@@ -84,6 +84,8 @@ class GraphedNetwork:
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, pool=pool, stream=stream):
                     self._run(size)
+            # All graphs share one pool of memory, because the compute stream runs one of them at a
+            # time.
             pool = pool or graph.pool()
             self._graphs[size] = graph
         seconds = time.monotonic() - started
@@ -93,6 +95,7 @@ class GraphedNetwork:
     def run(self, n: int) -> None:
         """Compute the scores of the first `n` inputs, on the current stream."""
         if self._graphs:
+            # The surplus inputs are images of earlier batches; nothing reads their scores.
             self._graphs[min(size for size in self._graphs if size >= n)].replay()
             return
         with torch.inference_mode():

@@ -123,6 +123,8 @@ class Decoder:
         """
         missing = filled_up(len(data)) - len(data)
         if missing:
+            # The repetitions write the same bytes to the same place, so it does not matter in which
+            # order the engines finish.
             again = [*range(len(data)), *[int(lengths.argmin())] * missing]
             data, lengths, destinations = data[again], lengths[again], destinations[again]
         self._nvjpeg.call(

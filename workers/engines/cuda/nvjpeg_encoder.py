@@ -78,6 +78,8 @@ class Encoder:
         while len(self._states) < len(images):
             self._states.append(self._made("nvjpegEncoderStateCreate"))
         failed = [self._begin(*each) for each in zip(self._states, images, strict=False)]
+        # Two waits: the lengths are known when all images are encoded, and the files are whole when
+        # all copies, which run side by side, are done.
         self._stream.synchronize()
         files = [
             error or self._fetch(state) for error, state in zip(failed, self._states, strict=False)

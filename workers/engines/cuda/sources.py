@@ -76,6 +76,8 @@ class Sources:
 
     def _decode(self, images: Sequence[Source], group: list[int], rows: Table) -> None:
         """Decode the JPEGs of one subsampling in one call, or on the CPU where the call fails."""
+        # The engines read the files after this call has returned. `slot.jobs` keeps them alive
+        # until the batch is done.
         files = [image.data for index in group if isinstance(image := images[index], Jpeg)]
         addresses = np.array([f.__array_interface__["data"][0] for f in files], np.uint64)
         lengths = np.array([len(f) for f in files], np.uint64)
@@ -121,6 +123,8 @@ def _planes(jpeg: Jpeg, region: Region) -> tuple[Any, ...]:
     row = (width, height, KINDS[jpeg.subsampling], jpeg.orientation, 0)
     if jpeg.subsampling is Subsampling.GREY:
         return ((luma, 0, 0), (pitch, 0, 0), *row)
+    # A bool counts as 0 or 1, so this halves and rounds up where the chroma is halved, and changes
+    # nothing elsewhere.
     columns, lines = (width + half_wide) >> half_wide, (height + half_high) >> half_high
     narrow = -(-columns // PITCH) * PITCH
     blue, red = (region.address(region.take(narrow * lines)) for _ in range(2))

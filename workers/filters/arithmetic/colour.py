@@ -104,6 +104,8 @@ def _offset(factor: float) -> float | None:
     levels = np.broadcast_to(LEVELS, (256, 256, 1))
     base = np.ascontiguousarray(levels.swapaxes(0, 1))
     blended = _step_by_step(base, levels, factor).astype(np.float64)
+    # OpenCV gives `blended` if the offset is within a half of `missing`. Where the result is 0 or
+    # 255 it was clipped, so such a pair bounds the offset on one side alone.
     missing = blended - (np.float64(factor) * levels + np.float64(1 - factor) * base)
     low = np.max(missing, initial=-np.inf, where=blended > 0) - 0.5
     high = np.min(missing, initial=np.inf, where=blended < 255) + 0.5
@@ -180,6 +182,7 @@ def through_table(pixels: Pixels, table: NDArray[np.uint8]) -> Pixels:
     source, one = np.ascontiguousarray(pixels), table.reshape(1, 256)
     if np.array_equal(table.ravel(), 255 - LEVELS.ravel()):
         alone = pixels.shape[2] < 4
+        # Little-endian: the three low bytes of a pixel are its colours, the high byte is alpha.
         return ~source if alone else (source.view("<u4") ^ 0xFFFFFF).view(np.uint8)
     tables = cv2.merge([one] * 3 + [LEVELS.reshape(1, 256)]) if pixels.shape[2] == 4 else one
     return np.asarray(cv2.LUT(source, tables), np.uint8).reshape(pixels.shape)

@@ -50,6 +50,8 @@ def correlated(
     rows, columns = weights.shape
     up, left = rows // 2, columns // 2
     ys, xs = places(height, rows, border), places(width, columns, border)
+    # A tile has at least three times the sides of the weights, so with its margins at most 16 / 9
+    # of the samples of its results are read.
     kernel, side = weights.astype(np.float64), max(TILE, 3 * rows, 3 * columns)
     for top in range(0, height, side):
         for start in range(0, width, side):
@@ -124,10 +126,14 @@ def correlated_bytes(
     for place, sums in tiles:
         sums += shift
         sums *= 2.0**-bits
+        # The conversion to uint8 truncates, which is the floor that the definition asks for,
+        # because the clipped sums are not negative.
         result[place] = np.clip(sums, 0, 255, out=sums)
     return result
 
 
 def fits_single(weights: NDArray[np.int64], bits: int, shift: int) -> bool:
     """Return whether float32 holds all sums over bytes, and their halves, exactly in any order."""
+    # In units of 2**-(bits + 1), in which `delta` is the integer 2 · shift + 1 - 2**bits, a sum of
+    # samples is at most 2 · 255 times the sum of all weights.
     return 510 * int(np.abs(weights).sum()) + abs(2 * shift + 1 - (1 << bits)) < 1 << SINGLE_BITS

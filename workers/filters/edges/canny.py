@@ -68,12 +68,11 @@ class Canny(Filter):
     # 1. Blur the luma, if sigma is at least 0.1, by the fixed-point Gaussian.
     # 2. Take Sobel gradients x and y; the strength is |x| + |y| (L1).
     # 3. Keep a pixel only if its strength is a maximum along the gradient's direction, which is
-    #   rounded
-    #    to one of four by comparing |y| with |x| · tan 22.5° in 15-bit fixed point, as OpenCV does.
+    #    rounded to one of four by comparing |y| with |x| · tan 22.5° in 15-bit fixed point, as
+    #    OpenCV does.
     # 4. A kept pixel above `high` starts an edge; one above `low` continues it.
     # 5. An edge is a component, connected over 8 neighbours, of pixels above `low` that contains
-    #   one
-    #    above `high`. OpenCV follows edges with a stack; the GPU joins components by union-find
+    #    one above `high`. OpenCV follows edges with a stack; the GPU joins components by union-find
     #    (kernels/union_find.cuh). Both find the same set, because it does not depend on the order.
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.Canny` of the luma, aperture 3, L1 gradient: uint8 (H, W, 1 or 3), 0 or 255.

@@ -26,8 +26,14 @@ def philox(counter: tuple[Words, Words, Words, Words], key: tuple[int, int]) -> 
     """
     a, b, c, d = counter
     for step in range(ROUNDS):
+        # The key of each round is the seed plus a multiple of the golden ratio and of sqrt(3) - 1
+        # as 32-bit fractions: a Weyl sequence, so that no round repeats a key.
         keys = [np.uint64((k + step * w) & 0xFFFFFFFF) for k, w in zip(key, _WEYL, strict=True)]
         first, second = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
+        # Each round multiplies two of the words. The high half of a product, which depends on all
+        # bits of its factor, is mixed into another word, and the low half, from which the factor
+        # can be computed again, replaces it. Hence a round is a bijection, and different counters
+        # never give the same output.
         a, c = (second >> _HIGH) ^ b, (first >> _HIGH) ^ d
         a ^= keys[0]
         c ^= keys[1]
@@ -47,6 +53,8 @@ def halves(start: int, count: int, seed: int) -> NDArray[np.uint16]:
     number = np.arange(first, first + -(-count // 8), dtype=np.uint64)
     high, zero = number >> _HIGH, np.zeros(1, np.uint64)
     key = (seed & 0xFFFFFFFF, seed >> 32)
+    # The upper word changes once in 2**32 counters. Where it does not change, an array of one
+    # element leaves most of its arithmetic to broadcasting.
     words = philox((number & _LOW, high if high[0] < high[-1] else high[:1], zero, zero), key)
     table = np.empty((number.size, 4), "<u4")
     for column, word in enumerate(words):

@@ -107,6 +107,8 @@ def _sorted(pixels: Pixels, size: int, rank: int) -> Pixels:
 def network(count: int, rank: int) -> tuple[Step, ...]:
     """Return the steps of Batcher's odd-even merge sort that place `rank` depends on, in order."""
     needed, steps = {rank}, []
+    # Backwards from the result: a step is needed if a later step, or the result, reads one of its
+    # two places; then both of its inputs are needed too.
     for low, high in reversed(list(_batcher(count))):
         smaller, larger = low in needed, high in needed
         if smaller or larger:
@@ -137,6 +139,8 @@ def _counted(tile: Pixels, size: int, rank: int) -> NDArray[np.uint8]:
     inside = (slice(reach, -reach), slice(reach, -reach))
     result = np.zeros(tile[inside].shape, np.uint8)
     levels = np.flatnonzero(np.bincount(tile.ravel(), minlength=256)).astype(np.uint8)
+    # Each entry is an interval of levels with a mask of the pixels whose result lies in it. Masks
+    # are bytes of 0 or 255, so that bit operations select pixels without branches.
     open_ = [(0, len(levels), np.full_like(result, 255))]
     while open_:
         first, end, here = open_.pop()
@@ -146,6 +150,7 @@ def _counted(tile: Pixels, size: int, rank: int) -> NDArray[np.uint8]:
         middle = (first + end) // 2
         below = np.less(tile, levels[middle]).view(np.uint8)
         count = np.asarray(cv2.boxFilter(below, cv2.CV_32S, (size, size), normalize=False))
+        # In two's complement the negative of 1 is 255: a mask of the pixels below the middle level.
         low = np.negative(np.greater(count[inside], rank).view(np.uint8))
         for ends, part in ((first, middle), here & low), ((middle, end), here & ~low):
             if part.any():

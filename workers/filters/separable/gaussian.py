@@ -141,6 +141,8 @@ def _rows(planes: Planes, across: NDArray[Any], more: int) -> Band:
     for rows, columns in tiles(planes.shape, ACROSS):
         seen, inside = around(columns, len(across) // 2)
         sums = correlated_down(transposed(planes[rows, seen]), scaled, inside)
+        # The conversion to integers truncates; together with the half it rounds half up, because no
+        # sum is negative.
         sums += 0.5 + more
         cv2.transpose(sums.astype(held.dtype), held[rows, columns])
     return held

@@ -61,6 +61,8 @@ def _pieces(
     padding = reach + 16 - len(weights) // 2
     line = np.pad(weights, padding)
     offsets = np.arange(2 * reach + 16) - order[:, None] + 16
+    # Tensor cores multiply bytes, so each weight is cut into its bytes; the kernel shifts the sums
+    # of each byte to their place.
     matrix = line[offsets][..., None] >> 8 * np.arange(n_bytes) & 255
     lanes = matrix.reshape(2, 8, -1, 2, 4, 4, n_bytes).transpose(2, 6, 1, 4, 3, 0, 5)
     laid: bytes = lanes.astype(np.uint8).tobytes()

@@ -61,6 +61,8 @@ def correlated_down(band: Band, weights: NDArray[np.float64], rows: slice | None
     inside = band[max(rows.start - radius, 0) : rows.stop + radius]
     samples, above = inside.reshape(len(inside), -1), max(radius - rows.start, 0)
     padded = np.empty((strips * step + 2 * radius, samples.shape[1]))
+    # The copies of the last sample also fill up the last strip, so that all strips are one product;
+    # the surplus sums are cut off below.
     padded[:above], padded[above + len(inside) :] = samples[0], samples[-1]
     padded[above : above + len(inside)] = samples
     sums = _products(_matrix(weights, step), padded, strips)
@@ -81,6 +83,8 @@ def _products(matrix: Sums, padded: Sums, strips: int) -> Sums:
     The strips overlap, so they are a strided view of `padded`, not a copy.
     """
     (step, seen), breadth, (down, across) = matrix.shape, padded.shape[1], padded.strides
+    # A view of memory that `padded` owns: row r of strip s is row s · step + r of `padded`. It may
+    # only be read, because its strips share rows.
     windows: Sums = np.ndarray(
         (strips, seen, breadth), np.float64, padded, 0, (step * down, down, across)
     )

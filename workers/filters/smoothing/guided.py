@@ -87,6 +87,7 @@ class Guided(Filter):
         """
         colour, alpha = split_alpha(pixels)
         guide, result = luma(pixels), np.empty(colour.shape, np.uint8)
+        # With tiles of ten radii the margins, two radii on each side, at most double the work.
         most = max(TILE, 10 * self.radius)
         for rows in _parts(guide.shape[0], most):
             for columns in _parts(guide.shape[1], most):

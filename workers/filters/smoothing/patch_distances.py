@@ -95,12 +95,15 @@ class PatchDistances:
         for down, right in self._offsets():
             weights = self._weights(planes, height, width, down, right)
             left = max(right, 0)
+            # Each weight serves both pixels of its pair: first the neighbour ahead of a pixel of
+            # the tile, then, with the weights moved by the offset, the one behind it.
             for sign, top, start in ((1, down, left), (-1, 0, left - right)):
                 part = weights[top : top + height, start : start + width]
                 y, x = margin + sign * down, margin + sign * right
                 cv2.accumulate(part, total)
                 for plane, sum_ in zip(levels, sums, strict=True):
                     cv2.accumulateProduct(plane[y : y + height, x : x + width], part, sum_)
+        # floor(sum / total + 1 / 2) with a single division, whose operands are exact integers.
         means = [np.floor((2 * sum_ + total) / (2 * total)) for sum_ in sums]
         return np.stack(means, 2).astype(np.uint8)
 

@@ -40,7 +40,7 @@ from tests.server import PATIENCE, gone
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine a process may take any time to start and to report its end."""
+    """Let processes take any time to start and to report their ends, as on a busy machine."""
     monkeypatch.setattr("app.decoders.pool.EXIT_REPORT", PATIENCE)
     monkeypatch.setattr("app.decoders.processes.START_WITHIN", PATIENCE)
     monkeypatch.setattr("app.decoders.processes.ANSWER_WITHIN", PATIENCE)
