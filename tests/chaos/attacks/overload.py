@@ -67,7 +67,7 @@ def bulk(target: Target) -> Steps:
     bulky = post("/filter?name=gaussian_blur&sigma=8", form, "multipart/form-data; boundary=b")
     single = post("/classify", jpeg(7), "image/jpeg")
     other = replace(target, source=_INTERACTIVE)
-    alone = _latencies(other, single, 60)
+    alone = sorted(_latencies(other, single, 60))
     yield None
     tally = Tally()
 
@@ -85,9 +85,12 @@ def bulk(target: Target) -> Steps:
         await asyncio.gather(*clients)
         return found
 
-    busy = asyncio.run(beside())
+    asked = asyncio.run(beside())
+    busy = sorted(asked)
     yield Finding("p99_alone_s", alone[-1])
     yield Finding("p99_beside_bulk_s", busy[-1])
+    yield Finding("slowest_beside_bulk_is_number", 1 + asked.index(busy[-1]))
+    yield Finding("second_slowest_beside_bulk_s", busy[-2])
     yield Finding("p50_alone_s", alone[len(alone) // 2])
     yield Finding("p50_beside_bulk_s", busy[len(busy) // 2])
     yield Finding("p99_ratio", busy[-1] / alone[-1], most=2.0)
@@ -95,12 +98,10 @@ def bulk(target: Target) -> Steps:
 
 
 def _latencies(target: Target, request: bytes, count: int) -> list[float]:
-    """Return the sorted seconds of requests a third of a second apart; a refused one counts as 30
-    s.
-    """
+    """Return the seconds of requests a third of a second apart; a refused one counts as 30 s."""
     found = []
     for _ in range(count):
         outcome = ask(target, request, 30.0)
         found.append(outcome.seconds if outcome.status == 200 else 30.0)
         time.sleep(0.3)
-    return sorted(found)
+    return found
