@@ -78,6 +78,7 @@ test-browser: install
 docs: install
 	$(BIN)/python -m tools.filters_page
 	$(BIN)/python -m tools.path_picture
+	$(BIN)/python -m tools.dashboard
 
 lock:
 	test -x $(BIN)/uv || $(PYTHON) -m venv .venv

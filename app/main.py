@@ -5,11 +5,12 @@ It is the only file of `app`, besides `executors.py`, that chooses a backend.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
+from prometheus_client.registry import Collector
 
 from app.admission import Admission
 from app.admission.counters import Counters
@@ -26,8 +27,12 @@ from app.pipeline.pixel_budget import PixelBudget
 from app.routes import access_log, catalogue, classify, direct, docs, filter, health, page, process
 from app.routes.openapi import PROBLEMS
 from app.service import Service
+from app.telemetry.at_scrape import AtScrape
 from app.telemetry.canary import Canary, canary_image, canary_operations
+from app.telemetry.gpus import gpus
 from app.telemetry.metrics import Metrics
+from app.telemetry.processes import Processes, server_root
+from models.api.schemas import ModelRecord
 from models.settings import Settings
 from models.version import VERSION
 from workers.supervision.gpu_discovery import wanted_gpus
@@ -84,7 +89,7 @@ def _assembled(
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     threads, memory = cores(settings), _codec_memory(settings, counters)
     usage = Usage(admission, budget.limit, fetcher.concurrency, memory.limit)
-    metrics.watch(backend.load, usage)
+    metrics.watch(*_collectors(settings, executor, usage))
     decoders = _decoders(settings, metrics, memory)
     started.push_async_callback(decoders.aclose)
     files, pixels = _encoded_files(settings, counters), settings.max_pixels
@@ -106,6 +111,22 @@ def _assembled(
         set_batching=executor.set_batching,
         ends_with_worker=ends_with_worker,
     )
+
+
+def _collectors(settings: Settings, executor: Executor, usage: Usage) -> Iterator[Collector]:
+    """Yield what reads metrics of the whole server when they are requested."""
+
+    def models() -> Iterator[ModelRecord]:
+        found = (each.model for each in executor.computing().networks)
+        return (model.record for model in found if model is not None)
+
+    def degraded() -> str | None:
+        return executor.computing().degraded
+
+    yield AtScrape(executor.backend.load, usage, models, degraded)
+    yield Processes(server_root())
+    if wanted_gpus(settings.gpus) and (found := gpus()) is not None:
+        yield found
 
 
 def _encoded_files(settings: Settings, counters: Counters) -> EncodedFiles:

@@ -5,7 +5,7 @@ files of a folder that the processes share.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from prometheus_client import (
@@ -16,16 +16,17 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
+    disable_created_metrics,
 )
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
-from app.admission.usage import Usage
-from models.domain.backend import Load
 from models.domain.job import ReleaseReason
-from models.version import VERSION
 
-_HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+disable_created_metrics()  # they double the series and are not used
+
+_HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+"""Seconds; the last is the longest deadline of a request unless a setting says otherwise."""
 _STAGE_BUCKETS = (0.0005, 0.001, 0.0025, *_HTTP_BUCKETS)
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -41,6 +42,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        self._at_scrape: tuple[Collector, ...] = ()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
         self.requests = self._histogram(
@@ -119,10 +121,11 @@ class Metrics:
         """Count a finished fetch that took `seconds`."""
         self.fetches.labels(outcome).observe(seconds)
 
-    def watch(self, load: Callable[[], Load], usage: Usage) -> None:
-        """Read the load of the backend and the use of each limit whenever metrics are requested."""
-        self._at_scrape = _AtScrape(load, usage)
-        self.registry.register(self._at_scrape)
+    def watch(self, *collectors: Collector) -> None:
+        """Ask the collectors whenever metrics are requested; they speak of the whole server."""
+        self._at_scrape = collectors
+        for each in collectors:
+            self.registry.register(each)
 
     def exposed(self) -> CollectorRegistry:
         """Return the registry for a scraper; with several front ends it has their sums."""
@@ -130,42 +133,6 @@ class Metrics:
             return self.registry
         registry = CollectorRegistry()
         MultiProcessCollector(registry)
-        registry.register(self._at_scrape)
+        for each in self._at_scrape:
+            registry.register(each)
         return registry
-
-
-class _AtScrape:
-    """Collector of values that are read at scrape time, such as the load of the backend."""
-
-    def __init__(self, load: Callable[[], Load], usage: Usage) -> None:
-        self._load = load
-        self._usage = usage
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        yield InfoMetricFamily("darkroom_build", "The version that runs.", {"version": VERSION})
-        load = self._load()
-        for name, text, count in (
-            ("queue_images", "Images waiting for the device.", load.queued_jobs),
-            ("queue_pixels", "Pixels waiting for the device.", load.queued_pixels),
-            ("running_images", "Images on the device.", load.running_jobs),
-            ("worker_alive", "1 while a worker runs.", load.alive),
-        ):
-            yield GaugeMetricFamily(f"darkroom_{name}", text, value=float(count))
-        for name, text, value in self._usage.gauges():
-            yield GaugeMetricFamily(f"darkroom_{name}", text, value=value)
-        yield from self._limits()
-
-    def _limits(self) -> Iterator[Metric]:
-        """Yield each limit and its use, both for the whole server."""
-        text = "What each limit allows."
-        limits = GaugeMetricFamily("darkroom_limit", text, labels=["limit"])
-        text = "What is in use of each limit, over all front ends."
-        in_use = GaugeMetricFamily("darkroom_in_use", text, labels=["limit"])
-        for use in self._usage.uses():
-            limits.add_metric([use.name], use.limit)
-            in_use.add_metric([use.name], use.in_use)
-        yield limits
-        yield in_use

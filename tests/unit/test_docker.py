@@ -64,8 +64,15 @@ def context_sources() -> set[str]:
 
 
 def services() -> dict[str, Any]:
+    """Return the services that run Darkroom, which are built here."""
     loaded: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
-    return loaded
+    return {name: each for name, each in loaded.items() if "build" in each}
+
+
+def monitors() -> dict[str, Any]:
+    """Return the other services, which watch those of Darkroom."""
+    loaded: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
+    return {name: each for name, each in loaded.items() if "build" not in each}
 
 
 def locked(path: Path) -> dict[str, set[str]]:
@@ -130,7 +137,7 @@ def test_the_compose_file_follows_the_compose_specification() -> None:
     assert found.returncode == 0, found.stdout
 
 
-@pytest.mark.parametrize("profile", ["", "cpu"])
+@pytest.mark.parametrize("profile", ["", "cpu", "monitoring"])
 def test_docker_compose_reads_the_compose_file(profile: str) -> None:
     docker = shutil.which("docker")
     if (
@@ -159,6 +166,16 @@ def test_plain_up_starts_one_service_on_every_gpu() -> None:
 
 def test_the_cpu_service_asks_for_no_gpu() -> None:
     assert "gpus" not in services()["darkroom-cpu"]
+
+
+def test_monitors_start_only_when_asked_for_and_are_reached_from_this_machine_only() -> None:
+    assert monitors()
+    for each in monitors().values():
+        assert each["profiles"] == ["monitoring"]
+        assert all(port.startswith("127.0.0.1:") for port in each["ports"])
+        files = [volume.split(":")[0] for volume in each["volumes"] if volume.startswith("./")]
+        assert files
+        assert all((ROOT / file).exists() for file in files)
 
 
 def test_each_service_builds_a_stage_of_the_dockerfile() -> None:

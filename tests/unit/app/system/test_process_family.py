@@ -1,0 +1,54 @@
+"""What the processes of a server use, read from /proc."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from app.system.process_family import boot_time, process_family
+
+SLEEPER = "import time; print('runs', flush=True); time.sleep(60)"
+
+
+def test_a_child_follows_its_parent() -> None:
+    command = [sys.executable, "-c", SLEEPER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            found = {use.pid: use for use in process_family(os.getpid())}
+        finally:
+            child.kill()
+    assert found[child.pid].parent == os.getpid()
+    assert found[child.pid].words[-1] == SLEEPER
+    assert found[child.pid].resident > 1 << 20
+    assert found[child.pid].threads == 1
+    assert list(found).index(os.getpid()) < list(found).index(child.pid)
+
+
+def test_a_process_that_has_ended_is_left_out() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait()
+    assert list(process_family(child.pid)) == []
+
+
+def test_a_program_name_with_brackets_and_spaces_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "7"
+    (folder / "fd").mkdir(parents=True)
+    (folder / "fd" / "0").touch()
+    (folder / "task" / "7").mkdir(parents=True)
+    (folder / "task" / "7" / "children").write_text("")
+    ticks = os.sysconf("SC_CLK_TCK")
+    numbers = ["S", "1", *["0"] * 9, f"{ticks}", f"{2 * ticks}", f"{3 * ticks}", f"{4 * ticks}"]
+    numbers += ["20", "0", "5", "0", f"{9 * ticks}", "0", "0"]
+    (folder / "stat").write_text(f"7 (a) b (c) {' '.join(numbers)}")
+    (folder / "statm").write_text("100 3 0 0 0 0 0")
+    (folder / "cmdline").write_bytes(b"python\0-m\0darkroom\0")
+    [use] = process_family(7, tmp_path)
+    assert (use.parent, use.cpu, use.started, use.threads) == (1, 10.0, 9.0, 5)
+    assert (use.words, use.descriptors) == (("python", "-m", "darkroom"), 1)
+    assert use.resident == 3 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_the_start_of_the_machine_is_before_now() -> None:
+    assert 0 < boot_time() < os.stat("/proc/self").st_ctime + 1

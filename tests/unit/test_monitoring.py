@@ -1,0 +1,88 @@
+"""Alert rules and dashboard: they are valid, and name only metrics that a server gives."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from app.admission import Admission
+from app.admission.counters import Counters
+from app.admission.usage import Usage
+from app.telemetry import processes
+from app.telemetry.at_scrape import AtScrape
+from app.telemetry.gpus import READINGS
+from app.telemetry.metrics import Metrics
+from models.domain.backend import Load
+from models.settings import Settings
+from tools import dashboard
+
+FOLDER = Path(__file__).parents[2] / "docker/monitoring"
+RULES = FOLDER / "alerts.yml"
+NAME = re.compile(r"\bdarkroom_[a-z_]+\b")
+HISTOGRAM_SAMPLES = ("_bucket", "_sum", "_count")
+
+
+def given() -> set[str]:
+    """Return the names of the samples that the collectors of a server give."""
+    metrics = Metrics()
+    usage = Usage(Admission.from_settings(Settings(), 4, Counters()), *[lambda: 1] * 3)
+    load = Load("cpu", 0, 0, 0, 0.0, alive=True)
+    metrics.watch(
+        AtScrape(lambda: load, usage, lambda: (), lambda: None),
+        processes.Processes(os.getpid()),
+    )
+    text = generate_latest(metrics.exposed()).decode()
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))
+    names = {f"darkroom_{each.name}" for each in READINGS} | set(types)
+    histograms = [name for name, kind in types.items() if kind == "histogram"]
+    return names | {name + end for name in histograms for end in HISTOGRAM_SAMPLES}
+
+
+def test_alerts_name_metrics_that_a_server_gives() -> None:
+    rules = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    named = {name for rule in rules for name in NAME.findall(rule["expr"])}
+    assert named
+    assert named <= given()
+
+
+def test_the_dashboard_names_metrics_that_a_server_gives() -> None:
+    named = set(NAME.findall(dashboard.dashboard()))
+    assert len(named) > 20
+    assert named <= given()
+
+
+def test_the_dashboard_is_what_its_program_writes() -> None:
+    assert dashboard.DASHBOARD.read_text() == dashboard.dashboard(), "run `make docs`"
+
+
+def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
+    panels = json.loads(dashboard.dashboard())["panels"]
+    assert len({each["id"] for each in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (each["gridPos"] for each in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < dashboard.COLUMNS
+
+
+@pytest.mark.parametrize(
+    "words", [("check", "config", "prometheus.yml"), ("test", "rules", "alerts_test.yml")]
+)
+def test_prometheus_accepts_rules_and_alerts_fire(words: tuple[str, ...]) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool, of the package prometheus, is not installed")
+    *command, file = words
+    found = subprocess.run(
+        [promtool, *command, FOLDER / file], cwd=FOLDER, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
