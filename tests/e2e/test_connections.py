@@ -19,7 +19,7 @@ from app.connections import body_rate
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
 from tests.ports import free_port
-from tests.server import PATIENCE, serving, until
+from tests.server import PATIENCE, get, serving, until
 
 HEALTHCHECK = Path(__file__).parents[2] / "docker/healthcheck.py"
 HOST = b"Host: x\r\n"
@@ -297,9 +297,9 @@ def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends:
         with opened(server.port) as plain:
             plain.sendall(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
             assert not plain.recv(100).startswith(b"HTTP")
-        scraped = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE)
+        scraped = get(f"http://127.0.0.1:{port}/metrics")
         assert re.search(r'images_total\{operation="filter",outcome="ok"\} 1', scraped.text)
-        livez = httpx.get(f"http://127.0.0.1:{port}/livez", timeout=PATIENCE)
+        livez = get(f"http://127.0.0.1:{port}/livez")
         assert livez.status_code == 404
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.pictures import jpeg
-from tests.server import PATIENCE, Served, children, gone, serving, until
+from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
 
 FLAGS = (
     *("--front-ends", "2", "--weights", "bundled", "--precision", "fp32"),
@@ -52,11 +52,11 @@ def url(server: Served, path: str) -> str:
 
 
 def ask(server: Served) -> httpx.Response:
-    return httpx.post(url(server, "/classify"), content=jpeg(), headers=RAW, timeout=PATIENCE)
+    return post(url(server, "/classify"), content=jpeg(), headers=RAW)
 
 
 def ready(server: Served) -> bool:
-    return httpx.get(url(server, "/readyz"), timeout=PATIENCE).status_code == 200
+    return get(url(server, "/readyz")).status_code == 200
 
 
 def alive(server: Served) -> bool:
@@ -64,7 +64,7 @@ def alive(server: Served) -> bool:
 
     Each front end notices by itself that a worker died or came, so one answer must show it all.
     """
-    reply = httpx.get(url(server, "/readyz?verbose"), timeout=PATIENCE)
+    reply = get(url(server, "/readyz?verbose"))
     shown = reply.json()
     found: bool = shown["worker"]["alive"]
     if not found:
@@ -117,7 +117,7 @@ def test_a_rolling_restart_costs_no_request_and_brings_new_settings(
 
     def client() -> None:
         with httpx.Client(timeout=PATIENCE) as kept:
-            while not ending.is_set():
+            while not ending.wait(0.02):  # some hundred requests a second
                 reply = kept.post(url(server, "/classify"), content=jpeg(), headers=RAW)
                 statuses.append(reply.status_code)
 
@@ -132,6 +132,6 @@ def test_a_rolling_restart_costs_no_request_and_brings_new_settings(
             each.result()
     assert set(statuses) == {200}
     two = {"images": [{"url": "http://localhost/a"}, {"url": "http://localhost/b"}]}
-    refused = httpx.post(url(server, "/classify"), json=two, timeout=PATIENCE)
+    refused = post(url(server, "/classify"), json=two)
     assert refused.status_code in (413, 422)
     assert "1" in refused.text

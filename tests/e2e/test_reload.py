@@ -3,10 +3,8 @@
 import signal
 from pathlib import Path
 
-import httpx
-
 from tests.pictures import jpeg
-from tests.server import PATIENCE, serving, until
+from tests.server import post, serving, until
 
 
 def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
@@ -27,7 +25,7 @@ def test_sighup_changes_limits_in_place_and_a_wrong_file_changes_nothing(tmp_pat
 
         def status() -> int:
             kind = {"Content-Type": "image/jpeg"}
-            return httpx.post(url, content=jpeg(), headers=kind, timeout=PATIENCE).status_code
+            return post(url, content=jpeg(), headers=kind).status_code
 
         assert status() == 200
         file.write_text("DARKROOM_MAX_BODY_BYTES=10\n")

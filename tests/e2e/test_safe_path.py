@@ -6,12 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import httpx
 import pytest
 
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg, png
-from tests.server import PATIENCE, children, serving
+from tests.server import PATIENCE, children, post, serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,8 +104,6 @@ def test_servers_spring_no_trap_in_any_of_their_processes(
         assert len(children(server.process.pid)) == 2 * front_ends
         for body in (jpeg(), png()):  # one is decoded in a front end, one in a decoder
             url = f"http://127.0.0.1:{server.port}/classify"
-            reply = httpx.post(
-                url, content=body, headers={"Content-Type": "image/png"}, timeout=PATIENCE
-            )
+            reply = post(url, content=body, headers={"Content-Type": "image/png"})
             assert reply.status_code == 200, reply.text
     assert sprung(trapped) == ""

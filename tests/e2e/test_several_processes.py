@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from models.exit_codes import ExitCode
 from tests.drawn_classes import DRAWN
 from tests.pictures import encoded, jpeg
-from tests.server import PATIENCE, Served, children, gone, serving, until
+from tests.server import PATIENCE, Served, children, get, gone, post, serving, until
 
 TREE = (
     *("--front-ends", "2", "--spare-workers", "0", "--log-level", "error"),
@@ -31,16 +30,14 @@ def url(server: Served, path: str) -> str:
 
 def ask(server: Served, body: bytes) -> str:
     """Return the best label of an image, asked for on a connection of its own."""
-    reply = httpx.post(
-        url(server, "/classify?top_k=1"), content=body, headers=RAW, timeout=PATIENCE
-    )
+    reply = post(url(server, "/classify?top_k=1"), content=body, headers=RAW)
     assert reply.status_code == 200, reply.text
     label: str = reply.json()["results"][0]["predictions"][0]["label"]
     return label
 
 
 def metric(server: Served, line: str) -> float:
-    text = httpx.get(url(server, "/metrics"), timeout=PATIENCE).text
+    text = get(url(server, "/metrics")).text
     return next((float(row.split()[-1]) for row in text.splitlines() if row.startswith(line)), 0.0)
 
 
@@ -64,26 +61,22 @@ def test_images_are_labelled_and_filtered_as_by_one_process(tree: Served) -> Non
     for label, draw in DRAWN.items():
         assert ask(tree, encoded(draw(), quality=92)) == label
     path = "/filter?name=gaussian_blur&sigma=3&format=png"
-    several = httpx.post(url(tree, path), content=jpeg(), headers=RAW, timeout=PATIENCE)
+    several = post(url(tree, path), content=jpeg(), headers=RAW)
     with serving("--front-ends", "0", *FLAGS[2:]) as single:
-        alone = httpx.post(url(single, path), content=jpeg(), headers=RAW, timeout=PATIENCE)
+        alone = post(url(single, path), content=jpeg(), headers=RAW)
     assert several.content == alone.content
     assert several.status_code == 200
 
 
 def test_networks_and_vectors_pass_between_processes(tree: Served) -> None:
     path = "/classify?model=resnet18&output=embedding"
-    replies = [
-        httpx.post(url(tree, path), content=jpeg(), headers=RAW, timeout=PATIENCE) for _ in range(4)
-    ]
+    replies = [post(url(tree, path), content=jpeg(), headers=RAW) for _ in range(4)]
     vectors = [reply.json()["results"][0]["embedding"] for reply in replies]
     assert all(vector == vectors[0] for vector in vectors)
     assert len(vectors[0]) == 512
-    listed = httpx.get(url(tree, "/models"), timeout=PATIENCE).json()["models"]
+    listed = get(url(tree, "/models")).json()["models"]
     assert [each["network"] for each in listed] == ["resnet18"]
-    unknown = httpx.post(
-        url(tree, "/classify?model=resnet50"), content=jpeg(), headers=RAW, timeout=PATIENCE
-    )
+    unknown = post(url(tree, "/classify?model=resnet50"), content=jpeg(), headers=RAW)
     assert "allowed: resnet18" in unknown.json()["detail"]
 
 
@@ -161,7 +154,7 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind(
         arriving = 'darkroom_in_use{limit="arriving_bytes"}'
         until(lambda: metric(server, arriving) == sum(map(len, bodies)))
         server.process.send_signal(signal.SIGTERM)
-        until(lambda: httpx.get(url(server, "/readyz"), timeout=PATIENCE).status_code == 503)
+        until(lambda: get(url(server, "/readyz")).status_code == 503)
         server.process.send_signal(signal.SIGTERM)  # a second one ends the grace time
         until(lambda: closed(server))
         for connection, body in zip(accepted, bodies, strict=True):
