@@ -147,6 +147,7 @@ def status(code: int, **headers: object) -> Answer:
 
 
 def redirect(location: str, code: int = 302) -> Answer:
+    """Return an answer that redirects to `location`."""
     return status(code, Location=location)
 
 

@@ -29,6 +29,7 @@ def answer(job: Job) -> Result | ServiceError:
 
 
 async def main(address: str) -> None:
+    """Serve front ends at an abstract address until the process is killed."""
     host = WorkerServer(decode_fake)
     limits = BatchLimits(max_batch_size=8, max_batch_pixels=1 << 30)
     worker = Worker(FakeEngine(answer=answer), limits, on_batch=host.on_batch)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 
 def main() -> None:
+    """Follow the orders that the supervisor wrote to standard input."""
     orders = json.loads(sys.stdin.readline())
     lives = Path(orders["lives"])
     _note(lives, f"{sys.argv[1]} {os.getpid()}")

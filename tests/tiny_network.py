@@ -32,4 +32,5 @@ class TinyNetwork(nn.Module):
 
 
 def tiny_network(*, width: int, n_classes: int) -> TinyNetwork:
+    """Return a network with one convolution of `width` channels."""
     return TinyNetwork(width, n_classes)

@@ -42,25 +42,30 @@ GRAPHICS = (
 
 
 def ours(format_: ImageFormat, encoding: Encoding, pixels: Pixels) -> bytes:
+    """Return the file that the service would send."""
     return encode(Image(pixels), format_, encoding)
 
 
 def pillow(format_: str, pixels: Pixels, **options: object) -> bytes:
+    """Return the file that Pillow writes with these options."""
     file = BytesIO()
     PillowImage.fromarray(pixels).save(file, format_, **options)
     return file.getvalue()
 
 
 def opencv(extension: str, options: list[int], pixels: Pixels) -> bytes:
+    """Return the file that OpenCV writes with these flags."""
     swapped = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
     return bytes(cv2.imencode(extension, swapped, options)[1])
 
 
 def by_simplejpeg(pixels: Pixels) -> bytes:
+    """Return a JPEG of quality 90 with 4:2:0 chroma, by libjpeg-turbo alone."""
     return bytes(simplejpeg.encode_jpeg(pixels, 90, "RGB", "420"))
 
 
 def of_jpeg() -> dict[str, Encoder]:
+    """Return the encoders of JPEG by their names; the service's comes first."""
     by_pillow = partial(pillow, "JPEG", quality=90, subsampling="4:2:0")
     quality = [cv2.IMWRITE_JPEG_QUALITY, 90]
     return {
@@ -75,6 +80,7 @@ def of_jpeg() -> dict[str, Encoder]:
 
 
 def of_png() -> dict[str, Encoder]:
+    """Return the encoders of PNG by their names; the service's comes first."""
     level, strategy = cv2.IMWRITE_PNG_COMPRESSION, cv2.IMWRITE_PNG_STRATEGY
     all_filters = [cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_ALL_FILTERS]
     found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.PNG, Encoding())}
@@ -94,6 +100,7 @@ def of_png() -> dict[str, Encoder]:
 
 
 def of_webp() -> dict[str, Encoder]:
+    """Return the encoders of lossy WebP by their names; the service's comes first."""
     found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.WEBP, Encoding())}
     for n in range(5):
         found[f"pillow method {n}"] = partial(pillow, "WEBP", quality=80, method=n)
@@ -102,6 +109,7 @@ def of_webp() -> dict[str, Encoder]:
 
 
 def of_lossless_webp() -> dict[str, Encoder]:
+    """Return the encoders of lossless WebP by their names; the service's comes first."""
     asked = Encoding(lossless=True)
     found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.WEBP, asked)}
     for method, effort in ((0, 0), (0, 80), (1, 0), (2, 0), (4, 80)):
@@ -111,6 +119,7 @@ def of_lossless_webp() -> dict[str, Encoder]:
 
 
 def of_avif() -> dict[str, Encoder]:
+    """Return the encoders of AVIF by their names; the service's comes first."""
     found: dict[str, Encoder] = {DEFAULT: partial(ours, ImageFormat.AVIF, Encoding())}
     for speed in (7, 8, 9, 10):
         options: dict[str, Any] = {"quality": 75, "speed": speed, "max_threads": 1}
@@ -158,6 +167,7 @@ def measured(encoders: Mapping[str, Encoder], images: list[Pixels]) -> dict[str,
 
 
 def main() -> None:
+    """Measure all formats, and print the results as JSON on the last line."""
     cv2.setNumThreads(1)
     source, kinds = pictures()
     formats = {

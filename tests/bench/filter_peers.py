@@ -1,7 +1,7 @@
 """What `filters_cpu` measures filters against: for each, the fastest library call for the same job.
 
 The same job, not the same bytes: a peer may round otherwise. All take and
-give uint8 RGB. Knows nothing of Darkroom's filters but their names.
+give uint8 RGB. Only the names of Darkroom's filters are used here.
 """
 
 from collections.abc import Callable
@@ -29,60 +29,73 @@ def grey(p: Pixels) -> Pixels:
 
 
 def colour(plane: cv2.typing.MatLike) -> object:
+    """Return a grey plane as RGB."""
     return cv2.cvtColor(plane, cv2.COLOR_GRAY2RGB)
 
 
 def line(p: Pixels) -> object:
+    """Blur along a horizontal line of 21 pixels."""
     weights = np.eye(21, dtype=np.float32) / 21
     return cv2.filter2D(p, -1, weights, borderType=REPLICATE)
 
 
 def hue(p: Pixels) -> object:
+    """Turn hues by 40 of 256 steps."""
     hsv = cv2.cvtColor(p, cv2.COLOR_RGB2HSV_FULL)
     shift: Any = (40, 0, 0, 0)  # OpenCV takes a scalar here; its stubs do not say so
     return cv2.cvtColor(cv2.add(hsv, shift), cv2.COLOR_HSV2RGB_FULL)
 
 
 def saturation(p: Pixels) -> object:
+    """Raise the distance from grey by a half."""
     return cv2.addWeighted(p, 1.5, np.asarray(colour(grey(p))), -0.5, 0)
 
 
 def contrast(p: Pixels) -> object:
+    """Raise the distance from the mean luma by a half."""
     mean = cv2.mean(grey(p))[0]
     return cv2.convertScaleAbs(p, alpha=1.5, beta=-0.5 * mean)
 
 
 def autocontrast(p: Pixels) -> object:
+    """Compute the histograms and apply one table."""
     for channel in range(3):
         cv2.calcHist([p], [channel], None, [256], [0, 256])
     return cv2.LUT(p, TABLE)
 
 
 def equalize(p: Pixels) -> object:
+    """Equalize each channel by itself."""
     return cv2.merge([cv2.equalizeHist(plane) for plane in cv2.split(p)])
 
 
 def clahe(p: Pixels) -> object:
+    """Equalize Y of YCrCb in 8 × 8 tiles, with a clip limit of 2."""
     y, cr, cb = cv2.split(cv2.cvtColor(p, cv2.COLOR_RGB2YCrCb))
     y = cv2.createCLAHE(2, (8, 8)).apply(y)
     return cv2.cvtColor(cv2.merge([y, cr, cb]), cv2.COLOR_YCrCb2RGB)
 
 
 def unsharp(p: Pixels) -> object:
+    """Sharpen by one and a half times the difference to a Gaussian of sigma 2."""
     return cv2.addWeighted(p, 2.5, cv2.GaussianBlur(p, (0, 0), 2), -1.5, 0)
 
 
 def threshold(p: Pixels, kind: int = cv2.THRESH_BINARY) -> object:
+    """Compare the luma with 128."""
     return colour(cv2.threshold(grey(p), 128, 255, kind)[1])
 
 
 def magnitude(p: Pixels, x: Peer, y: Peer) -> object:
+    """Return the length of the gradient of the luma, whose parts `x` and `y` compute."""
     light = grey(p)
     across, down = (np.asarray(each(light), np.float32) for each in (x, y))
     return colour(cv2.convertScaleAbs(cv2.magnitude(across, down)))
 
 
 def sobel(p: Pixels) -> object:
+    """Return the length of Sobel's gradient."""
+
     def along(dx: int, dy: int) -> Peer:
         return lambda light: cv2.Sobel(light, cv2.CV_32F, dx, dy, borderType=REPLICATE)
 
@@ -90,6 +103,8 @@ def sobel(p: Pixels) -> object:
 
 
 def scharr(p: Pixels) -> object:
+    """Return the length of Scharr's gradient."""
+
     def along(dx: int, dy: int) -> Peer:
         return lambda light: cv2.Scharr(light, cv2.CV_32F, dx, dy, borderType=REPLICATE)
 
@@ -97,6 +112,7 @@ def scharr(p: Pixels) -> object:
 
 
 def prewitt(p: Pixels) -> object:
+    """Return the length of Prewitt's gradient."""
     slope, mean = np.array([[-1.0, 0.0, 1.0]]), np.ones((1, 3))
 
     def along(x: NDArray[np.float64], y: NDArray[np.float64]) -> Peer:
@@ -106,11 +122,13 @@ def prewitt(p: Pixels) -> object:
 
 
 def laplacian(p: Pixels) -> object:
+    """Return the absolute Laplacian of the luma, with a kernel of 3 × 3."""
     found = cv2.Laplacian(grey(p), cv2.CV_16S, ksize=3, borderType=REPLICATE)
     return colour(cv2.convertScaleAbs(found))
 
 
 def dog(p: Pixels) -> object:
+    """Return eight times the absolute difference of two Gaussians, sigma 1 and 2."""
     light = grey(p).astype(np.float32)
     one, two = (cv2.GaussianBlur(light, (0, 0), s, borderType=REPLICATE) for s in (1, 2))
     return colour(cv2.convertScaleAbs(cv2.subtract(one, two), alpha=8))
@@ -133,12 +151,14 @@ def guided(p: Pixels) -> object:
 
 
 def pixelate(p: Pixels) -> object:
+    """Average squares of 10 pixels a side."""
     height, width = p.shape[:2]
     small = cv2.resize(p, (width // 10, height // 10), interpolation=cv2.INTER_AREA)
     return cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST)
 
 
 def noise(p: Pixels) -> object:
+    """Add normal noise with a deviation of 20 levels."""
     grain = np.empty(p.shape, np.int16)
     mean, deviation = cast(Any, (0, 0, 0)), cast(Any, (20, 20, 20))  # as in `hue`
     cv2.randn(grain, mean, deviation)
@@ -146,15 +166,18 @@ def noise(p: Pixels) -> object:
 
 
 def adaptive(p: Pixels) -> object:
+    """Compare the luma with the mean of 31 × 31 pixels less 5."""
     method, kind = cv2.ADAPTIVE_THRESH_MEAN_C, cv2.THRESH_BINARY
     return colour(cv2.adaptiveThreshold(grey(p), 255, method, kind, 31, 5))
 
 
 def by_pillow(each: Callable[[Image.Image], Image.Image]) -> Peer:
+    """Return a peer that calls a function of Pillow."""
     return lambda p: np.asarray(each(Image.fromarray(p)))
 
 
 def by_table(p: Pixels) -> object:
+    """Map all levels by one table."""
     return cv2.LUT(p, TABLE)
 
 

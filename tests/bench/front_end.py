@@ -72,7 +72,7 @@ MODEL = ModelRecord(
 
 
 def worker(listener: socket.socket) -> None:
-    """Answer at once, for ever."""
+    """Answer at once, until the process is killed."""
     found = Labels(tuple(range(5)), (0.5, 0.2, 0.1, 0.05, 0.01))
     wnids: list[str | None] = [None] * CLASSES
     labels = ("fake", [f"label {n}" for n in range(CLASSES)], wnids)

@@ -50,6 +50,7 @@ def work(way: str, architecture: str, folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--architecture", default="90")
     parser.add_argument("--way", choices=WAYS)

@@ -39,6 +39,7 @@ def resident(pid: int) -> int:
 
 
 def main() -> None:
+    """Run the command line."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--requests", type=int, default=20_000)
     total = arguments.parse_args().requests

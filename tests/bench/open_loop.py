@@ -76,7 +76,7 @@ class _Connection(asyncio.Protocol):
 
 
 def run(port: int, requests: Path, rate: float, seconds: float) -> Report:
-    """Send so many requests a second for so long."""
+    """Send a number of requests per second for a number of seconds."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(PROCESSES) as pool:
         work = [(port, str(requests), rate / PROCESSES, seconds, n) for n in range(PROCESSES)]

@@ -222,7 +222,7 @@ def main() -> None:
     notes = Notes(path.with_name(f"{name}.json"))
     try:
         PARTS[name](Plan.read(path), notes)
-    except Exception as error:  # for whoever reads the result; the exit code is for the machine
+    except Exception as error:  # the result states it for people, the exit code for programs
         notes.add(error=f"{type(error).__name__}: {error}"[-1500:])
         raise
 

@@ -44,6 +44,7 @@ def one_start(flags: list[str], folder: Path) -> dict[str, object]:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("flags", nargs="*")

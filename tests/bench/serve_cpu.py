@@ -97,6 +97,7 @@ def _rate(step: Callable[[], object], seconds: float) -> float:
 
 
 def main() -> None:
+    """Run the command line."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--precision", default="auto")
     arguments.add_argument("--seconds", type=float, default=10.0)

@@ -51,6 +51,7 @@ def cpu_seconds(arguments: Sequence[str], folder: Path) -> float:
 
 
 def main() -> None:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=7)
     runs = parser.parse_args().runs

@@ -128,6 +128,7 @@ class ProcessRig(LocalRig):
 
 @asynccontextmanager
 async def local() -> AsyncIterator[Rig]:
+    """Yield the rig of a worker in threads of this process."""
     rig = LocalRig()
     yield rig
     rig.let_go()
@@ -136,6 +137,7 @@ async def local() -> AsyncIterator[Rig]:
 
 @asynccontextmanager
 async def process() -> AsyncIterator[Rig]:
+    """Yield the rig of a worker behind a socket."""
     engine = partial(FakeEngine, slots=1, answer=answer, keep=True)
     with running_worker(engine, BatchLimits(max_batch_size=16, max_batch_pixels=1 << 30)) as worker:
         rig = ProcessRig(worker)
@@ -151,6 +153,7 @@ RIGS: dict[str, Rigging] = {"local": local, "process": process}
 
 @pytest.fixture(params=list(RIGS.values()), ids=list(RIGS))
 def rigging(request: pytest.FixtureRequest) -> Rigging:
+    """Return what makes a rig, for each backend."""
     made: Rigging = request.param
     return made
 
@@ -166,6 +169,7 @@ def within(rigging: Rigging, test: Callable[[Rig], Coroutine[Any, Any, None]]) -
 
 
 def number(completed: Completed) -> int:
+    """Return the number of the job that was answered."""
     assert isinstance(completed.result, Labels)
     return completed.result.class_ids[0]
 

@@ -64,6 +64,7 @@ GPU = pytest.param(on_a_gpu, marks=pytest.mark.gpu, id="cuda")
 
 @pytest.fixture(params=[*(pytest.param(v, id=k) for k, v in ENGINES.items()), GPU])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """Yield each engine with a job that it can do; the engine is closed afterwards."""
     made: Bench = request.param()
     yield made
     made.engine.close()
@@ -132,6 +133,7 @@ def test_a_released_slot_goes_to_whoever_waits_for_one(bench: Bench) -> None:
 
 
 def take_all(engine: AnyEngine, taken: "queue.SimpleQueue[object]") -> None:
+    """Take slots until the engine is closed."""
     while (slot := engine.acquire()) is not None:
         taken.put(slot)
 

@@ -35,11 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def state() -> State:
+    """Return the weights of the bundled network."""
     return load_state(BUNDLED.path, 10)
 
 
 @pytest.fixture(scope="session")
 def engine(state: State) -> "Iterator[CudaEngine]":
+    """Yield one engine for all tests, warm."""
     network = GraphedNetwork(state, Precision.AUTO, RESNET18, MAX_BATCH_SIZE, "cuda:0")
     made = CudaEngine([network], MAX_BATCH_SIZE, MAX_PIXELS, "cuda:0")
     made.warm_up()
@@ -50,6 +52,7 @@ def engine(state: State) -> "Iterator[CudaEngine]":
 
 @pytest.fixture(scope="session")
 def run(engine: "CudaEngine") -> Run:
+    """Return a function that runs one batch through the engine."""
     return runner(engine)
 
 

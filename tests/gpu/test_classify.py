@@ -26,6 +26,7 @@ LOGITS = Classify(top_k=10, function_to_apply=FunctionToApply.NONE)
 
 
 def by_class(labels: object) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    """Return the logits in class order, float64 (classes,)."""
     assert isinstance(labels, Labels)
     logits = np.zeros(len(labels.class_ids))
     logits[list(labels.class_ids)] = labels.scores

@@ -24,6 +24,7 @@ NAMES = sorted(name for name, each in FILTERS.items() if each.passes)
 
 
 def architecture() -> str:
+    """Return the name of this GPU's architecture, such as `sm_90`."""
     torch.cuda.set_device("cuda:0")
     return f"sm_{cupy.cuda.Device().compute_capability}"
 

@@ -19,6 +19,7 @@ ODD = [*range(1, 20), 31, 32, 33, 63, 64, 65]
 
 
 def check(run: Run, sources: Sequence[Jpeg]) -> None:
+    """Check that JPEGs decoded on the device, filtered twice, are the pixels of libjpeg."""
     for start in range(0, len(sources), MAX_BATCH_SIZE):
         batch = sources[start : start + MAX_BATCH_SIZE]
         for found, source in zip(run(TWICE, batch).values, batch, strict=True):

@@ -21,12 +21,14 @@ SUBSAMPLINGS = [Subsampling.S444, Subsampling.S422, Subsampling.S420]
 
 
 def specified(pixels: Pixels) -> Pixels:
+    """Return the pixels as the specification of the filters makes them, uint8 (H, W, C)."""
     for each in FILTERS:
         pixels = each.apply(pixels)
     return pixels
 
 
 def error(one: Pixels, other: Pixels) -> float:
+    """Return the mean squared error of two images, in squares of levels."""
     return float(((one.astype(float) - other) ** 2).mean())
 
 

@@ -25,6 +25,7 @@ LIMITS = BatchLimits(max_batch_size=8, max_batch_pixels=1 << 30, max_queue_delay
 
 
 def image(value: int, side: int = 100) -> Image:
+    """Return a square image of one level, uint8 (side, side, 3)."""
     return Image(np.full((side, side, 3), value, np.uint8))
 
 

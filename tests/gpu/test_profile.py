@@ -26,6 +26,7 @@ batch run beside the computation of the next.
 
 
 def under_load(engine: CudaEngine, path: Path) -> Utilisation:
+    """Return how the device was used in two seconds of slow filters, traced to `path`."""
     random = np.random.default_rng(0)
     images = [Image(random.integers(0, 256, (1080, 1920, 3), np.uint8)) for _ in range(4)]
     worker = Worker(engine, BatchLimits(max_batch_size=2, max_batch_pixels=1 << 30))

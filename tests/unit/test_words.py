@@ -1,7 +1,10 @@
 """Docstrings and comments are plain sentences: words that make riddles of them are refused."""
 
 import ast
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,34 @@ IGNORED = re.compile(r"# type: ignore(?!\[[a-z-]+(, ?[a-z-]+)*\]  # \w)")
 def test_a_file_speaks_without_riddles(path: Path) -> None:
     found = [match[0] for match in RIDDLES.finditer(path.read_text())]
     assert not found, f"say it with a noun: {found}"
+
+
+def prose(source: str) -> Iterator[str]:
+    """Yield the comments of a module and the strings that stand alone, such as docstrings.
+
+    Identifiers and data of tests are left out: a test may need the words of a client.
+    """
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)
+
+
+def test_the_prose_of_tests_is_without_riddles() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for text in prose(path.read_text())
+        for match in RIDDLES.finditer(text)
+    ]
+    assert not found, f"say it with a noun: {found}"
+
+
+def test_a_riddle_in_a_comment_or_a_docstring_is_found() -> None:
+    riddles = list(prose('def f():\n    """Nobody."""\n    rides = "nobody"  # for ever\n'))
+    assert riddles == ["# for ever", "Nobody."]
 
 
 def verbless(source: str) -> list[str]:

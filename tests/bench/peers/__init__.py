@@ -1,1 +1,1 @@
-"""What users run today for the same work; they know nothing of Darkroom."""
+"""Services that users run today for the same work; they use no part of Darkroom."""

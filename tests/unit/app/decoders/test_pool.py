@@ -599,7 +599,7 @@ def test_memory_is_held_while_an_image_is_present() -> None:
 
 
 def test_an_image_that_waits_for_room_does_not_keep_others_from_their_turn() -> None:
-    """It would wait for ever where those others hold the room until they are encoded."""
+    """It would wait without end where those others hold the room until they are encoded."""
 
     async def test(pool: DecoderPool) -> None:
         async with pool.queues.line(5.0), asyncio.timeout(5), pool.queues.turn(5.0):
