@@ -93,9 +93,13 @@ class _Decoder:
                 self._allowance.end()
 
     def _decode(self, task: Task, descriptor: int | None) -> None:
-        self._allowance.grant(task.size, 0, min(task.seconds, sandbox.MIN_SECONDS))
+        seconds = min(task.seconds, sandbox.MIN_SECONDS)
+        self._allowance.grant(task.size, 0, seconds)
         try:
             data = self._contents(descriptor, task.size)
+            if more := codec.open_memory(data):  # at most what decoding it may take later
+                most = sandbox.BYTES_PER_PIXEL * task.max_pixels
+                self._allowance.grant(task.size, min(more, most), seconds, per_pixel=1)
             opened = codec.open_file(data, max_pixels=task.max_pixels)
             info, cost = opened.info, opened.cost
             if info.n_pixels > task.unasked_pixels or cost > task.unasked_cost:

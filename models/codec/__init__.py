@@ -13,6 +13,7 @@ from models.codec.memory_cost import (
     check_encode_memory,
     decode_memory,
     encode_memory,
+    open_memory,
 )
 from models.codec.probe import ImageInfo, probe
 from models.codec.size_hint import size_hint
@@ -41,6 +42,7 @@ __all__ = [
     "identify",
     "may_be_baseline",
     "open_file",
+    "open_memory",
     "open_plain",
     "pixels_of",
     "probe",

@@ -7,8 +7,9 @@ stripe that is converted come to 10 to 20 MB more for every image.
 """
 
 from models.codec.encode_options import Encoding
-from models.codec.formats import ImageFormat
+from models.codec.formats import ImageFormat, identify
 from models.codec.probe import ImageInfo
+from models.codec.size_hint import size_hint
 from models.domain.errors import TooManyPixels, Unprocessable
 
 _PLAIN_MODES = frozenset(("1", "L", "RGB", "I;16", "I;16B", "I;16L"))
@@ -29,6 +30,15 @@ _TURNED = 4
 
 _PLAIN_JPEG = 3
 """Bytes per pixel of a certain baseline JPEG, which is decoded into the pixels at once."""
+
+
+_CANVASES = 9
+"""Bytes per pixel of the two pictures in RGBA that libwebp allocates when it opens a file."""
+
+
+def open_memory(data: bytes) -> int:
+    """Return the bytes that opening a file allocates for its pixels, before any is decoded."""
+    return _CANVASES * (size_hint(data) or 0) if identify(data) is ImageFormat.WEBP else 0
 
 
 def decode_memory(info: ImageInfo, size: int, *, plain_jpeg: bool = False) -> int:

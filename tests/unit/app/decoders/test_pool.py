@@ -195,6 +195,16 @@ def tiled(side: int, tile: int) -> bytes:
     return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(4) + body
 
 
+def test_the_canvas_of_a_large_webp_may_be_allocated_when_it_is_opened() -> None:
+    file = io.BytesIO()
+    PillowImage.new("RGB", (3900, 3900)).save(file, "WEBP", lossless=True, method=0)
+
+    async def test(pool: DecoderPool) -> None:
+        assert (await pixels(pool, file.getvalue())).shape == (3900, 3900, 3)
+
+    run(test, replace(LIMITS, max_pixels=16_000_000))
+
+
 def test_a_request_that_ends_early_ends_its_process() -> None:
     async def test(pool: DecoderPool) -> None:
         await pixels(pool, drawn())
