@@ -4,6 +4,8 @@ images.
 Normalisation happens later, where the tensors are.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image as PillowImage
@@ -27,11 +29,13 @@ def crop(image: Image, spec: Preprocessing) -> Pixels:
     height, width = pixels.shape[:2]
     out_h, out_w, top, left = geometry(height, width, spec)
     if max(height, width) > MAX_ASPECT * min(height, width):
-        passes = [(1, out_w, left), (0, out_h, top)]
-        if columns_first((height, width), (out_h, out_w)):
-            passes.reverse()
-        for axis, n_out, start in passes:
-            pixels = _window(pixels, axis, n_out, start, spec.crop)
+        rows = _Window(0, height, out_h, top, spec.crop)
+        columns = _Window(1, width, out_w, left, spec.crop)
+        # The first pass makes as many lines as it is given: 1 × 50 million pixels would take 34 GB.
+        pixels = pixels[rows.needed, columns.needed]
+        first_rows = columns_first((height, width), (out_h, out_w))
+        for each in (rows, columns) if first_rows else (columns, rows):
+            pixels = each.resampled(pixels)
         return pixels
     resized = PillowImage.fromarray(pixels).resize((out_w, out_h), PillowImage.Resampling.BILINEAR)
     return np.array(resized.crop((left, top, left + spec.crop, top + spec.crop)))
@@ -59,30 +63,57 @@ def columns_first(size: tuple[int, int], resized: tuple[int, int]) -> bool:
     return size[0] - resized[0] > max(0, 2 * (size[1] - resized[1]))
 
 
-def _window(pixels: Pixels, axis: int, n_out: int, start: int, count: int) -> Pixels:
-    """Return outputs `start … start + count` of Pillow's integer bilinear resize of `axis` to
-    `n_out`.
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Outputs `start … start + count` of Pillow's integer bilinear resize of an axis.
 
-    The filter is the antialiased triangle with weights in 22-bit fixed point, as in Pillow's
-    libImaging/Resample.c.
+    The axis has `n_in` pixels before and `n_out` after. The filter is the antialiased triangle with
+    weights in 22-bit fixed point, as in Pillow's libImaging/Resample.c.
     """
-    n_in = pixels.shape[axis]
-    if n_in == n_out:
-        return pixels.take(range(start, start + count), axis)
-    scale = n_in / n_out
-    support = max(scale, 1.0)
-    lines = []
-    for position in range(start, start + count):
-        centre = (position + 0.5) * scale
-        # The same float64 expressions in the same order as precompute_coeffs in Resize.c: another
+
+    axis: int
+    n_in: int
+    n_out: int
+    start: int
+    count: int
+
+    @property
+    def needed(self) -> slice:
+        """Return the inputs that have a part in the outputs."""
+        if self.n_in == self.n_out:
+            return slice(self.start, self.start + self.count)
+        return slice(self._taps(self.start)[0], self._taps(self.start + self.count - 1)[1])
+
+    def resampled(self, pixels: Pixels) -> Pixels:
+        """Return the outputs; of this axis `pixels` has the `needed` inputs alone."""
+        if self.n_in == self.n_out:
+            return pixels
+        offset = self.needed.start
+        lines = []
+        for position in range(self.start, self.start + self.count):
+            low, high = self._taps(position)
+            weights = _weights(low, high, (position + 0.5) * self._scale, self._support)
+            there = pixels.take(range(low - offset, high - offset), self.axis)
+            taps = np.moveaxis(there, self.axis, -1).astype(np.int64)
+            total = taps @ weights + (1 << (_PRECISION_BITS - 1))
+            lines.append(np.clip(total >> _PRECISION_BITS, 0, 255).astype(np.uint8))
+        return np.ascontiguousarray(np.stack(lines, self.axis))
+
+    def _taps(self, position: int) -> tuple[int, int]:
+        """Return the first input of an output, and the one behind its last."""
+        # The same float64 expressions in the same order as precompute_coeffs in Resample.c: another
         # order could move a bound by one sample.
-        low = max(int(centre - support + 0.5), 0)
-        high = min(int(centre + support + 0.5), n_in)
-        weights = _weights(low, high, centre, support)
-        taps = np.moveaxis(pixels.take(range(low, high), axis), axis, -1).astype(np.int64)
-        total = taps @ weights + (1 << (_PRECISION_BITS - 1))
-        lines.append(np.clip(total >> _PRECISION_BITS, 0, 255).astype(np.uint8))
-    return np.ascontiguousarray(np.stack(lines, axis))
+        centre = (position + 0.5) * self._scale
+        low = max(int(centre - self._support + 0.5), 0)
+        return low, min(int(centre + self._support + 0.5), self.n_in)
+
+    @property
+    def _scale(self) -> float:
+        return self.n_in / self.n_out
+
+    @property
+    def _support(self) -> float:
+        return max(self._scale, 1.0)
 
 
 def _weights(low: int, high: int, centre: float, support: float) -> NDArray[np.int64]:

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -96,6 +98,12 @@ def test_the_window_is_what_pillow_s_whole_resize_has_there(
     assert np.array_equal(found, preprocess.crop(Image(pixels), RESNET18.preprocessing))
 
 
-def test_an_image_of_65500_by_1_is_cropped_in_little_memory() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (1, 65500, 3), np.uint8)
-    assert preprocess.crop(Image(pixels), RESNET18.preprocessing).shape == (224, 224, 3)
+@pytest.mark.parametrize("size", [(1, 65500), (65500, 1), (2_000_000, 1), (1, 2_000_000)])
+def test_very_long_images_are_cropped_in_little_memory(size: tuple[int, int]) -> None:
+    image = Image(np.zeros((*size, 3), np.uint8))
+    tracemalloc.start()
+    try:
+        assert preprocess.crop(image, RESNET18.preprocessing).shape == (224, 224, 3)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
