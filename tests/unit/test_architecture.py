@@ -77,6 +77,7 @@ WORKERS = (
 """The rooms of `workers`, in the same way."""
 
 FILTERS = (
+    "interruption",
     "hex_colour",
     "messages",
     "base",

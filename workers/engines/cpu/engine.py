@@ -22,10 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.codec import pixels_of
-from models.domain.errors import FieldError, InvalidParameter, ServiceError, WeightsMissing
+from models.domain.errors import (
+    DeadlineExceeded,
+    FieldError,
+    InvalidParameter,
+    ServiceError,
+    WeightsMissing,
+)
 from models.domain.image import Image, Pixels
 from models.domain.job import Job, Labels, Result, Vector
 from models.networks.spec import NetworkSpec
+from workers.filters.interruption import ending_at, stop_if_late
 from workers.operations import Classify, FilterChain, FunctionToApply, NetworkOutput
 from workers.preprocess import crop
 from workers.scheduling.engine import BatchResult
@@ -193,14 +200,19 @@ def _passes(threads: int) -> "ForwardPasses":
     return ForwardPasses(threads)
 
 
-def _filtered(job: Job) -> Image | InvalidParameter:
+def _filtered(job: Job) -> Image | ServiceError:
     assert isinstance(job.operation, FilterChain)
     if job.operation.jpeg is not None:
         wrong = FieldError("encoder", "there is no GPU to encode with; leave it out", "gpu")
         return InvalidParameter(f"encoder: {wrong.message}", [wrong])
     pixels = pixels_of(job.image).pixels
-    for each in job.operation.steps:
-        pixels = each.apply(pixels)
+    try:
+        with ending_at(job.deadline):
+            for each in job.operation.steps:
+                stop_if_late()
+                pixels = each.apply(pixels)
+    except DeadlineExceeded as error:
+        return error.with_traceback(None)
     return Image(pixels)
 
 

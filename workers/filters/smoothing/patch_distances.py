@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.borders import places
+from workers.filters.interruption import stop_if_late
 
 BITS = 14
 """Bits of a weight: 441 weighted samples then fit 31 bits."""
@@ -59,7 +60,7 @@ class PatchDistances:
     def denoised(self, colour: Pixels) -> Pixels:
         """Return floor(sum(w · x) / sum(w) + 0.5) for every sample of uint8 (H, W, channels).
 
-        The border mode is mirror.
+        The border mode is mirror. Raises DeadlineExceeded (`workers/filters/interruption.py`).
         """
         height, width, channels = colour.shape
         margin = self._near + self._far
@@ -67,6 +68,7 @@ class PatchDistances:
         result = np.empty(colour.shape, np.uint8)
         for top in range(0, height, TILE[0]):
             for left in range(0, width, TILE[1]):
+                stop_if_late()  # a tile takes a fraction of a second
                 rows = ys[top : top + TILE[0] + 2 * margin]
                 columns = xs[left : left + TILE[1] + 2 * margin]
                 wide = colour[np.ix_(rows, columns)]
