@@ -33,6 +33,9 @@ GOOD_CLIENTS = 2
 EVERY = 2.0
 """Seconds between two samples."""
 
+SLOWEST = 10
+"""The slowest good requests that are reported, with their time and what they waited for."""
+
 MOST_GROWTH = 1.1
 MOST_LATENCY = 1.5
 
@@ -50,13 +53,17 @@ class Seen:
     good: list[tuple[float, float]] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
     latest: float = 0.0
+    slowest: list[tuple[float, float, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_good(self, found: Outcome) -> None:
         """Note the answer of a good request."""
         with self.lock:
             self.statuses[f"good {found.status or found.end}"] += 1
-            self.good.append((time.monotonic() - self.started, found.seconds))
+            at = round(time.monotonic() - self.started, 1)
+            self.good.append((at, found.seconds))
+            self.slowest.append((round(found.seconds, 3), at, _timing(found)))
+            self.slowest = sorted(self.slowest, reverse=True)[:SLOWEST]
 
     def add_expiring(self, found: Outcome, deadline: float) -> None:
         """Note the answer of a request with a short deadline."""
@@ -103,6 +110,7 @@ def main() -> int:
         "good_beside_s": _shown(seen.latencies(alone, given.seconds)),
         "good_median_s": {"second fifth": _median(early), "last fifth": _median(late)},
         "latest_after_deadline_s": round(seen.latest, 3),
+        "slowest_good": seen.slowest,
         "growth": grown,
         "left": left,
         "broken": broken if survived else [*broken, "the server ended"],
@@ -190,6 +198,13 @@ def _left(target: Target, within: float = 10.0) -> dict[str, float]:
         if (found and not any(found.values())) or time.monotonic() > end:
             return found or {"no metrics": 1.0}
         time.sleep(0.2)
+
+
+def _timing(found: Outcome) -> str:
+    """The status of an answer, and the stages that its headers name, or the error that it says."""
+    lines = found.head.decode("latin-1").split("\r\n")
+    stages = [line for line in lines if line.lower().startswith("server-timing:")]
+    return f"{found.status or found.end} {stages[0][14:] if stages else found.excerpt[:200]}"
 
 
 def _shown(latencies: list[float]) -> dict[str, float]:
