@@ -32,7 +32,8 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def open_page(browser: Any, server: Running) -> Open:
+def open_page(browser: Any, request: pytest.FixtureRequest) -> Open:
+    server: Running = request.getfixturevalue("server")  # not started where there is no browser
     return partial(opened, browser, f"http://127.0.0.1:{server.port}/")
 
 
@@ -400,6 +401,20 @@ def test_an_address_is_fetched_by_the_server_and_its_code_runs(
             made.unlink()
 
 
+def test_another_network_is_asked_where_there_are_several(open_page: Open) -> None:
+    names = [{"network": name, "name": "random"} for name in ("resnet18", "resnet50")]
+    with open_page() as page:
+        page.route("**/models", lambda route: route.fulfill(body=json.dumps({"models": names})))
+        page.reload()
+        give(page, ball())
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        with page.expect_request("**/classify") as asked:
+            page.select_option("#network", "resnet50")
+        assert b'name="model"\r\n\r\nresnet50' in asked.value.post_data_buffer
+        shows(page.locator("#strip li.failed"), "there is no model 'resnet50' here")
+        shows(page.locator("#code"), "model=resnet50")
+
+
 def test_an_address_that_is_wrong_or_refused_says_why(open_page: Open) -> None:
     with open_page() as page:
         page.locator("#urls").fill("not-an-address")
@@ -444,6 +459,15 @@ def test_the_live_view_counts_images(open_page: Open) -> None:
         shows(page.locator("#live-stages"), "compute")
         shows(page.locator("#live-sizes"), "up to 1")
         shows(page.locator("#live-limits"), "images in flight")
+
+
+def test_the_live_view_says_where_the_metrics_are_if_not_here(open_page: Open) -> None:
+    with open_page() as page:
+        page.route("**/metrics", lambda route: route.fulfill(status=404, body="{}"))
+        page.get_by_role("link", name="Live").click()
+        shows(page.locator("#live-partial"), "DARKROOM_METRICS_PORT")
+        page.locator("#live-partial").wait_for()
+        shows(page.locator("#live-queue"), "0")
 
 
 @pytest.mark.parametrize("view", ["#try", "#filters", "#live"])

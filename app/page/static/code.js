@@ -10,14 +10,14 @@ export function installCode(state) {
   let touched = false;
   const kind = byId("code-kind");
   const write = () => {
-    const { ops, options, picture } = state();
+    const { ops, options, network, picture } = state();
     if (!touched) kind.value = ops.length ? "filter" : "classify";
     const language = document.querySelector("input[name=language]:checked").value;
     const image = picture ?? { name: "photo.jpg", url: null };
     const asked = kind.value === "filter" && !ops.length ? [{ name: "grayscale" }] : ops;
     const base = new URL("./", location.href).href;
-    byId("code").textContent = snippet(language, base,
-      requestOf(kind.value, asked, options, image));
+    const request = requestOf(kind.value, { ops: asked, options, network, image });
+    byId("code").textContent = snippet(language, base, request);
   };
   kind.addEventListener("change", () => {
     touched = true;

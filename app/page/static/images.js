@@ -6,6 +6,7 @@
  */
 
 import { isCancelled, post, sentence, stagesOf } from "./api.js";
+import { networkOption } from "./networks.js";
 import { savedName } from "./snippets.js";
 
 /** A chain that changes nothing: it turns a file that the browser cannot show into a PNG. */
@@ -31,6 +32,7 @@ export class Picture {
 
   /** Ask for the labels, and for a picture where the browser has none; never throws. */
   async label(signal) {
+    this.predictions = null;
     this.#set("working");
     try {
       await this.#show();
@@ -93,6 +95,7 @@ export class Picture {
   #post(path, signal) {
     const form = this.#form();
     if (path === "process") form.append("versions", SHOWN);
+    for (const [name, value] of Object.entries(networkOption())) form.append(name, value);
     const onwait = (seconds) => this.#set("busy", `Server busy: trying again in ${seconds} s`);
     return post(path, form, { signal, onwait });
   }

@@ -13,6 +13,7 @@ import { byId, el } from "./dom.js";
 import { installGallery } from "./gallery.js";
 import { installKey } from "./key.js";
 import { Live } from "./live.js";
+import { installNetworks, networkOption } from "./networks.js";
 import { Output } from "./output.js";
 import { Previews } from "./previews.js";
 import { installSources } from "./sources.js";
@@ -59,6 +60,10 @@ async function start() {
     workbench.filterSoon(0);
   });
   byId("sample").addEventListener("click", sample);
+  installNetworks(() => {
+    writeCode();
+    workbench.relabel();
+  });
   const live = new Live();
   installViews((name) => {
     previews?.offer(workbench.chosen);
@@ -73,7 +78,7 @@ async function start() {
     workbench.chain = chain;
     workbench.output = new Output(document_, changed);
     writeCode = installCode(() => ({ ops: chain.ops, options: workbench.output.options,
-      picture: workbench.chosen }));
+      network: networkOption(), picture: workbench.chosen }));
     installAdding(filters, chain);
     const images = installGallery(filters, (op) => {
       location.hash = "#try";

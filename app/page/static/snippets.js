@@ -11,8 +11,8 @@ export function snippet(language, base, request) {
 }
 
 /** Return what a request to the server is, from a chain, options and the chosen image. */
-export function requestOf(kind, ops, options, image) {
-  const fields = [];
+export function requestOf(kind, { ops, options, network, image }) {
+  const fields = kind === "filter" ? [] : Object.entries(network);
   if (kind === "filter") fields.push(["ops", JSON.stringify(ops)]);
   if (kind === "process") fields.push(["versions", JSON.stringify(ops.length ? [{ ops }] : [])]);
   if (kind !== "classify") {

@@ -118,6 +118,12 @@ export class Workbench {
     }
   }
 
+  /** Ask for the labels of all images again, for instance of another network. */
+  relabel() {
+    this.cancel();
+    for (const picture of this.pictures) this.#label(picture);
+  }
+
   #changed(picture) {
     this.strip.update(picture);
     if (picture === this.chosen) show(picture);
