@@ -8,7 +8,7 @@ LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-has
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 CUDA = $(wildcard workers/kernels/*.cu* workers/filters/*/*.cu* tests/emulation/*.hpp)
 
-.PHONY: install serve test coverage lint format bench test-gpu test-browser docs lock
+.PHONY: install serve test test-slow test-all coverage lint format bench test-gpu test-browser docs lock
 
 install: .venv/.installed
 
@@ -40,6 +40,12 @@ TESTS = tests/e2e tests/unit/workers tests/unit tests/contract tests/gpu
 
 test: install
 	$(BIN)/pytest $(PARALLEL) $(TESTS)
+
+# What takes longer than all that together: kernels compiled for each GPU.
+test-slow: install
+	$(BIN)/pytest -m slow tests/unit/workers
+
+test-all: test test-slow
 
 # How much of the program the tests run, in percent: the last line of the report.
 coverage: install
