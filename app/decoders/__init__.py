@@ -1,6 +1,6 @@
 """Decode image files in processes that can be killed, sandboxed and replaced.
 
-Start reading at `pool.py`, then `decoder.py`, which is what runs inside such a process.
+Start reading at `pool.py`, then `child/decoder.py`, which is what runs inside such a process.
 It may import `models`, msgspec and numpy, and nothing else of `app`.
 """
 

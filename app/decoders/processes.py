@@ -26,7 +26,7 @@ _ROOT = Path(__file__).parents[2]
 _PROGRAM = f"""\
 import sys
 sys.path.append({str(_ROOT)!r})
-from app.decoders.fork_server import run
+from app.decoders.child.fork_server import run
 run(*map(int, sys.argv[1:]))
 """
 

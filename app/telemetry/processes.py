@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from app.system.process_family import ProcessUse, boot_time, process_family
 
-_DECODERS = "app.decoders.fork_server"
+_DECODERS = "app.decoders.child.fork_server"
 """What the command line of decoder processes and of their parent contains."""
 
 _MEMBER, _SPARE = "app.processes.member", "app.processes.standby"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.decoders import sandbox, seccomp
+from app.decoders.child import sandbox, seccomp
 from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[4]
@@ -15,7 +15,7 @@ INSIDE = """
 import ctypes, mmap, os, socket, subprocess, sys, threading
 sys.path.append({root!r})
 import numpy
-from app.decoders import sandbox
+from app.decoders.child import sandbox
 problem = sandbox.enter(max_pixels=1_000_000, max_file=1 << 20)
 if problem:
     os.write(1, b"unsupported")

@@ -11,8 +11,9 @@ import os
 import selectors
 import socket
 
-from app.decoders import frames, sandbox
-from app.decoders.decoder import serve
+from app.decoders import frames
+from app.decoders.child import sandbox
+from app.decoders.child.decoder import serve
 from app.decoders.frames import Broken, Exited, Fork, Forked, NotForked, Ready
 from models import codec
 

@@ -11,7 +11,7 @@ import os
 import resource
 import signal
 
-from app.decoders import seccomp
+from app.decoders.child import seccomp
 
 BYTES_PER_PIXEL = 40
 """The most that decoding takes at a time, as measured: Pillow's 4 bytes a pixel, floats and 32-bit

@@ -10,9 +10,10 @@ import socket
 import numpy as np
 from numpy.typing import NDArray
 
-from app.decoders import frames, sandbox
+from app.decoders import frames
 from app.decoders.area import SIZE as AREA_SIZE
 from app.decoders.area import SharedArea
+from app.decoders.child import sandbox
 from app.decoders.frames import (
     Begin,
     Broken,
