@@ -81,6 +81,62 @@ def test_an_image_that_is_given_is_labelled_with_bars(open_page: Open) -> None:
         shows(page.locator("#announcer"), "1 of 1 labelled")
 
 
+DROP = """async (target, [kind, content]) => {
+    const data = new DataTransfer();
+    if (kind === "drop") {
+        const bytes = await (await fetch(content)).blob();
+        data.items.add(new File([bytes], "dropped.jpg", { type: bytes.type }));
+        target.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true }));
+    } else {
+        data.setData("text/plain", content);
+        target.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true }));
+    }
+}"""
+"""What happens in a browser when a person drops a file, or pastes a text."""
+
+
+def test_a_dropped_file_and_a_pasted_address_are_labelled(open_page: Open) -> None:
+    with open_page() as page:
+        body = page.locator("body")
+        body.evaluate(DROP, ["drop", "page/sample.jpg"])
+        shows(page.locator("#summary"), "1 of 1 labelled")
+        body.evaluate(DROP, ["paste", f"see {page.url}page/sample.jpg"])
+        shows(page.locator("#summary"), "2 of 2 labelled")
+        names = page.locator("#strip .name").all_inner_texts()
+        assert names == ["dropped.jpg", "sample.jpg"]
+
+
+def test_a_file_that_was_moved_away_is_explained(open_page: Open, tmp_path: Path) -> None:
+    with open_page() as page:
+        page.route("**/classify", lambda route: route.abort())
+        (tmp_path / "a.jpg").write_bytes(jpeg())
+        page.set_input_files("#files", tmp_path / "a.jpg")
+        shows(page.locator("#strip li.failed"), "The server cannot be reached")
+        page.unroute("**/classify")
+        (tmp_path / "a.jpg").unlink()
+        page.get_by_role("button", name="Try a.jpg again").click()
+        shows(page.locator("#strip li.failed"), "The file cannot be read")
+
+
+FOLDERS = """async () => {
+    const { filesOf } = await import("/page/folders.js");
+    const file = (name) => ({ name, isDirectory: false, file: (done) => done(new File([], name)) });
+    const folder = (name, parts) => ({ name, isDirectory: true, createReader: () => {
+        const batches = [parts.slice(0, 1), parts.slice(1), []];
+        return { readEntries: (done) => done(batches.shift()) };
+    } });
+    const entries = [folder("a", [file("1.jpg"), folder("b", [file("2.PNG"), file("x.txt")])]),
+                     file("notes")];
+    const items = entries.map((entry) => ({ webkitGetAsEntry: () => entry }));
+    return (await filesOf({ files: [], items })).map(({ name }) => name);
+}"""
+
+
+def test_of_dropped_folders_the_images_are_taken(open_page: Open) -> None:
+    with open_page(bypass_csp=True) as page:
+        assert page.evaluate(FOLDERS) == ["1.jpg", "2.PNG", "notes"]
+
+
 def test_a_chain_shows_before_and_after_with_a_divider(open_page: Open) -> None:
     with open_page() as page:
         give(page, ball())

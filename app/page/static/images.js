@@ -35,6 +35,7 @@ export class Picture {
     this.predictions = null;
     this.#set("working");
     try {
+      await this.#readable();
       await this.#show();
       const reply = await this.#post(this.shown ? "classify" : "process", signal);
       const answer = await reply.json();
@@ -98,6 +99,13 @@ export class Picture {
     for (const [name, value] of Object.entries(networkOption())) form.append(name, value);
     const onwait = (seconds) => this.#set("busy", `Server busy: trying again in ${seconds} s`);
     return post(path, form, { signal, onwait });
+  }
+
+  /** Fail in plain words where the browser cannot read a file, which `fetch` would not tell. */
+  async #readable() {
+    await this.file?.slice(0, 1).arrayBuffer().catch(() => {
+      throw new Error("The file cannot be read. It may have been moved or changed; add it again.");
+    });
   }
 
   /** Show a file by the browser itself, if it can; a small copy becomes the thumbnail. */

@@ -3,7 +3,8 @@
  * dropped or pasted. Nothing is sent here.
  */
 
-import { byId } from "./dom.js";
+import { announce, byId } from "./dom.js";
+import { filesOf } from "./folders.js";
 
 const URL_LINE = /^https?:\/\/\S+$/i;
 
@@ -33,7 +34,8 @@ function submitUrls(onurls) {
   message.hidden = !wrong;
   field.setAttribute("aria-invalid", String(Boolean(wrong)));
   if (wrong) {
-    message.textContent = `“${wrong.slice(0, 60)}” is not an address: it must begin with https://`;
+    const start = wrong.slice(0, 60);
+    message.textContent = `“${start}” is not an address: it must begin with https://`;
     field.focus();
     return;
   }
@@ -63,7 +65,10 @@ function installDrop(onfiles, onurls) {
 /** Take files, else URLs, out of what was dropped or pasted; return whether there were any. */
 function take(data, onfiles, onurls) {
   if (data.files.length) {
-    onfiles([...data.files]);
+    filesOf(data).then((files) => {
+      if (files.length) onfiles(files);
+      else announce("There are no images in the folder.");
+    }, (error) => announce(`The folder cannot be read: ${error.message}`));
     return true;
   }
   const text = data.getData("text/uri-list") || data.getData("text/plain");
