@@ -3,16 +3,17 @@
 `models` may not import torch, so a specification only names the function that builds its module.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torch.overrides import TorchFunctionMode
 
 from models.networks.spec import NetworkSpec, Preprocessing, Speedup
 from models.settings import Precision
@@ -34,12 +35,43 @@ def build(spec: NetworkSpec, n_classes: int) -> nn.Module:
     return made
 
 
+class _NoDraws(TorchFunctionMode):
+    """Leaves weights as they were allocated, where a module would fill them with random numbers."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func in _DRAWS:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
+
+
+_DRAWS = frozenset(
+    {Tensor.normal_, Tensor.uniform_}
+    | {nn.init.kaiming_uniform_, nn.init.kaiming_normal_, nn.init.uniform_, nn.init.normal_}
+)
+
+
+def build_empty(spec: NetworkSpec, n_classes: int) -> nn.Module:
+    """Build the module with weights of any value, for shapes or for a state dict to replace them.
+
+    On torch's meta device, drawing numbers would also import torch's compiler and SymPy.
+    """
+    with _NoDraws():
+        return build(spec, n_classes)
+
+
 def loaded(spec: NetworkSpec, state: Mapping[str, Tensor]) -> nn.Module:
     """Build the module with the weights of `state`, ready for inference.
 
     Batch norms are folded into convolutions where the specification allows that.
     """
-    network = build(spec, state[f"{spec.head}.weight"].shape[0])
+    network = build_empty(spec, state[f"{spec.head}.weight"].shape[0])
     network.load_state_dict(state)
     network = network.eval()
     return folded(network) if Speedup.FOLDED_BATCH_NORMS in spec.speedups else network

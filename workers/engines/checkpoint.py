@@ -15,7 +15,7 @@ from torch import Tensor
 
 from models.networks.resnet18 import RESNET18
 from models.networks.spec import NetworkSpec
-from workers.engines.builder import build
+from workers.engines.builder import build, build_empty
 
 State = dict[str, Tensor]
 
@@ -129,9 +129,9 @@ def _last(spec: NetworkSpec) -> str:
 
 
 def _expected(n_classes: int, spec: NetworkSpec) -> dict[str, torch.Size]:
-    """Return names and shapes; the meta device holds no numbers and draws none."""
+    """Return names and shapes; the meta device holds no numbers."""
     with torch.device("meta"):
-        network = build(spec, n_classes)
+        network = build_empty(spec, n_classes)
     return {name: tensor.shape for name, tensor in network.state_dict().items()}
 
 

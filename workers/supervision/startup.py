@@ -15,6 +15,7 @@ from models.networks.served import ServedNetwork
 from models.networks.spec import NetworkSpec
 from models.setting_types import cache_folder
 from models.settings import Precision, Settings
+from workers.engines.cpu.calibration import Calibration
 from workers.engines.cpu.engine import CpuEngine, CpuSlot
 from workers.kernels.cubins import CubinStore, folders
 from workers.operations import FilterChain
@@ -108,11 +109,16 @@ def _on_cpu(
     from workers.engines.cpu.network import CpuNetwork
     from workers.engines.model import State, load_models
 
+    kept = Calibration((settings.cache_folder, cache_folder()), cores(settings))
+
     def build(spec: NetworkSpec, state: State) -> CpuNetwork:
-        precision = settings.precision
-        if precision is Precision.AUTO:
-            precision = Precision(precisions.get(spec.name, precision))
-        return CpuNetwork(state, precision, spec)
+        if settings.precision is not Precision.AUTO:
+            return CpuNetwork(state, settings.precision, spec)
+        known = precisions.get(spec.name) or kept.find(spec.name)
+        network = CpuNetwork(state, Precision(known or Precision.AUTO), spec)
+        if known is None:
+            kept.add(spec.name, network.precision)
+        return network
 
     loaded = load_models(settings, "cpu", build)
     networks = [each.network for each in loaded if each.network is not None]

@@ -58,6 +58,25 @@ def test_a_worker_takes_the_precision_that_another_one_measured(
     assert started.measured == precisions
 
 
+def test_a_second_start_takes_the_precision_that_the_first_one_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    measured: list[Precision] = []
+
+    def measure(_network: CpuNetwork, _prepared: object) -> Precision:
+        measured.append(Precision.FP32)
+        return Precision.FP32
+
+    monkeypatch.setattr(CpuNetwork, "_fastest", measure)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    settings = Settings(weights="random", max_batch_size=1, cache_folder=tmp_path)
+    for _ in range(2):
+        started = start_worker(settings, lambda _batch, _result: None)
+        started.worker.stop()
+        assert started.measured == {"resnet18": "fp32"}
+    assert measured == [Precision.FP32]
+
+
 def test_on_a_cpu_every_image_that_is_filtered_rides_alone() -> None:
     sizes: list[int] = []
     answered = threading.Semaphore(0)
