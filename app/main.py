@@ -80,19 +80,19 @@ def _assembled(
     ends_with_worker: bool,
 ) -> Service:
     """Put the parts around a started backend; `started` learns what must be stopped again."""
-    backend = executor.backend
-    limits = FetchLimits.from_settings(settings)
+    backend, limits = executor.backend, FetchLimits.from_settings(settings)
     fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
     started.push_async_callback(fetcher.aclose)
     admission = _admission(settings, counters)
     admission.forecast.absence = executor.absence
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     threads, memory = cores(settings), _codec_memory(settings, counters)
-    usage = Usage(admission, budget.limit, fetcher.concurrency, memory.limit)
+    files = EncodedFiles(settings.max_bytes_in_flight, counters=counters)
+    usage = Usage(admission, budget.limit, fetcher.concurrency, memory.limit, files.limit)
     metrics.watch(*_collectors(settings, executor, usage))
-    decoders = _decoders(settings, metrics, memory)
+    decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end, memory)
     started.push_async_callback(decoders.aclose)
-    files, pixels = _encoded_files(settings, counters), settings.max_pixels
+    pixels = settings.max_pixels
     pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, files, pixels, threads)
     started.callback(pipeline.close)
     operations = canary_operations(executor.computing().networks)
@@ -127,15 +127,6 @@ def _collectors(settings: Settings, executor: Executor, usage: Usage) -> Iterato
     yield Processes(server_root())
     if wanted_gpus(settings.gpus) and (found := gpus()) is not None:
         yield found
-
-
-def _encoded_files(settings: Settings, counters: Counters) -> EncodedFiles:
-    return EncodedFiles(settings.max_bytes_in_flight // counters.front_ends)
-
-
-def _decoders(settings: Settings, metrics: Metrics, memory: CodecMemory) -> DecoderPool:
-    limits = Limits.from_settings(settings, cores(settings))
-    return DecoderPool(limits, metrics.on_decoder_end, memory)
 
 
 def _codec_memory(settings: Settings, counters: Counters) -> CodecMemory:

@@ -28,6 +28,8 @@ class Total(IntEnum):
     """Estimated bytes that large images take which are in progress, the largest ones excepted."""
     HUGE_MEMORY = 10
     """Estimated bytes that those images take which need more than half of a budget."""
+    UNREAD = 11
+    """Bytes of encoded images that their clients have not read."""
 
 
 class ByKey(IntEnum):

@@ -24,6 +24,7 @@ class Usage:
     pixels: Callable[[], int]
     fetches: Callable[[], int]
     codec_memory: Callable[[], int]
+    unread: Callable[[], int]
 
     def uses(self) -> Iterator[Use]:
         """Yield each limit with its present use."""
@@ -34,6 +35,7 @@ class Usage:
         yield Use("pixels_in_flight", self.pixels(), total(Total.PIXELS))
         yield Use("large_image_memory", self.codec_memory(), total(Total.LARGE_MEMORY))
         yield Use("huge_image_memory", self.codec_memory(), total(Total.HUGE_MEMORY))
+        yield Use("unread_bytes", self.unread(), total(Total.UNREAD))
         yield Use("fetch_concurrency", self.fetches(), total(Total.FETCHES))
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:

@@ -18,6 +18,9 @@ from models.domain.errors import TooLarge
 IN_MEMORY = 64 << 20
 """Largest number of bytes of all finished bodies that one process keeps in memory."""
 
+PART = 16
+"""Times the size of a body that must be free of the budget, or the body does not stay in memory."""
+
 SMALL = 1 << 16
 """Largest body, in bytes, that stays in memory even beyond IN_MEMORY."""
 
@@ -39,8 +42,12 @@ class MemoryUse:
             self.held += n_bytes
 
     def full(self, more: int) -> bool:
-        """Return whether a body of `more` bytes should not stay in memory."""
-        return more > SMALL and self.held + more > self.limit
+        """Return whether a body of `more` bytes should not stay in memory.
+
+        It may take a sixteenth of what is free, so that photos stay in memory long after larger
+        bodies go to disk, and large bodies alone never fill the budget.
+        """
+        return more > SMALL and PART * more > self.limit - self.held
 
 
 MEMORY = MemoryUse()

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import BinaryIO
 
+from app.admission.counters import Counters
+from app.admission.fields import Total
 from models.domain.errors import Cancelled, Overloaded
 
 log = logging.getLogger("darkroom.pipeline")
@@ -89,7 +91,8 @@ class EncodedFile:
 class EncodedFiles:
     """The files of a front end that wait to be sent, in the order of their last reads.
 
-    `limit` is the largest number of bytes of all of them, in memory and on disk.
+    `limit` is the largest number of bytes of all of them, in memory and on disk; front ends with
+    the same `counters` share it.
     """
 
     def __init__(
@@ -98,8 +101,10 @@ class EncodedFiles:
         in_memory: int = IN_MEMORY,
         settled: float = SETTLED,
         clock: Callable[[], float] = time.monotonic,
+        counters: Counters | None = None,
     ) -> None:
         self._limit = limit
+        self._counters = counters or Counters()
         self._in_memory = in_memory
         self._settled = settled
         self._clock = clock
@@ -109,6 +114,14 @@ class EncodedFiles:
         self.total = self.memory = 0
         """Number of bytes of all files, and of those in memory."""
         self.moving: asyncio.Task[None] | None = None
+
+    def limit(self) -> int:
+        """Return the largest number of bytes of the files of all front ends."""
+        return self._limit
+
+    def set_limit(self, limit: int) -> None:
+        """Change the limit from now on; files that are kept already stay."""
+        self._limit = limit
 
     def keep(self, data: bytes) -> EncodedFile:
         """Return the bytes as a file; it is forgotten here when nothing refers to it any more.
@@ -124,6 +137,7 @@ class EncodedFiles:
         reference = weakref.ref(file, self._forget)
         self._read_at[reference] = self._clock()
         self._sizes[reference] = file.size
+        self._counters.add(Total.UNREAD, file.size)
         self.total += file.size
         self.memory += file.size
         if self.memory > self._in_memory and (self.moving is None or self.moving.done()):
@@ -145,18 +159,21 @@ class EncodedFiles:
     def _make_room(self, size: int) -> None:
         idle_since = self._clock() - IDLE
         for reference, read_at in list(self._read_at.items()):
-            if self.total + size <= self._limit or read_at > idle_since:
+            if self._unread() + size <= self._limit or read_at > idle_since:
                 break
             if (file := reference()) is not None:
                 file.drop()
                 self._forget(reference)
-        if self.total + size > self._limit:
+        if (unread := self._unread()) + size > self._limit:
             raise Overloaded(
-                f"answers of {self.total} bytes wait to be read by their clients; the limit is "
+                f"answers of {unread} bytes wait to be read by their clients; the limit is "
                 f"{self._limit} (DARKROOM_MAX_BYTES_IN_FLIGHT); try again later",
                 retry_after=IDLE,
                 reason="unsent_bytes",
             )
+
+    def _unread(self) -> int:
+        return self._counters.total(Total.UNREAD)
 
     async def _move(self) -> None:
         """Move files to disk until few enough bytes are in memory."""
@@ -185,6 +202,7 @@ class EncodedFiles:
     def _forget(self, reference: weakref.ref[EncodedFile]) -> None:
         size = self._sizes.pop(reference, 0)
         self._read_at.pop(reference, None)
+        self._counters.add(Total.UNREAD, -size)
         self.total -= size
         if reference in self._moved:
             self._moved.discard(reference)

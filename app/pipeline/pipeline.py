@@ -79,6 +79,10 @@ class Pipeline:
         self._observe(_NAMES[type(wanted)], answer)
         return answer
 
+    def set_unread_limit(self, limit: int) -> None:
+        """Bound the bytes of answers that their clients have not read, from now on."""
+        self._files.set_limit(limit)
+
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
         self._decoder.close()

@@ -31,6 +31,7 @@ def apply(service: Service, settings: Settings) -> None:
     """Use other settings from now on; admitted work continues."""
     service.settings = settings
     service.admission.set_limits(settings)
+    service.pipeline.set_unread_limit(settings.max_bytes_in_flight)
     service.fetcher.set_concurrency(settings.fetch_concurrency, settings.fetch_per_host)
     service.set_batching(settings)
 

@@ -106,6 +106,7 @@ def test_every_limit_stands_beside_its_use(server: Running) -> None:
         "arriving_bytes",
         "pixels_in_flight",
         "huge_image_memory",
+        "unread_bytes",
         "large_image_memory",
         "fetch_concurrency",
     ):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.intake import spool as spool_module
-from app.intake.spool import SMALL, Blob, MemoryUse, Spool
+from app.intake.spool import PART, SMALL, Blob, MemoryUse, Spool
 from models.domain.errors import TooLarge
 
 
@@ -55,7 +55,7 @@ def test_a_body_up_to_the_threshold_stays_in_memory_and_one_byte_more_goes_to_di
 def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(2 * SMALL + 1))
+    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(PART * (SMALL + 1) + SMALL))
     first = asyncio.run(spooled(bytes(SMALL + 1)))
     second, small = asyncio.run(spooled(bytes(SMALL + 1))), asyncio.run(spooled(bytes(SMALL)))
     assert [first.on_disk, second.on_disk, small.on_disk] == [False, True, False]
@@ -68,6 +68,14 @@ def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(
     for each in (second, small, third):
         each.close()
     assert memory.held == 0
+
+
+def test_large_bodies_leave_room_for_smaller_ones_in_memory() -> None:
+    memory = MemoryUse(100 * SMALL)
+    memory.add(60 * SMALL)
+    assert memory.full(3 * SMALL)
+    assert not memory.full(2 * SMALL)
+    assert not memory.full(SMALL)
 
 
 def test_nothing_written_is_an_empty_blob() -> None:

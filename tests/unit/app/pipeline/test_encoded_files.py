@@ -7,6 +7,8 @@ import tempfile
 
 import pytest
 
+from app.admission.counters import Counters
+from app.admission.fields import Total
 from app.pipeline import encoded_files
 from app.pipeline.encoded_files import IDLE, SMALL, EncodedFile, EncodedFiles
 from models.domain.errors import Cancelled, Overloaded
@@ -133,3 +135,27 @@ def test_a_part_of_a_file_does_not_hold_the_rest() -> None:
     assert part == whole[:10]
     assert isinstance(part, bytes)
     assert len(whole) > encoded_files.SMALL
+
+
+def test_front_ends_share_one_limit_and_each_gives_its_part_back() -> None:
+    counters = Counters()
+    ours = EncodedFiles(3 * LARGE, counters=counters)
+    theirs = EncodedFiles(3 * LARGE, counters=counters)
+    kept = [ours.keep(data(0)), ours.keep(data(1)), theirs.keep(data(2))]
+    with pytest.raises(Overloaded, match=f"answers of {3 * LARGE} bytes"):
+        theirs.keep(data(3))
+    kept.clear()
+    assert counters.total(Total.UNREAD) == 0
+    assert theirs.keep(data(3)).read() == data(3)
+
+
+def test_the_limit_can_be_changed_while_files_are_kept() -> None:
+    files = EncodedFiles(LARGE)
+    kept = files.keep(data(0))
+    files.set_limit(2 * LARGE)
+    assert files.limit() == 2 * LARGE
+    second = files.keep(data(1))
+    files.set_limit(LARGE)
+    with pytest.raises(Overloaded):
+        files.keep(data(2))
+    assert [kept.read(), second.read()] == [data(0), data(1)]
