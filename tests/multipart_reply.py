@@ -2,11 +2,11 @@
 
 from email import message_from_bytes
 from email.message import Message
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 
-Part = Message[str, str]
+Part: TypeAlias = "Message[str, str]"
 
 
 def parts_of(reply: httpx.Response) -> list[Part]:
