@@ -1,4 +1,8 @@
-"""All networks by name, in the order in which they are listed."""
+"""All networks by name, in the order in which they are listed.
+
+The files of related networks look alike on purpose: each is complete, so that it can be read,
+pinned and tested without another one.
+"""
 
 from models.networks.resnet18 import RESNET18
 from models.networks.resnet34 import RESNET34
