@@ -65,6 +65,11 @@ class FairLine:
         """Images in line, including those whose clients have just left."""
         return sum(queue.live for _, _, queue in self._heap)
 
+    def waits(self, client: str) -> bool:
+        """Return whether images of a client wait."""
+        queue = self._clients.get(client)
+        return queue is not None and queue.live > 0
+
     def turn(
         self,
         client: str,
@@ -97,7 +102,7 @@ class FairLine:
         # set as if it had been queued, or the next image of its client would be served too early.
         if not self._heap and self._fits(held := share()):
             queue.start = max(self._virtual, queue.finish)
-            return self._enter(queue, estimate, held)
+            return self._enter(queue, estimate, held is Share.BULK)
         self._number += 1
         waiting = Waiting(self._number, estimate, deadline, share, measured or estimate, estimate())
         now = self._clock()
@@ -157,12 +162,12 @@ class FairLine:
                 return False
         return images < self._least or work < self._room()
 
-    def _enter(self, queue: ClientQueue, estimate: Callable[[], float], share: Share) -> Place:
+    def _enter(self, queue: ClientQueue, estimate: Callable[[], float], large: bool) -> Place:
         """Let the next image of a client through."""
         cost = max(estimate(), LEAST_COST)
         self._virtual = max(self._virtual, queue.start)
         queue.finish = queue.start + cost
-        place = Place(cost, share is not Share.SMALL)
+        place = Place(cost, large)
         self._of(place).add(place)
         return place
 
@@ -191,7 +196,8 @@ class FairLine:
             if not fits:
                 passed_over.append((queue, first))
                 continue
-            first.place = self._enter(queue, first.estimate, share)
+            large = share is Share.BULK or (share is Share.LARGE and queue.live > 1)
+            first.place = self._enter(queue, first.estimate, large)
             first.turn.set_result(None)
             queue.served(first)
             queue.start = queue.finish

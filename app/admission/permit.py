@@ -132,8 +132,12 @@ class Permit:
 
     @property
     def lane(self) -> Lane:
-        """Bulk if the client holds most of the images in flight."""
-        return Lane.INTERACTIVE if self._share() is Share.SMALL else Lane.BULK
+        """Bulk if the client holds most of the images in flight, while others want something or
+        images of it wait in line: fewer ones make larger batches in one lane.
+        """
+        share = self._share()
+        waits = share is Share.LARGE and self._admission.line.waits(self._client)
+        return Lane.BULK if share is Share.BULK or waits else Lane.INTERACTIVE
 
     def _share(self) -> Share:
         return self._admission.forecast.share(self._key)

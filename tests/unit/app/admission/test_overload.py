@@ -93,10 +93,12 @@ def test_bulk_at_most_doubles_what_another_client_waits(cores: int, cost: float)
 def test_the_first_image_beside_bulk_waits_only_for_an_image_that_has_begun(
     cores: int, cost: float
 ) -> None:
+    """The flood is more than may be past the line, so images of it wait there."""
+
     async def scenario() -> None:
         server, first, flood = Simulation(cores), Seen(), Seen()
         async with asyncio.TaskGroup() as group:
-            group.create_task(server.closed_loop("a", 64, 40, 60.0, flood, cost))
+            group.create_task(server.closed_loop("a", 32 + 32 * cores, 40, 60.0, flood, cost))
             await asyncio.sleep(20)
             await server.request("b", 60.0, first)
         ((_, seconds),) = first.good

@@ -97,19 +97,29 @@ def test_limits_are_changed_while_the_server_runs() -> None:
     assert admission.rate is not None
 
 
-def test_the_larger_of_two_clients_is_bulk_and_so_is_one_alone_with_more_than_fills_the_cores() -> (
-    None
-):
-    counters = Counters()
-    admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, Forecast(counters, busy_images=4))
-    large = [admission.admit(1, 0, "a") for _ in range(4)]
-    lanes = [large[0].lane]
-    large.append(admission.admit(1, 0, "a"))
-    lanes.append(large[0].lane)
-    assert lanes == [Lane.INTERACTIVE, Lane.BULK]
-    large.pop().release()
+def test_the_larger_of_two_clients_is_bulk() -> None:
+    admission = door()
+    large = [admission.admit(1, 0, "a") for _ in range(8)]
+    assert large[0].lane is Lane.INTERACTIVE
     small = admission.admit(1, 0, "b")
     assert (large[0].lane, small.lane) == (Lane.BULK, Lane.INTERACTIVE)
+
+
+def test_a_client_alone_is_bulk_while_its_images_wait_in_line() -> None:
+    async def scenario() -> None:
+        counters = Counters()
+        forecast, line = Forecast(counters, busy_images=2), FairLine(2)
+        admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, forecast, line)
+        permit = admission.admit(4, 0, "a")
+        async with permit.turn("k"), permit.turn("k"):
+            lanes = [permit.lane]
+            waiting = asyncio.create_task(permit.turn("k").__aenter__())
+            await asyncio.sleep(0)
+            lanes.append(permit.lane)
+            assert lanes == [Lane.INTERACTIVE, Lane.BULK], "at first it filled the cores"
+        await waiting
+
+    asyncio.run(scenario())
 
 
 def trace(seconds: float, batch: int = 1) -> Trace:
