@@ -43,6 +43,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     pip install --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY app app
+COPY darkroom darkroom
 COPY models models
 COPY workers workers
 RUN pip wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels .

@@ -25,7 +25,9 @@ _ROOT = Path(__file__).parents[2]
 
 _PROGRAM = f"""\
 import sys
-sys.path.append({str(_ROOT)!r})
+sys.path.insert(0, {str(_ROOT)!r})
+import app, models, workers
+sys.path.append(sys.path.pop(0))
 from app.decoders.child.fork_server import run
 run(*map(int, sys.argv[1:]))
 """

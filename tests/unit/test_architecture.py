@@ -202,3 +202,11 @@ def test_every_room_of_the_order_exists(package: str) -> None:
     folder = ROOT / package.replace(".", "/")
     for room in ORDERS[package]:
         assert (folder / room / "__init__.py").is_file() or (folder / f"{room}.py").is_file()
+
+
+@pytest.mark.parametrize("path", _modules("darkroom"), ids=_name)
+def test_the_installed_name_imports_only_the_command_line(path: Path) -> None:
+    allowed = {"app.cli.script", *sys.stdlib_module_names}
+    assert {name if name.startswith("app") else name.split(".")[0] for name in _imports(path)} <= (
+        allowed
+    )

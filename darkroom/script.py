@@ -1,0 +1,29 @@
+"""The command `darkroom`, in a checkout and in a wheel that shares its environment with others.
+
+The packages of Darkroom are called `app`, `models` and `workers`. Other distributions use these
+names as well, so the wheel puts them below `darkroom`, where no other program finds them. They are
+imported from there before anything else is, in this process and in all that it starts.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+PACKAGES = ("app", "models", "workers")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command of the command line and return its exit code."""
+    sys.path.insert(0, _folder())
+    for name in PACKAGES:
+        __import__(name)
+    sys.path.append(sys.path.pop(0))  # nothing else in the folder may hide a module of others
+    from app.cli.script import main as run
+
+    return run(arguments)
+
+
+def _folder() -> str:
+    """Return the folder with the packages: this one in a wheel, the one above in a checkout."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    return here if os.path.isdir(os.path.join(here, "app")) else os.path.dirname(here)

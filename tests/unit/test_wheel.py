@@ -1,0 +1,65 @@
+"""The wheel can be installed beside anything: all of it has one name."""
+
+import os
+import subprocess
+import sys
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.server import PATIENCE
+from tests.wheel import PROGRAM, installed
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(tmp_path_factory.mktemp("wheel"))
+
+
+def run(site: Path, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+def test_the_wheel_has_one_name_and_says_that_it_has_types(site: Path) -> None:
+    others = {"app", "models", "workers"}
+    assert {each.name.split("-")[0] for each in site.iterdir()} - others == {"darkroom"}
+    assert (site / "darkroom" / "py.typed").is_file()
+    (metadata,) = site.glob("darkroom-*.dist-info/METADATA")
+    classifiers = message_from_string(metadata.read_text("utf-8")).get_all("Classifier") or []
+    assert "Typing :: Typed" in classifiers
+
+
+def test_the_command_uses_its_own_packages_and_not_those_of_another_program(
+    site: Path, tmp_path: Path
+) -> None:
+    done = run(site, tmp_path, "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_image_is_filtered_by_the_processes_that_the_command_starts(
+    site: Path, tmp_path: Path
+) -> None:
+    Image.new("RGB", (20, 10), (255, 0, 0)).save(tmp_path / "red.png")
+    operations = '[{"name": "invert"}]'
+    done = run(
+        site, tmp_path, "filter", "red.png", "--ops", operations, "-o", "out.png", "--gpus", "0"
+    )
+    assert done.returncode == 0, done.stderr
+    with Image.open(tmp_path / "out.png") as found:
+        assert found.convert("RGB").getpixel((3, 3)) == (0, 255, 255)
+
+
+def test_importing_darkroom_changes_nothing_for_the_program_that_does_it(site: Path) -> None:
+    code = "import sys; before = [*sys.path]; import darkroom; assert sys.path == before"
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=PATIENCE)
