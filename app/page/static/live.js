@@ -149,12 +149,14 @@ function rows(id, entries) {
 }
 
 function showCurve(rates) {
-  const most = Math.max(1, ...rates);
+  const most = Math.max(0.5, ...rates);
   const points = rates.map((rate, n) => {
     const x = ((KEPT - rates.length + n) / (KEPT - 1)) * 300;
     return `${x.toFixed(1)},${(58 - (rate / most) * 54).toFixed(1)}`;
   });
   byId("live-curve").replaceChildren(
     svg("path", { d: "M0 58H300" }), svg("polyline", { points: points.join(" ") }));
-  byId("live-curve-most").textContent = `${most.toFixed(most < 10 ? 1 : 0)} images/s at most`;
+  const idle = rates.every((rate) => rate === 0);
+  const highest = `${most.toFixed(most < 10 ? 1 : 0)} images/s at most`;
+  byId("live-curve-most").textContent = idle ? "idle" : highest;
 }

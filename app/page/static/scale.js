@@ -28,7 +28,7 @@ function isWide(schema) {
   const { minimum: low, maximum: high, default: usual } = schema;
   if (low < 0) return false;
   const span = high - low;
-  const small = usual > low && usual - low < span / 20;
+  const small = usual - low < span / 20 && (usual > low || (schema.type === "number" && span > 20));
   return small || span / stepOf(schema) > MOST_LINEAR || (low > 0 && high / low >= 50);
 }
 
