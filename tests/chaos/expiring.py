@@ -201,7 +201,7 @@ def _left(target: Target, within: float = 10.0) -> dict[str, float]:
 
 
 def _timing(found: Outcome) -> str:
-    """The status of an answer, and the stages that its headers name, or the error that it says."""
+    """Return the status of an answer with the stages of its headers or with its error."""
     lines = found.head.decode("latin-1").split("\r\n")
     stages = [line for line in lines if line.lower().startswith("server-timing:")]
     return f"{found.status or found.end} {stages[0][14:] if stages else found.excerpt[:200]}"

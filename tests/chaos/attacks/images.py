@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from tests.chaos.harness.attack import Steps, Target
 from tests.chaos.harness.http import ask_all, post
-from tests.chaos.hostile import jpeg, others, png, tiff
+from tests.chaos.hostile import jpeg, more_images, others, png, tiff
 
 LASTING = 5.0
 """Seconds during which a refused attacker tries again."""
@@ -75,6 +75,73 @@ FILES: dict[str, tuple[str, int, Build]] = {
     "avif_boxes": ("AVIF of 3.8 million empty boxes", 2, others.avif_boxes),
     "avif_large": ("Eight flat AVIFs of 7000 x 7000", 8, others.large_avif),
     "webp_large": ("Eight flat WebPs of 7000 x 7000", 8, others.large_webp),
+    "jpeg_no_data": ("Eight JPEGs of 7000 x 7000 without data", 8, more_images.jpeg_without_data),
+    "jpeg_arithmetic": (
+        "Eight JPEGs of 7000 x 7000 in arithmetic coding without data",
+        8,
+        lambda: more_images.jpeg_without_data(marker=0xC9),
+    ),
+    "jpeg_no_restarts": (
+        "JPEG of 7000 x 7000 with a restart interval of one block",
+        4,
+        more_images.jpeg_restart_each_block,
+    ),
+    "jpeg_profile": ("JPEG with a colour profile of 16 MB", 2, more_images.jpeg_profile),
+    "jpeg_profiles": (
+        "JPEG with 255 first pieces of colour profiles",
+        2,
+        more_images.jpeg_profiles_of_one,
+    ),
+    "jpeg_pictures": (
+        "JPEG that announces 4,000 million pictures",
+        4,
+        more_images.jpeg_many_pictures,
+    ),
+    "jpeg_xmp": ("JPEG with 30 MB of XMP", 2, more_images.jpeg_extended_xmp),
+    "jpeg_exif_loop": ("JPEG whose EXIF leads to itself", 4, more_images.jpeg_looping_exif),
+    "png_empty_blocks": ("PNG of 6 million empty blocks", 2, more_images.png_empty_blocks),
+    "png_huffman_tables": (
+        "PNG of 2 million Huffman tables",
+        2,
+        more_images.png_huffman_tables,
+    ),
+    "png_interlaced": ("Interlaced PNG of 7000 x 7000, 16 bits", 4, more_images.png_interlaced),
+    "png_row": ("PNG of 1,000,000 x 1", 4, lambda: more_images.png_thin(1_000_000, 1)),
+    "png_column": ("PNG of 1 x 1,000,000", 4, lambda: more_images.png_thin(1, 1_000_000)),
+    "png_long_column": ("PNG of 1 x 49 million", 2, lambda: more_images.png_thin(1, 49_000_000)),
+    "png_itxt_bombs": ("PNG of 9,000 iTXt bombs", 2, more_images.png_international_text),
+    "png_profile_bombs": ("PNG of 9,000 profile bombs", 2, more_images.png_profiles),
+    "gif_comment": ("GIF with a comment of 30 MB", 2, more_images.gif_comment),
+    "gif_lzw": ("Four flat GIFs of 7000 x 7000", 4, more_images.gif_lzw),
+    "gif_clear_codes": ("GIF of 40 million clear codes", 2, more_images.gif_clear_codes),
+    "bmp_negative": (
+        "BMP of -2147483648 x -2147483648",
+        4,
+        lambda: more_images.bmp_head(-(2**31), -(2**31)),
+    ),
+    "bmp_colours": (
+        "BMP with 4,000 million colours",
+        4,
+        lambda: more_images.bmp_head(64, 64, 2**32 - 1, bits=8),
+    ),
+    "bmp_offset": (
+        "BMP whose pixels begin at 4 GB",
+        4,
+        lambda: more_images.bmp_head(64, 64, 0, 2**32 - 1),
+    ),
+    "webp_frames_most": ("WebP of 19,000 frames", 4, more_images.webp_frames_allowed),
+    "webp_lying_frame": (
+        "WebP of 64 x 64 with a frame of 16383 x 16383",
+        4,
+        more_images.webp_lying_frame,
+    ),
+    "webp_lossless": ("Four WebPs of 7000 x 7000 in 38 bytes", 4, more_images.lossless_webp),
+    "avif_lying_size": (
+        "AVIF of 64 x 64 with a frame of 7000 x 7000",
+        4,
+        more_images.avif_lying_size,
+    ),
+    "avif_grid": ("AVIF of 3,969 tiles", 4, more_images.avif_grid),
 }
 
 

@@ -68,7 +68,7 @@ _CHAINS = (
 
 
 def _requests() -> Iterator[bytes]:
-    """Each option with each odd value as JSON, as text in a query, and as a field of a form."""
+    """Yield each odd value of each option as JSON, as a query and as a field of a form."""
     photo = jpeg(1, 64, 48)
     pixel = "data:image/jpeg;base64,"
     for n, value in enumerate(_NUMBERS):

@@ -104,7 +104,7 @@ _ANSWERS: tuple[bytes, ...] = (
 
 @contextmanager
 def _origin(address: str, answer: Callable[[str], bytes], seen: list[str]) -> Iterator[int]:
-    """An origin that notes each connection's first line and answers by its path."""
+    """Return an origin that notes each connection's first line and answers by its path."""
     listener = socket.create_server((address, 0), backlog=512)
 
     def serve() -> None:

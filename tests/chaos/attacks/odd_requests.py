@@ -173,7 +173,7 @@ def pipelined_images(target: Target) -> Steps:
 
 
 def _both(target: Target, message: bytes) -> tuple[Outcome, list[int]]:
-    """The first answer, and the statuses of all answers until the server ends the connection."""
+    """Return the first answer, and the statuses of all answers until the end."""
     started = time.monotonic()
     data, end = bytearray(), "closed"
     with connect(target) as connection:

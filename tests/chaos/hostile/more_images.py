@@ -12,7 +12,7 @@ _SIDE = 7000
 
 
 def jpeg_without_data(side: int = _SIDE, marker: int = 0xC0) -> bytes:
-    """A picture of which not one pixel is there; with another marker its coding is arithmetic."""
+    """Return a picture without data for its pixels; `marker` names the kind of coding."""
     components = b"".join(bytes([n, 0x11, 0]) for n in (1, 2, 3))
     scan = bytes([3, 1, 0x00, 2, 0x00, 3, 0x00, 0, 63, 0])
     parts = (
@@ -28,7 +28,7 @@ def jpeg_without_data(side: int = _SIDE, marker: int = 0xC0) -> bytes:
 
 
 def jpeg_profile(segments: int = 255) -> bytes:
-    """A colour profile of 16 MB in as many segments as one may have."""
+    """Return a picture with a colour profile of 16 MB in as many segments as it may have."""
     image = jpeg.plain()
     parts = (
         jpeg.segment(0xE2, b"ICC_PROFILE\0" + bytes([n, segments]) + bytes(65_519))
@@ -45,7 +45,7 @@ def jpeg_profiles_of_one(segments: int = 255) -> bytes:
 
 
 def jpeg_many_pictures(count: int = (1 << 32) - 1) -> bytes:
-    """An index of several pictures (MPF) that announces four thousand million of them."""
+    """Return an index of several pictures (MPF) that announces four thousand million of them."""
     entries = struct.pack("<H", 3) + struct.pack("<HHI4s", 0xB000, 7, 4, b"0100")
     entries += struct.pack("<HHII", 0xB001, 4, 1, count)
     entries += struct.pack("<HHII", 0xB002, 7, 60_000, 50) + bytes(4)
@@ -71,7 +71,7 @@ def jpeg_looping_exif() -> bytes:
 
 
 def jpeg_restart_each_block(side: int = 6992) -> bytes:
-    """A restart interval of one block, and no marker where one should be."""
+    """Return a picture whose restart interval is one block, and that has no marker."""
     image = jpeg_without_data(side)
     at = image.index(b"\xff\xda")
     return image[:at] + jpeg.segment(0xDD, b"\0\1") + image[at:]
@@ -109,7 +109,7 @@ def _empty_block() -> str:
 
 
 def png_interlaced(side: int = _SIDE) -> bytes:
-    """An interlaced picture of 16 bits with alpha, all zeros: 392 MB of rows in 0.4 MB."""
+    """Return an interlaced picture of 16 bits with alpha, all zeros: 392 MB of rows in 0.4 MB."""
     packer = zlib.compressobj(9)
     starts = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2))
     data = b""
@@ -124,7 +124,7 @@ def png_interlaced(side: int = _SIDE) -> bytes:
 
 
 def png_thin(width: int, height: int) -> bytes:
-    """A grey picture of one row or one column."""
+    """Return a grey picture of one row or one column."""
     packer = zlib.compressobj(9)
     piece = bytes(1 << 20)
     size = height * (1 + width)
@@ -147,7 +147,7 @@ def png_profiles(count: int = 9000) -> bytes:
 
 
 def gif_comment(size: int = 30_000_000) -> bytes:
-    """One comment of thirty megabytes in 118,000 blocks."""
+    """Return a picture behind a comment of thirty megabytes in 118,000 blocks."""
     block = b"\xff" + b"c" * 255
     out = io.BytesIO()
     Image.linear_gradient("L").resize((64, 64)).save(out, "GIF")
@@ -157,7 +157,7 @@ def gif_comment(size: int = 30_000_000) -> bytes:
 
 
 def gif_lzw(side: int = _SIDE) -> bytes:
-    """A picture of 49 megapixels in the longest strings that LZW has."""
+    """Return a picture of 49 megapixels in the longest strings that LZW has."""
     out = io.BytesIO()
     Image.new("P", (side, side)).save(out, "GIF")
     return out.getvalue()
@@ -172,13 +172,13 @@ def gif_clear_codes(size: int = 16_000_000, side: int = _SIDE) -> bytes:
 
 
 def bmp_head(width: int, height: int, colours: int = 0, offset: int = 54, bits: int = 24) -> bytes:
-    """A header whose sizes are what no picture has, and a few pixels."""
+    """Return a header with sizes that no picture has, and a few bytes of pixels."""
     info = struct.pack("<IiiHHIIiiII", 40, width, height, 1, bits, 0, 0, 1, 1, colours, 0)
     return b"BM" + struct.pack("<IHHI", 100, 0, 0, offset) + info + bytes(4000)
 
 
 def webp_frames_allowed(count: int = 19_000) -> bytes:
-    """As many frames as are allowed, on a canvas of 49 megapixels."""
+    """Return an animation of as many frames as are allowed, on a canvas of 49 megapixels."""
     out = io.BytesIO()
     Image.new("RGB", (16, 16)).save(out, "WEBP")
     one = out.getvalue()[12:]
@@ -192,7 +192,7 @@ def webp_frames_allowed(count: int = 19_000) -> bytes:
 
 
 def webp_lying_frame(side: int = 16_383) -> bytes:
-    """A canvas of 64 by 64 whose frame says that it is the largest there can be."""
+    """Return a canvas of 64 by 64 with frames that claim the largest size there can be."""
     out = io.BytesIO()
     Image.new("RGB", (64, 64)).save(out, "WEBP")
     one = bytearray(out.getvalue()[12:])
@@ -206,14 +206,14 @@ def webp_lying_frame(side: int = 16_383) -> bytes:
 
 
 def lossless_webp(side: int = _SIDE) -> bytes:
-    """A flat lossless picture of 49 megapixels with alpha."""
+    """Return a flat lossless picture of 49 megapixels with alpha."""
     out = io.BytesIO()
     Image.new("RGBA", (side, side), (9, 99, 199, 9)).save(out, "WEBP", lossless=True, method=0)
     return out.getvalue()
 
 
 def avif_lying_size(side: int = 7000) -> bytes:
-    """A picture that says it is 64 by 64 while its coded frame is 49 megapixels."""
+    """Return a picture that says it is 64 by 64 while its coded frame is 49 megapixels."""
     out = io.BytesIO()
     Image.new("RGB", (side, side)).save(out, "AVIF", speed=10, quality=10)
     data = bytearray(out.getvalue())
@@ -228,7 +228,7 @@ def _box(name: bytes, *parts: bytes) -> bytes:
 
 
 def avif_grid(across: int = 63, down: int = 63) -> bytes:
-    """A grid of nearly four thousand tiles that all are the same bytes."""
+    """Return a grid of nearly four thousand tiles that all are the same bytes."""
     out = io.BytesIO()
     Image.new("RGB", (64, 64), (9, 99, 199)).save(out, "AVIF", quality=10, subsampling="4:4:4")
     tile = out.getvalue()
