@@ -14,6 +14,9 @@ MAX_CHUNKS = 10_000
 _BYTES_PER_CHUNK = 1 << 10
 """One more chunk is allowed for this number of bytes; encoders write chunks of 8 KiB or more."""
 
+MAX_PROFILES = 16
+"""Colour profiles, at most: a file has one, and readers inflate each of them, to a megabyte."""
+
 _PER_PIXEL = 20e-9
 _SIGNATURE = 8
 _HEAD = struct.Struct(">I4s")
@@ -26,13 +29,17 @@ def check_png(data: bytes, max_pixels: int) -> float:
         if width * height > max_pixels:
             raise too_large(width, height, max_pixels)
     most = MAX_CHUNKS + len(data) // _BYTES_PER_CHUNK
-    at, last = _SIGNATURE, len(data) - _HEAD.size
+    at, last, profiles = _SIGNATURE, len(data) - _HEAD.size, 0
     for _ in range(most):
         if at > last:
             return _PER_PIXEL
         length, name = _HEAD.unpack_from(data, at)
         if name == b"eXIf" and not affordable(data[at + 8 : at + 8 + length]):
             raise Undecodable("the EXIF of the PNG has too many entries; remove it")
+        profiles += name == b"iCCP"
+        if profiles > MAX_PROFILES:
+            found, allowed = f"more than {MAX_PROFILES} colour profiles", "a file has one"
+            raise too_many("PNG", found, allowed)
         if name == b"IEND":
             return _PER_PIXEL
         at += length + 12

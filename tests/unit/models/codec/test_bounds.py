@@ -3,6 +3,7 @@
 import io
 import struct
 import time
+import zlib
 
 import pytest
 from PIL import Image
@@ -85,6 +86,19 @@ def test_a_png_in_chunks_of_a_kilobyte_is_read() -> None:
     pieces = (pixels[at : at + 1024] for at in range(0, len(pixels), 1024))
     data = plain[:start] + b"".join(hostile.chunk(b"IDAT", each) for each in pieces) + plain[end:]
     assert as_image(codec.decode(data, max_pixels=LIMIT).image).pixels.tobytes() == image.tobytes()
+
+
+@pytest.mark.parametrize(("count", "read"), [(1, True), (2, True), (17, False), (5000, False)])
+def test_a_png_may_have_a_few_profiles_although_one_is_right(count: int, read: bool) -> None:
+    plain = hostile.small("PNG")
+    bomb = hostile.chunk(b"iCCP", b"p\0\0" + zlib.compress(bytes(1000)))
+    at = plain.find(b"IDAT") - 4
+    data = plain[:at] + bomb * count + plain[at:]
+    if read:
+        assert codec.probe(data, max_pixels=LIMIT).width == 16
+        return
+    with pytest.raises(Undecodable, match="more than 16 colour profiles, and a file has one"):
+        codec.probe(data, max_pixels=LIMIT)
 
 
 def _chunks(data: bytes, at: int, end: int) -> list[tuple[int, int]]:
