@@ -126,8 +126,8 @@ def _kill_one(pid: int, chance: random.Random, number: int) -> str:
 def _name(pid: int) -> str:
     """Return the last word of a command line, which names the role of a process of the server."""
     with suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
-        return words[-1][:40]
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+        return "decoder" if "fork_server" in line else line.rstrip("\0").split("\0")[-1][:40]
     return "ended"
 
 
