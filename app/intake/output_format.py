@@ -73,7 +73,7 @@ def output_format(
 
     A format that Accept names is a wish only if there is no wildcard beside it. Every browser sends
     `image/avif,image/webp,…,*/*`, which lists what it can show: taken as a wish, it turned JPEGs
-    into AVIFs at 40 times the cost.
+    into AVIFs, whose encoding took 28 times the CPU time (11.7 ms and 0.42 ms, 500 × 375).
 
     With `strict` a format that Accept rules out is refused, unless Accept names the container of
     the images (a ZIP, JSON Lines), because then it says nothing about the images in it.
