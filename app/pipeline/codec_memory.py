@@ -70,7 +70,7 @@ class CodecMemory:
 
     def at_once(self, n_bytes: int) -> int:
         """Return how many pieces of work of `n_bytes` bytes fit at a time, at least one."""
-        return max(1, self._limit // n_bytes)
+        return max(1, self._limit // max(1, n_bytes))  # some work takes no bytes of its own
 
     @asynccontextmanager
     async def hold(self, n_bytes: int) -> AsyncIterator[None]:

@@ -115,6 +115,11 @@ def test_as_many_parts_run_at_a_time_as_fit_and_never_none() -> None:
     assert [memory.at_once(n) for n in (LARGE, 3 * LARGE, 9 * LARGE)] == [4, 1, 1]
 
 
+def test_work_that_takes_no_memory_of_its_own_is_bounded_by_other_limits_alone() -> None:
+    memory = CodecMemory(4 * LARGE)
+    assert memory.at_once(0) == memory.limit()
+
+
 def test_freed_memory_goes_back_to_the_system_once_after_large_images() -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
