@@ -92,5 +92,7 @@ lock:
 	$(BIN)/python -m pip install -q uv
 	$(LOCK) -c locks.constraints pyproject.toml -o requirements.lock
 	$(LOCK) -c locks.constraints pyproject.toml --extra gpu -o requirements-gpu.lock
+	$(LOCK) -c locks-cuda13.constraints pyproject.toml --extra gpu-cuda13 \
+		-o requirements-gpu-cuda13.lock
 	$(LOCK) -c locks.constraints pyproject.toml --group dev -o requirements-dev.lock
 	printf 'hatchling\neditables\n' | $(LOCK) -c requirements-dev.lock - -o docker/requirements-build.lock

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 LOCKS = (
     "requirements.lock",
     "requirements-gpu.lock",
+    "requirements-gpu-cuda13.lock",
     "requirements-dev.lock",
     "docker/requirements-build.lock",
 )

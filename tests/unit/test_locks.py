@@ -1,0 +1,48 @@
+"""The lock files of the two GPU stacks: each has the libraries of one CUDA major."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STACKS = [
+    ("requirements-gpu.lock", "gpu", 12),
+    ("requirements-gpu-cuda13.lock", "gpu-cuda13", 13),
+]
+
+
+def versions(lock: str) -> dict[str, str]:
+    """Return the version of each package; of one with several, the last."""
+    lines = (ROOT / lock).read_text().splitlines()
+    return dict(line.split()[0].split("==") for line in lines if re.match(r"[\w.-]+==", line))
+
+
+@pytest.mark.parametrize(("lock", "_extra", "major"), STACKS)
+def test_a_lock_has_the_cuda_libraries_of_one_major(lock: str, _extra: str, major: int) -> None:
+    found = versions(lock)
+    named = {
+        name: int(of[1]) for name in found if (of := re.search(r"-(?:cu|cuda)(\d\d)x?$", name))
+    }
+    assert set(named.values()) == {major}
+    assert f"cupy-cuda{major}x" in named
+    suffix = "-cu12" if major == 12 else ""
+    for library in ("nvjpeg", "cuda-nvrtc", "cuda-runtime"):
+        assert found[f"nvidia-{library}{suffix}"].split(".")[0] == str(major)
+
+
+@pytest.mark.parametrize(("lock", "extra", "_major"), STACKS)
+def test_a_lock_has_every_package_of_its_extra(lock: str, extra: str, _major: int) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {re.split(r"[<>=;]", each)[0] for each in project["optional-dependencies"][extra]}
+    assert wanted <= versions(lock).keys()
+
+
+def test_both_stacks_have_the_same_libraries_outside_of_cuda() -> None:
+    first, second = (versions(lock) for lock, *_ in STACKS)
+    shared = {
+        name for name in first.keys() & second.keys() if not name.startswith(("cuda", "torch"))
+    }
+    different = {name for name in shared if first[name] != second[name]}
+    assert not different & {"numpy", "pillow", "opencv-python-headless", "simplejpeg", "fastapi"}
