@@ -163,7 +163,7 @@ class Settings(BaseSettings):
         0,
         ge=0,
         description="estimated bytes that large images take at a time, and as many the largest; "
-        "more wait; 0: 128 MiB for each decoder process, at least 256 MiB",
+        "more wait; 0: 96 MiB for each decoder process, at least 192 MiB",
     )
     decode_memory: int = Field(320 << 20, ge=1, description="estimated bytes to decode one image")
     encode_memory: int = Field(768 << 20, ge=1, description="estimated bytes to encode one image")

@@ -92,8 +92,11 @@ class DecoderPool:
         task = Task(size, limits.max_pixels, limits.seconds, unasked, EXPENSIVE)
         return await self._run(task, (file, b""), lambda each: decoded_by(each, accept, task))
 
-    async def encode(self, task: Encode, pixels: memoryview, exif: bytes | None) -> bytes:
-        """Return the file that is asked for; raises as `decode` does."""
+    async def encode(self, task: Encode, pixels: File, exif: bytes | None = None) -> bytes:
+        """Return the file that is asked for; raises as `decode` does.
+
+        A descriptor as `pixels` is a memory file of the pixels, and of the metadata behind them.
+        """
         return await self._run(task, (pixels, exif or b""), encoded_by)
 
     async def aclose(self) -> None:

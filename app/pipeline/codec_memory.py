@@ -11,11 +11,11 @@ from app.admission.gate import Gate, TotalPool
 SMALL = 32 << 20
 """Estimated bytes of an image that never waits: filtering 2 megapixels takes less."""
 
-LEAST = 256 << 20
+LEAST = 192 << 20
 """Bytes of each budget, where the settings say nothing and there are few decoder processes."""
 
-PER_PROCESS = 128 << 20
-"""Bytes of each budget for every process beyond: filtering a photo of 8 megapixels takes less."""
+PER_PROCESS = 96 << 20
+"""Bytes of each budget for every process beyond: filtering a photo of 6 megapixels takes less."""
 
 TRIM_AFTER = 0.5
 """Seconds after a large image until freed memory is given back; others end meanwhile as a rule."""

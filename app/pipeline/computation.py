@@ -52,11 +52,23 @@ class Computation:
         format_ = output.format_for(source.info.format)
         shape = operation.shape_after((source.height, source.width, source.channels))
         self._encoder.check(shape, format_, output.encoding)
+        result = await self._filtered(operation, source, permit, stages, last=last)
+        with stages.measure("encode"):
+            data = await self._encoder.encode(result, format_, output.encoding)
+            return EncodedImage(self._files.keep(data), format_, result.width, result.height)
+
+    async def _filtered(
+        self,
+        operation: Operation,
+        source: HeldImage,
+        permit: Permit,
+        stages: Timings,
+        *,
+        last: bool,
+    ) -> HeldImage:
         result = await self._run(operation, source.image(last=last), permit, stages)
         assert not isinstance(result, Labels | Vector)
-        with stages.measure("encode"):
-            data = await self._encoder.encode(result, source, format_, output.encoding)
-            return EncodedImage(self._files.keep(data), format_, result.width, result.height)
+        return source.result(result)
 
     async def _run(
         self, operation: Operation, image: Source, permit: Permit, stages: Timings

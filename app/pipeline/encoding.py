@@ -1,15 +1,19 @@
 """Encode the results of filters, on codec threads or in processes that can be ended."""
 
+import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 import numpy as np
 
 from app.decoders import DecoderPool, Encode
+from app.decoders.area import SIZE as AREA_SIZE
+from app.decoders.memory import memory_file
 from app.pipeline.held_image import HeldImage
 from models import codec
 from models.codec import Encoding, ImageFormat
-from models.domain.image import Image, Source
+from models.domain.image import Image
 
 LONG_ENCODING = 0.5
 """Estimated CPU seconds from which an image is encoded in a process instead of on a thread."""
@@ -34,15 +38,15 @@ class ImageEncoder:
         most = limits.encode_memory
         codec.check_encode_memory(height * width, channels, format_, encoding, most)
 
-    async def encode(
-        self, image: Source, source: HeldImage, format_: ImageFormat, encoding: Encoding
-    ) -> bytes:
-        """Return a file with the pixels of `image` and the metadata of its source.
+    async def encode(self, held: HeldImage, format_: ImageFormat, encoding: Encoding) -> bytes:
+        """Return a file with the pixels of an image and the metadata of its source.
+
+        The pixels are taken from `held`, so that a process which encodes large ones has them alone.
 
         An image that takes long is encoded in a process, which is killed if the request ends. One
         that would take longer than allowed is refused before it starts.
         """
-        notice, exif = source.copyright, source.exif
+        image, notice, exif = held.image(last=True), held.copyright, held.exif
         if not isinstance(image, Image):
             return await self._in_thread(
                 partial(codec.finished, image, encoding, copyright=notice, exif=exif)
@@ -57,5 +61,13 @@ class ImageEncoder:
         n = None if exif is None else len(exif)
         task = Encode(shape, format_, encoding, notice, n, most)
         pixels = np.ascontiguousarray(image.pixels).data.cast("B")
-        async with self._decoders.queues.turn(cost):
-            return await self._decoders.encode(task, pixels, exif)
+        if len(pixels) <= AREA_SIZE:
+            async with self._decoders.queues.turn(cost):
+                return await self._decoders.encode(task, pixels, exif)
+        descriptor = await asyncio.to_thread(memory_file, pixels, exif or b"")
+        del image, pixels
+        try:
+            async with self._decoders.queues.turn(cost):
+                return await self._decoders.encode(task, descriptor)
+        finally:
+            os.close(descriptor)

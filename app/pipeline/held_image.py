@@ -1,5 +1,7 @@
 """A decoded image on its way through the pipeline, which lets go of its pixels early."""
 
+from copy import copy
+
 from models.codec import Decoded, ImageInfo
 from models.domain.image import Source
 
@@ -21,6 +23,13 @@ class HeldImage:
         self.info: ImageInfo = decoded.info
         self.copyright = decoded.copyright
         self.exif = decoded.exif
+
+    def result(self, image: Source) -> "HeldImage":
+        """Return what filters made of this image: other pixels of the same file."""
+        held = copy(self)
+        held._image = image
+        held.height, held.width, held.channels = image.height, image.width, image.channels
+        return held
 
     def image(self, *, last: bool = False) -> Source:
         """Return the pixels; the `last` user takes them away."""
