@@ -88,7 +88,7 @@ def reaped_seconds() -> float:
 
 
 def test_ctrl_c_does_not_wait_for_the_image_that_is_filtered(tmp_path: Path) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (6000, 6000, 3), np.uint8)
+    noise = np.random.default_rng(0).integers(0, 256, (5000, 5000, 3), np.uint8)
     Image.fromarray(noise).save(tmp_path / "large.bmp")
     pipe, out = tmp_path / "pipe", tmp_path / "out"
     words = ("filter", tmp_path / "large.bmp", pipe, "--ops", SLOW, "-o", f"{out}/", "--gpus", "0")
