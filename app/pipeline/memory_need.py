@@ -7,13 +7,20 @@ from models import codec
 from models.codec import ImageInfo
 from models.domain.errors import ServiceError
 
+_PILLOW = 4
+"""Bytes per pixel of Pillow's images in colour."""
+
 _GREY = frozenset(("1", "L", "I", "I;16", "I;16B", "I;16L", "F"))
 _COLOUR = frozenset(("RGB", "CMYK", "YCbCr", "LAB", "HSV"))
 
 
 def to_classify(seen: Seen) -> int:
-    """Return the bytes of an image that is classified: decoding it takes most."""
-    return seen.memory
+    """Return the bytes of an image that is classified: of decoding it, or of Pillow's copy of its
+    pixels, from which the crop is made, beside the pixels themselves.
+    """
+    channels = _channels(seen.info)
+    flattened = 3 if channels == 4 else 0
+    return max(seen.memory, seen.info.n_pixels * (channels + flattened + _PILLOW))
 
 
 def to_filter(version: Version, max_pixels: int, seen: Seen, *, on_device: bool = False) -> int:
