@@ -20,6 +20,9 @@ MAX_ASPECT = 8
 Resized whole, a 65500 × 1 image would take 12 GB.
 """
 
+STRIPE = 1 << 22
+"""Pixels that are resized at a time. Ordinary photos have fewer and take one step."""
+
 _PRECISION_BITS = 22
 
 
@@ -37,8 +40,24 @@ def crop(image: Image, spec: Preprocessing) -> Pixels:
         for each in (rows, columns) if first_rows else (columns, rows):
             pixels = each.resampled(pixels)
         return pixels
+    if height * width > STRIPE and not columns_first((height, width), (out_h, out_w)):
+        pixels = _narrowed(pixels, out_w)
     resized = PillowImage.fromarray(pixels).resize((out_w, out_h), PillowImage.Resampling.BILINEAR)
     return np.array(resized.crop((left, top, left + spec.crop, top + spec.crop)))
+
+
+def _narrowed(pixels: Pixels, width: int) -> Pixels:
+    """Return the rows resized to `width`, the first of Pillow's two passes, stripe by stripe.
+
+    Each row is resized by itself. Pillow would copy the whole image, in 4 bytes for each pixel.
+    """
+    step = max(1, STRIPE // pixels.shape[1])
+    stripes = (pixels[top : top + step] for top in range(0, len(pixels), step))
+    images = (PillowImage.fromarray(each) for each in stripes)
+    resized = (
+        each.resize((width, each.height), PillowImage.Resampling.BILINEAR) for each in images
+    )
+    return np.concatenate([np.asarray(each) for each in resized])
 
 
 def geometry(height: int, width: int, spec: Preprocessing) -> tuple[int, int, int, int]:

@@ -15,12 +15,15 @@ _COLOUR = frozenset(("RGB", "CMYK", "YCbCr", "LAB", "HSV"))
 
 
 def to_classify(seen: Seen) -> int:
-    """Return the bytes of an image that is classified: of decoding it, or of Pillow's copy of its
-    pixels, from which the crop is made, beside the pixels themselves.
+    """Return the bytes of an image that is classified.
+
+    They are those of decoding it, or of the pixels with a copy that is flattened on white, and for
+    tall images with Pillow's copy, whose columns are resized first.
     """
-    channels = _channels(seen.info)
+    info, channels = seen.info, _channels(seen.info)
     flattened = 3 if channels == 4 else 0
-    return max(seen.memory, seen.info.n_pixels * (channels + flattened + _PILLOW))
+    copied = _PILLOW if info.height > 2 * info.width else 0
+    return max(seen.memory, info.n_pixels * (channels + flattened + copied))
 
 
 def to_filter(version: Version, max_pixels: int, seen: Seen, *, on_device: bool = False) -> int:

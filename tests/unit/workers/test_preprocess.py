@@ -107,3 +107,13 @@ def test_very_long_images_are_cropped_in_little_memory(size: tuple[int, int]) ->
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [(400, 300), (300, 400), (257, 999), (999, 257), (224, 230)])
+def test_a_large_image_is_resized_in_stripes_to_the_same_crop(
+    size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (*size, 3), np.uint8)
+    whole = preprocess.crop(Image(pixels), RESNET18.preprocessing)
+    monkeypatch.setattr(preprocess, "STRIPE", 5000)
+    assert np.array_equal(preprocess.crop(Image(pixels), RESNET18.preprocessing), whole)

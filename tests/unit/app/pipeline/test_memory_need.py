@@ -23,8 +23,10 @@ def version(*ops: dict[str, object], format_: ImageFormat = ImageFormat.JPEG) ->
 
 def test_to_classify_takes_what_decoding_takes_or_a_copy_beside_the_pixels() -> None:
     assert to_classify(seen(memory=9_000_000)) == 9_000_000
-    assert to_classify(seen()) == 7_000_000
-    assert to_classify(seen("RGBA")) == 11_000_000
+    assert to_classify(seen()) == 3_000_000
+    assert to_classify(seen("RGBA")) == 7_000_000
+    tall = ImageInfo(ImageFormat.PNG, 500, 2000, 1, 1, "RGB", fast_jpeg=False)
+    assert to_classify(Seen(tall, 0.0)) == 7_000_000
 
 
 def test_the_most_expensive_of_decoding_filtering_and_encoding_counts() -> None:
@@ -61,7 +63,7 @@ def test_a_version_that_will_be_refused_takes_what_decoding_takes() -> None:
 
 def test_each_part_has_its_own_need() -> None:
     wanted = Parts(Classify(), (version({"name": "invert"}), version({"name": "autocontrast"})))
-    assert to_process(wanted, MOST, seen(memory=7)) == [7_000_000, 6_000_000, 17_000_000]
+    assert to_process(wanted, MOST, seen(memory=7)) == [3_000_000, 6_000_000, 17_000_000]
 
 
 def test_a_chain_takes_its_source_the_input_of_a_filter_and_what_that_filter_makes() -> None:
