@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,9 @@ HISTOGRAM_SAMPLES = ("_bucket", "_sum", "_count")
 def given() -> set[str]:
     """Return the names of the samples that the collectors of a server give."""
     metrics = Metrics()
-    usage = Usage(Admission.from_settings(Settings(), 4, Counters()), *[lambda: 1] * 3)
+    admission = Admission.from_settings(Settings(), 4, Counters())
+    one = partial(int, 1)
+    usage = Usage(admission, pixels=one, fetches=one, codec_memory=one, unread=one)
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)
     metrics.watch(
         AtScrape(lambda: load, usage, lambda: (), lambda: None),
