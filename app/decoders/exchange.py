@@ -49,6 +49,25 @@ class Seen:
     memory: int = 0
 
 
+async def filled_memory_file(*parts: bytes | memoryview) -> int:
+    """Return a descriptor of a new memory file, which a thread fills with `parts`.
+
+    Cancelling cannot stop the thread. The shield keeps its future, by which the descriptor is
+    closed when the thread has ended.
+    """
+    filling = asyncio.ensure_future(asyncio.to_thread(memory_file, *parts))
+    try:
+        return await asyncio.shield(filling)
+    except asyncio.CancelledError:
+        filling.add_done_callback(_close_result)
+        raise
+
+
+def _close_result(filled: "asyncio.Future[int]") -> None:
+    if not filled.cancelled() and filled.exception() is None:
+        os.close(filled.result())
+
+
 async def hand_over(
     decoder: DecoderProcess, task: Task | Encode, file: File, more: bytes = b""
 ) -> None:
@@ -62,7 +81,7 @@ async def hand_over(
         return
     size = len(file) + len(more)
     if size > AREA_SIZE:
-        memory = await asyncio.to_thread(memory_file, file, more)
+        memory = await filled_memory_file(file, more)
         try:
             decoder.send(task, memory)
         finally:

@@ -20,19 +20,25 @@ T = TypeVar("T")
 
 
 class ExpectedPixels:
-    """The pixels of an image by the start of its file; None before its bytes have come."""
+    """The pixels of an image by the start of its file; None before its bytes have come.
 
-    __slots__ = ("_pixels", "content")
+    They are None as well where the file claims more than `most`: such an image will be refused, and
+    what it claims must not count as work that others wait for.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_most", "_pixels", "content")
+
+    def __init__(self, most: int) -> None:
         self.content: Blob | None = None
+        self._most = most
         self._pixels: int | None = None
 
     def __call__(self) -> int | None:
         """Return the pixels; the file is looked at once."""
         content, self.content = self.content, None
         if content is not None:
-            self._pixels = size_hint(content.start(START))
+            claimed = size_hint(content.start(START))
+            self._pixels = claimed if claimed is not None and claimed <= self._most else None
         return self._pixels
 
 

@@ -1,6 +1,5 @@
 """Encode the results of filters, on codec threads or in processes that can be ended."""
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -9,7 +8,7 @@ import numpy as np
 
 from app.decoders import DecoderPool, Encode
 from app.decoders.area import SIZE as AREA_SIZE
-from app.decoders.memory import memory_file
+from app.decoders.exchange import filled_memory_file
 from app.pipeline.held_image import HeldImage
 from models import codec
 from models.codec import Encoding, ImageFormat
@@ -64,7 +63,7 @@ class ImageEncoder:
         if len(pixels) <= AREA_SIZE:
             async with self._decoders.queues.turn(cost):
                 return await self._decoders.encode(task, pixels, exif)
-        descriptor = await asyncio.to_thread(memory_file, pixels, exif or b"")
+        descriptor = await filled_memory_file(pixels, exif or b"")
         del image, pixels
         try:
             async with self._decoders.queues.turn(cost):

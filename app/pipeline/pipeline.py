@@ -71,7 +71,7 @@ class Pipeline:
 
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""
-        pixels = ExpectedPixels()
+        pixels = ExpectedPixels(self._max_pixels)
         turn = permit.turn(*kinds(wanted), pixels=pixels)
         context = ImageContext(item, permit, Timings(), Timeout(permit.deadline), turn, pixels)
         outcome = await caught(item, context.alarm, self._outcome(context, wanted))

@@ -6,7 +6,7 @@ target and deadline, and the answer is made of bytes that were prepared for the 
 """
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.connections.early_answer import EarlyAnswer
@@ -18,6 +18,12 @@ LONGEST = 0.05
 
 MOST = 256
 """Refusals that are remembered; clients name the targets, so their number must be bounded."""
+
+LARGEST = 512
+"""Characters and bytes of a request that is remembered: clients choose its query and headers."""
+
+Request = tuple[str | bytes | None, ...]
+"""What equal requests have in common: client, path, query, deadline and media type."""
 
 ID_LENGTH = 32
 """Characters of the request ids that the server makes."""
@@ -60,9 +66,9 @@ class RecentRefusals:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._prepared: dict[Hashable, PreparedRefusal] = {}
+        self._prepared: dict[Request, PreparedRefusal] = {}
 
-    def of(self, request: Hashable) -> PreparedRefusal | None:
+    def of(self, request: Request) -> PreparedRefusal | None:
         """Return the refusal that is repeated for equal requests, None if there is none."""
         found = self._prepared.get(request)
         if found is not None and self._clock() >= found.until:
@@ -71,7 +77,7 @@ class RecentRefusals:
         return found
 
     def note(
-        self, request: Hashable, error: ServiceError, path: str, count: Callable[[float], None]
+        self, request: Request, error: ServiceError, path: str, count: Callable[[float], None]
     ) -> PreparedRefusal:
         """Prepare a refusal; remember it as long as the same request would come too late."""
         lasts = min(LONGEST, error.lasts) if isinstance(error, Overloaded) else 0.0
@@ -79,7 +85,8 @@ class RecentRefusals:
         if lasts > 0:
             if len(self._prepared) >= MOST:
                 self._prepared.clear()
-            self._prepared[request] = prepared
+            if _size(request) <= LARGEST:
+                self._prepared[request] = prepared
         return prepared
 
 
@@ -101,6 +108,10 @@ def answer(error: ServiceError, path: str, request_id: str) -> EarlyAnswer:
         "x-content-type-options: nosniff\r\n"
     )
     return EarlyAnswer(error.status, headers.encode("latin-1"), body)
+
+
+def _size(request: Request) -> int:
+    return sum(len(part) for part in request if part is not None)
 
 
 def _cut(data: bytes) -> tuple[bytes, bytes]:
