@@ -16,10 +16,12 @@ install: .venv/.installed
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) --require-hashes -r requirements-dev.lock
 	$(PIP) --no-deps --no-build-isolation -e .
+	rm -f .venv/.runtime-*
 	touch $@
 
 # `make serve` installs only what runs: no tools of development, and CuPy and nvJPEG only where
-# nvidia-smi lists a GPU. Both kinds of installation share `.venv`, in any order.
+# nvidia-smi lists a GPU. All kinds of installation share `.venv`; each removes the marks of the others,
+# because it may have replaced packages of theirs.
 GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
 RUNTIME = $(if $(filter-out 0,$(GPU)),requirements-gpu.lock,requirements.lock)
 
@@ -31,6 +33,7 @@ serve: .venv/.runtime-$(RUNTIME)
 	$(PIP) --require-hashes -r $(RUNTIME)
 	$(PIP) --require-hashes -r docker/requirements-build.lock
 	$(PIP) --no-deps --no-build-isolation -e .
+	rm -f .venv/.installed .venv/.runtime-*
 	touch $@
 
 # A test process for each core, at most eight, because each loads PyTorch. The tests of one file stay

@@ -28,10 +28,9 @@ ROOT = str(Path(__file__).resolve().parents[2])
 
 PROGRAM = f"""\
 import runpy, sys
-if {ROOT!r} not in sys.path:
-    sys.path.insert(0, {ROOT!r})
-    import app, models, workers
-    sys.path.append(sys.path.pop(0))
+sys.path.insert(0, {ROOT!r})
+import app, models, workers
+sys.path.append(sys.path.pop(0))
 runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 """The program of a child; its first argument is the name of a module, which runs as by `python -m`,

@@ -6,7 +6,9 @@ Torch and CuPy are imported by the engine that is chosen, and only then.
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +111,7 @@ def _on_cpu(
     from workers.engines.cpu.network import CpuNetwork
     from workers.engines.model import State, load_models
 
-    kept = Calibration((settings.cache_folder, cache_folder()), cores(settings))
+    kept = Calibration(_caches(settings), cores(settings))
 
     def build(spec: NetworkSpec, state: State) -> CpuNetwork:
         if settings.precision is not Precision.AUTO:
@@ -124,6 +126,16 @@ def _on_cpu(
     networks = [each.network for each in loaded if each.network is not None]
     worker = _cpu_worker(settings, on_batch, networks)
     return Started(worker, tuple(each.served for each in loaded), degraded)
+
+
+def _caches(settings: Settings) -> tuple[Path, ...]:
+    """Return the folders for what later starts use again: the setting's, then the user's own.
+
+    A user without a home folder has none.
+    """
+    with suppress(RuntimeError):
+        return settings.cache_folder, cache_folder()
+    return (settings.cache_folder,)
 
 
 def _cpu_worker(
@@ -153,7 +165,7 @@ def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> 
         loaded = load_models(settings, device, build)
     room = max(settings.max_batch_pixels, settings.max_pixels)
     networks = [each.network for each in loaded if each.network is not None]
-    cubins = CubinStore(folders(settings.cache_folder, cache_folder()))
+    cubins = CubinStore(folders(*_caches(settings)))
     engine = CudaEngine(networks, size, room, device, cubins)
     engine.warm_up()
     worker = _started(Worker(engine, _limits(settings, size), on_batch))

@@ -26,6 +26,9 @@ NAME = "calibration.json"
 LIFETIME = 30 * 24 * 3600.0
 """Seconds for which a measurement is used, so that one that was disturbed is corrected."""
 
+_READABLE = 0o644
+"""Permissions of the file: a server of another user may read what root has measured."""
+
 _CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -86,6 +89,7 @@ def _write(file: Path, entries: Mapping[str, Any]) -> None:
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             json.dump(entries, out, indent=1)
+            os.fchmod(out.fileno(), _READABLE)
         os.replace(temporary, file)
     except BaseException:
         os.unlink(temporary)

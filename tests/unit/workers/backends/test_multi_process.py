@@ -268,6 +268,24 @@ def test_batches_are_told_and_a_failing_metric_costs_no_answer() -> None:
     run(test())
 
 
+def test_one_degraded_worker_of_two_is_reported_whichever_came_last() -> None:
+    degraded, healthy = Welcome("cpu", [], degraded="no GPU"), Welcome("cuda:0", [])
+
+    async def test(*welcomes: Welcome) -> None:
+        addresses, devices = [new_address() for _ in welcomes], set[str]()
+        ours = backend(*addresses)
+        with ExitStack() as stack:
+            for address, welcome in zip(addresses, welcomes, strict=True):
+                stack.enter_context(running_worker(ENGINE, LIMITS, address, welcome))
+                devices.add(welcome.device)
+                await wait_until(lambda: set(ours.load().device.split(", ")) == devices)
+            assert ours.current.degraded == "no GPU"
+            await ours.aclose()
+
+    run(test(degraded, healthy))
+    run(test(healthy, degraded))
+
+
 def test_a_worker_with_other_weights_gets_no_jobs_of_a_front_end_that_speaks_of_the_first() -> None:
     address, others = new_address(), list[bool]()
 
