@@ -28,14 +28,16 @@ class _Stat:
 class ProcessUse:
     """What one process uses.
 
-    `words` is its command line. `cpu` is seconds since its start, with those of its children that
-    have ended; `started` is in seconds since the machine started; `resident` is in bytes.
+    `words` is its command line. `cpu` is seconds since its start, `cpu_of_ended` those of its
+    children that have ended; `started` is in seconds since the machine started; `resident` is in
+    bytes.
     """
 
     pid: int
     parent: int
     words: tuple[str, ...]
     cpu: float
+    cpu_of_ended: float
     started: float
     resident: int
     threads: int
@@ -66,18 +68,25 @@ def _use(pid: int, proc: Path) -> ProcessUse:
     folder = proc / str(pid)
     # The name of the program is in brackets and may have spaces and brackets itself.
     fields = (folder / "stat").read_text().rpartition(")")[2].split()
-    ticks = sum(map(int, fields[_Stat.OWN_TICKS] + fields[_Stat.CHILDREN_TICKS]))
     command = (folder / "cmdline").read_bytes().rstrip(b"\0")
     return ProcessUse(
         pid,
         int(fields[_Stat.PARENT]),
         tuple(command.decode(errors="replace").split("\0")),
-        ticks / _TICKS,
+        sum(map(int, fields[_Stat.OWN_TICKS])) / _TICKS,
+        sum(map(int, fields[_Stat.CHILDREN_TICKS])) / _TICKS,
         int(fields[_Stat.STARTED]) / _TICKS,
         int((folder / "statm").read_text().split()[1]) * _PAGE,
         int(fields[_Stat.THREADS]),
-        len(os.listdir(folder / "fd")),
+        _descriptors(folder / "fd"),
     )
+
+
+def _descriptors(folder: Path) -> int:
+    """Return the number of open files; 0 where only root may know, as of decoder processes."""
+    with suppress(PermissionError):
+        return len(os.listdir(folder))
+    return 0
 
 
 def _children(pid: int, proc: Path) -> Iterator[int]:

@@ -46,7 +46,7 @@ class AtScrape(Collector):
             ("worker_alive", "1 while a worker runs.", load.alive),
             (
                 "degraded",
-                "1 while the device is not the one that was asked for.",
+                "1 while it does not compute as it was asked to; /readyz?verbose says why.",
                 self._degraded() is not None,
             ),
         ):

@@ -68,8 +68,11 @@ class Gpus(Collector):
 
     def __init__(self, nvml: Any, visible: str | None) -> None:
         self._nvml = nvml
-        handles = (nvml.nvmlDeviceGetHandleByIndex(n) for n in range(nvml.nvmlDeviceGetCount()))
-        uuids = {str(number): nvml.nvmlDeviceGetUUID(each) for number, each in enumerate(handles)}
+        uuids = {}
+        for number in range(nvml.nvmlDeviceGetCount()):
+            with suppress(nvml.NVMLError):  # this GPU is lost
+                handle = nvml.nvmlDeviceGetHandleByIndex(number)
+                uuids[str(number)] = nvml.nvmlDeviceGetUUID(handle)
         self._uuids = {
             number: uuid
             for number, uuid in uuids.items()
@@ -86,10 +89,11 @@ class Gpus(Collector):
         info = InfoMetricFamily("darkroom_gpu", "The GPUs.", labels=["gpu"])
         devices = {}
         for number, uuid in self._uuids.items():
-            devices[number] = device = nvml.nvmlDeviceGetHandleByUUID(uuid)
-            driver = nvml.nvmlSystemGetDriverVersion()
-            name = nvml.nvmlDeviceGetName(device)
-            info.add_metric([number], {"uuid": uuid, "name": name, "driver": driver})
+            with suppress(nvml.NVMLError):  # this GPU is lost
+                device = nvml.nvmlDeviceGetHandleByUUID(uuid)
+                driver, name = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlDeviceGetName(device)
+                info.add_metric([number], {"uuid": uuid, "name": name, "driver": driver})
+                devices[number] = device
         yield info
         for each in READINGS:
             family = GaugeMetricFamily(f"darkroom_{each.name}", each.text, labels=["gpu"])

@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -16,6 +16,10 @@ _MEMBER, _SPARE = "app.processes.member", "app.processes.standby"
 """The word of a command line behind which the name of a member of the server stands."""
 
 
+_DECODERS_OF, _OTHER = "decoders of ", "other"
+"""The begin of the name of decoder processes, and the name of processes that are not known."""
+
+
 class Processes(Collector):
     """Collector of the processes below `root`, which starts all others of the server.
 
@@ -25,6 +29,7 @@ class Processes(Collector):
     def __init__(self, root: int) -> None:
         self._root = root
         self._root_name = "server" if root == os.getpid() else "supervisor"
+        self._cpu: dict[str, float] = defaultdict(float)
 
     def describe(self) -> Iterable[Metric]:
         """Name nothing in advance, so that registering reads no values."""
@@ -35,10 +40,28 @@ class Processes(Collector):
         uses: dict[str, list[ProcessUse]] = defaultdict(list)
         names: dict[int, str] = {}
         for use in process_family(self._root):
-            name = _name(use, names[use.parent]) if use.pid != self._root else self._root_name
+            # A process whose parent ended during the walk has another parent already.
+            parent = names.get(use.parent, _OTHER)
+            name = self._root_name if use.pid == self._root else _name(use, parent)
             names[use.pid] = name
             uses[name].append(use)
         yield from _families(uses)
+        yield self._cpu_family(uses)
+
+    def _cpu_family(self, uses: Mapping[str, Sequence[ProcessUse]]) -> Metric:
+        """Return the CPU time of each name, which never falls while this process lives.
+
+        Decoders come and go: those that have ended are counted by their parent of the same name. A
+        worker that has ended is not: its time would fall to the supervisor at once.
+        """
+        cpu = CounterMetricFamily("darkroom_process_cpu_seconds", "CPU time.", labels=["process"])
+        for name, each in uses.items():
+            found = sum(use.cpu for use in each)
+            if name.startswith(_DECODERS_OF):
+                found += sum(use.cpu_of_ended for use in each)
+            self._cpu[name] = max(self._cpu[name], found)
+            cpu.add_metric([name], self._cpu[name])
+        return cpu
 
 
 def server_root() -> int:
@@ -62,26 +85,20 @@ def _families(uses: dict[str, list[ProcessUse]]) -> Iterator[Metric]:
         "Start of the newest process, since 1970; it changes with every restart.",
         labels=["process"],
     )
-    cpu = CounterMetricFamily(
-        "darkroom_process_cpu_seconds",
-        "CPU time, with that of children that have ended.",
-        labels=["process"],
-    )
     for name, each in uses.items():
         count.add_metric([name], len(each))
         memory.add_metric([name], sum(use.resident for use in each))
         files.add_metric([name], sum(use.descriptors for use in each))
         threads.add_metric([name], sum(use.threads for use in each))
         started.add_metric([name], booted + max(use.started for use in each))
-        cpu.add_metric([name], sum(use.cpu for use in each))
-    yield from (count, memory, files, threads, started, cpu)
+    yield from (count, memory, files, threads, started)
 
 
 def _name(use: ProcessUse, parent: str) -> str:
     """Return what a process does; `parent` is the name of its parent."""
     if any(_DECODERS in word for word in use.words):
-        return parent if parent.startswith("decoders") else f"decoders of {parent}"
+        return parent if parent.startswith(_DECODERS_OF) else _DECODERS_OF + parent
     for word, prefix in ((_MEMBER, ""), (_SPARE, "spare ")):
         if word in use.words[:-1]:
             return prefix + use.words[use.words.index(word) + 1]
-    return "other"
+    return _OTHER

@@ -45,7 +45,8 @@ def test_a_program_name_with_brackets_and_spaces_is_read(tmp_path: Path) -> None
     (folder / "statm").write_text("100 3 0 0 0 0 0")
     (folder / "cmdline").write_bytes(b"python\0-m\0darkroom\0")
     [use] = process_family(7, tmp_path)
-    assert (use.parent, use.cpu, use.started, use.threads) == (1, 10.0, 9.0, 5)
+    assert (use.parent, use.cpu, use.cpu_of_ended) == (1, 3.0, 7.0)
+    assert (use.started, use.threads) == (9.0, 5)
     assert (use.words, use.descriptors) == (("python", "-m", "darkroom"), 1)
     assert use.resident == 3 * os.sysconf("SC_PAGE_SIZE")
 

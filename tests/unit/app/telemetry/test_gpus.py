@@ -79,6 +79,17 @@ def test_a_gpu_lacks_only_the_value_that_it_does_not_have() -> None:
     assert found["darkroom_gpu_temperature_celsius", "1"] == 61
 
 
+def test_a_lost_gpu_takes_no_metric_of_the_others_away() -> None:
+    class OneLost(Library):
+        def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+            if uuid == "GPU-0aaa":
+                raise NoSuchCounter
+            return uuid
+
+    families = list(Gpus(OneLost(), None).collect())
+    assert {sample.labels["gpu"] for family in families for sample in family.samples} == {"1"}
+
+
 @pytest.mark.parametrize(
     ("visible", "numbers"),
     [(None, {"0", "1"}), ("1", {"1"}), ("GPU-0a", {"0"}), ("0, 1", {"0", "1"}), ("", set())],

@@ -1,0 +1,80 @@
+"""Metrics of the processes of a server."""
+
+import os
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from app.system.process_family import ProcessUse
+from app.telemetry import processes
+
+ROOT = 10
+MEMBER = ("python", "-P", "app.processes.member")
+DECODER = ("python", "-c", "from app.decoders.child.fork_server import run")
+
+
+def use(pid: int, parent: int, words: Sequence[str], cpu: float, ended: float = 0.0) -> ProcessUse:
+    return ProcessUse(pid, parent, tuple(words), cpu, ended, 5.0, 1000, 2, 3)
+
+
+def cpu_seconds(collector: processes.Processes) -> dict[str, float]:
+    return {
+        sample.labels["process"]: sample.value
+        for family in collector.collect()
+        if family.name == "darkroom_process_cpu_seconds"
+        for sample in family.samples
+    }
+
+
+def scrapes(
+    monkeypatch: pytest.MonkeyPatch, *families: Sequence[ProcessUse]
+) -> Iterator[dict[str, float]]:
+    """Yield the CPU seconds of each name at one scrape after the other."""
+    collector = processes.Processes(ROOT)
+    for family in families:
+        monkeypatch.setattr(processes, "process_family", lambda _, family=family: iter(family))
+        yield cpu_seconds(collector)
+
+
+def test_members_and_decoders_are_named_by_what_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = [
+        use(ROOT, 1, ["darkroom", "serve"], 1.0),
+        use(11, ROOT, [*MEMBER, "worker"], 2.0),
+        use(12, ROOT, [*MEMBER, "front end 0"], 3.0),
+        use(13, 12, DECODER, 4.0),
+        use(14, 13, DECODER, 5.0),
+        use(15, 99, ["an", "orphan"], 6.0),
+    ]
+    assert next(scrapes(monkeypatch, family)) == {
+        "supervisor": 1.0,
+        "worker": 2.0,
+        "front end 0": 3.0,
+        "decoders of front end 0": 9.0,
+        "other": 6.0,
+    }
+
+
+def test_cpu_time_never_falls_when_processes_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    front_end = use(12, ROOT, [*MEMBER, "front end 0"], 3.0)
+    before = [
+        use(ROOT, 1, ["darkroom"], 1.0),
+        use(11, ROOT, [*MEMBER, "worker"], 100.0),
+        front_end,
+        use(13, 12, DECODER, 4.0),
+        use(14, 13, DECODER, 5.0),
+    ]
+    after = [
+        use(ROOT, 1, ["darkroom"], 1.0, ended=100.0),
+        use(16, ROOT, [*MEMBER, "worker"], 2.0),
+        front_end,
+        use(13, 12, DECODER, 4.0, ended=5.0),
+    ]
+    first, second = scrapes(monkeypatch, before, after)
+    assert second == first
+
+
+def test_a_process_without_a_supervisor_is_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        processes, "process_family", lambda root: iter([use(root, 1, ["darkroom"], 1.0)])
+    )
+    assert cpu_seconds(processes.Processes(os.getpid())) == {"server": 1.0}
