@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-import msgspec
-
 from models.domain.alarms import alarms
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
@@ -226,9 +224,7 @@ class ProcessBackend:
             log.error("the worker came back with other weights; this front end must start anew")
             self._on_other()
             return False
-        reasons = (link.welcome.degraded for link in self._links if link.welcome)
-        degraded = "; ".join(dict.fromkeys(filter(None, reasons))) or None
-        self._current = msgspec.structs.replace(welcome, degraded=degraded)
+        self._current = welcome.beside([link.welcome for link in self._links if link.welcome])
         self._absence.ended(welcome.start)
         parked, self._parked = self._parked, []
         for pending in parked:

@@ -4,6 +4,7 @@ Pixels never travel here, they are in the arena; nothing is pickled. `frame_prot
 on a socket.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -68,6 +69,11 @@ class Welcome(Frame, frozen=True):
     def identity(self) -> object:
         """Return what must not change in a server's life: networks, weights and labels."""
         return [each.identity for each in self.networks]
+
+    def beside(self, workers: "Iterable[Welcome]") -> "Welcome":
+        """Return this frame with the reasons of all workers that are degraded."""
+        reasons = dict.fromkeys(each.degraded for each in workers if each.degraded)
+        return msgspec.structs.replace(self, degraded="; ".join(reasons) or None)
 
 
 class Done(Frame, frozen=True):
