@@ -30,6 +30,10 @@ LONGEST_OVERTAKEN = 15.0
 LEAST_COST = 1e-6
 """Lowest cost in seconds: images of unknown cost take turns by their number."""
 
+SURE = 0.75
+"""Part of the slack of an image that others may use. What is left keeps it from being refused late
+because others went before it and its wait was predicted a little wrongly."""
+
 SPARE = 64
 """Ended images that a heap may hold beyond as many as there are live ones."""
 
@@ -164,7 +168,7 @@ class ClientQueue:
     def add(self, image: Waiting, now: float, slack: float) -> None:
         """Let an image wait; in the order of asking it would end `slack` seconds too early."""
         half = image.deadline.remaining(now) / 2
-        image.overdue_at = now + min(LONGEST_OVERTAKEN, half, max(0.0, slack))
+        image.overdue_at = now + min(LONGEST_OVERTAKEN, half, max(0.0, SURE * slack))
         image.came = self._virtual
         image.ranked_again()
         self.live += 1

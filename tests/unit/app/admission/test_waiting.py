@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.admission.line import FairLine
-from app.admission.waiting import LONGEST_OVERTAKEN, ClientQueue, Waiting, small
+from app.admission.waiting import LONGEST_OVERTAKEN, SURE, ClientQueue, Waiting, small
 from models.domain.deadline import NEVER, Deadline
 
 COSTS = st.sampled_from([2.0**-n for n in range(8)])
@@ -124,7 +124,7 @@ def test_an_image_is_overtaken_only_while_the_order_of_asking_would_still_be_in_
     async def scenario() -> None:
         queue = ClientQueue()
         for number, (cost, slack) in enumerate([(8.0, 5.0), (4.0, 1.0), (0.5, 9.0)]):
-            queue.add(waiting(number, partial(float, cost)), 0.0, slack)
+            queue.add(waiting(number, partial(float, cost)), 0.0, slack / SURE)
         numbers = [each.number for each in (queue.first(0.5), queue.first(1.0)) if each]
         assert numbers == [2, 0], "the second is overdue, so those before it go first"
         assert [each.number for each in queue.in_order(1.0)] == [0, 1, 2]
