@@ -40,6 +40,13 @@ def processes() -> set[int]:
     return found
 
 
+def send(number: signal.Signals, pids: set[int]) -> None:
+    """Send a signal to those of the processes that have not ended meanwhile."""
+    for pid in pids & processes():
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def test_bombs_leave_fifteen_neighbours_alone(client: httpx.Client) -> None:
     bombs = [hostile.png_of_empty_pixels(), hostile.jpeg_of_scans()]
     good = [hostile.small("PNG", (300, 200))] * 8 + [hostile.small("JPEG", (300, 200))] * 7
@@ -70,8 +77,7 @@ def test_a_deadline_ends_the_decoding(client: httpx.Client) -> None:
     before, stopped = cancelled(), processes()
     assert stopped
     try:
-        for pid in stopped:  # so that no decoding ends before the deadline
-            os.kill(pid, signal.SIGSTOP)
+        send(signal.SIGSTOP, stopped)  # so that no decoding ends before the deadline
         for milliseconds in ("500", "5000", "50000"):  # a busy machine may not have begun by then
             reply = classified(client, data, **{"X-Deadline-Ms": milliseconds})
             assert reply.status_code == 504, reply.text
@@ -79,8 +85,7 @@ def test_a_deadline_ends_the_decoding(client: httpx.Client) -> None:
             if cancelled() > before:
                 break
     finally:
-        for pid in stopped & processes():
-            os.kill(pid, signal.SIGCONT)
+        send(signal.SIGCONT, stopped)
     assert cancelled() == before + 1
     until(lambda: not stopped <= processes())
 
@@ -95,8 +100,7 @@ def test_killed_decoders_are_replaced_and_counted(client: httpx.Client) -> None:
     for _ in range(3):
         assert classified(client, data).status_code == 200
         killed = processes()
-        for pid in killed:
-            os.kill(pid, signal.SIGKILL)
+        send(signal.SIGKILL, killed)
         until(partial(replaced, killed))
     assert classified(client, data).status_code == 200
     assert "darkroom_decoder_ends_total" in client.get("/metrics").text
