@@ -201,7 +201,7 @@ class ClientQueue:
         return None
 
     def served(self, image: Waiting) -> None:
-        """Count an image as let through; all that have not ended by equal shares get a part."""
+        """Count an image as let through; images that have not ended by equal shares get a part."""
         self._leave(image)
         sharing, cost = self._sharing, image.rank - image.came
         while sharing and cost > 0:

@@ -64,7 +64,7 @@ def serve(arrivals: Sequence[tuple[float, float]], deadline: float = math.inf) -
 
 
 def equal_shares(arrivals: Sequence[tuple[float, float]]) -> list[float]:
-    """Return when each image would end if all that are present shared one server equally."""
+    """Return when each image would end if the present images shared one server equally."""
     coming = list(enumerate(sorted(arrivals)))
     ends, now, virtual = [0.0] * len(coming), 0.0, 0.0
     sharing: list[tuple[float, int]] = []

@@ -23,7 +23,7 @@ def member(lives: Path, name: str = "one", **orders: object) -> ProcessSpec:
 
 
 def lived(lives: Path) -> list[tuple[int, str]]:
-    """Return the process ids of all that had all their orders, with their places, in order."""
+    """Return the ids of the processes that had all orders, with their places, in order."""
     lines = lives.read_text().splitlines() if lives.exists() else []
     places = (json.loads(line) for line in lines if line.startswith("{"))
     return [(each["pid"], each["place"]) for each in places]
