@@ -1,6 +1,6 @@
 """Exit codes of every process of Darkroom, in one place: commands, servers, workers, front ends.
 
-The README has them as a table; 69, 74 and 130 are what sysexits.h and shells use.
+`docs/command-line.md` has them as a table; 69, 74 and 130 are what sysexits.h and shells use.
 """
 
 from enum import IntEnum

@@ -1,4 +1,4 @@
-"""Every setting: a `DARKROOM_…` variable, a command-line flag and a row of the README."""
+"""Every setting: a `DARKROOM_…` variable, a command-line flag and a row of `docs/settings.md`."""
 
 import os
 from pathlib import Path

@@ -34,7 +34,11 @@ reaches 100 kB."""
 _LARGEST = 10**40
 """Larger whole numbers are repeated as text, because they may have thousands of digits."""
 
-_HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+"""Codes of errors that the framework finds, by status; `docs/errors.md` lists them too."""
+
+OTHER_CODE = "http_error"
+"""The code of every other error of the framework."""
 
 
 def problem(
@@ -96,7 +100,7 @@ def install(app: FastAPI) -> None:
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = ", ".join(allowed(request))
         path = _cut(request.url.path, LONGEST_GIVEN)
-        code = _HTTP_CODES.get(error.status_code, "http_error")
+        code = HTTP_CODES.get(error.status_code, OTHER_CODE)
         body = Problem(
             type=TYPE_PREFIX + code,
             title=HTTPStatus(error.status_code).phrase,

@@ -14,7 +14,7 @@ from models.codec import ENCODABLE, OUTPUT_FORMATS, Encoding, ImageFormat, encod
 from models.codec.encode_cost import encode_cost
 from models.domain.image import Image
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/formats.md"
 
 NAMES = {each.value for each in OUTPUT_FORMATS}
 
@@ -31,8 +31,8 @@ def test_the_command_line_offers_every_output_format() -> None:
     assert set(choices) == NAMES
 
 
-def test_the_readme_names_every_output_format() -> None:
-    row = next(r for r in README.read_text().splitlines() if r.startswith("| `format` |"))
+def test_the_page_of_formats_names_every_output_format() -> None:
+    row = next(r for r in PAGE.read_text().splitlines() if r.startswith("| `format` |"))
     assert set(re.findall(r"`([a-z]+)`", row)) == NAMES | {"format"}
 
 

@@ -1,0 +1,37 @@
+"""`docs/settings.md` has a row for every setting, with its default and its description."""
+
+from pathlib import Path
+
+import pytest
+
+from models.settings import PREFIX, Settings
+
+PAGE = Path(__file__).parents[2] / "docs/settings.md"
+
+
+def row(name: str) -> str:
+    """Return a setting's line in the table of the page."""
+    field = Settings.model_fields[name]
+    default = field.get_default(call_default_factory=False)
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    shown = "" if default in (None, "") or default is Ellipsis else f"`{default}`"
+    if name == "cache_folder":
+        shown = "`~/.cache/darkroom`"
+    return f"| `{PREFIX}{name.upper()}` | {shown} | {field.description} |"
+
+
+def rows() -> list[str]:
+    """Return the lines of the page that describe settings."""
+    start = f"| `{PREFIX}"
+    return [line for line in PAGE.read_text().splitlines() if line.startswith(start)]
+
+
+def test_every_setting_has_its_row_in_the_table() -> None:
+    expected = [row(name) for name in Settings.model_fields]
+    assert rows() == expected, "\n" + "\n".join(expected)
+
+
+@pytest.mark.parametrize("page", ["README.md", "SECURITY.md", "docs/deploy.md"])
+def test_the_page_of_settings_is_linked(page: str) -> None:
+    assert "settings.md" in (PAGE.parents[1] / page).read_text()
