@@ -4,7 +4,8 @@ The settings file has lines `DARKROOM_NAME=value`. The environment and flags win
 can change while the server runs, so SIGHUP changes only settings that are in the file alone.
 """
 
-from models.settings import Settings, load_settings
+from models.settings import Settings
+from models.settings_loading import load_settings
 
 FIXED = frozenset(
     {

@@ -1,6 +1,5 @@
 """Every setting: a `DARKROOM_…` variable, a command-line flag and a row of `docs/settings.md`."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ from models.setting_types import (
     Texts,
     cache_folder,
 )
-from models.settings_file import PREFIX, check_file, unknown_variables
+from models.settings_file import PREFIX
 
-__all__ = ["PREFIX", "Network", "Optimize", "Precision", "Settings", "load_settings"]
+__all__ = ["PREFIX", "Network", "Optimize", "Precision", "Settings"]
 
 
 class Settings(BaseSettings):
@@ -228,21 +227,13 @@ class Settings(BaseSettings):
 
     @property
     def given(self) -> dict[str, Any]:
-        """Return the values that `load_settings` got from command-line flags."""
+        """Return the values that were given as command-line flags."""
         return self._given
 
-
-def load_settings(**overrides: Any) -> Settings:
-    """Read settings from `overrides`, the environment and the settings file: the first one wins.
-
-    Raises ValueError, which tells what is wrong, also for a variable that is no setting.
-    """
-    if unknown := unknown_variables(os.environ, Settings.model_fields):
-        raise ValueError(f"unknown setting {', '.join(unknown)}; `darkroom serve --help` lists all")
-    file = overrides.get("settings_file") or os.environ.get(f"{PREFIX}SETTINGS_FILE")
-    if file:
-        check_file(Path(file), Settings.model_fields)
-    source: dict[str, Any] = {"_env_file": file or None}
-    settings = Settings(**overrides, **source)
-    settings._given = overrides
-    return settings
+    @classmethod
+    def of(cls, given: dict[str, Any], file: str | Path | None) -> "Settings":
+        """Return settings from flags, the environment and a settings file: the first one wins."""
+        source: dict[str, Any] = {"_env_file": file or None}
+        settings = cls(**given, **source)
+        settings._given = given
+        return settings

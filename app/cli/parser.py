@@ -62,7 +62,8 @@ def _settings(options: dict[str, object]) -> "Settings":
     """Take the settings out of the options; WrongUsage names the ones that are not valid."""
     from pydantic import ValidationError
 
-    from models.settings import Settings, load_settings
+    from models.settings import Settings
+    from models.settings_loading import load_settings
     from models.weights.sources import resolve_all
 
     given = {k: options.pop(k) for k in list(options) if k in Settings.model_fields}

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from models.settings import PREFIX, Settings, load_settings
+from models.settings import PREFIX, Settings
+from models.settings_loading import load_settings
 from tests.server import PATIENCE
 
 ROOT = Path(__file__).parents[2]
