@@ -55,7 +55,7 @@ async def filled_memory_file(*parts: bytes | memoryview) -> int:
     Cancelling cannot stop the thread. The shield keeps its future, by which the descriptor is
     closed when the thread has ended.
     """
-    filling = asyncio.ensure_future(asyncio.to_thread(memory_file, *parts))
+    filling = asyncio.get_running_loop().run_in_executor(None, memory_file, *parts)
     try:
         return await asyncio.shield(filling)
     except asyncio.CancelledError:
@@ -134,17 +134,26 @@ def _seen(answer: Info, task: Task) -> Seen:
 
 
 async def _taken(decoder: DecoderProcess, memory: int | None, size: int) -> NDArray[np.uint8]:
-    """Copy an answer out of the shared area, or map its memory file, which is closed."""
+    """Copy an answer out of the shared area, or map its memory file, which is closed.
+
+    The thread that maps the file closes it, also when its caller was cancelled meanwhile: closed
+    any earlier, the number could already mean another file when the thread maps it. The shield
+    keeps the thread's turn, so that it runs in any case.
+    """
+    take = decoder.area.take if memory is None else partial(_mapped_and_closed, memory)
     try:
-        take = decoder.area.take if memory is None else partial(mapped, memory)
         if size <= INLINE:
             return take(size)
-        return await asyncio.to_thread(take, size)
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, take, size))
     except (ValueError, OSError) as error:
         raise Broken("an impossible size") from error
+
+
+def _mapped_and_closed(descriptor: int, size: int) -> NDArray[np.uint8]:
+    try:
+        return mapped(descriptor, size)
     finally:
-        if memory is not None:
-            os.close(memory)
+        os.close(descriptor)
 
 
 def _expected(frame: Frame, memory: int | None, kind: type[T]) -> T | Failed:
