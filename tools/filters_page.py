@@ -47,7 +47,7 @@ runs on the GPU if there is one.
 """
 
 
-CURL = "$ curl localhost:8000/filter -F files=@photo.png -o filtered.png"
+CURL = "curl localhost:8000/filter -F files=@photo.jpg -o filtered.jpg"
 
 
 def page() -> str:
@@ -77,7 +77,7 @@ def section(name: str) -> str:
             *_parameters(described["parameters"]),
             " · ".join(f"{rule}: {text}" for rule, text in rules.items() if text),
             "",
-            "```console",
+            "```sh",
             f"{CURL} -F 'ops={json.dumps([described['example']])}'",
             "```",
             "",

@@ -1,0 +1,158 @@
+"""The examples of the README and of docs/ work as they are written there, page by page."""
+
+import functools
+import http.server
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.documentation import PAGES, ROOT, blocks, outputs, script
+from tests.drawn_classes import DRAWN
+from tests.e2e.conftest import Running, Start
+from tests.pictures import encoded
+from tests.ports import free_port
+from tests.server import PATIENCE, until
+from tests.shown import differences
+
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+
+PORT = re.compile(r"\b(localhost:|127\.0\.0\.1:|--port[ =]|PORT=)(80\d\d)\b")
+"""A port of a page: 8000 is the server of the tests, others are servers that the page starts."""
+
+ADDRESS = re.compile(r"https?://(?!localhost|127\.|169\.254\.)[\w.-]+(:\d+)?")
+"""The beginning of any other URL: the tests have an origin for all of them, and no network."""
+
+WITH_EXAMPLES = [page for page in PAGES if any(b.runs for b in blocks(page.read_text()))]
+
+
+class Pictures(http.server.SimpleHTTPRequestHandler):
+    """An origin that answers every path with the picture `photo.jpg` of its folder."""
+
+    def translate_path(self, _path: str) -> str:
+        return f"{self.directory}/photo.jpg"
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing to standard error."""
+
+
+@pytest.fixture(scope="module")
+def documented(start: Start) -> Iterator[Running]:
+    with start(
+        weights="bundled", fetch_allowed_networks="127.0.0.0/8", fetch_ports="1-65535"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the pictures that the pages speak of."""
+    (tmp_path / "photos").mkdir()
+    for label, draw in DRAWN.items():
+        name = label.replace(" ", "_")
+        (tmp_path / f"photos/{name}.jpg").write_bytes(encoded(draw(), quality=92))
+    shutil.copy(tmp_path / "photos/golf_ball.jpg", tmp_path / "photo.jpg")
+    shutil.copy(tmp_path / "photos/church.jpg", tmp_path / "photo2.jpg")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    return tmp_path
+
+
+@pytest.fixture
+def origin(folder: Path) -> Iterator[int]:
+    """Return the port of an origin of pictures."""
+    handler = functools.partial(Pictures, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def here(text: str, port: int, origin: int) -> str:
+    """Return a text of a page with the ports of the tests, and with URLs of the origin."""
+    ports = {number: free_port() for _, number in PORT.findall(text)} | {"8000": port}
+    text = PORT.sub(lambda match: f"{match[1]}{ports[match[2]]}", text)
+    return ADDRESS.sub(f"http://127.0.0.1:{origin}", text)
+
+
+def environment(printed: Path) -> dict[str, str]:
+    """Return the variables of the shell; curl fails there when the server answers an error."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("DARKROOM_")}
+    (printed / "rc").mkdir()
+    (printed / "rc/.curlrc").write_text("fail\nsilent\nshow-error\n")
+    return inherited | {
+        "DARKROOM_GRACE": "0",  # servers of a page end without waiting for load balancers
+        "FAILING": str(printed / "rc"),
+        "HOME": str(printed),
+        "PATH": f"{sys.prefix}/bin{os.pathsep}{inherited['PATH']}",
+        "PRINTED": str(printed),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "",
+        "XDG_CACHE_HOME": str(printed),
+    }
+
+
+def run(text: str, folder: Path, printed: Path) -> None:
+    """Run a script in a process group of its own, and end what it left running."""
+    (printed / "script").write_text(text)
+    process = subprocess.Popen(
+        ["bash", str(printed / "script")],
+        cwd=folder,
+        env=environment(printed),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        code = process.wait(PATIENCE)
+    finally:
+        end(process.pid)
+    if code:
+        failed = printed / "failed"
+        errors = sorted(printed.glob("*.err"), key=lambda path: path.stat().st_mtime_ns)
+        said = [failed.read_text()] if failed.exists() else []
+        said += [errors[-1].read_text(), errors[-1].with_suffix("").read_text()] if errors else []
+        pytest.fail("\n".join([f"exit code {code}", *said]), pytrace=False)
+
+
+def end(group: int) -> None:
+    """End a process group: servers that a page started and did not stop."""
+
+    def ended() -> bool:
+        try:
+            os.killpg(group, signal.SIGTERM)
+        except ProcessLookupError:
+            return True
+        return False
+
+    until(ended)
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
+def test_the_examples_of_a_page_work_as_they_are_shown(
+    page: Path,
+    documented: Running,
+    folder: Path,
+    origin: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    printed = tmp_path_factory.mktemp("printed")
+    node = shutil.which("node")
+    text = here(page.read_text(), documented.port, origin)
+    run(script(text, javascript=bool(node)), folder, printed)
+    for example, shown in outputs(text):
+        if example.language == "js" and not node:
+            continue
+        out, err = (printed / f"{example.first}{end}" for end in ("", ".err"))
+        output = out.read_text() + ("" if shown.language == "json" else err.read_text())
+        wrong = differences(shown.language, shown.text, output)
+        assert not wrong, "\n".join([f"{page.name}, line {shown.first + 1}", *wrong, output])
+    if not node and any(block.language == "js" for block in blocks(text)):
+        pytest.skip("Node is not installed: the examples in JavaScript were not run")
