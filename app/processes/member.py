@@ -92,8 +92,9 @@ async def _worker(settings: Settings, orders: Orders) -> int:
         log.error("no spare can be kept: %s", started.degraded)
         return ExitCode.FAILED
     orders.ready({"precisions": started.measured})
-    address = orders.first.get("address") or (await orders.next())["address"]
-    retitle("app.processes.standby", "app.processes.member")
+    last = orders.first if "address" in orders.first else await orders.next()
+    address, listed = last["address"], sys.argv[1]
+    retitle({"app.processes.standby": "app.processes.member", listed: last.get("name", listed)})
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     worker = started.worker
     hosting = asyncio.create_task(host.serve(await _listening(address), worker, welcome))

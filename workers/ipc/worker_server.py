@@ -100,18 +100,24 @@ class WorkerServer:
     async def _admit(
         self, connection: socket.socket, worker: Worker[Any], welcome: Welcome
     ) -> None:
+        session: ClientSession | None = None
         try:
             if not frame_protocol.same_user(connection):
                 raise PermissionError("a process of another user")
-            session = ClientSession(
-                worker, await _received_arena(connection), self._decoded, self.leave
-            )
+            arena = await _received_arena(connection)
+            made = session = ClientSession(worker, arena, self._decoded, self.leave)
             self._sessions.add(session)
             loop = asyncio.get_running_loop()
-            await loop.create_unix_connection(lambda: session.protocol, sock=connection)
-        except Exception as error:  # the other front ends are protected
-            log.warning("a front end was turned away: %s", error)
+            await loop.create_unix_connection(lambda: made.protocol, sock=connection)
+        except BaseException as error:
             connection.close()
+            if session is not None:
+                session.protocol.connection_lost(None)  # once: a later call does nothing
+            if not isinstance(error, Exception):
+                raise
+            # The other front ends are protected. A log record with the error itself would keep the
+            # arena mapped, by the frames of its traceback.
+            log.warning("a front end was turned away: %s", str(error))
             return
         session.protocol.send([welcome])
 

@@ -73,6 +73,7 @@ class Child:
         self._measured = measured
         self._process = process
         self._ready_end = ready
+        self._urgency = 0
         self.ready = asyncio.Event()
         self.taken = asyncio.Event()
         asyncio.get_running_loop().add_reader(ready, self._on_ready)
@@ -130,7 +131,8 @@ class Child:
         """Give a spare the last orders of a member, which it is from now on."""
         if not self.taken.is_set():
             self.name = member.name
-            self.tell({name: member.orders[name] for name in member.last_orders})
+            last = {name: member.orders[name] for name in member.last_orders}
+            self.tell({**last, "name": member.name})
             self.taken.set()
 
     def tell(self, orders: Mapping[str, Any]) -> None:
@@ -142,6 +144,21 @@ class Child:
         """Send a signal, unless it has ended."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
+
+    def urge(self, urgency: int) -> None:
+        """Ask it to end: SIGTERM at urgency 1, and a SIGINT more at each higher one.
+
+        No signal of an urgency is sent twice, and SIGTERM always comes first: a process takes a
+        second signal as the wish to skip its grace time, and a third as the wish to drop work.
+        """
+        for number in range(self._urgency, urgency):
+            self.send(signal.SIGINT if number else signal.SIGTERM)
+        self._urgency = max(self._urgency, urgency)
+
+    @property
+    def asked(self) -> bool:
+        """Return whether it was asked to end."""
+        return self._urgency > 0
 
     async def wait(self) -> int:
         """Wait for its end and return its exit code."""

@@ -45,7 +45,7 @@ class Supervisor:
     _running: dict[str, Child] = field(default_factory=dict)
     _members: dict[str, ProcessSpec] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _hurried: bool = False
+    _urgency: int = 0
     _code: int = 0
 
     async def run(self) -> int:
@@ -68,13 +68,19 @@ class Supervisor:
         return self._code
 
     def _told(self, number: signal.Signals) -> None:
-        """Begin the shutdown at the first signal; a SIGINT or a later signal skips grace times."""
+        """Begin the shutdown at the first signal; a SIGINT or a later signal skips grace times.
+
+        Each SIGINT after that makes the end more urgent. Only processes that were asked to end are
+        urged here, so that the groups end in their order; the others are urged when they are asked.
+        """
         if number is signal.SIGINT:
             self._code = self._code or ExitCode.INTERRUPTED
-        self._hurried = self._hurried or number is signal.SIGINT or self._stop.is_set()
-        if self._stop.is_set():
-            for child in self._running.values():
-                child.send(signal.SIGINT)
+            self._urgency = max(2, self._urgency + 1)
+        else:
+            self._urgency = max(self._urgency, 2 if self._stop.is_set() else 1)
+        for child in self._running.values():
+            if child.asked:
+                child.urge(self._urgency)
         self._stop.set()
 
     def _renew(self, number: signal.Signals) -> None:
@@ -128,7 +134,7 @@ class Supervisor:
         except OSError as error:  # no memory, no descriptors: it may work later
             return error
         if self._stop.is_set():
-            self._ask(child)
+            child.urge(self._urgency or 1)
         code = await child.wait()
         while self._running[name] is not child:  # it was replaced
             child = self._running[name]
@@ -146,7 +152,7 @@ class Supervisor:
     async def _end(self, member: ProcessSpec, keeper: "asyncio.Task[None]") -> None:
         """Send SIGTERM to a process, and SIGKILL if it does not end in time."""
         if (child := self._running.get(member.name)) is not None:
-            self._ask(child)
+            child.urge(self._urgency or 1)
         done, _ = await asyncio.wait([keeper], timeout=member.patience)
         if not done:
             log.error("%s did not end within %s s and is killed", member.name, member.patience)
@@ -154,12 +160,6 @@ class Supervisor:
                 child.send(signal.SIGKILL)
             self._code = 1
         await asyncio.gather(keeper, return_exceptions=True)
-
-    def _ask(self, child: Child) -> None:
-        """Send SIGTERM, and SIGINT as well if grace times are to be skipped."""
-        child.send(signal.SIGTERM)
-        if self._hurried:
-            child.send(signal.SIGINT)
 
 
 async def _start(member: ProcessSpec) -> Child:

@@ -31,6 +31,12 @@ _READABLE = 0o644
 
 _CPUINFO = Path("/proc/cpuinfo")
 
+_WITHOUT_A_NAME = (
+    *("cpu implementer", "cpu architecture", "cpu variant", "cpu part", "cpu revision"),
+    *("cpu", "revision", "machine", "isa", "uarch", "processor 0", "features"),
+)
+"""Lines that tell processors apart where no line is a model's name: of ARM, POWER, RISC-V, s390."""
+
 
 class Calibration:
     """Measured precisions in the first of `folders` that has the file; writes where it can."""
@@ -63,14 +69,23 @@ class Calibration:
         return f"{network}; {self._machine}"
 
 
-def processor() -> str:
-    """Return the model of the processor as Linux names it, else the architecture."""
+def processor(cpuinfo: Path = _CPUINFO) -> str:
+    """Return the model of the processor as Linux describes it, after the architecture.
+
+    Where Linux gives no name of a model, as on ARM, that is the numbers of the implementer, the
+    part, its variant and its revision, of each kind of core, and the instruction sets.
+    """
+    lines: list[str] = []
     with contextlib.suppress(OSError):
-        for line in _CPUINFO.read_text("utf-8", "replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return f"{platform.machine()} {value.strip()}"
-    return platform.machine()
+        lines = cpuinfo.read_text("utf-8", "replace").splitlines()
+    named: dict[str, list[str]] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        if (value := value.strip()) not in named.setdefault(name.strip().lower(), []):
+            named[name.strip().lower()].append(value)
+    kinds = ("model name",) if "model name" in named else _WITHOUT_A_NAME
+    found = (" ".join(value for value in named.get(kind, ())) for kind in kinds)
+    return " ".join([platform.machine(), *filter(None, found)])
 
 
 def _entries(file: Path) -> Mapping[str, Any]:

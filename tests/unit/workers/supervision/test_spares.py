@@ -62,6 +62,23 @@ def test_a_spare_takes_the_place_of_one_that_died_and_a_new_spare_is_started(
     asyncio.run(test())
 
 
+def test_a_spare_is_told_the_name_of_the_process_that_it_replaces(tmp_path: Path) -> None:
+    lives = tmp_path / "lives"
+
+    async def test() -> None:
+        made = Supervisor([[member(lives, "one"), member(lives, "two")]], spares={"a": 1})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: len(lived(lives)) == 2 and made._spares.has("a"))
+        await until(running, made._spares._waiting["a"][0].ready.is_set)
+        os.kill(next(pid for pid, place in lived(lives) if place == "two"), signal.SIGKILL)
+        await until(running, lambda: len(lived(lives)) == 3)
+        assert json.loads(lives.read_text().splitlines()[-1])["name"] == "two"
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(test())
+
+
 def test_a_spare_and_a_successor_get_what_the_first_process_measured(tmp_path: Path) -> None:
     lives = tmp_path / "lives"
     measured = tmp_path / "lives.measured"

@@ -1,6 +1,7 @@
 """A precision is measured once on a machine; whatever could change the result measures again."""
 
 import json
+import platform
 import time
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from models.settings import Precision
 from workers.engines.cpu import calibration
-from workers.engines.cpu.calibration import LIFETIME, NAME, Calibration
+from workers.engines.cpu.calibration import LIFETIME, NAME, Calibration, processor
 
 
 def test_what_was_measured_is_found_at_the_next_start(tmp_path: Path) -> None:
@@ -32,6 +33,41 @@ def test_another_processor_or_release_of_torch_is_measured_again(
         assert Calibration([tmp_path], 2).find("resnet18") is None
     monkeypatch.setattr("importlib.metadata.version", lambda _name: "0.0")
     assert Calibration([tmp_path], 2).find("resnet18") is None
+
+
+def arm(part: str, features: str = "fp asimd bf16") -> str:
+    """Return what Linux tells of one core of an ARM processor, which has no line of its model."""
+    lines = ("processor\t: {}", "BogoMIPS\t: 50.00", f"Features\t: {features}")
+    more = ("CPU implementer\t: 0x41", "CPU variant\t: 0x1", f"CPU part\t: {part}")
+    return "\n".join([*lines, *more, "CPU revision\t: 1", ""])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (arm("0xd0c"), arm("0xd40")),
+        (arm("0xd0c"), arm("0xd0c", "fp asimd")),
+        (arm("0xd05"), arm("0xd05") + arm("0xd0a")),
+        ("cpu\t\t: POWER9\n", "cpu\t\t: POWER10\n"),
+    ],
+)
+def test_processors_without_a_model_name_are_told_apart(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    for name, text in (("one", one), ("other", other)):
+        (tmp_path / name).write_text(text)
+    assert processor(tmp_path / "one") != processor(tmp_path / "other")
+
+
+def test_the_number_of_equal_cores_does_not_change_the_processor(tmp_path: Path) -> None:
+    for name, count in (("one", 1), ("other", 4)):
+        cores = (arm("0xd0c").format(n) for n in range(count))
+        (tmp_path / name).write_text("".join(cores))
+    assert processor(tmp_path / "one") == processor(tmp_path / "other")
+
+
+def test_without_a_description_the_architecture_counts(tmp_path: Path) -> None:
+    assert processor(tmp_path / "missing") == platform.machine()
 
 
 def test_several_networks_are_kept_side_by_side(tmp_path: Path) -> None:

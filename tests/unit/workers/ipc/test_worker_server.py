@@ -1,0 +1,80 @@
+"""A worker's server and a front end that cannot be connected."""
+
+import asyncio
+import os
+import socket
+from typing import Any
+
+import pytest
+
+from tests.fakes import GUARD, FakeEngine, FakeSlot
+from tests.worker_fixture import WELCOME
+from workers.ipc.arena import PAGE, Arena
+from workers.ipc.worker_server import WorkerServer
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def worker() -> Worker[FakeSlot]:
+    return Worker(FakeEngine(), BatchLimits(8, 8))
+
+
+async def admitted(host: WorkerServer, kind: socket.SocketKind) -> None:
+    """Hand an arena to the server over a pair of sockets of this kind."""
+    arena = Arena.create(PAGE)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    with ours:
+        socket.send_fds(ours, [b"a"], [arena.fd])
+        arena.close()
+        await host._admit(theirs, worker(), WELCOME)
+
+
+def test_a_front_end_that_cannot_be_connected_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        host, before = WorkerServer(), descriptors()
+        await admitted(host, socket.SOCK_SEQPACKET)  # asyncio connects stream sockets alone
+        assert not host._sessions
+        assert descriptors() == before
+
+    asyncio.run(test())
+
+
+def test_a_connection_that_is_cancelled_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        async def never(*_: Any, **_named: Any) -> None:
+            connecting.set()
+            await asyncio.Event().wait()
+
+        connecting = asyncio.Event()
+        loop, before = asyncio.get_running_loop(), descriptors()
+        monkeypatch.setattr(loop, "create_unix_connection", never)
+        host = WorkerServer()
+        task = asyncio.create_task(admitted(host, socket.SOCK_STREAM))
+        await asyncio.wait_for(connecting.wait(), GUARD)
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        del task  # its error holds the frames of the functions above
+        assert not host._sessions
+        assert descriptors() == before
+
+    asyncio.run(test())
+
+
+def test_a_front_end_without_an_arena_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        host, before = WorkerServer(), descriptors()
+        ours, theirs = socket.socketpair(socket.AF_UNIX)
+        with ours:
+            ours.send(b"a")
+            await host._admit(theirs, worker(), WELCOME)
+        assert not host._sessions
+        assert descriptors() == before
+
+    asyncio.run(test())
