@@ -37,6 +37,18 @@ def cache_folder() -> Path:
     return Path(base) / "darkroom"
 
 
+class Etags(StrEnum):
+    """The requests whose answers get an entity tag."""
+
+    ASKED = "asked"
+    ALWAYS = "always"
+
+
+CacheControl = Annotated[
+    str, Field(max_length=200, pattern=r"^([a-z-]+(=[0-9]+)?(, ?[a-z-]+(=[0-9]+)?)*)?$")
+]
+"""The value of a Cache-Control header, as `private, max-age=3600`; empty: no header."""
+
 Count = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[0-9]{1,3})$")]
 """A number, or `auto`."""
 

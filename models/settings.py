@@ -7,8 +7,10 @@ from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from models.setting_types import (
+    CacheControl,
     Count,
     Digests,
+    Etags,
     Hosts,
     ModelNames,
     Network,
@@ -169,6 +171,10 @@ class Settings(BaseSettings):
     spool_bytes: int = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"
     )
+    etags: Etags = Field(
+        Etags.ASKED, description="always, or asked: an ETag where If-None-Match is sent"
+    )
+    cache_control: CacheControl = Field("", description="Cache-Control of good answers with images")
     default_deadline: float = Field(30.0, gt=0, description="seconds a request may take")
     max_deadline: float = Field(120.0, gt=0, description="cap of the X-Deadline-Ms header")
     body_timeout: float = Field(30.0, gt=0, description="seconds to wait for the next body chunk")

@@ -3,7 +3,13 @@
 
 def matches(if_none_match: str | None, etag: str) -> bool:
     """Return whether `If-None-Match` names the ETag, or is `*`; the comparison is the weak one."""
-    if if_none_match is None:
-        return False
-    named = (each.strip().removeprefix("W/") for each in if_none_match.split(","))
-    return any(each in ("*", etag) for each in named)
+    return if_none_match is not None and (names(if_none_match, etag) or "*" in _tags(if_none_match))
+
+
+def names(if_none_match: str, etag: str) -> bool:
+    """Return whether `If-None-Match` lists the ETag itself; `*` lists none."""
+    return etag in _tags(if_none_match)
+
+
+def _tags(if_none_match: str) -> list[str]:
+    return [each.strip().removeprefix("W/") for each in if_none_match.split(",")]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-EXPOSED = ("X-Request-ID", "Retry-After", "Server-Timing", "X-Model", "X-Filter-Spec")
+EXPOSED = ("X-Request-ID", "Retry-After", "Server-Timing", "X-Model", "X-Filter-Spec", "ETag")
 """Headers of answers that scripts may read, beside those that they always may."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from app.intake.output_format import OutputFormat
-from app.intake.request_items import Item
+from app.intake.request_items import Item, Url
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import ServiceError
 from workers.operations import Classify, FilterChain
@@ -72,6 +72,11 @@ class ImageRequest:
         """Return the number of images the request counts as: each part of an image is one."""
         each = self.wanted.n_parts if isinstance(self.wanted, Parts) else 1
         return len(self.items) * each
+
+    @property
+    def has_urls(self) -> bool:
+        """Return whether an image has to be fetched."""
+        return any(isinstance(item.content, Url) for item in self.items)
 
     @property
     def kinds(self) -> list[Hashable]:

@@ -6,12 +6,13 @@ part of an image that `/process` takes apart: its labels, and each of its versio
 
 import operator
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from functools import partial
 
 from app.admission import Permit
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
-from app.intake.request_items import Item
+from app.intake.request_items import Item, Url
 from app.intake.spool import Blob
 from app.intake.wanted import ImageRequest, Parts, Version, Wanted, kinds
 from app.pipeline.computation import Computation
@@ -68,6 +69,23 @@ class Pipeline:
         """
         work = partial(self.answer, wanted=request.wanted, permit=permit)
         return run(work, request.items, left)
+
+    async def fetched(
+        self, items: tuple[Item, ...], permit: Permit, left: Left
+    ) -> tuple[Item, ...]:
+        """Return the items with the contents of all URLs, or with the errors of their fetches.
+
+        Raises Cancelled when the client leaves.
+        """
+
+        async def opened(item: Item) -> Item:
+            if not isinstance(item.content, Url):
+                return item
+            work = self._decoder.opened(item, permit, Timings())
+            return replace(item, content=await caught(item, Timeout(permit.deadline), work))
+
+        found = [each async for each in run(opened, items, left)]
+        return tuple(sorted(found, key=operator.attrgetter("index")))
 
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""

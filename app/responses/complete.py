@@ -38,6 +38,8 @@ async def json_reply(answers: Answers, rendering: Rendering) -> Response:
         text = _written(found, rendering, inline)
     timing = server_timing([rendering.intake, *(t for each in found for t in each.all_stages)])
     headers = rendering.headers | {"Server-Timing": timing}
+    if not any(_failed(each) for each in found):
+        headers |= rendering.good_headers
     if (size := inline.size(text)) <= PIECE:
         return Response(b"".join(inline.pieces(text)), headers=headers, media_type=JSON)
     sized = headers | {"Content-Length": str(size)}
@@ -51,8 +53,16 @@ async def image_reply(answers: Answers, rendering: Rendering) -> Response:
         assert isinstance(found.outcome, ServiceError)
         return problem_response(found.outcome, rendering.request)
     timing = server_timing([rendering.intake, found.stages])
-    headers = rendering.headers | {"Server-Timing": timing}
+    headers = {**rendering.headers, "Server-Timing": timing, **rendering.good_headers}
     return whole_body(found.outcome.file, headers, found.outcome.format.media_type)
+
+
+def _failed(answer: Answer) -> bool:
+    """Return whether an answer is an error, or has one in a part."""
+    outcome = answer.outcome
+    return isinstance(outcome, ServiceError) or (
+        isinstance(outcome, Processed) and bool(outcome.errors)
+    )
 
 
 def _written(found: list[Answer], rendering: Rendering, inline: InlineImages) -> bytes:

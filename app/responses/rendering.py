@@ -1,7 +1,7 @@
 """The values that every form of a response needs beside the answers."""
 
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
 
 from fastapi import Request
 
@@ -26,7 +26,8 @@ class Rendering:
 
     `request` gives problems their path and id. `model` makes the labels, whose names are `labels`;
     both are None where no labels are wanted. `intake` is the time that reading the request took.
-    `vectors` says how logits and embeddings are written.
+    `vectors` says how logits and embeddings are written. `good_headers` are the headers that only
+    whole answers without an error have, such as those about caching.
     """
 
     request: Request
@@ -35,6 +36,7 @@ class Rendering:
     model: ModelRecord | None = None
     labels: LabelSet | None = None
     vectors: VectorStyle = NO_VECTORS
+    good_headers: Mapping[str, str] = field(default_factory=dict)
 
     def record(
         self, answer: Answer, *, named: bool = False, inline: InlineImages | None = None

@@ -11,7 +11,8 @@ from app.http.options import read
 from app.routes.handler import handle, negotiated
 from app.routes.image_route import ImageRoute
 from app.routes.network_choice import classification
-from app.routes.openapi import LABELS, classify_document
+from app.routes.openapi import LABELS
+from app.routes.request_documents import classify_document
 from app.service import Service
 from models.api.schemas import ClassifyOptions
 from models.domain.errors import WeightsMissing

@@ -13,7 +13,8 @@ from app.intake.output_format import output_format
 from app.intake.wanted import Output, Version
 from app.routes.handler import handle, negotiated
 from app.routes.image_route import ImageRoute
-from app.routes.openapi import IMAGES, filter_document
+from app.routes.openapi import IMAGES
+from app.routes.request_documents import filter_document
 from app.service import Service
 from models.api.schemas import FilterOptions
 from models.codec import ENCODABLE

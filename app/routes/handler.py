@@ -16,6 +16,7 @@ from app.pipeline.timings import Timings
 from app.responses.render import render
 from app.responses.rendering import Rendering, headers_of
 from app.responses.vectors import VectorStyle
+from app.routes.entity_tags import caching_headers, tagged, wants_tag
 from app.routes.image_route import permit_of
 from app.service import Service, service_of
 from models.domain.errors import NotAcceptable, TooLarge
@@ -37,8 +38,14 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service))
     _charge(asked, permit, service.settings)
     form = form_of(accept, intake.single)
+    rendering = _rendering(request, asked, service, timings, intake.options, form)
+    if wants_tag(request, form, service.settings):
+        tags = tagged(request, asked, rendering, service, intake.options)
+        asked, rendering, unchanged = await tags
+        if unchanged is not None:
+            return unchanged
     answers = service.pipeline.answers(asked, permit, partial(disconnected, request))
-    return await render(answers, form, _rendering(request, asked, service, timings, intake.options))
+    return await render(answers, form, rendering)
 
 
 def negotiated(accept: str | None, offers: tuple[str, ...], refusal: str) -> str:
@@ -67,6 +74,7 @@ def _rendering(
     service: Service,
     timings: Timings,
     options: Mapping[str, Any],
+    form: str,
 ) -> Rendering:
     network = asked.network
     model = None if network is None else service.computing().chosen(network).model
@@ -74,4 +82,5 @@ def _rendering(
     if model is not None:
         record, labels = model.record_for("model" in options), model.labels
     headers = headers_of(asked.wanted, record)
-    return Rendering(request, headers, timings, record, labels, VectorStyle.of(options))
+    style, good = VectorStyle.of(options), caching_headers(form, service.settings)
+    return Rendering(request, headers, timings, record, labels, style, good)

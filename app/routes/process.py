@@ -13,7 +13,8 @@ from app.intake.wanted import Parts
 from app.routes.handler import handle, negotiated
 from app.routes.image_route import ImageRoute
 from app.routes.network_choice import classification
-from app.routes.openapi import PARTS, process_document
+from app.routes.openapi import PARTS
+from app.routes.request_documents import process_document
 from app.service import Service
 from models.api.schemas import ProcessOptions
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing

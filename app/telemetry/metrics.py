@@ -63,6 +63,11 @@ class Metrics:
         self.rejections = self._counter(
             "rejections_total", "Requests refused by admission.", ("reason",)
         )
+        self.not_modified = Counter(
+            "darkroom_images_not_modified_total",
+            "Images not computed, because If-None-Match named the ETag of the answer.",
+            registry=registry,
+        )
         self.decoder_ends = self._counter(
             "decoder_ends_total",
             "Decoder processes that ended, each replaced by a new one: killed by a limit, with a "

@@ -90,7 +90,8 @@ def test_operations_have_stable_ids_of_their_own(document: Any) -> None:
 def test_image_routes_say_their_headers_fields_and_errors(document: Any, path: str) -> None:
     operation = document["paths"][path]["post"]
     headers = {p["name"] for p in operation["parameters"] if p["in"] == "header"}
-    assert headers == {"X-Deadline-Ms", "X-Request-ID"}
+    assert headers == {"X-Deadline-Ms", "X-Request-ID", "If-None-Match"}
+    assert all("ETag" in operation["responses"][code]["headers"] for code in ("200", "304"))
     schemes = document["components"]["securitySchemes"]
     assert operation["security"] == [{}, *({name: []} for name in schemes)]
     content = operation["requestBody"]["content"]

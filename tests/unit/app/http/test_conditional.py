@@ -1,6 +1,6 @@
 import pytest
 
-from app.http.conditional import matches
+from app.http.conditional import matches, names
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,10 @@ from app.http.conditional import matches
 )
 def test_an_etag_matches_if_the_header_names_it(header: str | None, found: bool) -> None:
     assert matches(header, '"a"') is found
+
+
+@pytest.mark.parametrize(("header", "found"), [('"b", W/"a"', True), ("*", False), ("", False)])
+def test_a_wildcard_names_no_etag_of_an_answer_that_is_not_computed(
+    header: str, found: bool
+) -> None:
+    assert names(header, '"a"') is found

@@ -1,0 +1,137 @@
+"""ETag, If-None-Match and Cache-Control at a real server."""
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import Start
+from tests.pictures import jpeg
+
+ASK = {"If-None-Match": '""', "Content-Type": "image/jpeg"}
+"""Headers of a client that has no tag yet and asks for one."""
+
+SEPIA = "/filter?name=sepia&format=png"
+
+
+@contextmanager
+def served_files(files: Mapping[str, bytes]) -> Iterator[str]:
+    """Serve the files by their paths while the block runs; yield the address."""
+
+    class Files(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = files.get(self.path)
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Files) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def computed(client: httpx.Client) -> float:
+    """Return how many images the server has computed."""
+    lines = re.findall(r"^darkroom_images_total\{.*\} (\S+)$", client.get("/metrics").text, re.M)
+    return sum(map(float, lines))
+
+
+@pytest.mark.parametrize("path", [SEPIA, "/classify?top_k=1"])
+def test_the_same_image_is_not_computed_again_for_a_client_that_has_its_answer(
+    client: httpx.Client, path: str
+) -> None:
+    first = client.post(path, content=jpeg(), headers=ASK)
+    assert first.status_code == 200
+    before = computed(client)
+    again = client.post(
+        path, content=jpeg(), headers=ASK | {"If-None-Match": first.headers["ETag"]}
+    )
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["ETag"] == first.headers["ETag"]
+    assert again.headers["Vary"] == first.headers["Vary"] == "Accept"
+    assert computed(client) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "seed"),
+    [("/filter?name=sepia&format=jpeg", 0), ("/filter?name=invert", 0), (SEPIA, 1)],
+)
+def test_other_options_and_other_images_have_other_tags(
+    client: httpx.Client, path: str, seed: int
+) -> None:
+    tag = client.post(SEPIA, content=jpeg(), headers=ASK).headers["ETag"]
+    other = client.post(path, content=jpeg(seed), headers=ASK | {"If-None-Match": tag})
+    assert other.status_code == 200
+    assert other.headers["ETag"] != tag
+
+
+def test_a_wildcard_asks_for_a_tag_and_matches_no_answer(client: httpx.Client) -> None:
+    reply = client.post(SEPIA, content=jpeg(), headers=ASK | {"If-None-Match": "*"})
+    assert reply.status_code == 200
+    assert "ETag" in reply.headers
+
+
+def test_a_client_that_does_not_ask_gets_the_headers_of_before(client: httpx.Client) -> None:
+    reply = client.post("/classify", content=jpeg(), headers={"Content-Type": "image/jpeg"})
+    assert not {"etag", "cache-control", "vary"} & {name.lower() for name in reply.headers}
+
+
+def test_a_reply_for_several_images_has_one_tag(client: httpx.Client) -> None:
+    def ask(tag: str, *seeds: int) -> httpx.Response:
+        files = [("files", (f"{n}.jpg", jpeg(n), "image/jpeg")) for n in seeds]
+        return client.post("/classify", files=files, headers={"If-None-Match": tag})
+
+    tag = ask('""', 0, 1).headers["ETag"]
+    assert ask(f'"other", W/{tag}', 0, 1).status_code == 304
+    assert ask(tag, 1, 0).status_code == 200
+
+
+def test_the_content_behind_a_url_is_compared_after_the_fetch(client: httpx.Client) -> None:
+    files = {"/a.jpg": jpeg()}
+    with served_files(files) as origin:
+        body = {"urls": [f"{origin}/a.jpg"]}
+        first = client.post("/classify", json=body, headers={"If-None-Match": '""'})
+        assert "fetch" in first.headers["Server-Timing"]
+        tag = first.headers["ETag"]
+        assert (
+            client.post("/classify", json=body, headers={"If-None-Match": tag}).status_code == 304
+        )
+        files["/a.jpg"] = jpeg(1)
+        assert (
+            client.post("/classify", json=body, headers={"If-None-Match": tag}).status_code == 200
+        )
+        del files["/a.jpg"]
+        gone = client.post("/classify", json=body, headers={"If-None-Match": tag})
+        assert gone.status_code == 502
+        assert "ETag" not in gone.headers
+
+
+def test_by_setting_good_answers_have_tag_and_cache_control_and_errors_have_neither(
+    start: Start,
+) -> None:
+    settings = {"cache_control": "private, max-age=60", "etags": "always"}
+    with start(weights="bundled", **settings) as server:
+        kind = {"Content-Type": "image/jpeg"}
+        good = server.client.post(SEPIA, content=jpeg(), headers=kind)
+        assert good.headers["Cache-Control"] == "private, max-age=60"
+        unchanged = {"If-None-Match": good.headers["ETag"]}
+        same = server.client.post(SEPIA, content=jpeg(), headers=kind | unchanged)
+        assert (same.status_code, same.headers["Cache-Control"]) == (304, "private, max-age=60")
+        broken = [("files", ("0.jpg", jpeg(), "image/jpeg")), ("files", ("1.jpg", b"no image"))]
+        for reply in (
+            server.client.post(SEPIA, content=b"no image", headers=kind),
+            server.client.post("/filter?name=unknown", content=jpeg(), headers=kind),
+            server.client.post("/classify", files=broken),
+        ):
+            assert not {"etag", "cache-control"} & {name.lower() for name in reply.headers}

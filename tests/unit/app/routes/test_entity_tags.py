@@ -1,0 +1,62 @@
+"""Entity tags: what they depend on, and which answers have headers about caching."""
+
+import pytest
+from fastapi import Request
+
+from app.http import media_types
+from app.routes.entity_tags import caching_headers, entity_tag, wants_tag
+from models.setting_types import Etags
+from models.settings import Settings
+
+
+def request(**headers: str) -> Request:
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "path": "/", "headers": named})
+
+
+def test_a_tag_is_strong_and_the_same_for_the_same_contents_and_options() -> None:
+    tag = entity_tag([b"a", b"b"], {"options": {"sigma": "2", "name": "x"}})
+    assert tag == entity_tag([b"a", b"b"], {"options": {"name": "x", "sigma": "2"}})
+    assert tag.startswith('"')
+
+
+@pytest.mark.parametrize(
+    ("digests", "described"),
+    [([b"b", b"a"], {"top_k": "1"}), ([b"a"], {"top_k": "1"}), ([b"a", b"b"], {"top_k": "2"})],
+)
+def test_other_contents_another_order_and_other_options_give_another_tag(
+    digests: list[bytes], described: object
+) -> None:
+    assert entity_tag(digests, described) != entity_tag([b"a", b"b"], {"top_k": "1"})
+
+
+def test_half_a_surrogate_pair_and_other_values_of_json_can_be_described() -> None:
+    assert entity_tag([], {"options": {"id": "\ud800", "n": [1.5, None]}})
+
+
+@pytest.mark.parametrize("form", media_types.STREAMS)
+def test_a_stream_has_neither_tag_nor_cache_control(form: str) -> None:
+    settings = Settings(etags=Etags.ALWAYS, cache_control="max-age=60")
+    assert not wants_tag(request(), form, settings)
+    assert not caching_headers(form, settings)
+
+
+def test_a_tag_is_made_for_clients_that_ask_and_by_setting_for_all() -> None:
+    json = media_types.JSON
+    assert not wants_tag(request(), json, Settings())
+    assert wants_tag(request(if_none_match='""'), json, Settings())
+    assert wants_tag(request(), json, Settings(etags=Etags.ALWAYS))
+
+
+def test_answers_vary_by_the_key_where_keys_are_needed(tmp_path: object) -> None:
+    settings = Settings(cache_control="private, max-age=60", api_keys_file=f"{tmp_path}/keys")
+    assert caching_headers(media_types.JSON, settings) == {
+        "Cache-Control": "private, max-age=60",
+        "Vary": "Accept, Authorization, X-API-Key",
+    }
+
+
+@pytest.mark.parametrize("text", ["max-age=60\r\nX: y", "Public", "max-age = 60", "a" * 201])
+def test_what_is_no_cache_control_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="cache_control"):
+        Settings(cache_control=text)
