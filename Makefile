@@ -98,4 +98,6 @@ lock:
 	$(LOCK) -c locks-cuda13.constraints pyproject.toml --extra gpu-cuda13 \
 		-o requirements-gpu-cuda13.lock
 	$(LOCK) -c locks.constraints pyproject.toml --group dev -o requirements-dev.lock
+	printf 'opentelemetry-sdk\nopentelemetry-exporter-otlp-proto-http\n' | $(LOCK) -c requirements-dev.lock - \
+		-o requirements-otel.lock
 	printf 'hatchling\neditables\n' | $(LOCK) -c requirements-dev.lock - -o docker/requirements-build.lock

@@ -18,6 +18,7 @@ LOCKS = (
     "requirements-gpu.lock",
     "requirements-gpu-cuda13.lock",
     "requirements-dev.lock",
+    "requirements-otel.lock",
     "docker/requirements-build.lock",
 )
 TIMEOUT = 120

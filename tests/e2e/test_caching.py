@@ -128,7 +128,8 @@ def test_by_setting_good_answers_have_tag_and_cache_control_and_errors_have_neit
         unchanged = {"If-None-Match": good.headers["ETag"]}
         same = server.client.post(SEPIA, content=jpeg(), headers=kind | unchanged)
         assert (same.status_code, same.headers["Cache-Control"]) == (304, "private, max-age=60")
-        broken = [("files", ("0.jpg", jpeg(), "image/jpeg")), ("files", ("1.jpg", b"no image"))]
+        contents = {"0.jpg": jpeg(), "1.jpg": b"no image"}
+        broken = [("files", (name, data, "image/jpeg")) for name, data in contents.items()]
         for reply in (
             server.client.post(SEPIA, content=b"no image", headers=kind),
             server.client.post("/filter?name=unknown", content=jpeg(), headers=kind),

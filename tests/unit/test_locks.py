@@ -39,6 +39,20 @@ def test_a_lock_has_every_package_of_its_extra(lock: str, extra: str, _major: in
     assert wanted <= versions(lock).keys()
 
 
+@pytest.mark.parametrize("lock", ["requirements-gpu.lock", "requirements-gpu-cuda13.lock"])
+def test_the_binding_of_nvml_is_in_the_lock_of_every_gpu_stack(lock: str) -> None:
+    assert "nvidia-ml-py" in versions(lock)
+
+
+def test_the_lock_of_traces_can_be_installed_beside_every_other_lock() -> None:
+    traces = versions("requirements-otel.lock")
+    assert "opentelemetry-exporter-otlp-proto-http" in traces
+    for lock in ("requirements.lock", "requirements-dev.lock", *(each for each, *_ in STACKS)):
+        other = versions(lock)
+        shared = traces.keys() & other.keys()
+        assert {name: traces[name] for name in shared} == {name: other[name] for name in shared}
+
+
 def test_both_stacks_have_the_same_libraries_outside_of_cuda() -> None:
     first, second = (versions(lock) for lock, *_ in STACKS)
     shared = {
