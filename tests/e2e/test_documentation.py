@@ -24,7 +24,7 @@ from tests.shown import differences
 
 pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 
-PORT = re.compile(r"\b(localhost:|127\.0\.0\.1:|--port[ =]|PORT=)(80\d\d)\b")
+PORT = re.compile(r"(\blocalhost:|\b127\.0\.0\.1:|--port[ =]|PORT=)(80\d\d)\b")
 """A port of a page: 8000 is the server of the tests, others are servers that the page starts."""
 
 ADDRESS = re.compile(r"https?://(?!localhost|127\.|169\.254\.)[\w.-]+(:\d+)?")
