@@ -8,13 +8,14 @@ LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-has
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 CUDA = $(wildcard workers/kernels/*.cu* workers/filters/*/*.cu* tests/emulation/*.hpp)
 
-.PHONY: install serve test test-slow test-all coverage lint format bench test-gpu test-browser docs lock
+.PHONY: install serve test test-slow test-all coverage lint format bench test-gpu test-browser docs site lock
 
 install: .venv/.installed
 
-.venv/.installed: requirements-dev.lock pyproject.toml
+.venv/.installed: requirements-dev.lock requirements-docs.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) --require-hashes -r requirements-dev.lock
+	$(PIP) --require-hashes -r requirements-docs.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	rm -f .venv/.runtime-*
 	touch $@
@@ -90,6 +91,10 @@ docs: install
 	$(BIN)/python -m tools.path_picture
 	$(BIN)/python -m tools.dashboard
 
+# The documentation as a site in build/site; its search works without a server.
+site: install
+	$(BIN)/python -m tools.site
+
 lock:
 	test -x $(BIN)/uv || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -q uv
@@ -100,4 +105,5 @@ lock:
 	$(LOCK) -c locks.constraints pyproject.toml --group dev -o requirements-dev.lock
 	printf 'opentelemetry-sdk\nopentelemetry-exporter-otlp-proto-http\n' | $(LOCK) -c requirements-dev.lock - \
 		-o requirements-otel.lock
+	$(LOCK) -c requirements-dev.lock --group docs -o requirements-docs.lock
 	printf 'hatchling\neditables\n' | $(LOCK) -c requirements-dev.lock - -o docker/requirements-build.lock

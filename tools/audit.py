@@ -19,6 +19,7 @@ LOCKS = (
     "requirements-gpu-cuda13.lock",
     "requirements-dev.lock",
     "requirements-otel.lock",
+    "requirements-docs.lock",
     "docker/requirements-build.lock",
 )
 TIMEOUT = 120

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import path_picture
+from tools import path_picture, site
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,3 +52,12 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links {target}"
+
+
+def test_every_page_is_in_one_chapter_of_the_site() -> None:
+    named = sorted(name for names in site.CHAPTERS.values() for name in names)
+    pages = sorted(path for path in PAGES if path.name != "README.md")
+    pages += [
+        ROOT / name for name in ("docs/filters.md", "CHANGELOG.md", "models/weights/README.md")
+    ]
+    assert named == sorted(str(path.relative_to(ROOT).with_suffix("")) for path in pages)

@@ -1,0 +1,113 @@
+"""The site that `make site` builds from the documentation, without a network."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.browser import WITHIN, chromium
+from tests.documentation import ROOT
+from tools.site import CHAPTERS
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("sphinx") is None,
+    reason="Sphinx is not installed (pip install -r requirements-docs.lock)",
+)
+
+LOADED = {"embed", "iframe", "img", "link", "object", "script", "source", "use"}
+"""Elements whose address a browser loads; those of links are opened by people."""
+
+
+class Addresses(HTMLParser):
+    """The addresses that a page loads, and those that it leads to."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loaded: set[str] = set()
+        self.linked: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src", "data", "srcset", "xlink:href") and value:
+                (self.loaded if tag in LOADED else self.linked).add(value)
+
+
+def built(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tools.site", str(folder / "site"), *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("documentation")
+    done = built(folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "site"
+
+
+def test_the_site_has_every_page(site: Path) -> None:
+    pages = {path.relative_to(ROOT / "docs").stem for path in (ROOT / "docs").glob("*.md")}
+    assert pages <= {path.stem for path in (site / "docs").glob("*.html")}
+    assert (site / "index.html").exists()
+
+
+def test_the_site_loads_nothing_from_other_servers(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        foreign = {each for each in Addresses(page.read_text()).loaded if urlsplit(each).netloc}
+        assert not foreign, page
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", sheet.read_text()), sheet
+
+
+def test_every_address_inside_the_site_leads_to_a_file(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        found = Addresses(page.read_text())
+        for address in found.loaded | found.linked:
+            parts = urlsplit(address)
+            if not parts.scheme and parts.path:
+                assert (page.parent / unquote(parts.path)).exists(), f"{page.name}: {address}"
+
+
+def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for name in (name for names in CHAPTERS.values() for name in names):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / f"{name}.md").write_text("# A page\n")
+    (root / "README.md").write_text("# First\n\n[second](docs/api.md#a-page)\n")
+    assert built(tmp_path, "--root", str(root)).returncode == 0
+    (root / "README.md").write_text("# First\n\n[second](docs/api.md#another)\n")
+    done = built(tmp_path, "--root", str(root))
+    assert done.returncode == 1
+    assert "another" in done.stderr
+
+
+def test_a_page_outside_of_the_navigation_fails_the_build(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for name in ("README", "docs/lost", *(name for names in CHAPTERS.values() for name in names)):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / f"{name}.md").write_text("# A page\n")
+    done = built(tmp_path, "--root", str(root))
+    assert done.returncode == 1
+    assert "lost" in done.stderr
+
+
+def test_a_browser_without_a_network_finds_a_word_in_the_files(site: Path) -> None:
+    with chromium() as browser:
+        context = browser.new_context(offline=True)
+        page = context.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((site / "index.html").as_uri())
+        page.fill("input.sidebar-search", "posterize")
+        page.press("input.sidebar-search", "Enter")
+        result = page.locator("#search-results li a").first
+        result.wait_for(timeout=WITHIN)
+        assert "docs/filters.html" in str(result.get_attribute("href"))
+        context.close()
+        assert all(url.startswith(("file:", "data:")) for url in asked)

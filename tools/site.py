@@ -1,0 +1,124 @@
+"""Build the documentation as a searchable site: `make site`, or `python -m tools.site`.
+
+Sphinx reads the pages with MyST, which renders Markdown as Git forges do, and Furo is their look.
+The site loads nothing from other servers, and its search needs no server at all. A link to a page
+or a heading that does not exist fails the build, and so does a page that is in no chapter.
+"""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "build" / "site"
+
+CHAPTERS = {
+    "Use": (
+        "docs/quick-start",
+        "docs/api",
+        "docs/filters",
+        "docs/formats",
+        "docs/errors",
+        "docs/command-line",
+        "docs/page",
+    ),
+    "Operate": (
+        "docs/deploy",
+        "docs/settings",
+        "docs/operations",
+        "docs/tuning",
+        "docs/troubleshooting",
+        "docs/reliability",
+        "SECURITY",
+    ),
+    "Develop": (
+        "CONTRIBUTING",
+        "docs/architecture",
+        "docs/add-a-filter",
+        "docs/add-a-network",
+        "docs/add-an-output-format",
+        "models/weights/README",
+        "docs/shape",
+        "CHANGELOG",
+    ),
+}
+"""The pages behind the README by chapter, as paths without `.md`, in the navigation's order."""
+
+SETTINGS = {
+    "project": "Darkroom",
+    "root_doc": "index",
+    "extensions": ["myst_parser"],
+    "html_theme": "furo",
+    "html_title": "Darkroom",
+    "html_copy_source": False,
+    "html_show_copyright": False,
+    "html_show_sourcelink": False,
+    "myst_enable_extensions": ["html_image"],
+    "myst_heading_anchors": 6,
+    # Examples of JSON leave parts out by an ellipsis, which is no JSON.
+    "suppress_warnings": ["misc.highlighting_failure"],
+}
+"""Sphinx's configuration: https://www.sphinx-doc.org/en/master/usage/configuration.html."""
+
+
+def build(target: Path, root: Path = ROOT) -> int:
+    """Build the site of a checkout in a folder and return 0, or 1 after warnings.
+
+    Warnings go to standard error and name pages and lines. Files of an earlier site are replaced.
+    """
+    from sphinx.application import Sphinx
+
+    pages = target.with_name(f"{target.name}-pages")
+    for folder in (pages, target):
+        shutil.rmtree(folder, ignore_errors=True)
+    _copy(root, pages)
+    application = Sphinx(
+        pages,
+        confdir=None,
+        outdir=target,
+        doctreedir=pages / "doctrees",
+        buildername="html",
+        confoverrides=SETTINGS,
+        status=None,
+        warningiserror=True,
+        freshenv=True,
+    )
+    application.build()
+    shutil.rmtree(pages)
+    return int(application.statuscode)
+
+
+def _copy(root: Path, target: Path) -> None:
+    """Copy the pages and their pictures; the README becomes the first page."""
+    shutil.copytree(root / "docs", target / "docs")
+    for name in (name for names in CHAPTERS.values() for name in names if "docs/" not in name):
+        path = target / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / f"{name}.md", path)
+    (target / "index.md").write_text((root / "README.md").read_text() + _navigation())
+    for path in target.glob("docs/*.md"):
+        path.write_text(path.read_text().replace("](../README.md", "](../index.md"))
+
+
+def _navigation() -> str:
+    """Return the tables of contents, which the theme shows beside every page."""
+    return "".join(
+        f"\n```{{toctree}}\n:hidden:\n:caption: {chapter}\n\n{chr(10).join(names)}\n```\n"
+        for chapter, names in CHAPTERS.items()
+    )
+
+
+def main() -> int:
+    """Build the site where the command line says, and say how to open it."""
+    parser = argparse.ArgumentParser(description="Build the documentation as a searchable site.")
+    parser.add_argument("folder", nargs="?", type=Path, default=SITE, help="default: %(default)s")
+    parser.add_argument("--root", type=Path, default=ROOT, help="checkout with the pages")
+    chosen = parser.parse_args()
+    code = build(chosen.folder, chosen.root)
+    print("the site has faults" if code else f"open {chosen.folder / 'index.html'} in a browser")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
