@@ -89,7 +89,7 @@ def _assembled(
     threads, memory = cores(settings), _codec_memory(settings, counters)
     files = EncodedFiles(settings.max_bytes_in_flight, counters=counters)
     usage = Usage(admission, budget.limit, fetcher.concurrency, memory.limit, files.limit)
-    metrics.watch(*_collectors(settings, executor, usage))
+    metrics.watch([_at_scrape(executor, usage)], [*_slow_collectors(settings)])
     decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end, memory)
     started.push_async_callback(decoders.aclose)
     pixels = settings.max_pixels
@@ -113,8 +113,8 @@ def _assembled(
     )
 
 
-def _collectors(settings: Settings, executor: Executor, usage: Usage) -> Iterator[Collector]:
-    """Yield what reads metrics of the whole server when they are requested."""
+def _at_scrape(executor: Executor, usage: Usage) -> Collector:
+    """Return what reads the state of this process when metrics are requested."""
 
     def models() -> Iterator[ModelRecord]:
         found = (each.model for each in executor.computing().networks)
@@ -123,7 +123,11 @@ def _collectors(settings: Settings, executor: Executor, usage: Usage) -> Iterato
     def degraded() -> str | None:
         return executor.computing().degraded
 
-    yield AtScrape(executor.backend.load, usage, models, degraded)
+    return AtScrape(executor.backend.load, usage, models, degraded)
+
+
+def _slow_collectors(settings: Settings) -> Iterator[Collector]:
+    """Yield what reads metrics from the system and the driver of the GPUs."""
     yield Processes(server_root())
     if wanted_gpus(settings.gpus) and (found := gpus()) is not None:
         yield found

@@ -5,7 +5,6 @@ from typing import Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
-from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 
 from app.routes.metrics_only import MARK
@@ -57,11 +56,11 @@ async def startupz(service: ServiceOf) -> Response:
 
 @router.get("/metrics", operation_id="metrics", response_class=PlainTextResponse)
 async def metrics(request: Request, service: ServiceOf) -> Response:
-    """Prometheus metrics, in the format the scraper asks for."""
+    """Return Prometheus metrics in the format that the scraper asks for."""
     if service.settings.metrics_port and MARK not in request.scope:
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    encode, content_type = choose_encoder(request.headers.get("accept", ""))
-    return Response(encode(service.metrics.exposed()), media_type=content_type)
+    body, kind = await service.metrics.exposition.text(request.headers.get("accept", ""))
+    return Response(body, media_type=kind)
 
 
 def _checks(service: Service, found: Readiness) -> dict[str, Any]:

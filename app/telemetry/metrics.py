@@ -5,7 +5,7 @@ files of a folder that the processes share.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from prometheus_client import (
@@ -18,9 +18,11 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from app.telemetry.exposition import Exposition
 from models.domain.job import ReleaseReason
 
 disable_created_metrics()  # they double the series and are not used
@@ -42,7 +44,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self._at_scrape: tuple[Collector, ...] = ()
+        self.exposition = Exposition(self.snapshot)
+        self._prompt: Sequence[Collector] = ()
+        self._slow: Sequence[Collector] = ()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
         self.requests = self._histogram(
@@ -68,16 +72,11 @@ class Metrics:
             "Images not computed, because If-None-Match named the ETag of the answer.",
             registry=registry,
         )
-        self.decoder_ends = self._counter(
-            "decoder_ends_total",
-            "Decoder processes that ended, each replaced by a new one: killed by a limit, with a "
-            "request that ended early, by a crash.",
-            ("reason",),
-        )
         # To look a child up by its labels costs more than to observe a value.
         self.request = lru_cache(CHILDREN)(self.requests.labels)
         self.stage = lru_cache(CHILDREN)(self.stages.labels)
         self.image = lru_cache(CHILDREN)(self.images.labels)
+        self._add_decoders()
         self._add_batches()
         self._add_gauges()
 
@@ -93,6 +92,14 @@ class Metrics:
             "connections_ended_total", "Connections refused or ended by the server.", ("reason",)
         )
         self.connection_end = lru_cache(CHILDREN)(self.connections_ended.labels)
+
+    def _add_decoders(self) -> None:
+        self.decoder_ends = self._counter(
+            "decoder_ends_total",
+            "Decoder processes that ended, each replaced by a new one: killed by a limit, with a "
+            "request that ended early, by a crash.",
+            ("reason",),
+        )
 
     def _add_batches(self) -> None:
         self.batch_size = self._histogram(
@@ -126,18 +133,38 @@ class Metrics:
         """Count a finished fetch that took `seconds`."""
         self.fetches.labels(outcome).observe(seconds)
 
-    def watch(self, *collectors: Collector) -> None:
-        """Ask the collectors whenever metrics are requested; they speak of the whole server."""
-        self._at_scrape = collectors
-        for each in collectors:
-            self.registry.register(each)
+    def watch(self, prompt: Sequence[Collector], slow: Sequence[Collector]) -> None:
+        """Ask the collectors whenever metrics are requested; they speak of the whole server.
 
-    def exposed(self) -> CollectorRegistry:
-        """Return the registry for a scraper; with several front ends it has their sums."""
-        if METRICS_FOLDER not in os.environ:
-            return self.registry
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)
-        for each in self._at_scrape:
-            registry.register(each)
-        return registry
+        Those of `prompt` read what belongs to the event loop, and are asked there; those of `slow`
+        are asked in a thread.
+        """
+        self._prompt, self._slow = prompt, slow
+
+    def snapshot(self) -> Collector:
+        """Return the metrics for a scraper; with several front ends they are the sums of all.
+
+        Call this on the event loop, and collect the result in any thread.
+        """
+        own: Collector = self.registry
+        if METRICS_FOLDER in os.environ:
+            own = CollectorRegistry()
+            MultiProcessCollector(own)
+        prompt = [family for each in self._prompt for family in each.collect()]
+        return _Snapshot(own, prompt, self._slow)
+
+
+class _Snapshot(Collector):
+    """Collector of `own`, of families that have been collected, and of further collectors."""
+
+    def __init__(
+        self, own: Collector, collected: Iterable[Metric], others: Sequence[Collector]
+    ) -> None:
+        self._own, self._collected, self._others = own, collected, others
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics in that order."""
+        yield from self._own.collect()
+        yield from self._collected
+        for each in self._others:
+            yield from each.collect()

@@ -145,6 +145,12 @@ def test_a_server_ends_with_its_worker_and_says_so_by_its_exit_code(start: Start
         assert running.server.exit_code == ExitCode.WORKER_DIED
 
 
+def test_metrics_of_a_version_that_does_not_exist_are_plain_text(client: httpx.Client) -> None:
+    answer = client.get("/metrics", headers={"Accept": "text/plain; version=x"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+
+
 def test_metrics_have_the_documented_names(client: httpx.Client) -> None:
     client.post("/classify", content=jpeg(), headers=JPEG)
     text = client.get("/metrics").text

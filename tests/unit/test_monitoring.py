@@ -37,10 +37,10 @@ def given() -> set[str]:
     usage = Usage(admission, pixels=one, fetches=one, codec_memory=one, unread=one)
     load = Load("cpu", 0, 0, 0, 0.0, alive=True)
     metrics.watch(
-        AtScrape(lambda: load, usage, lambda: (), lambda: None),
-        processes.Processes(os.getpid()),
+        [AtScrape(lambda: load, usage, lambda: (), lambda: None)],
+        [processes.Processes(os.getpid())],
     )
-    text = generate_latest(metrics.exposed()).decode()
+    text = generate_latest(metrics.snapshot()).decode()
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))
     names = {f"darkroom_{each.name}" for each in READINGS} | set(types)
     histograms = [name for name, kind in types.items() if kind == "histogram"]
