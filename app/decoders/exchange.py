@@ -26,7 +26,7 @@ from app.decoders.frames import (
 )
 from app.decoders.memory import mapped, memory_file
 from app.decoders.process import DecoderProcess
-from models.codec import Decoded, ImageInfo, decode_memory
+from models.codec import Decoded, ImageInfo
 
 INLINE = 1 << 20
 """Bytes that are copied on the event loop, in about 0.1 ms; more are copied on a thread."""
@@ -105,7 +105,7 @@ async def decoded_by(
     answer, memory = await decoder.receive()
     asked = isinstance(answer, Info)
     if isinstance(answer, Info):
-        seen = _seen(answer, task)
+        seen = _seen(answer)
         if not accept(seen):
             decoder.send(Drop())
             return seen
@@ -114,7 +114,7 @@ async def decoded_by(
     pixels = _expected(answer, memory, Pixels)
     if isinstance(pixels, Failed):
         return pixels
-    seen = _seen(pixels.info, task)
+    seen = _seen(pixels.info)
     data = await _taken(decoder, memory, pixels_size(pixels, task.max_pixels))
     return decoded_from(pixels, seen.info, data) if asked or accept(seen) else seen
 
@@ -128,9 +128,8 @@ async def encoded_by(decoder: DecoderProcess) -> bytes | Failed:
     return (await _taken(decoder, memory, made.size)).tobytes()
 
 
-def _seen(answer: Info, task: Task) -> Seen:
-    info = info_from(answer)
-    return Seen(info, answer.cost, decode_memory(info, task.size))
+def _seen(answer: Info) -> Seen:
+    return Seen(info_from(answer), answer.cost, answer.memory)
 
 
 async def _taken(decoder: DecoderProcess, memory: int | None, size: int) -> NDArray[np.uint8]:

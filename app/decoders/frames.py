@@ -80,7 +80,9 @@ class Drop(msgspec.Struct, frozen=True, tag=True):
 
 
 class Info(msgspec.Struct, frozen=True, tag=True):
-    """`models.codec.ImageInfo`, field by field, and the estimated CPU seconds of decoding."""
+    """`models.codec.ImageInfo`, field by field, and the estimated cost of decoding: CPU seconds,
+    and bytes of memory with the pixels and the file.
+    """
 
     format: str
     width: int
@@ -90,6 +92,7 @@ class Info(msgspec.Struct, frozen=True, tag=True):
     mode: str
     fast_jpeg: bool
     cost: float
+    memory: int
 
 
 class Pixels(msgspec.Struct, frozen=True, tag=True):

@@ -210,7 +210,7 @@ class ImageDecoder:
     def _decode_here(self, blob: Blob, accept: Accept) -> Decoded | Seen:
         started = time.monotonic()
         opened = codec.open_file(blob.read(), max_pixels=self._max_pixels)
-        seen = Seen(opened.info, opened.cost, codec.decode_memory(opened.info, blob.size))
+        seen = Seen(opened.info, opened.cost, opened.memory)
         if not accept(seen):
             return seen
         decoded = opened.decode()

@@ -13,6 +13,7 @@ from models.codec.channels import scale_transparency
 from models.codec.colour import is_srgb
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import inspect
+from models.codec.memory_cost import decode_memory
 from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
 from models.codec.plain import plain_header
@@ -66,6 +67,12 @@ class Opened:
     def cost(self) -> float:
         """Return the estimated CPU seconds of decoding."""
         return self._header.info.n_pixels * self._header.seconds_per_pixel
+
+    @property
+    def memory(self) -> int:
+        """Return the estimated bytes that decoding takes at most, with the file and the pixels."""
+        header = self._header
+        return decode_memory(header.info, len(self._data), coefficients=header.coefficients)
 
     def decode(self, *, writable: bool = True, new_pixels: NewPixels = new_pixels) -> Decoded:
         """Return the pixels; raises Undecodable where they are corrupt or truncated.

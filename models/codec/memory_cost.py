@@ -32,6 +32,9 @@ _PLAIN_JPEG = 3
 """Bytes per pixel of a certain baseline JPEG, which is decoded into the pixels at once."""
 
 
+_PIXELS_OF_JPEG = 3.2
+"""Bytes per pixel of the pixels of a JPEG of several scans, beside its coefficients."""
+
 _CANVASES = 9
 """Bytes per pixel of the two pictures in RGBA that libwebp allocates when it opens a file."""
 
@@ -41,15 +44,20 @@ def open_memory(data: bytes) -> int:
     return _CANVASES * (size_hint(data) or 0) if identify(data) is ImageFormat.WEBP else 0
 
 
-def decode_memory(info: ImageInfo, size: int, *, plain_jpeg: bool = False) -> int:
+def decode_memory(
+    info: ImageInfo, size: int, *, plain_jpeg: bool = False, coefficients: float = 0.0
+) -> int:
     """Estimate the bytes that decoding a file of `size` bytes takes at most, its pixels included.
 
-    `plain_jpeg`: the file is one that `open_plain` opens.
+    `plain_jpeg`: the file is one that `open_plain` opens. `coefficients`: the bytes per pixel that
+    a JPEG of several scans keeps until its last scan, 3 in 4:2:0 and 6 in 4:4:4.
     """
     if plain_jpeg:
         return size + info.n_pixels * _PLAIN_JPEG
     plain, other = _DECODED[info.format]
     per_pixel = plain if info.mode in _PLAIN_MODES else other
+    if coefficients:
+        per_pixel = max(per_pixel, coefficients + _PIXELS_OF_JPEG)
     if info.format is ImageFormat.TIFF and info.orientation != 1:
         per_pixel += _TURNED
     return size + int(info.n_pixels * per_pixel)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from PIL.ImageFile import ImageFile
 
-from models.codec.bounds import check
+from models.codec.bounds import check, has_several_scans
 from models.codec.bounds.refusal import too_large
 from models.codec.formats import ImageFormat, identify
 from models.codec.metadata import read_metadata
@@ -55,6 +55,8 @@ class Header(NamedTuple):
     exif: bytes | None
     image: ImageFile | None = None
     seconds_per_pixel: float = 0.0
+    coefficients: float = 0.0
+    """Bytes per pixel that a JPEG of several scans needs before its pixels can be computed."""
 
 
 def probe(data: bytes, *, max_pixels: int) -> ImageInfo:
@@ -86,7 +88,9 @@ def opened_header(data: bytes, format_: ImageFormat, max_pixels: int, cost: floa
         width, height = image.size
         if width * height > max_pixels:
             raise too_large(width, height, max_pixels)
-        return _describe(image, format_)._replace(seconds_per_pixel=cost)
+        described = _describe(image, format_)
+        stored = _coefficients(image, cost) if format_ is ImageFormat.JPEG else 0.0
+        return described._replace(seconds_per_pixel=cost, coefficients=stored)
 
 
 def _describe(image: ImageFile, format_: ImageFormat) -> Header:
@@ -102,6 +106,16 @@ def _describe(image: ImageFile, format_: ImageFormat) -> Header:
     profile = image.info.get("icc_profile")
     profile = profile if isinstance(profile, bytes) else None
     return Header(info, profile, copyright_, exif, image)
+
+
+def _coefficients(image: ImageFile, cost: float) -> float:
+    """Return the bytes per pixel of all coefficients, 16 bits each, if libjpeg has to keep them."""
+    if not (image.info.get("progressive") or has_several_scans(cost)):
+        return 0.0
+    planes = [(h, v) for _, h, v, _ in getattr(image, "layer", ())]
+    widest = max((h for h, _ in planes), default=1)
+    highest = max((v for _, v in planes), default=1)
+    return float(2 * sum(h * v for h, v in planes) / (widest * highest))
 
 
 def _frames(image: ImageFile, format_: ImageFormat) -> int:

@@ -2,8 +2,8 @@
 
 Pillow keeps four bytes for each pixel of a colour image, and copies it once more for every
 conversion and twice to hand its pixels out. In stripes only one such copy of the whole image exists
-beside the result. All conversions here work on each pixel by itself, so stripes do not change the
-result.
+beside the result, and the rows of a large one are released as they are converted. All conversions
+here work on each pixel by itself, so stripes do not change the result.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +16,7 @@ from PIL.ImageFile import ImageFile
 
 from models.codec.channels import float_scale, is_grey, simplified
 from models.codec.colour import to_srgb
+from models.codec.pillow_memory import ReleasedRows, in_one_block
 from models.domain.image import Pixels
 
 STRIPE = 1 << 20
@@ -39,12 +40,16 @@ class Rows(Protocol):
     def between(self, top: int, bottom: int) -> PillowImage.Image:
         """Return the rows from `top` to before `bottom`."""
 
+    def release(self, bottom: int) -> None:
+        """Free the memory of the rows before `bottom`, as far as possible; none is read again."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     """The rows of a picture that Pillow has loaded."""
 
     image: PillowImage.Image
+    memory: ReleasedRows
 
     @property
     def size(self) -> tuple[int, int]:
@@ -58,6 +63,9 @@ class _Loaded:
         width, height = self.size
         whole = top == 0 and bottom == height
         return self.image if whole else self.image.crop((0, top, width, bottom))
+
+    def release(self, bottom: int) -> None:
+        self.memory.release(bottom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,9 @@ class _Raw:
         image.info = dict(self.info)
         return image
 
+    def release(self, bottom: int) -> None:
+        """Do nothing: the bytes are one object."""
+
 
 def loaded(image: ImageFile) -> Rows:
     """Return the rows of an image; raises what Pillow raises for a file that is corrupt.
@@ -99,8 +110,10 @@ def loaded(image: ImageFile) -> Rows:
         image._decoder = None  # type: ignore[attr-defined]  # as above
         raw_mode: str = image.rawmode  # type: ignore[attr-defined]  # no stub
         return _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
-    image.load()
-    return _Loaded(image)
+    width, height = image.size
+    with in_one_block(width * height):
+        image.load()
+    return _Loaded(image, ReleasedRows(image))
 
 
 def converted(
@@ -128,6 +141,7 @@ def converted(
             target = new_pixels((*turned, stripe.shape[2]))
             stored = _as_stored(target, orientation)
         stored[top:bottom] = _items(stripe)
+        rows.release(bottom)
     assert target is not None
     return target
 

@@ -25,7 +25,7 @@ from PIL import Image as PillowImage
 
 from app.decoders.new_pixels import NewPixels
 from models import codec
-from models.codec import Encoding, ImageFormat, decode_memory, encode_memory
+from models.codec import Encoding, ImageFormat, encode_memory
 from models.domain.image import Image
 from tests.pictures import drawing
 from tests.shared import PHOTOS
@@ -33,6 +33,11 @@ from tests.shared import PHOTOS
 DECODED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "jpeg": ("JPEG", "RGB", {"quality": 90}),
     "jpeg progressive": ("JPEG", "RGB", {"quality": 90, "progressive": True}),
+    "jpeg progressive 4:4:4": (
+        "JPEG",
+        "RGB",
+        {"quality": 90, "progressive": True, "subsampling": "4:4:4"},
+    ),
     "jpeg cmyk": ("JPEG", "CMYK", {"quality": 90}),
     "png": ("PNG", "RGB", {"compress_level": 1}),
     "png rgba": ("PNG", "RGBA", {"compress_level": 1}),
@@ -144,8 +149,9 @@ def measure(megapixels: float) -> dict[str, dict[str, float]]:
     for name, (format_, mode, options) in DECODED.items():
         memory = made(partial(written, width, height, format_, mode, options))
         size = os.fstat(memory).st_size
-        info = codec.probe(os.pread(memory, size, 0), max_pixels=width * height)
-        row = _row(risen(memory, decode), decode_memory(info, size), width * height)
+        opened = codec.open_file(os.pread(memory, size, 0), max_pixels=width * height)
+        row = _row(risen(memory, decode), opened.memory, width * height)
+        del opened
         found[f"decode {name}"] = row
         print(f"decode {name}", row, flush=True)
     for name, (kind, encoding) in ENCODED.items():

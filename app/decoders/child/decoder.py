@@ -30,7 +30,7 @@ from app.decoders.frames import (
 from app.decoders.memory import Mapping, contents, memory_file
 from app.decoders.new_pixels import NewPixels
 from models import codec
-from models.codec import Decoded, ImageInfo
+from models.codec import Decoded, ImageInfo, Opened
 from models.domain.errors import ServiceError, Undecodable, Unprocessable
 from models.domain.image import Image
 
@@ -102,16 +102,16 @@ class _Decoder:
                 most = sandbox.BYTES_PER_PIXEL * task.max_pixels
                 self._allowance.grant(task.size, min(more, most), seconds, per_pixel=1)
             opened = codec.open_file(data, max_pixels=task.max_pixels)
-            info, cost = opened.info, opened.cost
-            if info.n_pixels > task.unasked_pixels or cost > task.unasked_cost:
-                frames.send(self._connection, _info(info, cost))
+            info = opened.info
+            if info.n_pixels > task.unasked_pixels or opened.cost > task.unasked_cost:
+                frames.send(self._connection, _info(info, opened))
                 if not isinstance(frames.receive(self._connection)[0], Go):
                     return
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
             self._allowance.grant(task.size, info.n_pixels, seconds)
             target = NewPixels()
             decoded = opened.decode(writable=False, new_pixels=target)
-            self._send_pixels(decoded, cost, target)
+            self._send_pixels(decoded, opened, target)
         except (ServiceError, MemoryError) as error:
             # No second name for the error: a cycle with this frame would keep the file alive.
             self._fail(error)
@@ -148,12 +148,12 @@ class _Decoder:
         os.close(descriptor)
         return data
 
-    def _send_pixels(self, decoded: Decoded, cost: float, target: NewPixels) -> None:
+    def _send_pixels(self, decoded: Decoded, opened: Opened, target: NewPixels) -> None:
         assert isinstance(decoded.image, Image)
         pixels, exif = decoded.image.pixels, decoded.exif
         height, width, channels = pixels.shape
         answer = Pixels(
-            _info(decoded.info, cost),
+            _info(decoded.info, opened),
             (height, width, channels),
             decoded.copyright,
             None if exif is None else len(exif),
@@ -185,7 +185,7 @@ class _Decoder:
         raise OutOfMemory from None
 
 
-def _info(info: ImageInfo, cost: float) -> Info:
+def _info(info: ImageInfo, opened: Opened) -> Info:
     return Info(
         info.format.value,
         info.width,
@@ -194,5 +194,6 @@ def _info(info: ImageInfo, cost: float) -> Info:
         info.frames,
         info.mode,
         info.fast_jpeg,
-        cost,
+        opened.cost,
+        opened.memory,
     )

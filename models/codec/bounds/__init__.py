@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from models.codec.bounds.avif import check_avif
 from models.codec.bounds.bmp import check_bmp
 from models.codec.bounds.gif import check_gif
-from models.codec.bounds.jpeg import check_jpeg
+from models.codec.bounds.jpeg import check_jpeg, has_several_scans
 from models.codec.bounds.png import check_png
 from models.codec.bounds.tiff import check_tiff
 from models.codec.bounds.webp import check_webp
@@ -36,4 +36,4 @@ def check(data: bytes, format: ImageFormat, max_pixels: int) -> float:
     return _CHECKS[format](data, max_pixels)
 
 
-__all__ = ["check", "check_jpeg"]
+__all__ = ["check", "check_jpeg", "has_several_scans"]

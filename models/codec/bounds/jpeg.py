@@ -74,6 +74,11 @@ def check_jpeg(data: bytes, max_pixels: int, *, one_scan: bool = False) -> float
     return _PER_PIXEL
 
 
+def has_several_scans(cost: float) -> bool:
+    """Return whether a JPEG that takes `cost` CPU seconds a pixel has more scans than one."""
+    return cost > _PER_PIXEL + 1.5 * _PER_SCAN
+
+
 def _scans(data: bytes, start: int, pixels: int, max_pixels: int) -> int:
     """Return the number of scans up to the end of the image; the first header begins at `start`."""
     stream = np.frombuffer(data, np.uint8, offset=start)

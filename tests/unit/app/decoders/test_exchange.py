@@ -43,7 +43,7 @@ def test_a_memory_file_is_closed_when_the_wait_for_it_was_cancelled(
 
 
 SIDE = 700
-PICTURE = Info("png", SIDE, SIDE, 1, 1, "RGB", False, 0.0)
+PICTURE = Info("png", SIDE, SIDE, 1, 1, "RGB", False, 0.0, 0)
 
 
 def test_a_memory_file_stays_open_until_the_thread_that_maps_it_has_ended(

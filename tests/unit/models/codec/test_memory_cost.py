@@ -1,6 +1,9 @@
 """What decoding and encoding are estimated to take in memory."""
 
+from io import BytesIO
+
 import pytest
+from PIL import Image
 
 from models.codec import (
     OUTPUT_FORMATS,
@@ -11,6 +14,7 @@ from models.codec import (
     check_encode_memory,
     decode_memory,
     encode_memory,
+    open_file,
 )
 from models.domain.errors import TooManyPixels, Unprocessable
 from models.settings import Settings
@@ -38,6 +42,22 @@ def test_a_photo_of_24_megapixels_takes_at_most_300_mb_in_every_format(
 
 def test_a_plain_jpeg_takes_its_file_and_its_pixels_only() -> None:
     assert decode_memory(info(ImageFormat.JPEG, "RGB"), 500, plain_jpeg=True) == 3_000_500
+
+
+@pytest.mark.parametrize(
+    ("chroma", "progressive", "bytes_per_pixel"),
+    [("4:2:0", True, 3), ("4:2:2", True, 4), ("4:4:4", True, 6), ("4:4:4", False, 0)],
+)
+def test_a_jpeg_of_several_scans_takes_its_coefficients_beside_its_pixels(
+    chroma: str, progressive: bool, bytes_per_pixel: int
+) -> None:
+    file = BytesIO()
+    Image.new("RGB", (640, 480)).save(file, "JPEG", subsampling=chroma, progressive=progressive)
+    data = file.getvalue()
+    opened = open_file(data, max_pixels=640 * 480)
+    expected = decode_memory(opened.info, len(data), coefficients=bytes_per_pixel)
+    assert opened.memory == expected
+    assert expected >= len(data) + 640 * 480 * (bytes_per_pixel + 3)
 
 
 def test_a_tiff_that_is_turned_takes_more() -> None:
