@@ -351,7 +351,8 @@ def test_a_busy_server_is_asked_again_after_the_time_it_names(open_page: Open, s
         shows(page.locator("#summary"), "1 of 1 labelled")
 
 
-def test_a_server_that_needs_a_key_gets_it(open_page: Open) -> None:
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_server_that_needs_another_key_gets_it(open_page: Open, status: int) -> None:
     with open_page() as page:
         keys: list[str | None] = []
 
@@ -360,7 +361,7 @@ def test_a_server_that_needs_a_key_gets_it(open_page: Open) -> None:
             if keys[-1]:
                 route.fallback()
             else:
-                route.fulfill(status=401, body='{"detail": "a key is needed"}')
+                route.fulfill(status=status, body='{"detail": "a key is needed"}')
 
         page.route("**/classify", answer)
         give(page, ball())
@@ -368,6 +369,10 @@ def test_a_server_that_needs_a_key_gets_it(open_page: Open) -> None:
         page.get_by_role("button", name="Use this key").click()
         shows(page.locator("#summary"), "1 of 1 labelled")
         assert keys == [None, "Bearer secret"]
+        for language in ("curl", "Python", "JavaScript"):
+            code = shown_code(page, language, "filter")
+            assert "Authorization" in code
+            assert "secret" not in code
 
 
 def test_all_images_are_filtered_and_saved_in_one_archive(open_page: Open) -> None:
@@ -515,6 +520,57 @@ def test_the_live_view_counts_images(open_page: Open) -> None:
         shows(page.locator("#live-stages"), "compute")
         shows(page.locator("#live-sizes"), "up to 1")
         shows(page.locator("#live-limits"), "images in flight")
+
+
+@pytest.mark.parametrize("path", ["**/metrics", "**/readyz?verbose"])
+def test_the_live_view_shows_what_it_knows_while_something_is_unavailable(
+    open_page: Open, path: str
+) -> None:
+    with open_page() as page:
+        body = {"detail": "come back later", "status": "not ready"}
+        page.route(path, lambda route: route.fulfill(status=503, body=json.dumps(body)))
+        page.get_by_role("link", name="Live").click()
+        known = "Ready" if path == "**/metrics" else "Not ready: the server answers"
+        shows(page.locator("#live-state"), known)
+        shows(page.locator("#view-live"), "Come back later.")
+        shows(page.locator("#live-queue"), "0")
+
+
+def test_the_live_view_shows_the_details_of_a_server_that_is_not_ready(open_page: Open) -> None:
+    with open_page() as page:
+
+        def answer(route: Any) -> None:
+            found = route.fetch()
+            body = found.json() | {"status": "not ready"}
+            route.fulfill(response=found, status=503, body=json.dumps(body))
+
+        page.route("**/readyz?verbose", answer)
+        page.get_by_role("link", name="Live").click()
+        shows(page.locator("#live-state"), "Not ready · computes on")
+
+
+def test_the_live_view_says_that_no_server_answers(open_page: Open) -> None:
+    with open_page() as page:
+        page.route(re.compile("metrics|readyz"), lambda route: route.abort())
+        page.get_by_role("link", name="Live").click()
+        shows(page.locator("#live-state"), "The server does not answer")
+
+
+def test_a_level_of_png_is_sent_only_if_it_was_chosen(open_page: Open) -> None:
+    with open_page() as page:
+        sent = captured(page)
+        give(page, ball())
+        page.select_option("#add-filter", "invert")
+        page.select_option("#format", "png")
+        page.wait_for_selector("#stage.compared")
+        page.locator("summary").click()
+        level = page.locator("[data-parameter=png_level]")
+        assert not level.locator("input[role=switch]").is_checked()
+        assert level.locator("input[type=number]").is_hidden()
+        assert "png_level" not in sent[-1]
+        level.locator("input[role=switch]").check()
+        level.locator("input[type=number]").fill("1")
+        shows(page.locator("#code"), "png_level=1")
 
 
 def test_the_live_view_says_where_the_metrics_are_if_not_here(open_page: Open) -> None:

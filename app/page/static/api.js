@@ -10,12 +10,16 @@ import { authorization, askForKey } from "./key.js";
 const MOST_TRIES = 6;
 const LONGEST_WAIT = 60;
 
-/** An answer that is an error; `errors` lists wrong fields, each with a path and a message. */
+/**
+ * An answer that is an error, with its JSON `body`; `errors` lists wrong fields, each with a path
+ * and a message. Its status is 0 where the server cannot be reached.
+ */
 export class Problem extends Error {
-  constructor(status, detail, errors = []) {
+  constructor(status, detail, body = {}) {
     super(detail);
     this.status = status;
-    this.errors = errors;
+    this.body = body;
+    this.errors = body.errors ?? [];
   }
 }
 
@@ -82,7 +86,7 @@ async function checked(request) {
   }
   if (reply.ok) return reply;
   const problem = await asProblem(reply);
-  if (reply.status === 401) askForKey();
+  if (reply.status === 401 || reply.status === 403) askForKey(); // no key, or a disabled one
   throw problem;
 }
 
@@ -90,12 +94,12 @@ async function asProblem(reply) {
   const text = await reply.text();
   let body = {};
   try {
-    body = JSON.parse(text);
+    body = JSON.parse(text) ?? {};
   } catch {
     body = { detail: text.slice(0, 200) };
   }
   const detail = body.detail || `The server answered ${reply.status} ${reply.statusText}.`;
-  const problem = new Problem(reply.status, sentence(detail), body.errors ?? []);
+  const problem = new Problem(reply.status, sentence(detail), body);
   const seconds = Number(reply.headers.get("Retry-After"));
   if (reply.status === 429 || reply.status === 503) problem.retryAfter = seconds;
   return problem;

@@ -3,6 +3,7 @@
  */
 
 import { announce, byId } from "./dom.js";
+import { hasKey } from "./key.js";
 import { requestOf, snippet } from "./snippets.js";
 
 /** Connect the panel; return a function that writes the program again. */
@@ -16,7 +17,8 @@ export function installCode(state) {
     const image = picture ?? { name: "photo.jpg", url: null };
     const asked = kind.value === "filter" && !ops.length ? [{ name: "grayscale" }] : ops;
     const base = new URL("./", location.href).href;
-    const request = requestOf(kind.value, { ops: asked, options, network, image });
+    const keyed = hasKey();
+    const request = requestOf(kind.value, { ops: asked, options, network, image, keyed });
     byId("code").textContent = snippet(language, base, request);
   };
   kind.addEventListener("change", () => {

@@ -2,7 +2,8 @@
  * What the server does now: rate, queue, batch sizes, stage times, and limits in use.
  *
  * It reads `/metrics` every two seconds while the view is shown, and shows what changed since the
- * last reading. Where the metrics have a port of their own it shows what `/readyz?verbose` knows.
+ * last reading. Where the metrics have a port of their own, or cannot be read, it shows what
+ * `/readyz?verbose` knows.
  */
 
 import { getJson, getText } from "./api.js";
@@ -38,16 +39,16 @@ export class Live {
   async #read() {
     clearTimeout(this.timer);
     try {
-      const [health, text] = await Promise.all([
-        getJson("readyz?verbose").catch(() => null),
-        getText("metrics").catch(() => null),
+      const [health, metrics] = await Promise.all([
+        getJson("readyz?verbose").catch(answered), getText("metrics").catch(answered),
       ]);
-      if (!health && text === null) throw new Error("no answer");
+      const isText = typeof metrics === "string";
       showState(health);
-      byId("live-partial").hidden = text !== null;
-      if (text !== null) this.#show(parsed(text), performance.now());
-      else showHealthOnly(health);
-    } catch {
+      byId("live-partial").hidden = isText;
+      if (isText) this.#show(parsed(metrics), performance.now());
+      else showHealthOnly(health, metrics);
+    } catch (error) {
+      if (error.status !== 0) throw error; // a fault of this page
       byId("live-state").textContent = "The server does not answer. Trying again…";
     }
     if (this.shown && !document.hidden) this.timer = setTimeout(() => this.#read(), PERIOD);
@@ -77,14 +78,23 @@ export class Live {
   }
 }
 
+/** Return an answer that is an error; throw where there was no answer at all. */
+function answered(error) {
+  if (!error.status) throw error;
+  return error;
+}
+
 function tile(name, value) {
   byId(`live-${name}`).textContent = String(value);
 }
 
-function showState(health) {
+/** Show whether the server is ready. While it is not, its answer is an error of the same form. */
+function showState(answer) {
   const place = byId("live-state");
-  if (!health) {
-    place.textContent = "Not ready: the server answers, but does not take work now.";
+  const health = answer.body ?? answer;
+  if (!health.worker) {
+    const words = "Not ready: the server answers, but does not take work now.";
+    place.textContent = `${words} ${answer.message}`;
     return;
   }
   const { worker, weights } = health;
@@ -93,7 +103,14 @@ function showState(health) {
   place.textContent = [...parts, worker.degraded].filter(Boolean).join(" · ");
 }
 
-function showHealthOnly({ worker }) {
+/** Show what is known without metrics, and why there are none. */
+function showHealthOnly(answer, error) {
+  byId("live-partial").textContent = error.status === 404
+    ? "The metrics of this server have a port of their own (DARKROOM_METRICS_PORT), so only its "
+      + "health is shown here."
+    : `The metrics cannot be shown now: ${error.message}`;
+  const { worker } = answer.body ?? answer;
+  if (!worker) return;
   tile("queue", worker.queued_images);
   tile("running", worker.running_images);
   tile("rate", worker.images_per_second);

@@ -56,6 +56,7 @@ async function start() {
   installSources((files) => workbench.addFiles(files), (urls) => workbench.addUrls(urls));
   installViewer();
   installKey(() => {
+    writeCode();
     workbench.retry();
     workbench.filterSoon(0);
   });

@@ -22,9 +22,11 @@ const USUAL = {
   chroma: { jpeg: "420", avif: "420" },
   progressive: { jpeg: false },
   lossless: { webp: false },
-  png_level: { png: 1 },
+  png_level: { png: null }, // without a level PNGs are made of run lengths, which none stands for
   avif_speed: { avif: 9 },
 };
+
+const NULL = { type: "null" };
 
 /** The output options; `document` is the OpenAPI document. */
 export class Output {
@@ -59,7 +61,9 @@ export class Output {
     this.controls = {};
     for (const name of OPTIONS[format]) {
       const usual = name === "metadata" ? "strip" : USUAL[name][format];
-      const made = control(name, { ...this.schemas[name], default: usual }, usual, this.onchange);
+      const schema = { ...this.schemas[name], default: usual };
+      const shown = usual === null ? { ...schema, anyOf: [this.schemas[name], NULL] } : schema;
+      const made = control(name, shown, usual, this.onchange);
       this.controls[name] = { ...made, usual };
     }
     const { quality, ...more } = this.controls;

@@ -1,9 +1,13 @@
 /**
  * The program that does what the page does, as text to copy: curl, Python and JavaScript.
  *
- * A request is `{ path, fields, files, urls }`; `fields` are pairs of option and text. Functions
- * here are pure. Names of files are quoted for the language they appear in.
+ * A request is `{ path, fields, image, saved, keyed }`; `fields` are pairs of option and text. If
+ * it needs an API key, the program takes it from the environment: the text may be shown to others.
+ * Functions here are pure. Names of files are quoted for the language they appear in.
  */
+
+/** The environment variable in which programs to copy expect the API key. */
+const KEY = "DARKROOM_API_KEY";
 
 /** Return the snippet of a request in `language`: "curl", "python" or "javascript". */
 export function snippet(language, base, request) {
@@ -11,20 +15,21 @@ export function snippet(language, base, request) {
 }
 
 /** Return what a request to the server is, from a chain, options and the chosen image. */
-export function requestOf(kind, { ops, options, network, image }) {
+export function requestOf(kind, { ops, options, network, image, keyed }) {
   const fields = kind === "filter" ? [] : Object.entries(network);
   if (kind === "filter") fields.push(["ops", JSON.stringify(ops)]);
   if (kind === "process") fields.push(["versions", JSON.stringify(ops.length ? [{ ops }] : [])]);
   if (kind !== "classify") {
     for (const [name, value] of Object.entries(options)) fields.push([name, String(value)]);
   }
-  return { path: kind, fields, image, saved: kind === "filter" };
+  return { path: kind, fields, image, saved: kind === "filter", keyed };
 }
 
-function curl(base, { path, fields, image, saved }) {
+function curl(base, { path, fields, image, saved, keyed }) {
   const source = image.url ? shell(`urls=${image.url}`) : shell(`files=@${curlName(image.name)}`);
   const lines = [
     `curl ${shell(base + path)}`,
+    ...(keyed ? [`-H "Authorization: Bearer $${KEY}"`] : []),
     image.url ? `--form-string ${source}` : `-F ${source}`,
     ...fields.map(([name, text]) => `--form-string ${shell(`${name}=${text}`)}`),
   ];
@@ -32,32 +37,36 @@ function curl(base, { path, fields, image, saved }) {
   return lines.join(" \\\n  ");
 }
 
-function python(base, { path, fields, image, saved }) {
+function python(base, { path, fields, image, saved, keyed }) {
   const entries = fields.map(([name, text]) => `        ${quoted(name)}: ${quoted(text)},\n`);
   const urls = `        "urls": [${quoted(image.url ?? "")}],\n`;
   const sent = image.url
     ? `    json={\n${urls}${entries.join("")}    },\n`
     : `    files={"files": open(${quoted(image.name)}, "rb")},\n` +
       (entries.length ? `    data={\n${entries.join("")}    },\n` : "");
+  const key = keyed ? `    headers={"Authorization": f"Bearer {os.environ['${KEY}']}"},\n` : "";
   const after = saved
     ? `open(${quoted(savedName(image, formatOf(fields)))}, "wb").write(response.content)`
     : "print(response.json())";
   return (
-    `import requests\n\nresponse = requests.post(\n    ${quoted(base + path)},\n${sent})\n` +
+    `${keyed ? "import os\n\n" : ""}import requests\n\n` +
+    `response = requests.post(\n    ${quoted(base + path)},\n${key}${sent})\n` +
     `response.raise_for_status()\n${after}\n`
   );
 }
 
-function javascript(base, { path, fields, image, saved }) {
+function javascript(base, { path, fields, image, saved, keyed }) {
   const first = image.url
     ? `form.append("urls", ${quoted(image.url)});`
     : `form.append("files", file); // a File, for instance of an <input type="file">`;
   const rest = fields.map(([name, text]) => `form.append(${quoted(name)}, ${quoted(text)});`);
+  const key = keyed ? "\n  headers: { Authorization: `Bearer ${key}` }, // your API key\n " : "";
+  const asked = `{ method: "POST", body: form${key ? "," : ""}${key} }`;
   return [
     "const form = new FormData();",
     first,
     ...rest,
-    `const response = await fetch(${quoted(base + path)}, { method: "POST", body: form });`,
+    `const response = await fetch(${quoted(base + path)}, ${asked});`,
     "if (!response.ok) throw new Error((await response.json()).detail);",
     saved ? "const picture = await response.blob();" : "const answer = await response.json();",
     "",
