@@ -8,6 +8,9 @@ LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-has
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
 CUDA = $(wildcard workers/kernels/*.cu* workers/filters/*/*.cu* tests/emulation/*.hpp)
 
+# PyTorch's wheels without CUDA, which the package index does not have for x86-64.
+TORCH_INDEX = https://download.pytorch.org/whl/cpu
+
 .PHONY: install serve test test-slow test-all coverage lint format bench test-gpu test-browser docs site lock
 
 install: .venv/.installed
@@ -102,6 +105,8 @@ lock:
 	$(LOCK) -c locks.constraints pyproject.toml --extra gpu -o requirements-gpu.lock
 	$(LOCK) -c locks-cuda13.constraints pyproject.toml --extra gpu-cuda13 \
 		-o requirements-gpu-cuda13.lock
+	$(LOCK) -c locks-cpu.constraints pyproject.toml --extra-index-url $(TORCH_INDEX) \
+		--index-strategy unsafe-best-match -o requirements-cpu.lock
 	$(LOCK) -c locks.constraints pyproject.toml --group dev -o requirements-dev.lock
 	printf 'opentelemetry-sdk\nopentelemetry-exporter-otlp-proto-http\n' | $(LOCK) -c requirements-dev.lock - \
 		-o requirements-otel.lock

@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LOCKS = (
     "requirements.lock",
+    "requirements-cpu.lock",
     "requirements-gpu.lock",
     "requirements-gpu-cuda13.lock",
     "requirements-dev.lock",

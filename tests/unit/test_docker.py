@@ -26,10 +26,14 @@ HEALTHCHECK = ROOT / "docker" / "healthcheck.py"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Return the Dockerfile as (keyword, arguments), continued lines joined, comments dropped."""
+    """Return the Dockerfile as (keyword, arguments): continued lines joined, comments dropped, and
+    `${WEIGHTS}` replaced by its default.
+    """
     text = (ROOT / "Dockerfile").read_text()
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    (weights,) = re.findall(r"^ARG WEIGHTS=(\S+)$", joined, re.MULTILINE)
+    joined = joined.replace("${WEIGHTS}", weights)
     return [
         (keyword, rest)
         for keyword, _, rest in (line.partition(" ") for line in joined.splitlines())
@@ -160,13 +164,48 @@ def test_docker_compose_reads_the_compose_file(profile: str) -> None:
     assert found.returncode == 0, found.stderr
 
 
+def reserved(service: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the devices that a service asks for."""
+    found: list[dict[str, Any]] = (
+        service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+    )
+    return found
+
+
 def test_plain_up_starts_one_service_on_every_gpu() -> None:
     started = {name: each for name, each in services().items() if "profiles" not in each}
-    assert {name: each["gpus"] for name, each in started.items()} == {"darkroom": "all"}
+    every = [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
+    assert {name: reserved(each) for name, each in started.items()} == {"darkroom": every}
 
 
 def test_the_cpu_service_asks_for_no_gpu() -> None:
-    assert "gpus" not in services()["darkroom-cpu"]
+    assert reserved(services()["darkroom-cpu"]) == []
+
+
+def test_the_compose_file_uses_nothing_that_compose_1_28_does_not_know() -> None:
+    loaded = yaml.safe_load(COMPOSE_FILE.read_text())
+    assert {key for key in loaded if not key.startswith("x-")} == {"services", "volumes"}
+    for service in services().values():
+        assert "gpus" not in service
+        assert all(isinstance(file, str) for file in service["env_file"])
+
+
+def test_docker_compose_1_reads_the_compose_file() -> None:
+    found = shutil.which("docker-compose")
+    if found is None:
+        pytest.skip("no docker-compose command on this machine")
+    command = [found, "-f", str(COMPOSE_FILE), "--profile", "cpu", "config", "--quiet"]
+    read = subprocess.run(command, capture_output=True, text=True)
+    assert read.returncode == 0, read.stderr
+
+
+def test_the_settings_file_of_compose_names_only_settings() -> None:
+    for service in services().values():
+        (file,) = (re.sub(r"\$\{\w+:-(.*)\}", r"\1", each) for each in service["env_file"])
+        lines = [line.lstrip("# ") for line in (ROOT / file).read_text().splitlines()]
+        named = {line.partition("=")[0] for line in lines if re.match(r"[A-Z_]+=", line)}
+        assert named
+        assert {name.removeprefix(PREFIX).lower() for name in named} <= set(Settings.model_fields)
 
 
 def test_monitors_start_only_when_asked_for_and_are_reached_from_this_machine_only() -> None:
@@ -200,11 +239,9 @@ def test_every_stage_that_is_named_is_defined_earlier() -> None:
             seen.add(name)
 
 
-def test_the_base_image_is_pinned_to_one_release_of_one_debian() -> None:
+def test_the_base_image_is_pinned_to_one_release_of_one_debian_by_its_digest() -> None:
     (default,) = [rest for rest in arguments("ARG") if rest.startswith("PYTHON_IMAGE=")]
-    assert re.fullmatch(
-        r"PYTHON_IMAGE=python:3\.\d+\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", default
-    )
+    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.\d+\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", default)
 
 
 @pytest.mark.parametrize("target", ["cpu", "gpu"])
@@ -299,6 +336,36 @@ def test_the_gpu_lock_file_changes_no_version_of_the_one_below_it() -> None:
     assert below.items() <= above.items()
 
 
+def test_the_cpu_lock_file_has_no_cuda_and_the_versions_of_the_other_one() -> None:
+    plain, cpu = locked(ROOT / "requirements.lock"), locked(ROOT / "requirements-cpu.lock")
+    names = {entry.partition("==")[0] for entry in cpu}
+    assert not [name for name in names if name.startswith(("nvidia-", "cuda-", "cupy", "triton"))]
+    (torch,) = (entry for entry in cpu if entry.startswith("torch=="))
+    assert torch.endswith("+cpu")
+    shared = {entry: hashes for entry, hashes in cpu.items() if entry != torch}
+    assert shared.items() <= plain.items()
+
+
+def test_the_image_needs_no_package_that_the_program_does_not_import() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert not [each for each in project["project"]["dependencies"] if "torchvision" in each]
+    assert any("torchvision" in each for each in project["dependency-groups"]["dev"])
+
+
+def test_settings_of_pip_reach_no_layer_and_no_history_of_an_image() -> None:
+    assert not [rest for rest in arguments("ARG") if rest.startswith("PIP")]
+    for rest in arguments("RUN"):
+        if "pip install" in rest and "--no-index" not in rest:
+            assert "--mount=type=secret,id=pip,target=/etc/pip.conf" in rest
+
+
+def test_the_cpu_image_installs_the_lock_file_that_its_arguments_name() -> None:
+    defaults = dict(rest.split("=", 1) for rest in arguments("ARG") if "=" in rest)
+    assert (ROOT / defaults["CPU_LOCK"]).exists()
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"TORCH_INDEX = {defaults['TORCH_INDEX']}\n" in makefile
+
+
 def test_the_image_is_built_by_the_locked_build_backend() -> None:
     build = locked(ROOT / "docker" / "requirements-build.lock")
     assert any(name.startswith("hatchling==") for name in build)
@@ -313,7 +380,8 @@ def test_every_install_from_an_index_checks_hashes() -> None:
 
 def test_the_label_names_the_version_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert f'image.version="{project["version"]}"' in " ".join(arguments("LABEL"))
+    written = re.findall(r'image\.version="([^"]*)"', " ".join(arguments("LABEL")))
+    assert written == [project["version"]] * 2
 
 
 def test_the_health_check_passes_when_the_server_is_ready() -> None:
