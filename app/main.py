@@ -22,6 +22,7 @@ from app.fetch.fetcher import Fetcher, FetchLimits
 from app.http import problems
 from app.pipeline.codec_memory import CodecMemory, budget_for
 from app.pipeline.encoded_files import EncodedFiles
+from app.pipeline.known_results import KnownResults
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
 from app.routes import access_log, catalogue, classify, direct, docs, filter, health, page, process
@@ -92,10 +93,10 @@ def _assembled(
     metrics.watch([_at_scrape(executor, usage)], [*_slow_collectors(settings)])
     decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end, memory)
     started.push_async_callback(decoders.aclose)
+    known = KnownResults(settings.result_cache, executor.computing, files, metrics)
     pixels = settings.max_pixels
-    pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, files, pixels, threads)
+    pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, files, known, pixels, threads)
     started.callback(pipeline.close)
-    operations = canary_operations(executor.computing().networks)
     return Service(
         settings=settings,
         backend=backend,
@@ -104,13 +105,18 @@ def _assembled(
         fetcher=fetcher,
         admission=admission,
         metrics=metrics,
-        canary=Canary(backend, operations, canary_image(), settings.canary_interval),
+        canary=_canary(executor, settings),
         computing=executor.computing,
         keys=ApiKeys(settings.api_keys_file) if settings.api_keys_file else None,
         counters=counters,
         set_batching=executor.set_batching,
         ends_with_worker=ends_with_worker,
     )
+
+
+def _canary(executor: Executor, settings: Settings) -> Canary:
+    operations = canary_operations(executor.computing().networks)
+    return Canary(executor.backend, operations, canary_image(), settings.canary_interval)
 
 
 def _at_scrape(executor: Executor, usage: Usage) -> Collector:

@@ -44,10 +44,31 @@ class Etags(StrEnum):
     ALWAYS = "always"
 
 
-CacheControl = Annotated[
-    str, Field(max_length=200, pattern=r"^([a-z-]+(=[0-9]+)?(, ?[a-z-]+(=[0-9]+)?)*)?$")
+EtagsFor = Annotated[
+    Etags, Field(description="always, or asked: an ETag where If-None-Match is sent")
 ]
-"""The value of a Cache-Control header, as `private, max-age=3600`; empty: no header."""
+"""The requests whose answers get an entity tag."""
+
+CacheControl = Annotated[
+    str,
+    Field(
+        max_length=200,
+        pattern=r"^([a-z-]+(=[0-9]+)?(, ?[a-z-]+(=[0-9]+)?)*)?$",
+        description="Cache-Control of good answers with images, as `private, max-age=3600`; "
+        "empty: none",
+    ),
+]
+"""The value of a Cache-Control header, or an empty text."""
+
+ResultCache = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="bytes of results kept by content, in each process that serves HTTP; equal "
+        "images in flight are computed once then; 0: neither",
+    ),
+]
+"""Bytes of memory for recent results."""
 
 Count = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[0-9]{1,3})$")]
 """A number, or `auto`."""

@@ -11,6 +11,7 @@ from models.setting_types import (
     Count,
     Digests,
     Etags,
+    EtagsFor,
     Hosts,
     ModelNames,
     Network,
@@ -19,6 +20,7 @@ from models.setting_types import (
     Ports,
     Precision,
     RateLimit,
+    ResultCache,
     Several,
     Texts,
     cache_folder,
@@ -171,10 +173,9 @@ class Settings(BaseSettings):
     spool_bytes: int = Field(
         4 << 20, ge=0, description="an upload or download larger than this waits on disk"
     )
-    etags: Etags = Field(
-        Etags.ASKED, description="always, or asked: an ETag where If-None-Match is sent"
-    )
-    cache_control: CacheControl = Field("", description="Cache-Control of good answers with images")
+    etags: EtagsFor = Etags.ASKED
+    cache_control: CacheControl = ""
+    result_cache: ResultCache = 0
     default_deadline: float = Field(30.0, gt=0, description="seconds a request may take")
     max_deadline: float = Field(120.0, gt=0, description="cap of the X-Deadline-Ms header")
     body_timeout: float = Field(30.0, gt=0, description="seconds to wait for the next body chunk")

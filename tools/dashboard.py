@@ -150,6 +150,18 @@ ROWS: Sequence[tuple[str, Sequence[Panel]]] = (
                 "s",
                 {_quantile(0.9, "darkroom_fetch_duration_seconds", "outcome"): "{{outcome}}"},
             ),
+            Panel(
+                "Images not computed again",
+                "cps",
+                {
+                    _rate("darkroom_result_cache_hits_total", "instance"): "kept result",
+                    _rate("darkroom_results_shared_total", "instance"): "equal image in flight",
+                    _rate("darkroom_images_not_modified_total", "instance"): "304",
+                    _rate("darkroom_result_cache_misses_total", "instance"): "computed (misses)",
+                },
+                "By DARKROOM_RESULT_CACHE and by If-None-Match.",
+                stacked=True,
+            ),
         ),
     ),
     (

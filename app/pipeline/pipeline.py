@@ -21,6 +21,7 @@ from app.pipeline.decoding import ImageDecoder
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.encoding import ImageEncoder
 from app.pipeline.held_image import HeldImage
+from app.pipeline.known_results import KnownResults
 from app.pipeline.memory_need import to_classify, to_filter, to_process
 from app.pipeline.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
 from app.pipeline.parts import PartsOfImage
@@ -50,11 +51,13 @@ class Pipeline:
         budget: PixelBudget,
         decoders: DecoderPool,
         files: EncodedFiles,
+        known: KnownResults,
         max_pixels: int,
         threads: int,
     ) -> None:
         self._metrics = metrics
         self._files = files
+        self._known = known
         self._max_pixels = max_pixels
         self._decoder = ImageDecoder(fetcher, budget, decoders, max_pixels, threads)
         encoder = ImageEncoder(decoders, self._decoder.in_thread)
@@ -107,18 +110,34 @@ class Pipeline:
         self._files.close()
 
     async def _outcome(self, context: ImageContext, wanted: Wanted) -> AnswerOutcome:
-        """Open the item, wait for its turn among all clients, then do what is wanted."""
-        content = await self._decoder.opened(context.item, context.permit, context.stages)
+        """Open the item, wait for its turn among all clients, then do what is wanted.
+
+        A result that is known already needs no turn.
+        """
+        permit = context.permit
+        content = await self._decoder.opened(context.item, permit, context.stages)
         context.pixels.content = content
         try:
+            key = await self._known.key(content, wanted)
+            if key is not None and (found := self._known.known(key, context.stages)) is not None:
+                return found
             async with context.turn:
-                if isinstance(wanted, Classify):
-                    return await self._classified(content, wanted, context)
-                if isinstance(wanted, Version):
-                    return await self._filtered(content, wanted, context)
-                return await self._processed(content, wanted, context)
+                if key is None:
+                    return await self._computed(content, wanted, context)
+                work = partial(self._computed, content, wanted, context)
+                lane, turn, stages = permit.lane, context.turn, context.stages
+                return await self._known.once(key, lane, turn, stages, work)
         finally:
             content.close()
+
+    async def _computed(
+        self, content: Blob, wanted: Wanted, context: ImageContext
+    ) -> AnswerOutcome:
+        if isinstance(wanted, Classify):
+            return await self._classified(content, wanted, context)
+        if isinstance(wanted, Version):
+            return await self._filtered(content, wanted, context)
+        return await self._processed(content, wanted, context)
 
     async def _classified(
         self, content: Blob, operation: Classify, context: ImageContext

@@ -10,11 +10,15 @@ STAGES = ("intake", "fetch", "decode", "queue", "upload", "compute", "download",
 
 
 class Timings:
-    """A stopwatch for each stage, and the micro-batch that the image was part of."""
+    """A stopwatch for each stage, and the micro-batch that the image was part of.
+
+    `reused` is "cached" or "shared" for a result that was not computed for this image.
+    """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.batch: str | None = None
+        self.reused: str | None = None
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
@@ -43,14 +47,20 @@ class Timings:
 
 
 def server_timing(all_stages: Iterable[Timings]) -> str:
-    """Return the Server-Timing header: the slowest image in each stage, and the last batch."""
+    """Return the Server-Timing header: the slowest image in each stage, and the last batch.
+
+    `result` is "cached" or "shared" where a result was not computed for its image.
+    """
     slowest: dict[str, float] = {}
-    batch = None
+    batch = reused = None
     for stages in all_stages:
         batch = stages.batch or batch
+        reused = stages.reused or reused
         for name, seconds in stages.seconds.items():
             slowest[name] = max(seconds, slowest.get(name, 0.0))
     parts = [f"{name};dur={slowest[name] * 1e3:.3f}" for name in STAGES if name in slowest]
     if batch:
         parts.append(f'batch;desc="{batch}"')
+    if reused:
+        parts.append(f'result;desc="{reused}"')
     return ", ".join(parts)

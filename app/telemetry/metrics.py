@@ -67,11 +67,11 @@ class Metrics:
         self.rejections = self._counter(
             "rejections_total", "Requests refused by admission.", ("reason",)
         )
-        self.not_modified = Counter(
-            "darkroom_images_not_modified_total",
+        self.not_modified = self._plain_counter(
+            "images_not_modified_total",
             "Images not computed, because If-None-Match named the ETag of the answer.",
-            registry=registry,
         )
+        self._add_known_results()
         # To look a child up by its labels costs more than to observe a value.
         self.request = lru_cache(CHILDREN)(self.requests.labels)
         self.stage = lru_cache(CHILDREN)(self.stages.labels)
@@ -79,6 +79,20 @@ class Metrics:
         self._add_decoders()
         self._add_batches()
         self._add_gauges()
+
+    def _add_known_results(self) -> None:
+        self.result_cache_hits = self._plain_counter(
+            "result_cache_hits_total", "Images whose result was kept in the cache."
+        )
+        self.result_cache_misses = self._plain_counter(
+            "result_cache_misses_total", "Images whose result the cache did not have."
+        )
+        self.results_shared = self._plain_counter(
+            "results_shared_total", "Images answered by the result of an equal one in flight."
+        )
+        self.result_cache_bytes = self._gauge(
+            "result_cache_bytes", "Bytes of results that are kept."
+        )
 
     def _add_gauges(self) -> None:
         self.connections = self._gauge("connections", "Open connections.")
@@ -116,6 +130,10 @@ class Metrics:
 
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
         return Counter(f"darkroom_{name}", text, labels, registry=self.registry)
+
+    def _plain_counter(self, name: str, text: str) -> Counter:
+        """Return a counter without labels."""
+        return Counter(f"darkroom_{name}", text, registry=self.registry)
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"darkroom_{name}", text, registry=self.registry, multiprocess_mode="livesum")

@@ -136,3 +136,71 @@ def test_by_setting_good_answers_have_tag_and_cache_control_and_errors_have_neit
             server.client.post("/classify", files=broken),
         ):
             assert not {"etag", "cache-control"} & {name.lower() for name in reply.headers}
+
+
+def counted(client: httpx.Client, metric: str) -> float:
+    """Return the sum of all series of a metric."""
+    text = client.get("/metrics").text
+    return sum(map(float, re.findall(rf"^darkroom_{metric}(?:\{{.*\}})? (\S+)$", text, re.M)))
+
+
+@pytest.fixture(scope="module")
+def caching(start: Start) -> Iterator[httpx.Client]:
+    with start(result_cache=10 << 20) as server:
+        yield server.client
+
+
+@pytest.mark.parametrize("path", [SEPIA, "/classify?top_k=1"])
+def test_a_result_that_is_kept_is_sent_again_without_computing(
+    caching: httpx.Client, path: str
+) -> None:
+    kind = {"Content-Type": "image/jpeg"}
+    first = caching.post(path, content=jpeg(5), headers=kind)
+    batches, hits = (
+        counted(caching, "batch_size_count"),
+        counted(caching, "result_cache_hits_total"),
+    )
+    again = caching.post(path, content=jpeg(5), headers=kind)
+    assert 'result;desc="cached"' in again.headers["Server-Timing"]
+    assert counted(caching, "batch_size_count") == batches
+    assert counted(caching, "result_cache_hits_total") == hits + 1
+    if path == SEPIA:
+        assert again.content == first.content
+    else:
+        first_record, record = first.json()["results"][0], again.json()["results"][0]
+        assert record["predictions"] == first_record["predictions"]
+
+
+def test_equal_images_of_one_request_are_computed_once_and_counted_each(
+    caching: httpx.Client,
+) -> None:
+    sizes, images = counted(caching, "batch_size_sum"), counted(caching, "images_total")
+    files = [("files", (f"{n}.jpg", jpeg(6), "image/jpeg")) for n in range(4)]
+    reply = caching.post("/classify", files=files)
+    first, *others = [record["predictions"] for record in reply.json()["results"]]
+    assert others == [first] * 3
+    assert counted(caching, "batch_size_sum") == sizes + 1
+    assert counted(caching, "images_total") == images + 4
+
+
+def test_versions_of_an_image_are_kept_with_their_labels(caching: httpx.Client) -> None:
+    body = {"versions": '[{"id": "a", "name": "sepia", "format": "png"}]', "top_k": "1"}
+
+    def ask() -> httpx.Response:
+        return caching.post("/process", data=body, files={"files": ("a.jpg", jpeg(7))})
+
+    first, again = ask(), ask()
+    assert 'result;desc="cached"' in again.headers["Server-Timing"]
+    records = [reply.json()["results"][0] for reply in (first, again)]
+    for record in records:
+        del record["timing"], record["versions"][0]["timing"]
+    assert records[0] == records[1]
+
+
+def test_errors_are_not_kept(caching: httpx.Client) -> None:
+    kind = {"Content-Type": "image/jpeg"}
+    broken = jpeg(8)[:2000]
+    for _ in range(2):
+        reply = caching.post(SEPIA, content=broken, headers=kind)
+        assert reply.status_code == 422
+    assert "Server-Timing" not in reply.headers
