@@ -32,15 +32,21 @@ NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Ticket:
-    """One connection in the counts; `client` is the key it is counted by, None for a proxy."""
+    """One connection in the counts.
 
-    __slots__ = ("_counters", "_held", "_key", "client")
+    `client` is the key it is counted by, None for a proxy; `host` is its address, "" for none.
+    """
 
-    def __init__(self, counters: Counters, client: str | None, key: Key | None) -> None:
+    __slots__ = ("_counters", "_held", "_key", "client", "host")
+
+    def __init__(
+        self, counters: Counters, client: str | None, key: Key | None, host: str = ""
+    ) -> None:
         self._counters = counters
         self._key = key
         self._held = True
         self.client = client
+        self.host = host
 
     def leave(self) -> None:
         """Remove the connection from the counts; further calls do nothing."""
@@ -81,7 +87,7 @@ class Entrance:
         if error is not None:
             self._refuse(connection, error, client)
             return None
-        return Ticket(self._counters, client, key)
+        return Ticket(self._counters, client, key, host)
 
     def _identify(self, host: str) -> tuple[str | None, Key | None]:
         client = self._guard.limits.client(host)

@@ -20,17 +20,24 @@ def _uncounted(reason: str) -> None:
     """Count nothing, in servers without metrics."""
 
 
+def _never_pressed() -> bool:
+    """Return False, in servers that refuse nothing by headers."""
+    return False
+
+
 @dataclass(slots=True)
 class Guard:
     """Shared parts of connections; `ended` counts those that the server ended, by the reason.
 
-    `decide` answers requests by their headers, before the application sees them.
+    `decide` answers requests by their headers, before the application sees them. `pressed` returns
+    whether it refuses many, so that it is worth asking before a new connection begins.
     """
 
     limits: ConnectionLimits
     ended: Callable[[str], None] = _uncounted
     notices: Notices = field(default_factory=lambda: Notices(log))
     decide: Decide = never
+    pressed: Callable[[], bool] = _never_pressed
     clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
     phases: Phases = field(init=False)
 

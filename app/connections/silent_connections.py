@@ -1,16 +1,22 @@
-"""Hold connections whose clients have sent nothing yet, without a transport and a protocol.
+"""Hold connections without a transport and a protocol: silent ones, and some that were refused.
 
 To make a protocol, a transport and a parser takes as long as to accept a connection. Most of the
 connections of a flood never send a byte, so one selector watches them all until the first byte of
 one of them arrives. That one is then begun, whatever the number of silent ones before it.
+
+A connection whose request is refused under overload (`http1/bare_refusals.py`) gets no transport
+either. What it still sends of that request is discarded (`discarded_connection.py`), and then it is
+silent again if its client may send another request.
 """
 
 import asyncio
 import selectors
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
+from app.connections.discarded_connection import DiscardedConnection, Watched
 from app.connections.entrance import Ticket
 from app.connections.guard import Guard
 from app.connections.phases import Phase
@@ -26,8 +32,34 @@ class Member(Protocol):
         """End as soon as no answer is lost by that."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What is left of a connection whose request was refused on its bare socket."""
+
+    keeps: bool
+    """Whether the client may send another request."""
+    unread: int
+    """Bytes of the request that have not been read."""
+
+
+Refuse = Callable[[socket.socket, str, bytes], Refused | None]
+"""Answers the request in a socket's buffer if it is refused, else returns None. The text is the
+client's address; the bytes are the beginning of the request, at most `PEEKED`."""
+
+PEEKED = 1 << 14
+"""Bytes that are looked at under overload; a request whose head is longer goes to the protocol."""
+
+
+def refuse_none(_connection: socket.socket, _host: str, _data: bytes) -> Refused | None:
+    """Return None: every connection begins."""
+    return None
+
+
 class SilentConnection:
-    """One connection that has sent nothing; its phase is FRESH until it is begun or closed."""
+    """One connection whose client is silent, until it is begun or closed.
+
+    Its phase is FRESH before its first request and ONCE after one that was refused.
+    """
 
     __slots__ = ("_all", "begin", "client_key", "connection", "phase", "ticket")
 
@@ -37,13 +69,23 @@ class SilentConnection:
         connection: socket.socket,
         ticket: Ticket,
         begin: Callable[[], None],
+        phase: Phase = Phase.FRESH,
     ) -> None:
         self._all = all_
         self.connection = connection
         self.ticket = ticket
         self.begin = begin
         self.client_key = ticket.client
-        self.phase = Phase.FRESH
+        self.phase = phase
+
+    def readable(self) -> None:
+        """Begin, or close if the client has left."""
+        data = self._all.sent(self.connection)
+        if data:
+            self._all.remove(self)
+            self._all.first_bytes(data, self.connection, self.ticket, self.begin)
+        elif data is not None:
+            self._all.close(self)
 
     def expire(self, _phase: Phase) -> None:
         """Close, because the client has been silent for too long."""
@@ -66,14 +108,18 @@ class SilentConnection:
 
 
 class SilentConnections:
-    """The silent connections of one listening socket.
+    """The connections of one listening socket that have no protocol.
 
-    They are members of `connections`, the server's set of all its connections.
+    They are members of `connections`, the server's set of all its connections. `refuse` is asked
+    before a connection begins.
     """
 
-    def __init__(self, guard: Guard, connections: set[Member]) -> None:
+    def __init__(
+        self, guard: Guard, connections: set[Member], refuse: Refuse = refuse_none
+    ) -> None:
         self._guard = guard
         self._connections = connections
+        self._refuse = refuse
         self._selector = selectors.DefaultSelector()
         # An epoll descriptor is itself readable when one of its members is, so the event loop
         # watches thousands of silent connections as one.
@@ -81,21 +127,45 @@ class SilentConnections:
 
     def enter(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
         """Call `begin` when the client has sent something, at once if it already has."""
-        silent = SilentConnection(self, connection, ticket, begin)
-        if sent(connection) is None:
-            self._connections.add(silent)
-            self._guard.phases.enter(silent, Phase.FRESH)
-            self._selector.register(connection, selectors.EVENT_READ, silent)
+        data = self.sent(connection)
+        if data is None:
+            self._watch(SilentConnection(self, connection, ticket, begin))
         else:
-            begin()
+            self.first_bytes(data, connection, ticket, begin)
 
-    def close(self, silent: SilentConnection, reason: str | None = None) -> None:
-        """Close a silent connection; `reason` is counted if there is one."""
+    def sent(self, connection: socket.socket) -> bytes | None:
+        """Return what `sent` does: the head of a request only if that may be refused at once."""
+        return sent(connection, PEEKED if self._guard.pressed() else 1)
+
+    def first_bytes(
+        self, data: bytes, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]
+    ) -> None:
+        """Refuse the request that begins with `data`, or call `begin`."""
+        refused = self._refuse(connection, ticket.host, data) if len(data) > 1 else None
+        if refused is None:
+            begin()
+            return
+
+        def wait() -> None:
+            self._watch(SilentConnection(self, connection, ticket, begin, Phase.ONCE))
+
+        if refused.unread:
+            left = refused.unread if refused.keeps else self._guard.limits.discard_bytes
+            kept = wait if refused.keeps else None
+            self._watch(DiscardedConnection(self, connection, ticket, left, kept))
+        elif refused.keeps:
+            wait()
+        else:
+            ticket.leave()
+            connection.close()
+
+    def close(self, watched: Watched, reason: str | None = None) -> None:
+        """Close a connection; `reason` is counted if there is one."""
         if reason is not None:
             self._guard.ended(reason)
-        self._remove(silent)
-        silent.ticket.leave()
-        silent.connection.close()
+        self.remove(watched)
+        watched.ticket.leave()
+        watched.connection.close()
 
     def end(self) -> None:
         """Close all silent connections, and stop watching."""
@@ -104,28 +174,31 @@ class SilentConnections:
             self.close(key.data)
         self._selector.close()
 
+    def remove(self, watched: Watched) -> None:
+        """Stop watching a connection."""
+        self._selector.unregister(watched.connection)
+        self._connections.discard(watched)
+        self._guard.phases.leave(watched)
+
+    def _watch(self, watched: Watched) -> None:
+        self._connections.add(watched)
+        self._guard.phases.enter(watched, watched.phase)
+        self._selector.register(watched.connection, selectors.EVENT_READ, watched)
+
     def _look(self) -> None:
-        """Begin connections that have sent something; close those whose clients have left."""
+        """Handle some of the connections whose clients have sent something or left."""
         for key, _ in self._selector.select(0)[:BEGUN_AT_ONCE]:
-            silent: SilentConnection = key.data
-            # The byte is only looked at (MSG_PEEK): the transport that is made for the connection
-            # reads it again.
-            if sent(silent.connection) == b"":
-                self.close(silent)
-            else:
-                self._remove(silent)
-                silent.begin()
-
-    def _remove(self, silent: SilentConnection) -> None:
-        self._selector.unregister(silent.connection)
-        self._connections.discard(silent)
-        self._guard.phases.leave(silent)
+            watched: Watched = key.data
+            watched.readable()
 
 
-def sent(connection: socket.socket) -> bytes | None:
-    """Return the first byte that a client has sent, b"" if it has left, None if it is silent."""
+def sent(connection: socket.socket, most: int) -> bytes | None:
+    """Return what a client has sent, at most `most` bytes, and leave it in the socket's buffer.
+
+    The result is b"" if the client has left, and None if it is silent.
+    """
     try:
-        return connection.recv(1, socket.MSG_PEEK)
+        return connection.recv(most, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except (BlockingIOError, InterruptedError):
         return None
     except OSError:

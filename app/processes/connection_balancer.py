@@ -207,7 +207,6 @@ class ConnectionBalancer:
             return False
         ticket = self._entrance.enter(connection, address[0] if address else "")
         if ticket is not None:
-            connection.setblocking(False)
             self._wait(connection, ticket, partial(self._start, connection, ticket))
         return True
 
@@ -217,6 +216,7 @@ class ConnectionBalancer:
 
     async def _begin(self, connection: socket.socket, ticket: Ticket) -> None:
         """After its TLS handshake, if there is one, the connection belongs to its protocol."""
+        connection.setblocking(False)  # not before: a refused connection does not need this call
         try:
             await self._loop.connect_accepted_socket(
                 lambda: self._connected(ticket),

@@ -19,12 +19,13 @@ from app.admission.counters import Counters
 from app.connections.descriptors import raise_limit
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
+from app.connections.http1.bare_refusals import BareRefusals
 from app.connections.http1.cycle import CLOSE
 from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
 from app.connections.listening import bind, bind_metrics
 from app.connections.phases import Timer
-from app.connections.silent_connections import Member, SilentConnections
+from app.connections.silent_connections import Member, SilentConnections, refuse_none
 from app.processes import reconfigure
 from app.processes.connection_balancer import Alone, ConnectionBalancer, SharedSocket
 from app.processes.gc_tuning import freeze
@@ -83,7 +84,8 @@ class Server(uvicorn.Server):
         limits = ConnectionLimits.of(settings, raise_limit())
         metrics.connection_limit.set(limits.connections)
         main = self._guarded(limits, metrics, service.counters, self.config.is_ssl)
-        main[0].decide = EarlyRefusal(self._app)
+        refusal = EarlyRefusal(self._app)
+        main[0].decide, main[0].pressed = refusal, refusal.pressed
         few = replace(limits, connections=SCRAPERS, per_client=SCRAPERS)
         listening = (
             [self._shared] if self._shared else [SharedSocket(s, Alone()) for s in sockets or ()]
@@ -129,7 +131,10 @@ class Server(uvicorn.Server):
         def count() -> int:
             return len(state.connections)
 
-        silent = SilentConnections(guard, cast(set[Member], state.connections))
+        members = cast(set[Member], state.connections)
+        bare = BareRefusals(guard, lambda: state.default_headers)
+        # The bytes of an encrypted connection are no request before its TLS handshake.
+        silent = SilentConnections(guard, members, refuse_none if config.is_ssl else bare)
         self._silent.append(silent)
         seconds = guard.limits.header_timeout
         return ConnectionBalancer(

@@ -38,6 +38,9 @@ from models.domain.errors import (
     Unauthorized,
 )
 
+PRESSED = 1.0
+"""Seconds after a refusal in which the next requests are likely to be refused too."""
+
 
 class EarlyRefusal:
     """Decides about requests for the image routes of `app`, a running server."""
@@ -54,8 +57,17 @@ class EarlyRefusal:
         proxied = cast(ASGI3Application, _unanswered)
         self._proxies = ProxyHeadersMiddleware(proxied, trusted) if trusted else None
         self._recent = RecentRefusals(time.monotonic)
+        self._refused_at = -PRESSED
         self._lines = LineLimit(access, "refused requests")
         self._rejection = lru_cache(16)(service.metrics.rejections.labels)
+
+    def pressed(self) -> bool:
+        """Return whether a request was refused lately, and deciding twice about one does no harm.
+
+        With a rate limit it would charge a request twice.
+        """
+        recently = time.monotonic() - self._refused_at < PRESSED
+        return recently and self._service.admission.rate is None
 
     def __call__(self, scope: Scope) -> EarlyAnswer | None:
         """Return the refusal of a request, or None: the application answers it."""
@@ -80,6 +92,7 @@ class EarlyRefusal:
             id_ = new_request_id()
             whole = refusal.answer(id_)
         scope["request_id"] = id_
+        self._refused_at = started
         self._log(scope, refusal.error, started)
         refusal.count(time.monotonic() - started)
         return whole

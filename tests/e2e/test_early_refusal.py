@@ -9,6 +9,7 @@ import pytest
 
 from app.admission.fields import Total
 from app.admission.rates import Rate
+from app.connections.http1.protocol import GuardedProtocol
 from app.routes.image_route import ImageRoute
 from models.domain.errors import Overloaded
 from tests.e2e.conftest import Running, running
@@ -60,6 +61,22 @@ def test_no_application_is_asked_and_the_refusal_is_counted(
         reply = refusing.client.post("/classify", content=jpeg(), headers=JPEG)
         assert reply.status_code == 503
     assert counted(refusing) == before + 3
+
+
+def test_under_overload_a_new_connection_gets_the_same_refusal_without_a_protocol(
+    refusing: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, headers = f"http://127.0.0.1:{refusing.port}/classify", {**JPEG, "connection": "close"}
+    for _ in range(20):  # as above
+        usual = refusing.client.post(url, content=jpeg(), headers=headers)
+        with monkeypatch.context() as patched:
+            patched.setattr(GuardedProtocol, "__init__", None)
+            bare = httpx.post(url, content=jpeg(), headers=headers)
+        if bare.content == usual.content:
+            break
+    assert bare.status_code == usual.status_code == 503
+    assert bare.content == usual.content
+    assert lines(bare) == lines(usual)
 
 
 def counted(server: Running) -> float:

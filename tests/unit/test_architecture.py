@@ -56,6 +56,7 @@ CONNECTIONS = (
     "tls",
     "body_rate",
     "entrance",
+    "discarded_connection",
     "silent_connections",
     "http1",
 )

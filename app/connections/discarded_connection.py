@@ -1,0 +1,124 @@
+"""Discard the rest of a refused request, without a transport and a protocol."""
+
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from app.connections.entrance import Ticket
+from app.connections.phases import Phase
+
+PIECE = 1 << 20
+"""Bytes that are discarded in one step."""
+
+_SCRATCH = memoryview(bytearray(PIECE))
+"""Memory for bytes that are discarded; on Linux none is written, because MSG_TRUNC asks TCP to drop
+them in the kernel."""
+
+_FLAGS = socket.MSG_TRUNC | socket.MSG_DONTWAIT
+
+
+class Watched(Protocol):
+    """A connection that `SilentConnections` watches."""
+
+    phase: Phase
+    client_key: str | None
+    connection: socket.socket
+    ticket: Ticket
+
+    def readable(self) -> None:
+        """Handle bytes of the client, or its end."""
+
+    def expire(self, phase: Phase) -> None:
+        """End, because the time of the phase is over."""
+
+    def evict(self) -> None:
+        """Close at once to make room for another connection."""
+
+    def shutdown(self) -> None:
+        """Close, because the server shuts down."""
+
+    def unsent(self) -> int:
+        """Return 0."""
+
+    def stalled(self) -> None:
+        """Do nothing."""
+
+
+class Watching(Protocol):
+    """The connections of which a discarded one is a member."""
+
+    def close(self, watched: Watched, reason: str | None = None) -> None:
+        """Close a connection; `reason` is counted if there is one."""
+
+    def remove(self, watched: Watched) -> None:
+        """Stop watching a connection."""
+
+
+class DiscardedConnection:
+    """One connection whose request was refused, while the rest of it arrives.
+
+    `left` is the number of bytes that are discarded at most. Then `kept` is called, or the
+    connection is closed if there is no such function.
+    """
+
+    __slots__ = ("_all", "_kept", "_left", "client_key", "connection", "phase", "ticket")
+
+    def __init__(
+        self,
+        all_: "Watching",
+        connection: socket.socket,
+        ticket: Ticket,
+        left: int,
+        kept: Callable[[], None] | None,
+    ) -> None:
+        self._all = all_
+        self._left = left
+        self._kept = kept
+        self.connection = connection
+        self.ticket = ticket
+        self.client_key = ticket.client
+        self.phase = Phase.LINGER if kept is None else Phase.DISCARD
+
+    def readable(self) -> None:
+        """Discard what has come."""
+        size = dropped(self.connection, self._left)
+        if size is None:
+            return
+        self._left -= size
+        if not size or (not self._left and self._kept is None):
+            self._all.close(self)
+        elif not self._left and self._kept is not None:
+            self._all.remove(self)
+            self._kept()
+
+    def expire(self, _phase: Phase) -> None:
+        """Close; the kernel resets the connection if the client still sends."""
+        self._all.close(self)
+
+    def evict(self) -> None:
+        """Close to make room for another connection."""
+        self._all.close(self, "evicted")
+
+    def shutdown(self) -> None:
+        """Close, because the server shuts down."""
+        self._all.close(self)
+
+    def unsent(self) -> int:
+        """Return 0: the answer is in the kernel's buffer."""
+        return 0
+
+    def stalled(self) -> None:
+        """Never called: nothing is written."""
+
+
+def dropped(connection: socket.socket, most: int) -> int | None:
+    """Discard what a client has sent, at most `most` bytes of it; return their number.
+
+    The result is 0 if the client has left, and None if it has sent nothing.
+    """
+    try:
+        return connection.recv_into(_SCRATCH, min(most, PIECE), _FLAGS)
+    except (BlockingIOError, InterruptedError):
+        return None
+    except OSError:
+        return 0

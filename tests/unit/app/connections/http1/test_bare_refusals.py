@@ -1,0 +1,236 @@
+"""Requests that their headers alone refuse are answered on the bare socket, and nothing else is."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+
+import pytest
+from starlette.types import Scope
+
+from app.admission.counters import Counters
+from app.admission.fields import Total
+from app.connections.early_answer import EarlyAnswer
+from app.connections.entrance import Entrance
+from app.connections.guard import LINGER, Guard
+from app.connections.http1.bare_refusals import BareRefusals
+from app.connections.http1.cycle import CLOSE, SHORT_REST
+from app.connections.silent_connections import PEEKED, Member, SilentConnections
+from tests.connection import LIMITS
+
+POST = b"POST /busy?a=b HTTP/1.1\r\nHost: x\r\n"
+LAST = POST + b"Connection: close\r\n"
+BUSY = EarlyAnswer(503, b"content-length: 4\r\n", b"busy")
+ANSWER = b"HTTP/1.1 503 Service Unavailable\r\nserver: darkroom\r\ncontent-length: 4\r\n\r\nbusy"
+LAST_ANSWER = ANSWER.replace(b"darkroom\r\n", b"darkroom\r\nconnection: close\r\n")
+DISCARDED = 4 << 20
+
+
+def sized(head: bytes, n_bytes: int) -> bytes:
+    return head + b"Content-Length: %d\r\n\r\n" % n_bytes
+
+
+@dataclass
+class Server:
+    """Connections in front of a server that refuses what goes to `/busy` while it is pressed."""
+
+    stack: ExitStack
+    pressed: bool = True
+    asked: list[Scope] = field(default_factory=list)
+    begun: list[bytes] = field(default_factory=list)
+    members: set[Member] = field(default_factory=set)
+    headers: list[tuple[bytes, bytes]] = field(default_factory=lambda: [(b"server", b"darkroom")])
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.guard = Guard(replace(LIMITS, discard_bytes=DISCARDED), clock=lambda: self.now)
+        self.guard.decide, self.guard.pressed = self.decide, lambda: self.pressed
+        self.counters = Counters()
+        self.entrance = Entrance(self.guard, self.counters)
+        bare = BareRefusals(self.guard, lambda: self.headers)
+        self.silent = SilentConnections(self.guard, self.members, bare)
+        self.stack.callback(self.silent.end)
+
+    def decide(self, scope: Scope) -> EarlyAnswer | None:
+        self.asked.append(scope)
+        return BUSY if scope["path"] == "/busy" else None
+
+    def come(self, request: bytes) -> socket.socket:
+        """Connect a client that has sent `request`; return its end of the connection."""
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            self.stack.enter_context(each)
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 21)
+        theirs.setblocking(False)
+        theirs.send(request)
+        ticket = self.entrance.enter(ours, "192.0.2.1")
+        assert ticket is not None
+        self.silent.enter(ours, ticket, lambda: self.begun.append(ours.recv(1 << 16)))
+        return theirs
+
+    @property
+    def connections(self) -> int:
+        return self.counters.total(Total.CONNECTIONS)
+
+
+async def until(found: Callable[[], bool]) -> None:
+    async with asyncio.timeout(100):
+        while not found():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+def run(scenario: Callable[[Server], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        with ExitStack() as stack:
+            await scenario(Server(stack))
+
+    asyncio.run(whole())
+
+
+def test_a_refused_request_gets_its_answer_and_its_connection_never_begins() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(sized(LAST, 5) + b"hello")
+        assert client.recv(1 << 16) == LAST_ANSWER
+        assert client.recv(1) == b""
+        assert not server.begun
+        assert not server.members
+        assert server.connections == 0
+
+    run(scenario)
+
+
+def test_the_decision_is_made_by_what_the_head_says() -> None:
+    async def scenario(server: Server) -> None:
+        server.come(sized(LAST + b"X-Deadline-Ms: 7\r\n", 0))
+        (scope,) = server.asked
+        asked = {key: scope[key] for key in ("method", "path", "query_string", "client")}
+        assert asked == {
+            "method": "POST",
+            "path": "/busy",
+            "query_string": b"a=b",
+            "client": ("192.0.2.1", 0),
+        }
+        assert (b"x-deadline-ms", b"7") in scope["headers"]
+
+    run(scenario)
+
+
+def test_a_kept_connection_is_refused_again_and_begins_with_the_first_request_that_is_not() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(sized(POST, 5) + b"hello")
+        assert client.recv(1 << 16) == ANSWER
+        client.send(sized(POST, 0))
+        await until(lambda: len(server.asked) == 2)
+        assert client.recv(1 << 16) == ANSWER
+        other = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+        client.send(other)
+        await until(lambda: bool(server.begun))
+        assert server.begun == [other]
+        assert not server.members
+        assert server.connections == 1
+
+    run(scenario)
+
+
+def test_the_short_rest_of_a_body_is_discarded_and_the_next_request_is_found_behind_it() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(sized(POST, SHORT_REST))
+        assert client.recv(1 << 16) == ANSWER
+        next_request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+        rest = memoryview(b"." * SHORT_REST + next_request)
+        while rest:
+            with suppress(BlockingIOError):
+                rest = rest[client.send(rest) :]
+            await asyncio.sleep(0)
+        await until(lambda: bool(server.begun))
+        assert server.begun == [next_request]
+
+    run(scenario)
+
+
+def test_a_long_rest_ends_the_connection_and_is_read_so_that_the_client_sees_no_reset() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(sized(POST, 2 * SHORT_REST) + b".")
+        assert client.recv(1 << 16) == LAST_ANSWER
+        assert client.recv(1) == b""
+        client.send(b"." * 1000)
+        client.close()
+        await until(lambda: server.connections == 0)
+        assert not server.members
+
+    run(scenario)
+
+
+def test_a_client_that_never_stops_sending_is_cut_off() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(sized(LAST, 1 << 40))
+        sent = 0
+        with suppress(ConnectionError):
+            while sent <= 2 * DISCARDED:
+                with suppress(BlockingIOError):
+                    sent += client.send(b"." * 65536)
+                await asyncio.sleep(0)
+        assert DISCARDED <= sent <= 2 * DISCARDED
+        assert server.connections == 0
+
+    run(scenario)
+
+
+def test_a_client_that_stops_within_its_body_is_closed_after_the_time_for_that() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(sized(POST, 10))
+        assert client.recv(1 << 16) == ANSWER
+        server.now = LINGER - 1
+        server.guard.phases.sweep()
+        assert server.connections == 1
+        server.now = LINGER
+        server.guard.phases.sweep()
+        assert server.connections == 0
+        assert client.recv(1) == b""
+
+    run(scenario)
+
+
+def test_a_server_that_is_leaving_ends_the_connection() -> None:
+    async def scenario(server: Server) -> None:
+        server.headers.append(CLOSE)
+        client = server.come(sized(POST, 0))
+        assert client.recv(1 << 16) == LAST_ANSWER
+        assert client.recv(1) == b""
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(sized(POST, 0)[:-1], id="incomplete head"),
+        pytest.param(POST + b"X: " + b"x" * PEEKED + b"\r\n\r\n", id="long head"),
+        pytest.param(POST.replace(b"Host: x\r\n", b"") + b"\r\n", id="no host"),
+        pytest.param(POST + b"Content-Length: x\r\n\r\n", id="wrong length"),
+        pytest.param(POST + b"Transfer-Encoding: chunked\r\n\r\n", id="chunks"),
+        pytest.param(POST.replace(b"1.1", b"1.0") + b"\r\n", id="HTTP/1.0"),
+        pytest.param(POST + b"Upgrade: h2c\r\nConnection: upgrade\r\n\r\n", id="upgrade"),
+        pytest.param(b"\x16\x03\x01" + sized(POST, 0), id="no HTTP"),
+        pytest.param(sized(POST.replace(b"busy", b"free"), 0), id="not refused"),
+    ],
+)
+def test_everything_else_is_left_to_the_protocol_untouched(request_: bytes) -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(request_)
+        assert server.begun == [request_]
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+
+    run(scenario)
+
+
+def test_a_server_that_refuses_nothing_parses_nothing_twice() -> None:
+    async def scenario(server: Server) -> None:
+        server.pressed = False
+        server.come(sized(POST, 0))
+        assert server.begun == [sized(POST, 0)]
+        assert not server.asked
+
+    run(scenario)
