@@ -6,6 +6,8 @@ or a heading that does not exist fails the build, and so does a page that is in 
 """
 
 import argparse
+import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -96,9 +98,30 @@ def _copy(root: Path, target: Path) -> None:
         path = target / f"{name}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(root / f"{name}.md", path)
-    (target / "index.md").write_text((root / "README.md").read_text() + _navigation())
-    for path in target.glob("docs/*.md"):
-        path.write_text(path.read_text().replace("](../README.md", "](../index.md"))
+    shutil.copy(root / "README.md", target / "index.md")
+    for path in target.rglob("*.md"):
+        path.write_text(_linked(path.read_text(), path.parent.relative_to(target), root, target))
+    with (target / "index.md").open("a") as index:
+        index.write(_navigation())
+
+
+def _linked(page: str, folder: Path, root: Path, target: Path) -> str:
+    """Return a page of a folder with the links of the site.
+
+    The README is called `index`. A link to a file of the repository that is no page becomes its
+    text, because the site does not have the file; one to a file that does not exist stays and fails
+    the build.
+    """
+
+    def replaced(link: re.Match[str]) -> str:
+        text, address, heading = link.groups(default="")
+        if (root / folder / address).resolve() == (root / "README.md").resolve():
+            index = os.path.relpath(target / "index.md", target / folder)
+            return f"[{text}]({index}{heading})"
+        missing = (root / folder / address).exists() and not (target / folder / address).exists()
+        return text if missing else link[0]
+
+    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]+)(#[^)\s]*)?\)", replaced, page)
 
 
 def _navigation() -> str:

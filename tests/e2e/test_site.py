@@ -74,13 +74,16 @@ def test_every_address_inside_the_site_leads_to_a_file(site: Path) -> None:
                 assert (page.parent / unquote(parts.path)).exists(), f"{page.name}: {address}"
 
 
-def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    for name in (name for names in CHAPTERS.values() for name in names):
+def pages(root: Path, *more: str) -> Path:
+    """Write a small page for each one of the navigation, and for some more."""
+    for name in ("README", *more, *(name for names in CHAPTERS.values() for name in names)):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / f"{name}.md").write_text("# A page\n")
-    (root / "README.md").write_text("# First\n\n[second](docs/api.md#a-page)\n")
-    assert built(tmp_path, "--root", str(root)).returncode == 0
+    return root
+
+
+def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
+    root = pages(tmp_path / "root")
     (root / "README.md").write_text("# First\n\n[second](docs/api.md#another)\n")
     done = built(tmp_path, "--root", str(root))
     assert done.returncode == 1
@@ -88,13 +91,22 @@ def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
 
 
 def test_a_page_outside_of_the_navigation_fails_the_build(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    for name in ("README", "docs/lost", *(name for names in CHAPTERS.values() for name in names)):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / f"{name}.md").write_text("# A page\n")
-    done = built(tmp_path, "--root", str(root))
+    done = built(tmp_path, "--root", str(pages(tmp_path / "root", "docs/lost")))
     assert done.returncode == 1
     assert "lost" in done.stderr
+
+
+def test_links_to_the_readme_and_to_files_that_are_no_pages_have_their_places(
+    tmp_path: Path,
+) -> None:
+    root = pages(tmp_path / "root")
+    (root / "Makefile").touch()
+    (root / "README.md").write_text("# First\n\n[program](Makefile), [second](docs/api.md)\n")
+    (root / "docs/api.md").write_text("# Second\n\n[back](../README.md#first)\n")
+    done = built(tmp_path, "--root", str(root))
+    assert done.returncode == 0, done.stderr
+    assert "Makefile" not in (tmp_path / "site/index.html").read_text()
+    assert "../index.html#first" in Addresses((tmp_path / "site/docs/api.html").read_text()).linked
 
 
 def test_a_browser_without_a_network_finds_a_word_in_the_files(site: Path) -> None:
