@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
+from models.did_you_mean import hint
 from models.networks.registry import NETWORKS
 from models.ports import checked_ports
 
@@ -117,10 +118,10 @@ def checked_models(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of networks that classify; ValueError where one is unknown or repeated."""
     unknown = [name for name in names if name not in NETWORKS]
     if unknown or not names or len(set(names)) < len(names):
-        problem = (
-            f"there is no network {unknown[0]!r}" if unknown else "each network once, at least one"
-        )
-        raise ValueError(f"{problem}; there are {', '.join(NETWORKS)}")
+        problem = "each network once, at least one; "
+        if unknown:
+            problem = f"there is no network {unknown[0]!r}; {hint(unknown[0], NETWORKS)}"
+        raise ValueError(f"{problem}there are {', '.join(NETWORKS)}")
     return names
 
 

@@ -79,6 +79,9 @@ class Settings(BaseSettings):
     log_level: str = Field(
         "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"
     )
+    log_format: str = Field(
+        "auto", pattern="^(auto|json|text)$", description="json, text, or auto: text on a terminal"
+    )
 
     networks: ModelNames = Field(
         ("resnet18",), description="networks to classify with; the first one is the default"

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from models.did_you_mean import hint
+
 PREFIX = "DARKROOM_"
 """The beginning of the name of every setting that is a variable."""
 
@@ -14,6 +16,13 @@ def unknown_variables(names: Iterable[str], fields: Collection[str]) -> list[str
     """
     known = {f"{PREFIX}{field}".upper() for field in fields}
     return sorted(n for n in names if n.upper().startswith(PREFIX) and n.upper() not in known)
+
+
+def unknown_settings(names: Iterable[str], fields: Collection[str]) -> str:
+    """Return the message for variables that are no settings."""
+    known = [f"{PREFIX}{field}".upper() for field in fields]
+    listed = [f"unknown setting {name}; {hint(name, known)}" for name in names]
+    return "".join(listed) + "`darkroom serve --help` lists all"
 
 
 def check_file(file: Path, fields: Collection[str]) -> None:
@@ -29,7 +38,9 @@ def check_file(file: Path, fields: Collection[str]) -> None:
             continue
         is_setting = name.upper().startswith(PREFIX) and not unknown_variables([name], fields)
         if not equals or not is_setting:
+            known = [f"{PREFIX}{field}".upper() for field in fields]
             raise ValueError(
-                f"the settings file {file}, line {number}: {name!r} is no setting; lines are "
+                f"the settings file {file}, line {number}: {name!r} is no setting; "
+                f"{'' if is_setting else hint(name, known)}lines are "
                 "DARKROOM_NAME=value, and `darkroom serve --help` lists all names"
             )

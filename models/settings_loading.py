@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from models.settings import Settings
-from models.settings_file import PREFIX, check_file, unknown_variables
+from models.settings_file import PREFIX, check_file, unknown_settings, unknown_variables
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -14,7 +14,7 @@ def load_settings(**overrides: Any) -> Settings:
     Raises ValueError, which tells what is wrong, also for a variable that is no setting.
     """
     if unknown := unknown_variables(os.environ, Settings.model_fields):
-        raise ValueError(f"unknown setting {', '.join(unknown)}; `darkroom serve --help` lists all")
+        raise ValueError(unknown_settings(unknown, Settings.model_fields))
     file = overrides.get("settings_file") or os.environ.get(f"{PREFIX}SETTINGS_FILE")
     if file:
         check_file(Path(file), Settings.model_fields)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from models.codec import encoded
+from models.did_you_mean import hint
 from models.domain.job import Operation
 from models.exit_codes import ExitCode
 from models.networks.registry import CATALOGUE, NETWORKS, qualified_name
@@ -45,8 +46,11 @@ def manage_weights(settings: Settings, action: str, name: str) -> int:
     networks = {name: spec.weights[0] for name, spec in NETWORKS.items()}
     wanted = known.get(name) or networks.get(name)
     if wanted is None:
-        there = ", ".join([*known, *networks])
-        print(f"darkroom: no weights {name!r}; there are {there}", file=sys.stderr)
+        there = [*known, *networks]
+        meant = hint(name, there)
+        print(
+            f"darkroom: no weights {name!r}; {meant}there are {', '.join(there)}", file=sys.stderr
+        )
         return ExitCode.WRONG_USAGE
     try:
         path = _get(store, action, wanted)

@@ -10,25 +10,16 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from app.cli.catalogue import COMMANDS, overview
 from app.cli.commands import standard_output
 from app.cli.commands.errors import CannotWrite, WrongUsage
+from app.cli.help import CommandParser, examples
 from models.exit_codes import ExitCode
 from models.version import VERSION
 
 if TYPE_CHECKING:
     from app.cli.commands.command import Command
     from models.settings import Settings
-
-COMMANDS = {
-    "serve": "serve HTTP until stopped",
-    "classify": "print the labels of images",
-    "filter": "put images through filters",
-    "profile": "trace the worker under load",
-    "filters": "list the filters",
-    "weights": "download, verify or list weights",
-    "kernels": "compile the GPU's kernels in advance",
-}
-"""Each is a module of `app.cli.commands`."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -47,13 +38,23 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.FAILED
 
 
+def complete_parser() -> CommandParser:
+    """Return the parser with the arguments of all commands, for completion."""
+    parser, _ = _parser(list(COMMANDS), listed=True)
+    return parser
+
+
 def _run(arguments: Sequence[str]) -> int:
+    parser, commands = _parser(arguments)
     try:
-        options = vars(_parser(arguments).parse_args(arguments))
+        if arguments and (own := commands.get(arguments[0])):
+            own.check_flags(arguments[1:])
+        options = vars(parser.parse_args(arguments))
     finally:
         standard_output.flush()  # the text that --help or --version printed
     name = options.pop("command")
-    code = _command(name).run(_settings(options), **options)
+    settings = _settings(options) if COMMANDS[name].has_settings else None
+    code = _command(name).run(settings, **options)
     standard_output.flush()
     return code
 
@@ -62,40 +63,66 @@ def _settings(options: dict[str, object]) -> "Settings":
     """Take the settings out of the options; WrongUsage names the ones that are not valid."""
     from pydantic import ValidationError
 
-    from models.settings import Settings
+    from models.settings import PREFIX, Settings
     from models.settings_loading import load_settings
     from models.weights.sources import resolve_all
 
-    given = {k: options.pop(k) for k in list(options) if k in Settings.model_fields}
+    found = {k: options.pop(k) for k in list(options) if k in Settings.model_fields}
+    given = {k: v for k, v in found.items() if v is not None}
     try:
-        settings = load_settings(**{k: v for k, v in given.items() if v is not None})
+        settings = load_settings(**given)
         resolve_all(settings)
     except ValidationError as error:
-        problems = (
-            f"--{str(each['loc'][0]).replace('_', '-')}: {each['msg']} (given: {each['input']!r})"
-            for each in error.errors(include_url=False)
-        )
+        problems = []
+        for each in error.errors(include_url=False):
+            name = str(each["loc"][0])
+            flag = "--" + name.replace("_", "-") if name in given else PREFIX + name.upper()
+            message = each["msg"].removeprefix("Value error, ")
+            problems.append(f"{flag}: {message} (given: {each['input']!r})")
         raise WrongUsage("\ndarkroom: ".join(problems)) from None
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     return settings
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Declare all commands by name, and the arguments of those that `arguments` name."""
-    parser = argparse.ArgumentParser(
+def _parser(
+    arguments: Sequence[str], *, listed: bool = False
+) -> tuple[CommandParser, dict[str, CommandParser]]:
+    """Declare all commands by name, and the arguments of those that `arguments` name.
+
+    Returns the whole parser, and the parsers of the commands. Commands that are `listed` have their
+    summaries in argparse's own list too, which completion reads; help has a list by topic.
+    """
+    parser = CommandParser(
         prog="darkroom",
-        description="Labels and filtered images, over HTTP or right here; one answer per image.",
+        usage="darkroom [-h] [--version] COMMAND …",
+        description="Labels and filtered images, over HTTP or right here; one answer per image.\n"
+        + overview(),
+        epilog="`darkroom COMMAND --help` explains a command and shows examples.",
     )
-    parser.add_argument("--version", action="version", version=VERSION)
+    parser.add_argument("--version", action="version", version=VERSION, help="print the version")
     actions = parser.add_subparsers(
-        title="commands", required=True, metavar="COMMAND", dest="command"
+        required=True,
+        metavar="COMMAND",
+        dest="command",
+        prog="darkroom",
+        help="the command" if listed else argparse.SUPPRESS,
     )
-    for name, text in COMMANDS.items():
-        own = actions.add_parser(name, help=text, description=f"{text.capitalize()}.")
+    made: dict[str, CommandParser] = {}
+    for name, entry in COMMANDS.items():
+        text = f"{entry.summary[:1].upper()}{entry.summary[1:]}."
+        if listed:
+            own = actions.add_parser(name, description=text, help=entry.summary)
+        else:
+            own = actions.add_parser(name, description=text)
+        made[name] = own
         if name in arguments:
-            _command(name).declare(own)
-    return parser
+            command = _command(name)
+            command.declare(own)
+            own.shorten_usage()
+            parts = (examples(command.EXAMPLES), own.epilog)
+            own.epilog = "\n\n".join(each for each in parts if each)
+    return parser, made
 
 
 def _command(name: str) -> "Command":

@@ -1,8 +1,12 @@
 """Open the listening sockets before anything slow is loaded, so that errors show at once."""
 
+import logging
 import socket
+from collections.abc import Iterable
 
 from models.settings import Settings
+
+log = logging.getLogger("darkroom.server")
 
 BACKLOG = 16384
 """Connections that the kernel queues until they are accepted; net.core.somaxconn bounds it."""
@@ -34,3 +38,15 @@ def bind_metrics(settings: Settings) -> list[socket.socket]:
     except OSError as error:
         text = f"{error.strerror} (--metrics-port {settings.metrics_port})"
         raise OSError(error.errno, text) from None
+
+
+def announce(settings: Settings, sockets: Iterable[socket.socket]) -> None:
+    """Log the URLs of the sockets once connections are accepted there."""
+    log.info("listening on %s", " and ".join(url_of(settings, each) for each in sockets))
+
+
+def url_of(settings: Settings, listening: socket.socket) -> str:
+    """Return the URL of a listening socket, such as `http://127.0.0.1:8000`."""
+    host, port = listening.getsockname()[:2]
+    scheme = "https" if settings.tls_certificate else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

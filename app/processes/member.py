@@ -42,7 +42,7 @@ def run() -> int:
     orders = Orders()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
     settings = Settings.model_validate(orders.first["settings"])
-    structured_logging.configure(settings.log_level)
+    structured_logging.configure(settings.log_level, settings.log_format)
     if orders.first["role"] == "worker":
         try:
             return asyncio.run(_worker(settings, orders))

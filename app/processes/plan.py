@@ -17,7 +17,7 @@ from typing import Any
 from prometheus_client import multiprocess
 
 from app.admission.counters import Counters
-from app.connections.listening import BACKLOG, bind_metrics
+from app.connections.listening import BACKLOG, announce, bind_metrics
 from app.processes.connection_balancer import ConnectionCounts
 from app.system.memory import usable_memory
 from app.telemetry.metrics import METRICS_FOLDER
@@ -112,6 +112,11 @@ class Reload:
         self._members = members
 
     @property
+    def settings(self) -> Settings:
+        """Return the settings in use."""
+        return self._running
+
+    @property
     def spares(self) -> dict[str, int]:
         """Return the number of spare workers of each pool."""
         count = spares(self._running)
@@ -160,7 +165,10 @@ async def _supervised(
     def on_exit(pid: int) -> None:
         _forget(pid, folder, counters)
 
-    supervisor = Supervisor(groups, on_exit, close, reload.spares, reload)
+    def on_ready() -> None:
+        announce(reload.settings, sockets[:1])
+
+    supervisor = Supervisor(groups, on_exit, close, reload.spares, reload, on_ready)
     return await supervisor.run()
 
 

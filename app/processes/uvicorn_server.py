@@ -23,7 +23,7 @@ from app.connections.http1.bare_refusals import BareRefusals
 from app.connections.http1.cycle import CLOSE
 from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
-from app.connections.listening import bind, bind_metrics
+from app.connections.listening import announce, bind, bind_metrics
 from app.connections.phases import Timer
 from app.connections.silent_connections import Member, SilentConnections, refuse_none
 from app.processes import reconfigure
@@ -100,6 +100,7 @@ class Server(uvicorn.Server):
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
         if self._orders is None:
             reconfigure.listen(service)
+            announce(settings, [each.socket for each in listening])
         else:
             self._obeying = asyncio.create_task(self._obey(self._orders))
 
@@ -229,8 +230,6 @@ def run(app: FastAPI, settings: Settings) -> int:
     sockets = bind(settings.host, settings.port)
     scraped = bind_metrics(settings)
     server = Server(app, settings, scraped=[SharedSocket(each, Alone()) for each in scraped])
-    for each in sockets:
-        log.info("listening on %s port %d", *each.getsockname()[:2])
     try:
         server.run(sockets)
     except SystemExit:  # uvicorn's, after a start that failed

@@ -98,6 +98,7 @@ FILTERS = (
     "effects",
     "geometry",
     "registry",
+    "short_form",
 )
 """What families of filters share, then the families; some of them build on blurs."""
 

@@ -2,19 +2,14 @@
 given.
 """
 
-import difflib
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from models.did_you_mean import hint
+
 Schema = Mapping[str, Any]
 """The JSON Schema of one parameter."""
-
-_LONGEST_NAME = 64
-"""The longest part of a given name that is compared with known names, in characters.
-
-The comparison takes quadratic time, so an unbounded name would be an attack.
-"""
 
 _SPOKEN = ("px", "%")
 """The units that messages print after a number; a level, a count or a ratio needs no unit."""
@@ -25,9 +20,7 @@ def wrong_name(given: object, known: Iterable[str]) -> str:
     names = list(known)
     if not isinstance(given, str):
         return f'a filter\'s "name" is needed, not {reprlib.repr(given)}: {", ".join(names)}'
-    close = difflib.get_close_matches(given[:_LONGEST_NAME].lower(), names, 1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"no filter {reprlib.repr(given)}; {hint}There are: {', '.join(names)}"
+    return f"no filter {reprlib.repr(given)}; {hint(given, names)}There are: {', '.join(names)}"
 
 
 def wrong_parameter(
@@ -40,7 +33,7 @@ def wrong_parameter(
     """
     if name not in parameters:
         there = f"takes {', '.join(parameters)}" if parameters else "takes no parameters"
-        return f"unknown parameter; {filter_name} {there}"
+        return f"unknown parameter; {hint(name, parameters)}{filter_name} {there}"
     return f"{allowed(parameters[name])} is needed, not {reprlib.repr(given)}"
 
 

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from models.exit_codes import ExitCode
@@ -25,6 +25,9 @@ PAUSES = (0.1, 0.5, 2.0, 10.0)
 """Seconds before each restart of a process; they begin anew once it has run for `STABLE`."""
 STABLE = 60.0
 
+LOOK = 0.05
+"""Seconds between two checks whether all members can work for the first time."""
+
 Groups = Sequence[Sequence[ProcessSpec]]
 
 
@@ -32,7 +35,8 @@ Groups = Sequence[Sequence[ProcessSpec]]
 class Supervisor:
     """Supervisor of the processes in `groups`, which end from the last to the first group.
 
-    `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins.
+    `on_exit` gets the id of each process that ended, `on_stop` is called when the shutdown begins,
+    `on_ready` once, when all members can work for the first time.
     `spares` is the number of spare processes of each pool. On SIGUSR2 all members are replaced, one
     after the other; on SIGHUP as well, by those that `reload` returns, unless it raises ValueError.
     """
@@ -42,6 +46,7 @@ class Supervisor:
     on_stop: Callable[[], None] = lambda: None
     spares: Mapping[str, int] = field(default_factory=dict)
     reload: Callable[[], Groups] | None = None
+    on_ready: Callable[[], None] = lambda: None
     _running: dict[str, Child] = field(default_factory=dict)
     _members: dict[str, ProcessSpec] = field(default_factory=dict)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,13 +64,21 @@ class Supervisor:
         for number in (signal.SIGHUP, signal.SIGUSR2):
             loop.add_signal_handler(number, self._renew, number)
         keepers = {name: asyncio.create_task(self._keep(name)) for name in self._members}
+        announcing = asyncio.create_task(self._announce())
         await self._stop.wait()
+        announcing.cancel()
         self.on_stop()
         await asyncio.gather(self._spares.close(), self._rolling.close())
         for group in reversed(self.groups):
             await asyncio.gather(*(self._end(each, keepers[each.name]) for each in group))
         await self._rolling.ended()
         return self._code
+
+    async def _announce(self) -> None:
+        """Call `on_ready` once all members can work."""
+        while not self._all_ready(self._members.values()):  # noqa: ASYNC110 (many events)
+            await asyncio.sleep(LOOK)
+        self.on_ready()
 
     def _told(self, number: signal.Signals) -> None:
         """Begin the shutdown at the first signal; a SIGINT or a later signal skips grace times.
@@ -102,7 +115,10 @@ class Supervisor:
 
     def _settled(self, pool: str) -> bool:
         """Return whether all members of a pool can work."""
-        children = [self._running.get(member.name) for member in self._of(pool)]
+        return self._all_ready(self._of(pool))
+
+    def _all_ready(self, members: Iterable[ProcessSpec]) -> bool:
+        children = [self._running.get(member.name) for member in members]
         return all(child is not None and child.ready.is_set() for child in children)
 
     async def _keep(self, name: str) -> None:

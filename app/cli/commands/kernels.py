@@ -11,6 +11,8 @@ from models.settings import Settings
 DEFAULT = "75,80,86,89,90,100,120"
 """Turing, Ampere (data centre and desktop), Ada, Hopper, Blackwell (data centre and desktop)."""
 
+EXAMPLES = ("darkroom kernels --architectures 80,90",)
+
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
@@ -25,7 +27,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(settings: Settings, architectures: str) -> int:
     """Compile what is missing in the folder `kernels` of the cache folder."""
-    structured_logging.configure("warning")
+    structured_logging.configure("warning", settings.log_format)
     names = [each.strip() for each in architectures.split(",")]
     if wrong := [name for name in names if not name.isdecimal()]:
         raise WrongUsage(

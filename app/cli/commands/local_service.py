@@ -77,7 +77,7 @@ async def answer_each(
     needs_weights: bool = False,
 ) -> int:
     """Call `on_answer` with the answer of every file, in order; the result is the exit code."""
-    structured_logging.configure("warning")
+    structured_logging.configure("warning", settings.log_format)
     try:
         service = await main.start_service(settings, Metrics(), needs_weights)
     except ValueError as error:  # of wrong settings: weights that do not fit their labels, no GPU

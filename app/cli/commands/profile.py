@@ -2,18 +2,23 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.cli import offline
-from app.cli.commands import atomic_file
+from app.cli.commands import atomic_file, chain
 from app.cli.commands.command import LOCAL, WEIGHTS, add_settings
 from app.cli.commands.errors import CannotWrite, WrongUsage
-from app.cli.commands.filter import OPS, parsed_ops
 from app.cli.commands.standard_output import show
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings
 from workers.operations import Classify
+
+EXAMPLES = (
+    "darkroom profile --seconds 2 -o trace.json",
+    "darkroom profile --op gaussian_blur:sigma=2",
+)
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +26,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=float, default=1.0, help="duration of the load (default: 1)"
     )
-    parser.add_argument("--ops", help=f"run these instead of classifying: {OPS}")
+    filters = parser.add_argument_group("filters to run instead of classifying")
+    chain.declare(filters, required=False)
     parser.add_argument(
         "-o", "--output", default="trace.json", help="Chrome trace (default: trace.json)"
     )
@@ -29,10 +35,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, (*WEIGHTS, *LOCAL, "optimize"))
 
 
-def run(settings: Settings, seconds: float, output: str, ops: str | None, force: bool) -> int:
+def run(
+    settings: Settings,
+    seconds: float,
+    output: str,
+    ops: str | None,
+    op: Sequence[str],
+    force: bool,
+) -> int:
     """Write the trace, and print a summary of the device's work."""
-    structured_logging.configure("warning")
-    operation = parsed_ops(ops) if ops else Classify(network=settings.networks[0])
+    structured_logging.configure("warning", settings.log_format)
+    operation = chain.given_chain(ops, op) or Classify(network=settings.networks[0])
     path = Path(output)
     if not 0 < seconds <= 600:
         raise WrongUsage(f"--seconds: more than 0 and at most 600 (given: {seconds:g})")

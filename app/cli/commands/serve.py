@@ -19,6 +19,12 @@ from models.settings import Settings
 NO_ADDRESS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EAFNOSUPPORT)
 """Error numbers of binding a socket, which happens before the model is loaded."""
 
+EXAMPLES = (
+    "darkroom serve",
+    "darkroom serve --port 9000 --networks resnet18,resnet50",
+    "darkroom serve --env-file darkroom.env --front-ends 4",
+)
+
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: there is one for every setting."""
@@ -27,7 +33,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(settings: Settings) -> int:
     """Serve; an address that cannot be listened on is reported before the model is loaded."""
-    structured_logging.configure(settings.log_level)
+    structured_logging.configure(settings.log_level, settings.log_format)
     try:
         tls.check(settings)
         plan = tree.Plan.of(settings)

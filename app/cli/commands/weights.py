@@ -6,6 +6,12 @@ from app.cli import offline
 from app.cli.commands.command import add_settings
 from models.settings import Settings
 
+EXAMPLES = (
+    "darkroom weights list",
+    "darkroom weights fetch resnet50",
+    "darkroom weights verify imagenet1k_v1",
+)
+
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""

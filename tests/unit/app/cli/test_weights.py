@@ -39,5 +39,5 @@ def test_unknown_weights_are_refused_with_the_choices(
 ) -> None:
     assert manage_weights(settings(tmp_path), "fetch", "resnet51") == ExitCode.WRONG_USAGE
     message = capsys.readouterr().err
-    assert "no weights 'resnet51'; there are bundled, imagenet1k_v1" in message
+    assert "no weights 'resnet51'; did you mean 'resnet50'? there are bundled, " in message
     assert message.rstrip().endswith("resnet18, resnet34, resnet50")

@@ -99,3 +99,25 @@ def test_nothing_is_imported_from_the_current_folder(
     monkeypatch.chdir(tmp_path)
     made = Supervisor([[member(lives, seconds=LONG)]])
     assert supervise(made, lambda: len(lived(lives)) == 1) == 0
+
+
+def test_readiness_is_announced_once_when_all_members_can_work(tmp_path: Path) -> None:
+    lives, announced = tmp_path / "lives", list[int]()
+    groups = [
+        [member(lives, "worker", seconds=LONG)],
+        [member(lives, "front", seconds=LONG)],
+    ]
+    made = Supervisor(groups, on_ready=lambda: announced.append(len(lived(lives))))
+    assert supervise(made, lambda: bool(announced)) == 0
+    assert announced == [2]
+
+
+def test_nothing_is_announced_while_a_member_cannot_work(tmp_path: Path) -> None:
+    lives, announced = tmp_path / "lives", list[int]()
+    groups = [
+        [member(lives, "worker", seconds=LONG)],
+        [member(lives, "front", broken=True, code=1)],
+    ]
+    made = Supervisor(groups, on_ready=lambda: announced.append(1))
+    assert supervise(made, lambda: len(lived(lives)) >= 3) == 0
+    assert not announced

@@ -27,7 +27,7 @@ from app.cli.script import main
 try:
     code = main({list(arguments)!r})
 except SystemExit as end:
-    code = end.code
+    code = end.code or 0
 assert code == 0, code
 sys.stdout.flush()
 print(*sys.modules, file=sys.stderr)
@@ -48,6 +48,12 @@ print(*sys.modules, file=sys.stderr)
 @pytest.mark.parametrize("flag", ["--version", "--help"])
 def test_version_and_help_import_nothing_but_the_command_line(flag: str) -> None:
     assert not imported(flag) & (NETWORKS | SERVING | PIXELS)
+
+
+def test_the_health_check_imports_nothing_but_the_command_line() -> None:
+    found = imported("health", "--help")
+    assert "app.cli.commands.health" in found
+    assert not found & (NETWORKS | SERVING | PIXELS)
 
 
 def test_the_list_of_filters_imports_neither_networks_nor_the_server() -> None:

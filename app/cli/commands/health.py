@@ -1,0 +1,155 @@
+"""`darkroom health`: tell whether a server is ready, and why not.
+
+It imports the standard library only, because scripts and containers run it every few seconds.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import ssl
+import sys
+from typing import Any
+from urllib.parse import urlsplit
+
+from app.cli.commands.errors import WrongUsage
+from app.cli.commands.standard_output import show
+from app.system.terminal import Style, has_colours, styled
+from models.exit_codes import ExitCode
+
+MOST = 1 << 20
+"""Bytes of an answer that are read."""
+
+_CONTROLS = {code: "?" for code in (*range(10), *range(11, 27), *range(28, 32), 127)}
+"""Control characters that an answer must not send to the terminal."""
+
+EXAMPLES = (
+    "darkroom health",
+    "darkroom health http://localhost:8000 --json",
+    "until darkroom health --timeout 2; do sleep 1; done",
+)
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "url",
+        nargs="?",
+        metavar="URL",
+        help="the server (default: by DARKROOM_PORT and DARKROOM_TLS_CERTIFICATE, else "
+        "http://localhost:8000)",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=5.0, help="seconds to wait for an answer (default: 5)"
+    )
+    parser.add_argument(
+        "--json", dest="as_json", action="store_true", help="print one line of JSON"
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="accept any certificate (default: only for the server of this machine's settings)",
+    )
+
+
+def run(_settings: None, url: str | None, timeout: float, as_json: bool, insecure: bool) -> int:
+    """Print the state; the exit code is OK if the server is ready, else FAILED."""
+    target, own = (_own_server(), True) if url is None else (url, False)
+    if not 0 < timeout <= 600:
+        raise WrongUsage(f"--timeout: more than 0 and at most 600 (given: {timeout:g})")
+    found = ask(target, timeout, verified=not (insecure or own))
+    show(json.dumps(found) + "\n" if as_json else table(found, has_colours(sys.stdout)))
+    return ExitCode.OK if found["ready"] else ExitCode.FAILED
+
+
+def ask(url: str, timeout: float, verified: bool = True) -> dict[str, Any]:
+    """Return `url`, `ready`, `state`, and what `/readyz?verbose` tells or why there is no answer.
+
+    The request never goes to a proxy. WrongUsage if `url` is none.
+    """
+    found: dict[str, Any] = {"url": url, "ready": False, "state": "unreachable"}
+    connection = _connection(url, timeout, verified)
+    path = urlsplit(url).path.rstrip("/")
+    try:
+        connection.request("GET", f"{path}/readyz?verbose", headers={"Connection": "close"})
+        response = connection.getresponse()
+        body = response.read(MOST)
+    except (OSError, http.client.HTTPException) as error:
+        return {**found, "reasons": [f"no answer within {timeout:g} s: {_words(error)}"]}
+    finally:
+        connection.close()
+    try:
+        told = json.loads(body)
+    except ValueError:
+        told = None
+    if not isinstance(told, dict):
+        return {**found, "reasons": ["what answers there is no Darkroom server"]}
+    ready = response.status == http.client.OK
+    state = str(told.get("status", "not ready"))
+    return {**found, "ready": ready, "state": state, "reasons": reasons(told), "details": told}
+
+
+def reasons(told: dict[str, Any]) -> list[str]:
+    """Return why a server is not ready, or is ready but degraded, from its own answer."""
+    worker, canary = told.get("worker") or {}, told.get("canary") or {}
+    weights, found = told.get("weights") or {}, []
+    if told.get("stopping"):
+        found.append("the server is stopping")
+    if worker.get("alive") is False:
+        back = worker.get("expected_in")
+        found.append("no worker is running" + (f"; one is expected in {back} s" if back else ""))
+    if canary.get("problem"):
+        found.append(f"canary: {canary['problem']}")
+    if worker.get("degraded"):
+        found.append(f"degraded: {worker['degraded']}")
+    if weights.get("problem"):
+        found.append(f"weights: {weights['problem']}")
+    return found
+
+
+def table(found: dict[str, Any], colours: bool) -> str:
+    """Return the lines for people: the state, the reasons, and the parts of the server."""
+    good = found["ready"] and found["state"] == "ok"
+    style = Style.GREEN if good else Style.YELLOW if found["ready"] else Style.RED
+    word = {"ok": "ready", "degraded": "ready, but degraded"}.get(found["state"], found["state"])
+    lines = [f"{found['url']} is {styled(word, style, on=colours)}"]
+    lines += [f"  {reason}" for reason in found["reasons"]]
+    told = found.get("details") or {}
+    for part in ("worker", "decoders", "weights", "networks"):
+        values = told.get(part)
+        if isinstance(values, dict) and values:
+            shown = ", ".join(f"{key} {_word(value)}" for key, value in values.items())
+            lines.append(f"  {styled(f'{part:10}', Style.DIM, on=colours)}{shown}")
+    return "\n".join(lines).translate(_CONTROLS) + "\n"
+
+
+def _own_server() -> str:
+    """Return the URL of the server that the settings of this environment describe."""
+    scheme = "https" if os.environ.get("DARKROOM_TLS_CERTIFICATE") else "http"
+    return f"{scheme}://localhost:{os.environ.get('DARKROOM_PORT') or 8000}"
+
+
+def _connection(url: str, timeout: float, verified: bool) -> http.client.HTTPConnection:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        raise WrongUsage(f"{url} is no URL; write http://host:port or https://host:port")
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+    context = ssl.create_default_context() if verified else ssl._create_unverified_context()  # noqa: S323
+    return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it is too slow"
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)

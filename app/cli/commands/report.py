@@ -1,0 +1,47 @@
+"""Write the record of an image: a line of JSON for programs, words for a person at a terminal."""
+
+from app.responses.records import line
+from app.system.terminal import Style, styled
+from models.api.schemas import Record
+
+OF_HTTP = {"type", "title", "status", "instance", "request_id", "item_index"}
+"""Members of an error that have a meaning in HTTP alone; `code` and `detail` remain."""
+
+SHOWN = 5
+"""Labels on a line for people."""
+
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+"""Escapes of control characters: names of files must not steer the terminal."""
+
+
+def json_line(made: Record) -> bytes:
+    """Return the record as one line of JSON, the same as in an answer of the server.
+
+    Only errors are shorter: they have no member of HTTP.
+    """
+    if made.error is None:
+        return line(made)
+    return made.model_dump_json(exclude_none=True, exclude={"error": OF_HTTP}).encode() + b"\n"
+
+
+def human_line(made: Record, target: str | None = None, *, colours: bool = False) -> str:
+    """Return the record as a line for people; `target` is where its image was written."""
+    name = styled(_plain(made.source or str(made.index)), Style.BOLD, on=colours)
+    if made.error is not None:
+        return f"{name}  {styled(_plain(made.error.detail), Style.RED, on=colours)}\n"
+    if made.image is not None:
+        size = f"{made.image.width} × {made.image.height}, {made.image.bytes:,} bytes"
+        return f"{name} → {_plain(target or 'standard output')}  {size}\n"
+    if made.predictions is not None:
+        labels = [f"{each.label} {_score(each.score)}" for each in made.predictions[:SHOWN]]
+        return f"{name}  {styled(_plain(', '.join(labels)), Style.GREEN, on=colours)}\n"
+    return f"{name}  done; --json prints the values\n"
+
+
+def _score(score: float) -> str:
+    """Return a probability in percent, and anything else as a number."""
+    return f"{score:.1%}" if 0 <= score <= 1 else f"{score:.3g}"
+
+
+def _plain(text: str) -> str:
+    return text.translate(CONTROLS)

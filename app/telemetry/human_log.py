@@ -1,0 +1,49 @@
+"""Format log records for a person at a terminal: time, level, message, then further values."""
+
+import logging
+import sys
+from datetime import datetime
+
+from pythonjsonlogger.core import RESERVED_ATTRS
+
+from app.system.terminal import Style, has_colours, styled
+
+LEVELS = {
+    logging.DEBUG: Style.DIM,
+    logging.INFO: Style.GREEN,
+    logging.WARNING: Style.YELLOW,
+    logging.ERROR: Style.RED,
+    logging.CRITICAL: Style.RED,
+}
+
+HIDDEN = frozenset({*RESERVED_ATTRS, "color_message", "message", "asctime"})
+"""Attributes that every record has; the others are values that the caller has added."""
+
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+"""Escapes of control characters: text of clients must not steer the terminal."""
+
+
+class HumanFormatter(logging.Formatter):
+    """Formatter of lines such as `14:03:07 INFO     listening on http://127.0.0.1:8000`."""
+
+    def __init__(self, colours: bool | None = None) -> None:
+        super().__init__()
+        self._colours = has_colours(sys.stderr) if colours is None else colours
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line, and the traceback of an exception below it."""
+        time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        level = styled(f"{record.levelname:8}", self._level(record.levelno), on=self._colours)
+        values = " ".join(
+            f"{name}={value}" for name, value in vars(record).items() if name not in HIDDEN
+        )
+        line = f"{styled(time, Style.DIM, on=self._colours)} {level} "
+        line += record.getMessage().translate(CONTROLS)
+        if values:
+            line += "  " + styled(values.translate(CONTROLS), Style.DIM, on=self._colours)
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+    def _level(self, number: int) -> Style:
+        return LEVELS.get(number, Style.BOLD)

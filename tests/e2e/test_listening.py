@@ -1,0 +1,37 @@
+"""The log line that says where a server listens: once, and when it accepts connections."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from models.exit_codes import ExitCode
+from tests.server import PATIENCE
+
+
+@pytest.mark.parametrize("front_ends", ["0", "2"])
+def test_the_address_is_logged_once_when_connections_are_accepted(front_ends: str) -> None:
+    flags = ["--port", "0", "--gpus", "0", "--weights", "random", "--spare-workers", "0"]
+    command = [sys.executable, "-m", "app.cli", "serve", *flags, "--front-ends", front_ends]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            messages = []
+            for line in server.stderr:
+                messages.append(json.loads(line)["message"])
+                if messages[-1].startswith("listening on"):
+                    break
+            found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)", messages[-1])
+            assert found, messages
+            with socket.create_connection(("127.0.0.1", int(found[1])), PATIENCE) as connection:
+                connection.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                assert connection.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+        finally:
+            server.send_signal(signal.SIGINT)
+        rest = [json.loads(line)["message"] for line in server.stderr]
+    assert server.returncode == ExitCode.INTERRUPTED
+    assert not [each for each in rest if each.startswith("listening on")]

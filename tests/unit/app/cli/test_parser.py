@@ -1,0 +1,115 @@
+"""Help, suggestions and errors of the command line."""
+
+import pytest
+
+from app.cli.catalogue import COMMANDS
+from app.cli.parser import run
+from models.exit_codes import ExitCode
+from models.setting_sections import SECTIONS
+from models.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return the help that a command prints."""
+    with pytest.raises(SystemExit) as ended:
+        run(words)
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return what a command line that cannot work is answered on standard error."""
+    try:
+        code = run(words)
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    assert code == ExitCode.WRONG_USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    return said.err
+
+
+def test_help_lists_every_command_with_its_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "--help")
+    for name, entry in COMMANDS.items():
+        assert f"  {name:12}{entry.summary}\n" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_has_examples_of_that_command(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, name, "--help")
+    examples = text[text.index("examples:") :]
+    assert f"darkroom {name}" in examples
+    assert text.startswith(f"usage: darkroom {name} [flags]")
+
+
+def test_help_of_serve_groups_all_settings_with_their_defaults(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = printed(capsys, "serve", "--help")
+    places = [text.index(f"\n{title}:\n") for title in SECTIONS.values()]
+    assert places == sorted(places)
+    for name in Settings.model_fields:
+        assert f"--{name.replace('_', '-')}" in text
+    assert text.count("(default:") == len(Settings.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["serv"], "no command 'serv'; did you mean 'serve'?"),
+        (["serve", "--prot", "1"], "there is no flag --prot; did you mean --port?"),
+        (["filter", "a.png", "--formt", "png"], "did you mean --format?"),
+        (["filter", "--format", "jpg", "a"], "no choice 'jpg'; did you mean 'jpeg'?"),
+        (["filters", "gausian_blur"], "did you mean 'gaussian_blur'?"),
+        (["classify", "a.png", "--networks", "resnet19"], "did you mean 'resnet18'?"),
+        (["weights", "fetch", "resnet5"], "did you mean 'resnet50'?"),
+        (["completion", "bsh"], "did you mean 'bash'?"),
+    ],
+)
+def test_the_name_that_was_probably_meant_is_suggested(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(capsys, *words)
+
+
+def test_an_unknown_setting_of_the_environment_is_corrected(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DARKROOM_PROT", "1")
+    assert "unknown setting DARKROOM_PROT; did you mean 'DARKROOM_PORT'?" in refused(
+        capsys, "serve"
+    )
+
+
+def test_a_wrong_value_is_named_by_where_it_was_given(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DARKROOM_GRACE", "-1")
+    error = refused(capsys, "serve", "--port", "x")
+    assert "darkroom: --port: " in error
+    assert "darkroom: DARKROOM_GRACE: " in error
+
+
+def test_env_file_is_a_name_of_settings_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: object
+) -> None:
+    error = refused(capsys, "serve", "--env-file", f"{tmp_path}/none.env")
+    assert "none.env cannot be read" in error
+
+
+def test_titles_are_bold_where_colours_are_wanted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "\x1b" not in printed(capsys, "filters", "--help")
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1mexamples:\x1b[0m" in printed(capsys, "filters", "--help")
