@@ -32,6 +32,7 @@ CHAPTERS = {
         "docs/tuning",
         "docs/troubleshooting",
         "docs/reliability",
+        "docs/benchmarks",
         "SECURITY",
     ),
     "Develop": (
