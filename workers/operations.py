@@ -11,6 +11,7 @@ from models.domain.errors import InvalidParameter
 from models.domain.image import Subsampling
 from models.domain.job import Job, Operation
 from models.networks.registry import DEFAULT
+from workers.filters import row_bands
 from workers.filters.lookup_tables import ChainStep, steps
 from workers.filters.registry import AnyFilter
 from workers.kernels.items import Shape
@@ -113,14 +114,17 @@ class FilterChain:
             shape = each.shape_after(shape)
         return shape
 
-    def memory(self, shape: Shape) -> int:
+    def memory(self, shape: Shape, *, overwrite: bool = False) -> int:
         """Return the most bytes that the CPU takes at a time for an image of this shape, by
         estimate: the source, the input of a filter, and what that filter makes of it.
+
+        `overwrite`: the source may be overwritten, as it is of a job that owns it.
         """
         source, most = math.prod(shape), 0
-        for number, each in enumerate(self.filters):
+        for number, each in enumerate(self.steps):
             held = source + (math.prod(shape) if number else 0)
-            most = max(most, held + each.memory(shape))
+            mine = overwrite or number > 0
+            most = max(most, held + row_bands.memory(each, shape, overwrite=mine))
             shape = each.shape_after(shape)
         return most
 

@@ -66,15 +66,23 @@ class Computation:
         *,
         last: bool,
     ) -> HeldImage:
-        result = await self._run(operation, source.image(last=last), permit, stages)
+        image = source.image(last=last)
+        result = await self._run(operation, image, permit, stages, owned=last)
         assert not isinstance(result, Labels | Vector)
         return source.result(result)
 
     async def _run(
-        self, operation: Operation, image: Source, permit: Permit, stages: Timings
+        self,
+        operation: Operation,
+        image: Source,
+        permit: Permit,
+        stages: Timings,
+        *,
+        owned: bool = False,
     ) -> Result:
         with permit.work(operation.batch_key, image.n_pixels) as work:
-            completed = await self._backend.run(Job(operation, image, permit.deadline, permit.lane))
+            job = Job(operation, image, permit.deadline, permit.lane, owned)
+            completed = await self._backend.run(job)
             work.trace = completed.trace
         stages.add(completed.trace)
         return completed.result

@@ -26,18 +26,26 @@ def to_classify(seen: Seen) -> int:
     return max(seen.memory, info.n_pixels * (channels + flattened + copied))
 
 
-def to_filter(version: Version, max_pixels: int, seen: Seen, *, on_device: bool = False) -> int:
+def to_filter(
+    version: Version,
+    max_pixels: int,
+    seen: Seen,
+    *,
+    on_device: bool = False,
+    shared: bool = False,
+) -> int:
     """Return the bytes of an image that becomes this version.
 
     Those of its decoding, if the version will be refused. `on_device`: the device decodes and
-    filters it, so that only its result takes memory here.
+    filters it, so that only its result takes memory here. `shared`: other parts need its pixels
+    too, so that filters may not overwrite them.
     """
     info, chain = seen.info, version.operation
     shape = info.height, info.width, _channels(info)
     try:
         check(chain, max_pixels, info.height, info.width)
         format_ = version.output.format_for(info.format)
-        filtering = 0 if on_device else chain.memory(shape)
+        filtering = 0 if on_device else chain.memory(shape, overwrite=not shared)
         height, width, channels = chain.shape_after(shape)
     except ServiceError:
         return seen.memory
@@ -48,7 +56,7 @@ def to_filter(version: Version, max_pixels: int, seen: Seen, *, on_device: bool 
 def to_process(wanted: Parts, max_pixels: int, seen: Seen) -> list[int]:
     """Return the bytes of each part that is wanted of an image."""
     labels = [] if wanted.labels is None else [to_classify(seen)]
-    return labels + [to_filter(each, max_pixels, seen) for each in wanted.versions]
+    return labels + [to_filter(each, max_pixels, seen, shared=True) for each in wanted.versions]
 
 
 def _channels(info: ImageInfo) -> int:

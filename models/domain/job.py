@@ -30,12 +30,17 @@ class Operation(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """One image, one operation, one deadline."""
+    """One image, one operation, one deadline.
+
+    `owned`: nothing but this job reads its pixels, so an engine that computes it alone may
+    overwrite them. In a batch it must not: the jobs of a batch that failed are computed again.
+    """
 
     operation: Operation
     image: Source
     deadline: Deadline = NEVER
     lane: Lane = Lane.INTERACTIVE
+    owned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ FILTERS = (
     "base",
     "arithmetic",
     "lookup_tables",
+    "row_bands",
     "separable",
     "tone",
     "histogram",

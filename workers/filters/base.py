@@ -49,6 +49,8 @@ class Filter(BaseModel):
     - `cpu_bytes_per_pixel`: the bytes of memory that the result and temporary arrays take at a time
       on a CPU, for grey or RGB and for RGBA, measured by `tests/bench/filter_memory.py`. A filter
       that is a table takes its result only.
+    - `row_reach`: how many rows above and below its own a row of the result depends on, where that
+      does not depend on parameters; None for more, and for filters that override `rows_around`.
     - `passes`: all launches on a GPU, in order; empty as long as the filter runs on the CPU only.
     """
 
@@ -62,6 +64,7 @@ class Filter(BaseModel):
     tolerance: ClassVar[str] = "exact"
     device_tolerance: ClassVar[float] = 0
     cpu_bytes_per_pixel: ClassVar[tuple[int, int]] = (7, 15)
+    row_reach: ClassVar[int | None] = None
     passes: ClassVar[tuple[Pass, ...]] = ()
 
     @abstractmethod
@@ -97,6 +100,15 @@ class Filter(BaseModel):
         opaque, with_alpha = self.cpu_bytes_per_pixel
         pixels = max(shape[0] * shape[1], after[0] * after[1])
         return pixels * (with_alpha if shape[2] == 4 else opaque)
+
+    @property
+    def rows_around(self) -> int | None:
+        """Return how many rows above and below its own a row of the result depends on.
+
+        None means that it depends on the whole image, or on the place of the row. Large images are
+        filtered in bands with these rows around them (see `row_bands.py`).
+        """
+        return self.row_reach if self.table() is None else 0
 
     def table(self) -> NDArray[np.uint8] | None:
         """Return the new value of each level of a colour sample: 256 × uint8, or None.

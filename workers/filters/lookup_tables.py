@@ -4,6 +4,7 @@ Matrices and blends of several channels cannot be composed: levels are rounded a
 two of them, which no single matrix repeats. They run one by one.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -29,8 +30,15 @@ class ChainStep(Protocol):
     def device_passes(self) -> tuple[Pass, ...]:
         """Return the launches on a GPU; none if there are no kernels."""
 
+    @property
+    def rows_around(self) -> int | None:
+        """Return how many rows above and below its own a row of the result depends on."""
+
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the result, uint8 (H, W, C)."""
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes that `apply` takes at a time beside its input, by estimate."""
 
     def device_data(self, shape: Shape) -> bytes:
         """Return the bytes that the kernels read."""
@@ -59,6 +67,15 @@ class ComposedTables:
     def device_passes(self) -> tuple[Pass, ...]:
         """Return one pass, however many filters the table stands for."""
         return TABLE_PASSES
+
+    @property
+    def rows_around(self) -> int:
+        """Return 0 rows: each sample is looked up by itself."""
+        return 0
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes of the result."""
+        return math.prod(shape)
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return uint8 (H, W, C) after one look-up for each colour sample."""

@@ -88,7 +88,8 @@ class ClientSession:
             pixels = self._arena.pixels(ArenaSlot(frame.offset, frame.size), frame.shape)
             operation = self._decode(frame.operation)
             source = conversion.decode_source(pixels, frame.jpeg)
-            job = Job(operation, source, Deadline(frame.deadline), lane)
+            # The front end has its own copy, from which it asks again should this worker be lost.
+            job = Job(operation, source, Deadline(frame.deadline), lane, owned=True)
             mark = functools.partial(self._mark, ArenaSlot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone

@@ -29,9 +29,10 @@ from models.domain.errors import (
     ServiceError,
     WeightsMissing,
 )
-from models.domain.image import Image, Pixels
+from models.domain.image import Image, Jpeg, Pixels
 from models.domain.job import Job, Labels, Result, Vector
 from models.networks.spec import NetworkSpec
+from workers.filters import row_bands
 from workers.filters.interruption import ending_at, stop_if_late
 from workers.operations import Classify, FilterChain, FunctionToApply, NetworkOutput
 from workers.preprocess import crop
@@ -112,7 +113,8 @@ class CpuEngine:
             if isinstance(operation, Classify):
                 values = self._classified(slot, network, operation.output)
             else:
-                values = [_filtered(job) for job in slot.jobs]
+                alone = len(slot.jobs) == 1
+                values = [_filtered(job, owned=job.owned and alone) for job in slot.jobs]
             return BatchResult(values, uploaded - start, time.monotonic() - uploaded, 0.0)
 
     @contextmanager
@@ -200,17 +202,21 @@ def _passes(threads: int) -> "ForwardPasses":
     return ForwardPasses(threads)
 
 
-def _filtered(job: Job) -> Image | ServiceError:
+def _filtered(job: Job, *, owned: bool = False) -> Image | ServiceError:
     assert isinstance(job.operation, FilterChain)
     if job.operation.jpeg is not None:
         wrong = FieldError("encoder", "there is no GPU to encode with; leave it out", "gpu")
         return InvalidParameter(f"encoder: {wrong.message}", [wrong])
     pixels = pixels_of(job.image).pixels
+    owned = owned or isinstance(job.image, Jpeg)
     try:
         with ending_at(job.deadline):
             for each in job.operation.steps:
                 stop_if_late()
-                pixels = each.apply(pixels)
+                result = row_bands.apply(each, pixels, overwrite=owned)
+                # A filter may return its input, or a view of it.
+                owned = owned or not np.may_share_memory(result, pixels)
+                pixels = result
     except DeadlineExceeded as error:
         return error.with_traceback(None)
     return Image(pixels)

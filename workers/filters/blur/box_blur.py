@@ -78,6 +78,11 @@ class BoxBlur(Filter):
         return filtered(pixels, sums, rounded)
 
     @property
+    def rows_around(self) -> int:
+        """Return the radius of the square."""
+        return self.radius
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return the pass for this radius without alpha, then the pass with alpha.
 

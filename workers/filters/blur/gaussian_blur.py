@@ -73,6 +73,11 @@ class GaussianBlur(Filter):
         return result
 
     @property
+    def rows_around(self) -> int:
+        """Return the radius of the window."""
+        return int(4 * self._down + 0.5)
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return one pass for small windows, else a pass along rows and one along columns.
 

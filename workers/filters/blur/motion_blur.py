@@ -55,6 +55,11 @@ class MotionBlur(Filter):
         sums = partial(correlated, weights=weights, border="replicate")
         return filtered(pixels, sums, partial(half_up, bits=BITS))
 
+    @property
+    def rows_around(self) -> int:
+        """Return half of the rows of the kernel."""
+        return len(self.fixed()) // 2
+
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Motion`: the weights that are not 0, each with its offset in pixels."""
         weights = self.fixed()

@@ -45,6 +45,7 @@ class ColorMatrix(Filter):
         "matrix": [0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0],
     }
     alpha_rule: ClassVar = "point"
+    row_reach: ClassVar = 0
     result_shape: ClassVar = "colour"
     passes: ClassVar = (Pass("color_matrix"),)
     tolerance: ClassVar = "exact in 16-bit fixed point, within 1 of floating point"

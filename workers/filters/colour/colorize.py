@@ -36,6 +36,7 @@ class Colorize(Filter):
 
     example: ClassVar = {"name": "colorize", "black": "221c4a", "white": "ffd9a0"}
     alpha_rule: ClassVar = "point"
+    row_reach: ClassVar = 0
     result_shape: ClassVar = "colour"
     passes: ClassVar = (Pass("colorize"),)
 

@@ -26,6 +26,7 @@ class Grayscale(Filter):
 
     example: ClassVar = {"name": "grayscale"}
     alpha_rule: ClassVar = "point"
+    row_reach: ClassVar = 0
     passes: ClassVar = (Pass("grayscale"),)
 
     def apply(self, pixels: Pixels) -> Pixels:

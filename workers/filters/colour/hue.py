@@ -38,6 +38,7 @@ class Hue(Filter):
 
     example: ClassVar = {"name": "hue", "degrees": 90}
     alpha_rule: ClassVar = "point"
+    row_reach: ClassVar = 0
     passes: ClassVar = (Pass("hue"),)
     tolerance: ClassVar = "within 1 of torchvision's adjust_hue in floating point"
 

@@ -26,6 +26,7 @@ class Saturation(Filter):
 
     example: ClassVar = {"name": "saturation", "factor": 1.5}
     alpha_rule: ClassVar = "point"
+    row_reach: ClassVar = 0
     passes: ClassVar = (Pass("saturation"),)
 
     def apply(self, pixels: Pixels) -> Pixels:

@@ -35,6 +35,7 @@ class Sepia(Filter):
 
     example: ClassVar = {"name": "sepia"}
     alpha_rule: ClassVar = "point"
+    row_reach: ClassVar = 0
     result_shape: ClassVar = "colour"
     passes: ClassVar = (Pass("color_matrix"),)
 

@@ -70,6 +70,11 @@ class Dog(Filter):
             grey[place] = np.minimum(first, 255, out=first)
         return as_grey(grey[..., 0], pixels)
 
+    @property
+    def rows_around(self) -> int:
+        """Return the radius of the larger window."""
+        return int(4 * max(self.sigma1, self.sigma2) + 0.5)
+
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Dog`: the scale in Q16, and the weights of both blurs."""
         sigmas = (self.sigma1, self.sigma2)

@@ -66,6 +66,11 @@ class Laplacian(Filter):
         return as_grey(grey, pixels)
 
     @property
+    def rows_around(self) -> int:
+        """Return the radius of the kernel."""
+        return self.ksize // 2 + 1
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return the pass of 3 × 3 weights for the sides 1 and 3, else the pass of larger ones."""
         return EDGE_PASSES if self.ksize <= 3 else WIDE_EDGE_PASSES

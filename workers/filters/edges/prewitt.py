@@ -30,6 +30,7 @@ class Prewitt(Filter):
 
     example: ClassVar = {"name": "prewitt"}
     alpha_rule: ClassVar = "keep"
+    row_reach: ClassVar = 1
     cpu_bytes_per_pixel: ClassVar = (9, 17)
     border: ClassVar = "replicate"
     passes: ClassVar = EDGE_PASSES

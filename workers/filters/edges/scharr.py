@@ -27,6 +27,7 @@ class Scharr(Filter):
 
     example: ClassVar = {"name": "scharr", "scale": 0.25}
     alpha_rule: ClassVar = "keep"
+    row_reach: ClassVar = 1
     cpu_bytes_per_pixel: ClassVar = (10, 18)
     border: ClassVar = "replicate"
     passes: ClassVar = EDGE_PASSES

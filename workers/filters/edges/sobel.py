@@ -35,6 +35,7 @@ class Sobel(Filter):
 
     example: ClassVar = {"name": "sobel", "axis": "mag"}
     alpha_rule: ClassVar = "keep"
+    row_reach: ClassVar = 1
     cpu_bytes_per_pixel: ClassVar = (8, 16)
     border: ClassVar = "replicate"
     passes: ClassVar = EDGE_PASSES

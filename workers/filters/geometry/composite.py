@@ -22,6 +22,7 @@ class Composite(Filter):
 
     example: ClassVar = {"name": "composite", "background": "ff8800"}
     alpha_rule: ClassVar = "drop"
+    row_reach: ClassVar = 0
     result_shape: ClassVar = "no alpha"
     passes: ClassVar = (Pass("composite"),)
 

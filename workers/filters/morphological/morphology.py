@@ -123,6 +123,11 @@ class Morphology(Filter):
         return join_alpha(np.asarray(found, np.uint8).reshape(source.shape), alpha)
 
     @property
+    def rows_around(self) -> int:
+        """Return the reach of two operations."""
+        return 2 * self.size * self.iterations
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return at least one pass for every erosion and dilation, and one for a difference."""
         return tuple(step.each for step in self._steps())

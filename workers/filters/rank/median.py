@@ -48,6 +48,11 @@ class Median(Filter):
         return np.ascontiguousarray(cv2.medianBlur(source, self.size).reshape(pixels.shape))
 
     @property
+    def rows_around(self) -> int:
+        """Return the radius of the square."""
+        return self.size // 2
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return the one pass for this size."""
         own = _SMALL.get(self.size)

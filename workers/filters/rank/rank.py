@@ -59,6 +59,11 @@ class Rank(Filter):
         return np.ascontiguousarray(found, np.uint8).reshape(pixels.shape)
 
     @property
+    def rows_around(self) -> int:
+        """Return the radius of the square."""
+        return self.size // 2
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return the pass of the median if the rank is that of the median, else the pass of any
         rank.

@@ -120,6 +120,11 @@ class Convolve(Filter):
         return join_alpha(correlated_bytes(source, weights, self.border_mode, bits, shift), alpha)
 
     @property
+    def rows_around(self) -> int | None:
+        """Return the rows of the kernel; None where the last rows border on the first."""
+        return None if self.border_mode == "wrap" else len(self.kernel)
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return a pass for few small weights whose sums float32 holds, else the pass for any
         weights.

@@ -64,6 +64,7 @@ class Preset(Filter):
 
     example: ClassVar = {"name": "preset", "kernel": "emboss"}
     alpha_rule: ClassVar = "keep"
+    row_reach: ClassVar = 2
     border: ClassVar = "replicate"
     passes: ClassVar = (*SMALL_INT_PASSES, *SMALL_FLOAT_PASSES[3], *SMALL_FLOAT_PASSES[5])
 

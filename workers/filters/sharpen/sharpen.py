@@ -26,6 +26,7 @@ class Sharpen(Filter):
 
     example: ClassVar = {"name": "sharpen", "factor": 2}
     alpha_rule: ClassVar = "keep"
+    row_reach: ClassVar = 1
     border: ClassVar = "copied"
     passes: ClassVar = (Pass("sharpen"),)
 

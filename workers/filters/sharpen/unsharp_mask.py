@@ -73,6 +73,11 @@ class UnsharpMask(Filter):
         return join_alpha(result, alpha)
 
     @property
+    def rows_around(self) -> int:
+        """Return the radius of the window."""
+        return int(4 * self.sigma + 0.5)
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return one pass for small windows, else a pass along rows and one along columns."""
         far = reach(self.sigma, self.sigma)

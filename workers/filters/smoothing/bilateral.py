@@ -80,6 +80,11 @@ class Bilateral(Filter):
             ].copy()
         return join_alpha(self._smoothed(colour, self.sigma_color), alpha)
 
+    @property
+    def rows_around(self) -> int:
+        """Return the radius of the window."""
+        return self.diameter // 2 + 1
+
     def _smoothed(self, colour: Pixels, sigma_color: float) -> Pixels:
         smooth = cv2.bilateralFilter(
             np.ascontiguousarray(colour),

@@ -94,6 +94,11 @@ class Guided(Filter):
                 result[rows, columns] = self._tile(guide, colour, (rows, columns))
         return join_alpha(result, alpha)
 
+    @property
+    def rows_around(self) -> int:
+        """Return two radii: sums of sums reach that far."""
+        return 2 * self.radius
+
     def device_data(self, _shape: Shape) -> bytes:
         """Return `struct Guided`: `struct Box`, and eps in units of V."""
         area = (2 * self.radius + 1) ** 2

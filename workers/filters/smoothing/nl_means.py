@@ -54,6 +54,11 @@ class NlMeans(Filter):
         colour, alpha = split_alpha(pixels)
         return join_alpha(self._distances(colour.shape[2]).denoised(colour), alpha)
 
+    @property
+    def rows_around(self) -> int:
+        """Return the reach of the search and of a patch."""
+        return self.search // 2 + self.patch // 2
+
     def device_data(self, shape: Shape) -> bytes:
         """Return the reaches, the shift and the table of weights (`PatchDistances.device_data`)."""
         return self._distances(min(shape[2], 3)).device_data()

@@ -73,6 +73,11 @@ class AdaptiveThreshold(Filter):
         return repeated(np.asarray(parted, np.uint8), min(pixels.shape[2], 3))
 
     @property
+    def rows_around(self) -> int | None:
+        """Return the radius of the block; None for float sums of a Gaussian."""
+        return self.block // 2 if self.method == "mean" else None
+
+    @property
     def device_passes(self) -> tuple[Pass, ...]:
         """Return one pass for plain means of small neighbourhoods, else three passes."""
         reach = self._reach

@@ -33,6 +33,7 @@ class Threshold(Filter):
 
     example: ClassVar = {"name": "threshold", "value": 100}
     alpha_rule: ClassVar = "point"
+    row_reach: ClassVar = 0
     passes: ClassVar = (Pass("apply_threshold"),)
 
     def apply(self, pixels: Pixels) -> Pixels:
