@@ -1,13 +1,33 @@
 """The README's promises, and those of the page of the command line, that reading can check."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 from models.exit_codes import ExitCode
+from workers.filters.registry import FILTERS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMMAND_LINE = (ROOT / "docs/command-line.md").read_text()
+TUNING = (ROOT / "docs/tuning.md").read_text()
+
+
+def result(name: str) -> dict[str, Any]:
+    """Return a committed result of a benchmark."""
+    found: dict[str, Any] = json.loads((ROOT / f"tests/bench/results/{name}.json").read_text())
+    return found
+
+
+def rates(images: str, bodies: str) -> list[float]:
+    """Return the highest rate of each run on the GPU, for photos and bodies of a kind."""
+    parts = [run["parts"] for run in result("serve_gpu")["runs"]]
+    return sorted(
+        part["darkroom"][images][bodies]["best"]["images_per_second"]
+        for part in parts
+        if "darkroom" in part
+    )
 
 
 def test_the_changelog_and_the_architecture_page_are_linked() -> None:
@@ -19,3 +39,40 @@ def test_every_exit_code_is_in_the_table() -> None:
     rows = re.findall(r"^\| ([0-9, ]+) \| .* \| .* \|$", COMMAND_LINE, re.MULTILINE)
     codes = [int(code) for row in rows for code in row.split(",")]
     assert codes == [code.value for code in ExitCode]
+
+
+def test_the_rates_on_a_gpu_are_those_of_the_committed_result() -> None:
+    lowest, *_, highest = rates("subsampled", "raw")
+    assert f"**{lowest:,.0f} to {highest:,.0f} images a second**" in README
+    assert f"{lowest:,.0f} to {highest:,.0f}" in TUNING
+    for images, bodies in (("subsampled", "multipart"), ("mixed", "raw")):
+        lowest, *_, highest = rates(images, bodies)
+        assert f"{lowest:,.0f} to {highest:,.0f}" in TUNING, (images, bodies)
+
+
+def test_the_ratios_to_litserve_are_those_of_its_faster_setting() -> None:
+    ratios = []
+    for run in result("serve_gpu")["runs"]:
+        found = [v for k, v in run["ratios"].items() if k.startswith("by_litserve")]
+        ratios += [f"{min(found):.2f}"] if found else []
+    assert f"{' and '.join(ratios)} times" in README
+    assert f"1/{' and 1/'.join(ratios)} of the rate" in README
+
+
+def test_the_rates_on_a_cpu_are_those_of_the_committed_result() -> None:
+    found = result("serve_cpu")
+    served = [found["http"][connections]["per_second"] for connections in ("1", "8", "32")]
+    assert f"**{found['ratio_32']:.0%} of the rate of a plain loop**".replace("%", " %") in README
+    assert f"{served[-1]:.0f} images a second over HTTP" in README
+    assert f"{found['plain_loop_per_second']:.0f}, on one core" in " ".join(README.split())
+    assert ", ".join(f"{each:.0f}" for each in served) in TUNING
+
+
+def test_the_bytes_of_filters_on_a_gpu_are_those_of_the_committed_result() -> None:
+    filters = result("filters_equal")["filters"]
+    unequal = [each for each in filters if each["different"]]
+    assert [(each["filter"], each["most_off"]) for each in unequal] == [("bilateral", 1)]
+    assert f"**{len(filters)} filters give the same bytes" in README
+    assert f"of {sum(each['samples'] for each in filters):,} samples" in README
+    assert f"{unequal[0]['different']} differed" in README
+    assert f"all {len(FILTERS)} filters" in README
