@@ -24,7 +24,7 @@ from app.decoders.frames import (
     Pixels,
     Task,
 )
-from app.decoders.memory import mapped, memory_file
+from app.decoders.memory import mapped, memory_file, moved_to_file
 from app.decoders.process import DecoderProcess
 from models.codec import Decoded, ImageInfo
 
@@ -50,12 +50,22 @@ class Seen:
 
 
 async def filled_memory_file(*parts: bytes | memoryview) -> int:
-    """Return a descriptor of a new memory file, which a thread fills with `parts`.
+    """Return a descriptor of a new memory file, which a thread fills with `parts`."""
+    return await _filled(partial(memory_file, *parts))
+
+
+async def moved_memory_file(pixels: NDArray[np.uint8], behind: bytes) -> int:
+    """Return the same of `pixels`, which lose their memory, and of the bytes `behind` them."""
+    return await _filled(partial(moved_to_file, pixels, behind))
+
+
+async def _filled(fill: Callable[[], int]) -> int:
+    """Return the descriptor that a thread makes.
 
     Cancelling cannot stop the thread. The shield keeps its future, by which the descriptor is
     closed when the thread has ended.
     """
-    filling = asyncio.get_running_loop().run_in_executor(None, memory_file, *parts)
+    filling = asyncio.get_running_loop().run_in_executor(None, fill)
     try:
         return await asyncio.shield(filling)
     except asyncio.CancelledError:

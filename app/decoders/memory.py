@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_MOVED = 8 << 20
+"""Bytes that are moved at a time."""
+
 _POPULATE = 0x8000  # MAP_POPULATE: one call instead of a page fault every 4 KiB
 
 
@@ -21,13 +24,48 @@ def memory_file(*parts: bytes | memoryview) -> int:
     descriptor = os.memfd_create("image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         for part in parts:
-            view = memoryview(part)
-            while view:
-                view = view[os.write(descriptor, view) :]
+            _write(descriptor, part)
     except BaseException:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def moved_to_file(pixels: NDArray[np.uint8], behind: bytes = b"") -> int:
+    """Return a descriptor of a new memory file of `pixels`, and of the bytes `behind` them.
+
+    The pixels lose their memory meanwhile, piece by piece, so that both together never take much
+    more than one of them. They must be C-contiguous, and needed by nothing else.
+    """
+    descriptor = memory_file()
+    flat = pixels.reshape(-1)
+    try:
+        for start in range(0, len(flat), _MOVED):
+            piece = flat[start : start + _MOVED]
+            _write(descriptor, piece.data)
+            release(piece)
+        _write(descriptor, behind)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def release(piece: NDArray[np.uint8]) -> None:
+    """Give the whole pages of an array back to the system, for all users; it is worthless then."""
+    first = -(-piece.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    last = (piece.ctypes.data + piece.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+    if last <= first:
+        return
+    # Of memory that is shared the first removes the pages themselves, and fails on private memory.
+    if _libc().madvise(first, last - first, mmap.MADV_REMOVE):
+        _libc().madvise(first, last - first, mmap.MADV_DONTNEED)
+
+
+def _write(descriptor: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def contents(descriptor: int, size: int) -> bytes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from app.decoders import DecoderPool, Encode
 from app.decoders.area import SIZE as AREA_SIZE
-from app.decoders.exchange import filled_memory_file
+from app.decoders.exchange import moved_memory_file
 from app.pipeline.held_image import HeldImage
 from models import codec
 from models.codec import Encoding, ImageFormat
@@ -63,8 +63,9 @@ class ImageEncoder:
         if len(pixels) <= AREA_SIZE:
             async with self._decoders.queues.turn(cost):
                 return await self._decoders.encode(task, pixels, exif)
-        descriptor = await filled_memory_file(pixels, exif or b"")
-        del image, pixels
+        del pixels
+        descriptor = await moved_memory_file(np.ascontiguousarray(image.pixels), exif or b"")
+        del image
         try:
             async with self._decoders.queues.turn(cost):
                 return await self._decoders.encode(task, descriptor)

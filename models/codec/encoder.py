@@ -1,6 +1,6 @@
 """Encode pixels as image files; `encode_options` describes the options."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any
 
@@ -14,6 +14,7 @@ from models.codec.flatten import flatten
 from models.codec.formats import ImageFormat
 from models.codec.metadata import copyright_exif
 from models.codec.pillow import writing_at_once
+from models.codec.pillow_memory import picture
 from models.domain.errors import Unprocessable
 from models.domain.image import Image, Jpeg, Pixels
 
@@ -42,12 +43,15 @@ def encode(
     *,
     copyright: str | None = None,
     exif: bytes | None = None,
+    taken: Callable[[Pixels], None] = lambda _rows: None,
 ) -> bytes:
     """Return `image` as a file of `format` with the options `encoding`; sRGB, without a profile.
 
     By default JPEG is baseline 4:2:0, quality 90 (80 for WebP, 75 for AVIF). Grey stays grey in all
     formats but WebP; for a JPEG, alpha is flattened on white. Of metadata the `copyright` is
     written, or, with metadata="keep", what `models.codec.exif` keeps of the source's `exif`.
+    `taken` is called with rows of a large image that the encoder has copied: the caller may give
+    their memory back.
 
     Raises InvalidParameter for options that the format does not have, and Unprocessable for an
     image with a side too long for the format.
@@ -57,8 +61,8 @@ def encode(
     block = _metadata(image.width, image.height, encoding, copyright, exif)
     if format is ImageFormat.JPEG:
         return _with_exif(_jpeg(image, encoding), block)
-    options = _options(image, format, encoding)
-    return _by_pillow(image.pixels, format, {**options, **({"exif": block} if block else {})})
+    options = {**_options(image, format, encoding), **({"exif": block} if block else {})}
+    return _by_pillow(image.pixels, format, options, taken)
 
 
 def finished(
@@ -141,13 +145,17 @@ def _subsampling(chroma: Chroma) -> dict[str, str]:
     return {"subsampling": ":".join(chroma)}
 
 
-def _by_pillow(pixels: Pixels, format_: ImageFormat, options: Mapping[str, Any]) -> bytes:
+def _by_pillow(
+    pixels: Pixels,
+    format_: ImageFormat,
+    options: Mapping[str, Any],
+    taken: Callable[[Pixels], None] = lambda _rows: None,
+) -> bytes:
     file = BytesIO()
     if format_ is ImageFormat.AVIF:
         _Borrowed(np.ascontiguousarray(pixels)).save(file, format_.name, **options)
         return file.getvalue()
-    shown = pixels[..., 0] if pixels.shape[2] == 1 else pixels
-    PillowImage.fromarray(shown).save(file, format_.name, **options)
+    picture(pixels, taken).save(file, format_.name, **options)
     return file.getvalue()
 
 

@@ -8,15 +8,20 @@ never take much more than Pillow's picture alone.
 
 import ctypes
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 from PIL import Image as PillowImage
 
+from models.domain.image import Pixels
+
 LARGE = 8 << 20
 """Pixels of a picture from which this is done: its 32 MB are a mapping of their own, which the
 allocator gives back at the end in any case. Smaller ones stay as quick as they were."""
+
+_STRIPE = 1 << 20
+"""Pixels that are copied at a time."""
 
 _PIXEL = 4
 """Bytes of a pixel in every mode of Pillow with several channels."""
@@ -51,6 +56,23 @@ def in_one_block(pixels: int) -> Iterator[None]:
         yield
     finally:
         core.set_use_block_allocator(False)
+
+
+def picture(pixels: Pixels, taken: Callable[[Pixels], None]) -> PillowImage.Image:
+    """Return pixels as a picture of Pillow; `taken` is called with rows that are needed no more.
+
+    Pillow copies pixels of several channels, so a large image is copied stripe by stripe.
+    """
+    height, width, channels = pixels.shape
+    shown = pixels[..., 0] if channels == 1 else pixels
+    if width * height < LARGE:
+        return PillowImage.fromarray(shown)
+    whole = PillowImage.new({1: "L", 3: "RGB", 4: "RGBA"}[channels], (width, height), None)
+    step = max(1, _STRIPE // width)
+    for top in range(0, height, step):
+        whole.paste(PillowImage.fromarray(shown[top : top + step]), (0, top))
+        taken(pixels[top : top + step])
+    return whole
 
 
 class ReleasedRows:

@@ -27,7 +27,7 @@ from app.decoders.frames import (
     Ready,
     Task,
 )
-from app.decoders.memory import Mapping, contents, memory_file
+from app.decoders.memory import Mapping, contents, memory_file, release
 from app.decoders.new_pixels import NewPixels
 from models import codec
 from models.codec import Decoded, ImageInfo, Opened
@@ -126,7 +126,12 @@ class _Decoder:
             image = Image(np.frombuffer(data, np.uint8, size).reshape(task.shape))
             exif = None if task.exif is None else bytes(data[size:])
             made = codec.encode(
-                image, task.format, task.encoding, copyright=task.copyright, exif=exif
+                image,
+                task.format,
+                task.encoding,
+                copyright=task.copyright,
+                exif=exif,
+                taken=release if isinstance(data, np.ndarray) else lambda _rows: None,
             )
             self._send(Encoded(len(made)), made)
         except (ServiceError, MemoryError, OSError, RuntimeError, ValueError) as error:

@@ -219,7 +219,8 @@ def _filtered(job: Job, *, owned: bool = False) -> Image | ServiceError:
                 pixels = result
     except DeadlineExceeded as error:
         return error.with_traceback(None)
-    return Image(pixels)
+    # What follows may overwrite a result, but not a source that others read.
+    return Image(pixels if owned else pixels.copy())
 
 
 def _labels(logits: NDArray[np.float32], job: Job) -> Labels:

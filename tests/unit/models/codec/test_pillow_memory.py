@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from models.codec import pillow_memory
+from models.codec import ImageFormat, encode, pillow_memory
 from models.codec.pillow_memory import ReleasedRows, in_one_block
+from models.domain.image import Image as Picture
 
 WIDTH, HEIGHT = 1024, 64  # a row of a picture in colour is one page
 
@@ -49,6 +50,20 @@ def test_a_picture_in_several_blocks_is_left_alone() -> None:
         core.set_block_size(usual)
     ReleasedRows(image).release(40)
     assert (np.asarray(image) == 200).all()
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("format_", [ImageFormat.PNG, ImageFormat.WEBP])
+def test_rows_that_an_encoder_has_copied_are_given_back(
+    format_: ImageFormat, channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pillow_memory, "_STRIPE", 5 * WIDTH)
+    pixels = np.random.default_rng(1).integers(0, 256, (HEIGHT, WIDTH, channels), np.uint8)
+    monkeypatch.setattr(pillow_memory, "LARGE", WIDTH * HEIGHT + 1)
+    whole = encode(Picture(pixels.copy()), format_)
+    monkeypatch.setattr(pillow_memory, "LARGE", 1)
+    assert encode(Picture(pixels), format_, taken=lambda rows: rows.fill(0)) == whole
+    assert not pixels.any()
 
 
 def test_pictures_have_their_usual_memory_afterwards() -> None:

@@ -87,6 +87,14 @@ def test_a_chain_keeps_an_image_that_others_read_and_overwrites_its_own_results(
     assert np.array_equal(kept.pixels, pixels)
 
 
+def test_a_result_shares_no_memory_with_a_source_that_others_read() -> None:
+    pixels = noise(3)
+    chain = FilterChain(parse_chain([{"name": "crop", "top": 10, "height": 20}]))
+    result = _filtered(Job(chain, Image(pixels)))
+    assert isinstance(result, Image)
+    assert not np.may_share_memory(result.pixels, pixels)
+
+
 def test_large_images_take_a_band_beside_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     shape, pixels = (7000, 7000, 3), 49_000_000
