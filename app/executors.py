@@ -5,22 +5,25 @@ This module is part of the composition root; `app.main` puts the other parts aro
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
+from models.domain.batch_record import BatchRecord
 from models.domain.job import ReleaseReason
 from models.settings import Settings
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.backends.quarantine import Quarantine
+from workers.backends.recent_batches import newest
 from workers.ipc.encoded_network import decode_network
 from workers.ipc.frames import Batched, Welcome
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
+from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Observer
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import start_worker
@@ -32,6 +35,11 @@ LEAST_PIXELS_IN_FLIGHT = 200_000_000
 """The limit on decoded pixels in memory, if the settings give none and there are few front ends."""
 
 
+async def none_remembered(_n: int) -> list[BatchRecord]:
+    """Return no batches, for an executor that remembers none."""
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class Executor:
     """A started backend, and the networks that it classifies with."""
@@ -41,14 +49,18 @@ class Executor:
     absence: Callable[[], float] = lambda: 0.0
     """Return the seconds until a worker computes again; 0 while one does."""
     set_batching: Callable[[Settings], None] = lambda _settings: None
+    batches: Callable[[int], Awaitable[list[BatchRecord]]] = none_remembered
+    """Return the last batches of all workers, at most this number, the newest first."""
 
 
 async def local_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
     """Start a worker in threads of this process, on the first GPU if there is a usable one."""
     gpu = 0 if wanted_gpus(settings.gpus) else None
+    recent = RecentBatches(settings.debug_batches)
     started = await asyncio.to_thread(
-        start_worker, settings, _observer(metrics), weights=weights, gpu=gpu
+        start_worker, settings, _observer(metrics, recent), weights=weights, gpu=gpu
     )
+    recent.device = started.worker.load().device
     computing = Computing(started.networks, started.degraded)
     backend = LocalBackend(started.worker, settings.drain_timeout)
 
@@ -56,7 +68,10 @@ async def local_executor(settings: Settings, metrics: Metrics, weights: bool) ->
         size, pixels = settings.max_batch_size, settings.max_batch_pixels
         started.worker.set_batching(size, pixels, settings.max_queue_delay)
 
-    return Executor(backend, lambda: computing, set_batching=set_batching)
+    async def batches(n: int) -> list[BatchRecord]:
+        return newest(recent.last(n), n)
+
+    return Executor(backend, lambda: computing, set_batching=set_batching, batches=batches)
 
 
 async def remote_executor(
@@ -98,7 +113,7 @@ async def remote_executor(
             known = backend.current, _computing(backend.current)
         return known[1]
 
-    return Executor(backend, computing, backend.absence)
+    return Executor(backend, computing, backend.absence, batches=backend.batches)
 
 
 def pixels_in_flight(settings: Settings, front_ends: int) -> int:
@@ -112,8 +127,9 @@ def _computing(welcome: Welcome) -> Computing:
     return Computing(tuple(map(decode_network, welcome.networks)), welcome.degraded)
 
 
-def _observer(metrics: Metrics) -> Observer:
-    def observe(batch: Batch, _: BatchResult) -> None:
+def _observer(metrics: Metrics, recent: RecentBatches) -> Observer:
+    def observe(batch: Batch, result: BatchResult) -> None:
+        recent.observe(batch, result)
         kind, network = kind_of(batch.tickets[0].job.operation)
         metrics.on_batch(kind, network, len(batch.tickets), batch.reason)
 

@@ -25,7 +25,18 @@ from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.known_results import KnownResults
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
-from app.routes import access_log, catalogue, classify, direct, docs, filter, health, page, process
+from app.routes import (
+    access_log,
+    catalogue,
+    classify,
+    debug,
+    direct,
+    docs,
+    filter,
+    health,
+    page,
+    process,
+)
 from app.routes.openapi import PROBLEMS
 from app.service import Service
 from app.telemetry.at_scrape import AtScrape
@@ -84,8 +95,7 @@ def _assembled(
     backend, limits = executor.backend, FetchLimits.from_settings(settings)
     fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
     started.push_async_callback(fetcher.aclose)
-    admission = _admission(settings, counters)
-    admission.forecast.absence = executor.absence
+    admission = _admission(settings, counters, executor)
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     threads, memory = cores(settings), _codec_memory(settings, counters)
     files = EncodedFiles(settings.max_bytes_in_flight, counters=counters)
@@ -110,6 +120,7 @@ def _assembled(
         keys=ApiKeys(settings.api_keys_file) if settings.api_keys_file else None,
         counters=counters,
         set_batching=executor.set_batching,
+        batches=executor.batches,
         ends_with_worker=ends_with_worker,
     )
 
@@ -212,20 +223,25 @@ def create_app(
 def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     """Add the routes, the conversion of errors to problems, and the access log."""
     images = (classify.router, filter.router, process.router)
-    for router in (*images, catalogue.router, health.router, docs.router, page.router):
+    shown = (catalogue.router, debug.router, health.router, docs.router, page.router)
+    for router in (*images, *shown):
         app.include_router(router)
     problems.install(app)
     access_log.install(app, settings, metrics)
     direct.install(app, images, settings, metrics)
 
 
-def _admission(settings: Settings, counters: Counters) -> Admission:
+def _admission(settings: Settings, counters: Counters, executor: Executor) -> Admission:
     """Admission for images that keep a device busy.
 
     That is a batch on a GPU. On a CPU it is an image to decode and one to compute for each core,
     and one core is left free for others beside a bulk client.
     """
     if wanted_gpus(settings.gpus):
-        return Admission.from_settings(settings, settings.max_batch_size or GPU_BATCH, counters)
-    n = cores(settings)
-    return Admission.from_settings(settings, 2 * n, counters, most_bulk=max(1, n - 1))
+        size = settings.max_batch_size or GPU_BATCH
+        admission = Admission.from_settings(settings, size, counters)
+    else:
+        n = cores(settings)
+        admission = Admission.from_settings(settings, 2 * n, counters, most_bulk=max(1, n - 1))
+    admission.forecast.absence = executor.absence
+    return admission

@@ -1,7 +1,7 @@
 """The parts of one running server, and how a route reaches them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Annotated
@@ -17,6 +17,7 @@ from app.pipeline.pipeline import Pipeline
 from app.telemetry.canary import Canary
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
+from models.domain.batch_record import BatchRecord
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
 from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
@@ -88,6 +89,8 @@ class Service:
     """The use of every limit, over all front ends."""
     set_batching: Callable[[Settings], None]
     """Applies new settings of batches; does nothing if the worker is in another process."""
+    batches: Callable[[int], Awaitable[list[BatchRecord]]]
+    """Returns the last batches of all workers, at most this number, the newest first."""
     ends_with_worker: bool
     """True if the worker is in this process; a front end waits for a new worker instead."""
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -61,6 +61,17 @@ CacheControl = Annotated[
 ]
 """The value of a Cache-Control header, or an empty text."""
 
+DebugBatches = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=1000,
+        description="batches of each worker that GET /debug/batches can list, with the ids of "
+        "their requests; 0: there is no such page",
+    ),
+]
+"""The number of batches that a worker remembers."""
+
 ResultCache = Annotated[
     int,
     Field(
@@ -84,6 +95,24 @@ RateLimit = Annotated[
     Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]{1,3})?(/[1-9][0-9]{0,8})?$"),
 ]
 """Images a second, at least 1, and how many at once: `10`, `2.5` or `10/40`."""
+
+ClientRate = Annotated[
+    RateLimit | None,
+    Field(
+        description="images a second that one client may send, and how many at once: `10/40`, or "
+        "`10` for a second's; empty: any; beyond it 429",
+    ),
+]
+"""The rate of one client, or None."""
+
+ApiKeysFile = Annotated[
+    Path | None,
+    Field(
+        description="file with one API key a line, `name:key` or `name:sha256=HEX`, `!` before it "
+        "disables it; then images are taken only with a key; read again on SIGHUP",
+    ),
+]
+"""The file of the API keys, or None."""
 
 
 def split(value: object) -> object:

@@ -7,8 +7,11 @@ from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from models.setting_types import (
+    ApiKeysFile,
     CacheControl,
+    ClientRate,
     Count,
+    DebugBatches,
     Digests,
     Etags,
     EtagsFor,
@@ -19,7 +22,6 @@ from models.setting_types import (
     Optimize,
     Ports,
     Precision,
-    RateLimit,
     ResultCache,
     Several,
     Texts,
@@ -137,16 +139,8 @@ class Settings(BaseSettings):
     max_bytes_per_client: int = Field(
         0, ge=0, description="bytes that may be arriving from one client; 0: as for images"
     )
-    rate_limit: RateLimit | None = Field(
-        None,
-        description="images a second that one client may send, and how many at once: `10/40`, or "
-        "`10` for a second's; empty: any; beyond it 429",
-    )
-    api_keys_file: Path | None = Field(
-        None,
-        description="file with one API key a line, `name:key` or `name:sha256=HEX`, `!` before it "
-        "disables it; then images are taken only with a key; read again on SIGHUP",
-    )
+    rate_limit: ClientRate = None
+    api_keys_file: ApiKeysFile = None
     max_pixels_in_flight: int = Field(
         0,
         ge=0,
@@ -179,6 +173,7 @@ class Settings(BaseSettings):
     etags: EtagsFor = Etags.ASKED
     cache_control: CacheControl = ""
     result_cache: ResultCache = 0
+    debug_batches: DebugBatches = 0
     default_deadline: float = Field(30.0, gt=0, description="seconds a request may take")
     max_deadline: float = Field(120.0, gt=0, description="cap of the X-Deadline-Ms header")
     body_timeout: float = Field(30.0, gt=0, description="seconds to wait for the next body chunk")

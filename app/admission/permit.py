@@ -38,6 +38,8 @@ class Permit:
         self._size = self._charged = 0
         self._expected = 0
         self._left: dict[Hashable, int] = {}
+        self.request_id = ""
+        """The id of the request, set where batches are listed with their requests."""
         self.kinds: tuple[Hashable, ...] = ()
         """The kinds of work that the request asked for, even if they were refused."""
 

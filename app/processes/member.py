@@ -24,6 +24,7 @@ from models.settings import Settings
 from workers.ipc.encoded_network import encode_network
 from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
+from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Worker
 from workers.supervision.malloc import keep_freed_memory
 from workers.supervision.startup import Started, start_worker
@@ -77,7 +78,8 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     A spare has no address yet, and waits for it. The exit code is WORKER_DIED if the worker ended
     unasked: the supervisor starts another one.
     """
-    loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer()
+    recent = RecentBatches(settings.debug_batches)
+    loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer(recent=recent)
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     orders.attach()
@@ -88,6 +90,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     )
     freeze()
     welcome = _welcome(started)
+    recent.device = welcome.device
     if "address" not in orders.first and started.stands_in:
         log.error("no spare can be kept: %s", started.degraded)
         return ExitCode.FAILED

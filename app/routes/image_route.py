@@ -49,6 +49,8 @@ class ImageRoute(APIRoute):
         admission = service.admission
         with admission.enter(client, deadline, scope.get("rated", False)) as permit:
             scope["permit"] = permit
+            if service.settings.debug_batches:
+                permit.request_id = scope["request_id"]
             receive = counted(receive, permit, n_bytes, most)
             try:
                 response = await self.endpoint(Request(scope, receive, send))

@@ -34,6 +34,7 @@ class Job:
 
     `owned`: nothing but this job reads its pixels, so an engine that computes it alone may
     overwrite them. In a batch it must not: the jobs of a batch that failed are computed again.
+    `request_id` is set where batches are listed.
     """
 
     operation: Operation
@@ -41,6 +42,7 @@ class Job:
     deadline: Deadline = NEVER
     lane: Lane = Lane.INTERACTIVE
     owned: bool = False
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,11 @@ class ReleaseReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The times of a job on the worker, in seconds, and the micro-batch that it was part of."""
+    """The times of a job on the worker, in seconds, and the micro-batch that it was part of.
+
+    `launched_at` is the moment of the batch's release on the host's monotonic clock, and `batch_id`
+    names the batch among all of the server's workers.
+    """
 
     queue: float
     upload: float
@@ -87,6 +93,8 @@ class Trace:
     batch_size: int
     max_batch_size: int
     reason: ReleaseReason
+    launched_at: float = 0.0
+    batch_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ def test_operations_have_stable_ids_of_their_own(document: Any) -> None:
         "readyz": "get /readyz",
         "startupz": "get /startupz",
         "metrics": "get /metrics",
+        "debug_batches": "get /debug/batches",
     }
 
 

@@ -14,17 +14,19 @@ from functools import partial
 
 from models.domain.alarms import alarms
 from models.domain.backend import Load
+from models.domain.batch_record import BatchRecord
 from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers.backends.absence import Absence
 from workers.backends.load import combined
 from workers.backends.quarantine import Quarantine
+from workers.backends.recent_batches import recent_batches
 from workers.backends.submission import bytes_for, frame_of, outcome_of
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.arena_slots import ArenaSlots
 from workers.ipc.frames import Batched, Done, Welcome
-from workers.ipc.worker_client import Hooks, Line, Lost, Pending, WorkerConnection
+from workers.ipc.worker_client import Hooks, Lost, Pending, WorkerConnection
 
 log = logging.getLogger("darkroom.processes")
 
@@ -76,9 +78,7 @@ class ProcessBackend:
         return self._current or self._welcomed.result()
 
     async def run(self, job: Job) -> Completed:
-        """Return the answer of one job; enforce the deadline here, so that a hung worker answers
-        504.
-        """
+        """Return the answer of one job; a hung worker is answered with 504 at the deadline."""
         if self._closing:
             raise Draining("this server is stopping; ask another one")
         self._held += 1
@@ -105,6 +105,10 @@ class ProcessBackend:
             known = combined(self._links, self._device, waiting, self._absence, self._closing)
             self._load = None if waiting else known
         return known
+
+    async def batches(self, n: int) -> list[BatchRecord]:
+        """Return the last `n` batches of all workers, the newest first."""
+        return await recent_batches(self._links, n)
 
     def _report(self) -> None:
         """Add the load up again: a worker reported another load, or has gone."""
@@ -166,7 +170,7 @@ class ProcessBackend:
         # The mark of the last job in this slot must be gone before a worker has this one, or its
         # crash would make an innocent job a suspect.
         self._arena.mark(pending.slot, False)
-        min(up, key=_jobs).submit(pending, frame_of(pending, self._encode))
+        min(up, key=lambda line: len(line.pending)).submit(pending, frame_of(pending, self._encode))
 
     async def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
         """Return why a job of a lost worker is not sent again; None if it is."""
@@ -214,9 +218,7 @@ class ProcessBackend:
         pending.waiter.set_result(Lost(died and self._arena.launched(pending.slot)))
 
     def _on_welcome(self, welcome: Welcome) -> bool:
-        """Return whether this worker equals the first one, whose labels are in answers already
-        given.
-        """
+        """Return whether this worker equals the first one, whose labels clients have seen."""
         self._device = ", ".join(link.welcome.device for link in self._links if link.welcome)
         if not self._welcomed.done():
             self._welcomed.set_result(welcome)
@@ -239,10 +241,6 @@ class ProcessBackend:
                 self._slots.release(pending)
             else:
                 self._lose(pending, died=True)
-
-
-def _jobs(line: Line) -> int:
-    return len(line.pending)
 
 
 def _resolve(pending: Pending, failed: Failed) -> None:

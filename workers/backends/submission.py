@@ -52,6 +52,7 @@ def frame_of(pending: Pending, encode: Callable[[Operation], object]) -> Submit:
         job.lane is Lane.BULK,
         jpeg,
         pending.alone,
+        job.request_id,
     )
 
 

@@ -20,16 +20,19 @@ from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import (
     TO_WORKER,
+    AskBatches,
     Batched,
     Cancel,
     Done,
     Frame,
+    LastBatches,
     LoadReport,
     Submit,
     ToWorker,
 )
 from workers.operations import kind_of
 from workers.scheduling.batch import Batch
+from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.ticket import Ticket
 from workers.scheduling.worker import Worker
 
@@ -45,7 +48,9 @@ class ClientSession:
         arena: Arena,
         decode: Callable[[Any], Operation],
         on_lost: "Callable[[ClientSession], None]",
+        recent: RecentBatches,
     ) -> None:
+        self._recent = recent
         self._decode = decode
         self._tell_lost = on_lost
         self._worker = worker
@@ -74,6 +79,8 @@ class ClientSession:
         for frame in frames:
             if isinstance(frame, Submit):
                 answers += self._submit(frame)
+            elif isinstance(frame, AskBatches):
+                answers.append(LastBatches(self._recent.last(frame.n)))
             elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
                 answers += self._dropped(frame)
         if answers:
@@ -89,7 +96,8 @@ class ClientSession:
             operation = self._decode(frame.operation)
             source = conversion.decode_source(pixels, frame.jpeg)
             # The front end has its own copy, from which it asks again should this worker be lost.
-            job = Job(operation, source, Deadline(frame.deadline), lane, owned=True)
+            deadline, id_ = Deadline(frame.deadline), frame.request_id
+            job = Job(operation, source, deadline, lane, owned=True, request_id=id_)
             mark = functools.partial(self._mark, ArenaSlot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(
                 job, self.deliver, (self, frame), mark, frame.alone

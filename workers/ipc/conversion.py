@@ -79,12 +79,13 @@ def decode_source(lying: Pixels, jpeg: EncodedJpeg | None) -> Source:
 def encode_trace(trace: Trace) -> Times:
     """Return the times of a trace in a fixed order."""
     times = (trace.queue, trace.upload, trace.decode, trace.compute, trace.download)
-    return (*times, trace.batch_size, trace.max_batch_size, trace.reason.value)
+    sizes = (trace.batch_size, trace.max_batch_size, trace.reason.value)
+    return (*times, *sizes, trace.launched_at, trace.batch_id)
 
 
 def decode_trace(encoded: Times) -> Trace:
     """Reverse `encode_trace`."""
-    return Trace(*encoded[:-1], ReleaseReason(encoded[-1]))
+    return Trace(*encoded[:7], ReleaseReason(encoded[7]), *encoded[8:])
 
 
 def encode_error(error: ServiceError) -> EncodedError:

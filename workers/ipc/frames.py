@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from models.domain.batch_record import BatchRecord
 from workers.ipc.encoded_network import EncodedNetwork
 
 Shape = tuple[int, int, int]
@@ -21,7 +22,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True, tag=True):
 EncodedJpeg = tuple[int, int, int, str]
 """Height, width, orientation and subsampling of a JPEG."""
 
-Times = tuple[float, float, float, float, float, int, int, str]
+Times = tuple[float, float, float, float, float, int, int, str, float, str]
 """The fields of a trace, in order."""
 
 EncodedError = tuple[str, str, list[tuple[str, str, Any]]]
@@ -44,12 +45,19 @@ class Submit(Frame, frozen=True):
     jpeg: EncodedJpeg | None = None
     alone: bool = False
     """True if it must be computed with no other job on the device: a worker died with it."""
+    request_id: str = ""
 
 
 class Cancel(Frame, frozen=True):
     """The front end does not wait for this job any more."""
 
     number: int
+
+
+class AskBatches(Frame, frozen=True):
+    """The front end asks for the last batches of the worker, at most `n`."""
+
+    n: int
 
 
 class Welcome(Frame, frozen=True):
@@ -115,12 +123,18 @@ class Batched(Frame, frozen=True):
     network: str = ""
 
 
+class LastBatches(Frame, frozen=True):
+    """The answer to AskBatches, oldest first."""
+
+    batches: list[BatchRecord]
+
+
 class Leaving(Frame, frozen=True):
     """A worker takes no more jobs and has closed its address; it answers those that it has."""
 
 
-ToWorker = Submit | Cancel
-FromWorker = Welcome | Done | LoadReport | Batched | Leaving
+ToWorker = Submit | Cancel | AskBatches
+FromWorker = Welcome | Done | LoadReport | Batched | LastBatches | Leaving
 
 ENCODER = msgspec.msgpack.Encoder()
 TO_WORKER: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)

@@ -1,14 +1,14 @@
-"""A front end's connections to the worker at one address; they are renewed when the worker
-changes.
-"""
+"""A front end's connections to the worker at one address, renewed when the worker changes."""
 
 import asyncio
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from models.domain.batch_record import BatchRecord
 from models.domain.job import Failed, Job
 from models.exit_codes import ExitCode
 from workers.ipc import frame_protocol
@@ -16,10 +16,12 @@ from workers.ipc.arena import Arena, ArenaSlot
 from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import (
     FROM_WORKER,
+    AskBatches,
     Batched,
     Cancel,
     Done,
     FromWorker,
+    LastBatches,
     Leaving,
     LoadReport,
     Submit,
@@ -87,6 +89,7 @@ class Line:
         self.pending: dict[int, Pending] = {}
         self.welcome: Welcome | None = None
         self.load = LoadReport(0, 0, 0, 0.0)
+        self._asked: deque[asyncio.Future[list[BatchRecord]]] = deque()
         self.up = False
         self.over, self.gone = asyncio.Event(), asyncio.Event()
         self.protocol: FrameProtocol[FromWorker] = FrameProtocol(
@@ -103,6 +106,13 @@ class Line:
         """Cancel a job; its slot comes back with its `Done`."""
         if pending.number in self.pending:
             self.protocol.send_soon(Cancel(pending.number))
+
+    async def batches(self, n: int) -> list[BatchRecord]:
+        """Return the last `n` batches of the worker; none if it ends before it has answered."""
+        answer: asyncio.Future[list[BatchRecord]] = asyncio.Future()
+        self._asked.append(answer)
+        self.protocol.send_soon(AskBatches(n))
+        return await answer
 
     async def close(self) -> None:
         """Close the connection; do not wait for a worker that does not read its pending bytes."""
@@ -134,6 +144,8 @@ class Line:
                 self._hooks.on_load()
             case Batched():
                 self._hooks.on_batch(frame)
+            case LastBatches():
+                _answer(self._asked.popleft(), frame.batches)
             case Leaving():
                 self.up = False
                 self._hooks.on_load()
@@ -154,8 +166,15 @@ class Line:
         self.over.set()
         self.gone.set()
         self._hooks.on_load()
+        for each in self._asked:
+            _answer(each, [])
         taken, self.pending = list(self.pending.values()), {}
         self._hooks.on_lost(taken)
+
+
+def _answer(waiter: "asyncio.Future[list[BatchRecord]]", batches: list[BatchRecord]) -> None:
+    if not waiter.done():  # the request that asked may have ended
+        waiter.set_result(batches)
 
 
 class WorkerConnection:

@@ -18,6 +18,7 @@ from workers.ipc.client_session import ClientSession
 from workers.ipc.frames import Leaving, Welcome
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
+from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Worker
 
 log = logging.getLogger("darkroom.host")
@@ -30,10 +31,18 @@ HANDSHAKE = 5.0
 
 
 class WorkerServer:
-    """Server that lets front ends use one started worker; `on_batch` is the worker's observer."""
+    """Server that lets front ends use one started worker; `on_batch` is the worker's observer.
 
-    def __init__(self, decode: Callable[[Any], Operation] = conversion.decode_operation) -> None:
+    `recent` remembers the batches that front ends may ask for.
+    """
+
+    def __init__(
+        self,
+        decode: Callable[[Any], Operation] = conversion.decode_operation,
+        recent: RecentBatches | None = None,
+    ) -> None:
         self.decode = decode
+        self._recent = recent or RecentBatches(0)
         self.decoded = 0
         self._sessions: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
@@ -85,8 +94,9 @@ class WorkerServer:
         """Forget a front end that has closed its connection."""
         self._sessions.discard(session)
 
-    def on_batch(self, batch: Batch, _: BatchResult) -> None:
+    def on_batch(self, batch: Batch, result: BatchResult) -> None:
         """Report a finished batch to one of the front ends; called on a collect thread."""
+        self._recent.observe(batch, result)
         session, _ = batch.tickets[0].tag
         session.batched(batch)
 
@@ -105,7 +115,7 @@ class WorkerServer:
             if not frame_protocol.same_user(connection):
                 raise PermissionError("a process of another user")
             arena = await _received_arena(connection)
-            made = session = ClientSession(worker, arena, self._decoded, self.leave)
+            made = session = ClientSession(worker, arena, self._decoded, self.leave, self._recent)
             self._sessions.add(session)
             loop = asyncio.get_running_loop()
             await loop.create_unix_connection(lambda: made.protocol, sock=connection)

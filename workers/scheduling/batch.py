@@ -3,6 +3,8 @@
 It uses no threads and no queues.
 """
 
+import itertools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,14 +13,25 @@ from models.domain.job import Completed, Failed, Outcome, ReleaseReason, Trace
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.ticket import Ticket
 
+_numbers = itertools.count(1)
+
+
+def new_id() -> str:
+    """Return the id of a new batch: the process id of the worker, and a number."""
+    return f"{os.getpid()}-{next(_numbers)}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Jobs with one batch key, with the reason and the moment of their release."""
+    """Jobs with one batch key, with the reason and the moment of their release.
+
+    `id` names the batch among those of all workers; the halves of a failed one have new ids.
+    """
 
     tickets: Sequence[Ticket]
     reason: ReleaseReason
     launched_at: float
+    id: str = ""
 
     def halves(self) -> "tuple[Batch, Batch]":
         """Return both halves, to be launched again."""
@@ -51,6 +64,8 @@ class Batch:
                 size,
                 max_batch_size,
                 self.reason,
+                self.launched_at,
+                self.id,
             )
             outcomes.append((ticket, Completed(value, trace)))
         return outcomes

@@ -14,7 +14,7 @@ from typing import Generic
 from models.domain.backend import Load
 from models.domain.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
 from models.domain.job import Failed, Job
-from workers.scheduling.batch import Batch
+from workers.scheduling.batch import Batch, new_id
 from workers.scheduling.batcher import BatchLimits, MicroBatcher
 from workers.scheduling.engine import BatchResult, Engine, EngineLost, SlotT
 from workers.scheduling.throughput import Throughput
@@ -169,7 +169,7 @@ class Worker(Generic[SlotT]):
                 now = self._clock()
                 picked = self._under_way.picked(self._batcher, now)
                 if picked.batch:
-                    batch = Batch(picked.batch, picked.reason, now)
+                    batch = Batch(picked.batch, picked.reason, now, new_id())
                     self._under_way.add(batch)
                 elif not picked.dropped:
                     if not self._alive or (self._stopping and not self._busy()):

@@ -46,7 +46,7 @@ def test_an_operation_arrives_as_it_left(operation: Operation) -> None:
 
 
 def test_a_trace_arrives_as_it_left() -> None:
-    trace = Trace(0.1, 0.2, 0.3, 0.4, 0.5, 5, 8, ReleaseReason.BUDGET)
+    trace = Trace(0.1, 0.2, 0.3, 0.4, 0.5, 5, 8, ReleaseReason.BUDGET, 9.5, "7-1")
     assert conversion.decode_trace(conversion.encode_trace(trace)) == trace
 
 
