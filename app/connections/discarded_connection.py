@@ -97,6 +97,8 @@ class DiscardedConnection:
 
     def evict(self) -> None:
         """Close to make room for another connection."""
+        # A client that has sent all of its request sees a regular end and no reset by that.
+        dropped(self.connection, self._left)
         self._all.close(self, "evicted")
 
     def shutdown(self) -> None:

@@ -13,6 +13,10 @@ from typing import Protocol
 PROGRESS_WINDOW = 10.0
 """Seconds over which the rate of a client that reads its answer is measured."""
 
+READING = 1.0
+"""Seconds in which a client can read its last answer. A client that still sends when its connection
+is closed to make room sees a reset, and may lose an answer that it has not read."""
+
 
 class Phase(IntEnum):
     """What a connection waits for; each member's text completes "it waits for"."""
@@ -58,7 +62,7 @@ class Connection(Protocol):
 
 VICTIMS = (
     (Phase.FRESH, 0.0),
-    (Phase.LINGER, 0.0),
+    (Phase.LINGER, READING),
     (Phase.HEAD, 2.0),
     (Phase.ONCE, 0.0),
     (Phase.KEPT, 0.0),

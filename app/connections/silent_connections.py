@@ -186,10 +186,14 @@ class SilentConnections:
         self._selector.register(watched.connection, selectors.EVENT_READ, watched)
 
     def _look(self) -> None:
-        """Handle some of the connections whose clients have sent something or left."""
-        for key, _ in self._selector.select(0)[:BEGUN_AT_ONCE]:
+        """Handle connections whose clients have sent something or left."""
+        begun = 0
+        for key, _ in self._selector.select(0):
             watched: Watched = key.data
-            watched.readable()
+            # Discarding has no such limit: it costs little, and connections that it ends make room.
+            begun += isinstance(watched, SilentConnection)
+            if begun <= BEGUN_AT_ONCE or isinstance(watched, DiscardedConnection):
+                watched.readable()
 
 
 def sent(connection: socket.socket, most: int) -> bytes | None:

@@ -148,6 +148,14 @@ def test_headers_that_have_just_begun_are_not_evicted_but_slow_ones_are(few: Hou
     assert few.come("192.0.2.1", Phase.FRESH) is None
 
 
+def test_a_client_has_time_to_read_its_refusal_before_its_connection_makes_room(few: House) -> None:
+    for _ in range(2):
+        few.come("192.0.2.1", Phase.LINGER)
+    assert few.come("192.0.2.1", Phase.FRESH) is not None
+    few.time[0] += 1
+    assert few.come("192.0.2.1", Phase.FRESH) is None
+
+
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="shared counters need Linux")
 def test_the_limits_are_those_of_all_front_ends_together() -> None:
     counters = Counters.create(2)

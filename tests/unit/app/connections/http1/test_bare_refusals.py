@@ -11,11 +11,13 @@ from starlette.types import Scope
 
 from app.admission.counters import Counters
 from app.admission.fields import Total
+from app.connections import silent_connections
 from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance
 from app.connections.guard import LINGER, Guard
 from app.connections.http1.bare_refusals import BareRefusals
 from app.connections.http1.cycle import CLOSE, SHORT_REST
+from app.connections.phases import READING
 from app.connections.silent_connections import PEEKED, Member, SilentConnections
 from tests.connection import LIMITS
 
@@ -173,6 +175,38 @@ def test_a_client_that_never_stops_sending_is_cut_off() -> None:
                 await asyncio.sleep(0)
         assert DISCARDED <= sent <= 2 * DISCARDED
         assert server.connections == 0
+
+    run(scenario)
+
+
+def test_a_connection_that_makes_room_ends_without_a_reset_when_all_was_sent() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(sized(LAST, 6) + b"hello")
+        client.send(b".")
+        server.now = READING
+        assert server.guard.phases.make_room("192.0.2.1")
+        assert client.recv(1 << 16) == LAST_ANSWER
+        assert client.recv(1) == b""
+
+    run(scenario)
+
+
+def test_many_refused_clients_are_read_before_further_silent_ones_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(silent_connections, "BEGUN_AT_ONCE", 2)
+
+    async def scenario(server: Server) -> None:
+        refused = [server.come(sized(LAST, 6) + b"hello") for _ in range(10)]
+        server.pressed = False
+        silent = [server.come(b"") for _ in range(10)]
+        for each in refused:
+            each.close()
+        for each in silent:
+            each.send(b"G")
+        server.silent._look()
+        assert len(server.begun) == 2
+        assert server.connections == 10
 
     run(scenario)
 
