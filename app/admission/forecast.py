@@ -9,7 +9,7 @@ from app.admission.capacity import MICRO, Capacity
 from app.admission.cost import CostModel
 from app.admission.counters import Counters, Key
 from app.admission.fields import ByKey, Total
-from app.admission.waiting import Share
+from app.admission.places import Share
 from models.domain.errors import Overloaded
 
 MARGIN = 1.5
@@ -54,6 +54,9 @@ class Forecast:
         self._added_up = -1.0
         self.absence: Callable[[], float] = lambda: 0.0
         """Returns the seconds until a worker computes again; work that is admitted waits for it."""
+        self.overtaking: Callable[[str, float], float | None] = lambda _client, _cost: None
+        """Returns the seconds that work of a client takes if it overtakes others of its line, else
+        None; it takes the client and the seconds of work."""
         self.costs = CostModel()
         self.capacity = Capacity(counters, busy_images, clock)
 
@@ -107,13 +110,14 @@ class Forecast:
         return absence + self.capacity.wait(total + more)
 
     def too_late(
-        self, key: Key, remaining: float, work: int = 0, latency: float = 0.0
+        self, key: Key, remaining: float, work: int = 0, latency: float = 0.0, client: str = ""
     ) -> Overloaded | None:
         """Return the refusal of `work` more for a client if it would end after its deadline.
 
         The deadline is `remaining` seconds away; `latency` is how long the work takes when nothing
-        is before it. On an idle server nothing is refused: whether such a deadline can be met shows
-        itself.
+        is before it. Work of `client` that overtakes other work of its line is only refused if even
+        that is too late. On an idle server nothing is refused: whether such a deadline can be met
+        shows itself.
         """
         if self.longest(work) * MARGIN + latency <= remaining:
             return None  # even behind the work of all others; the usual case, without more sums
@@ -121,6 +125,9 @@ class Forecast:
             return None
         wait = self.wait(key, work)
         if wait * MARGIN + latency <= remaining:
+            return None
+        early = self.overtaking(client, work / MICRO)
+        if early is not None and (self.absence() + early) * MARGIN + latency <= remaining:
             return None
         error = Overloaded(
             f"the work before this request takes about {wait:.1f} seconds, and its deadline "

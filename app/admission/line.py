@@ -13,10 +13,10 @@ import heapq
 import time
 from collections.abc import Callable
 
+from app.admission.places import Place, Share, Through, small
 from app.admission.turn import Turn
-from app.admission.waiting import LEAST_COST, ClientQueue, Place, Share, Through, Waiting, small
+from app.admission.waiting import LEAST_COST, ClientQueue, Waiting, too_late
 from models.domain.deadline import Deadline
-from models.domain.errors import Overloaded
 
 SHED_EVERY = 0.25
 """Seconds between two searches for images whose turn comes too late."""
@@ -70,6 +70,19 @@ class FairLine:
         queue = self._clients.get(client)
         return queue is not None and queue.live > 0
 
+    def overtaking(self, client: str, cost: float) -> float | None:
+        """Return the seconds until a new image that costs `cost` seconds would end.
+
+        The result is None if the order of asking says that: if the image is not much cheaper than
+        those of its client that wait, or if one of them would be overdue before.
+        """
+        queue = self._clients.get(client)
+        before = None if queue is None else queue.before(cost)
+        if queue is None or before is None:
+            return None
+        wait = self._predict(self._past() + (before + cost) * len(self._heap))
+        return wait if self._clock() + SLACK * wait < queue.overdue_from() else None
+
     def turn(
         self,
         client: str,
@@ -117,6 +130,7 @@ class FairLine:
         except BaseException:
             if waiting.place is None:
                 queue.dropped(waiting)
+                self._let_through()  # it may have kept others of a smaller share waiting
             else:  # it was let through and cancelled at the same time
                 self.leave(waiting.place)
             raise
@@ -148,8 +162,10 @@ class FairLine:
     def _wait(self, queue: ClientQueue, cost: float) -> float:
         """Return the seconds until `cost` more would end if its client's work went in order."""
         clients = len(self._heap) + (not queue.in_line)
-        past = self._small.work + self._large.work
-        return self._predict(past + (queue.work + cost) * clients)
+        return self._predict(self._past() + (queue.work + cost) * clients)
+
+    def _past(self) -> float:
+        return self._small.work + self._large.work
 
     def _of(self, place: Place) -> Through:
         return self._large if place.large else self._small
@@ -212,11 +228,11 @@ class FairLine:
         if now < self._shed_at:
             return
         self._shed_at = now + SHED_EVERY
-        ahead = self._small.work + self._large.work
+        ahead = self._past()
         for each, cost in self._in_order(now):
             wait = self._predict(ahead + cost)
             if wait * SLACK > each.deadline.remaining(now):
-                each.turn.set_exception(_too_late(wait))
+                each.turn.set_exception(too_late(wait))
             else:
                 ahead += cost
 
@@ -230,12 +246,3 @@ class FairLine:
                 tagged.append((tag, each.number, each, cost))
                 tag += cost
         return [(each, cost) for _, _, each, cost in sorted(tagged, key=lambda each: each[:2])]
-
-
-def _too_late(wait: float) -> Overloaded:
-    return Overloaded(
-        f"the work before this image takes about {wait:.1f} seconds, longer than its deadline "
-        "allows; try again later",
-        retry_after=wait,
-        reason="deadline",
-    )

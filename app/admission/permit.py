@@ -8,8 +8,8 @@ from app.admission.capacity import MICRO
 from app.admission.counters import Key
 from app.admission.fields import Total
 from app.admission.limits import Amount
+from app.admission.places import Share
 from app.admission.turn import Turn
-from app.admission.waiting import Share
 from models.domain.deadline import Deadline
 from models.domain.errors import TooLarge
 from models.domain.job import Lane, Trace
@@ -112,7 +112,7 @@ class Permit:
         """Raise Overloaded if `work` more microseconds of work would end after the deadline."""
         admission = self._admission
         remaining = self.deadline.remaining(admission.clock())
-        error = admission.forecast.too_late(self._key, remaining, work, latency)
+        error = admission.forecast.too_late(self._key, remaining, work, latency, self._client)
         if error is not None:
             raise error
 

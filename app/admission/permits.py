@@ -45,6 +45,7 @@ class Admission:
         self.counters = counters or Counters()
         self.forecast = forecast or Forecast(self.counters, busy_images=1)
         self.line = line or FairLine(limits.images)
+        self.forecast.overtaking = self.line.overtaking
         self.clock = clock
         self.rate = rate
         self.unsure: set[Permit] = set()
@@ -84,11 +85,12 @@ class Admission:
         """Return why a request of at least one image is refused by its headers, None if it is not.
 
         `seconds` are those before its deadline, `n_bytes` those of its body as far as it says, and
-        `target` its path and query if they say what is wanted. This counts nothing.
+        `target` its path and query if they say what is wanted. No permit is given and nothing is
+        held. Only the refusal of a client with a small share is noted, as `take` does.
         """
         key, counters = self._key(client), self.counters
         work, latency = self.forecast.least_work(self.targets.of(target))
-        error = self.forecast.too_late(key, seconds, work, latency)
+        error = self.forecast.too_late(key, seconds, work, latency, client)
         if error is not None:
             return error
         own = counters.of(key, ByKey.IMAGES) + 1

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Protocol
 
-from app.admission.waiting import Place, Share
+from app.admission.places import Place, Share
 from models.domain.deadline import Deadline
 
 

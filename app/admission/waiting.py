@@ -1,4 +1,4 @@
-"""Images that wait in line, by client, and what an image takes when it is past the line.
+"""Images that wait in line, by client.
 
 The images of one client are served in the order in which they would end if all of them shared the
 client's part equally (processor sharing). So short work goes before long work, and no image ends
@@ -20,9 +20,10 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
 
+from app.admission.places import Place, Share
 from models.domain.deadline import Deadline
+from models.domain.errors import Overloaded
 
 LONGEST_OVERTAKEN = 15.0
 """Seconds for which later images of its client may go before an image, at most."""
@@ -34,53 +35,17 @@ SURE = 0.75
 """Part of the slack of an image that others may use. What is left keeps it from being refused late
 because others went before it and its wait was predicted a little wrongly."""
 
+CHEAP = 2
+"""An image overtakes others if it costs less than this part of their mean: 1 / CHEAP."""
+
 SPARE = 64
 """Ended images that a heap may hold beyond as many as there are live ones."""
 
 
-class Share(Enum):
-    """How much of the server the client of an image holds at this moment."""
-
-    SMALL = 0
-    LARGE = 1
-    """Most of the images in flight, but no other client wants something."""
-    BULK = 2
-    """Most of the images in flight, while other clients want something or just did."""
-
-
-def small() -> Share:
-    """Return the share of clients that are not bulk."""
-    return Share.SMALL
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What an image past the line takes there: its cost in seconds, and whether its client held
-    most of all images when it was let through.
-    """
-
-    cost: float
-    large: bool
-
-
-class Through:
-    """Images past the line, and their work in seconds."""
-
-    __slots__ = ("images", "work")
-
-    def __init__(self) -> None:
-        self.images = 0
-        self.work = 0.0
-
-    def add(self, place: Place) -> None:
-        """Count one more."""
-        self.images += 1
-        self.work += place.cost
-
-    def remove(self, place: Place) -> None:
-        """Count one less; nothing is left of rounding when all are gone."""
-        self.images -= 1
-        self.work = self.work - place.cost if self.images else 0.0
+def rounded(cost: float) -> float:
+    """Round a cost up to a power of two, so that noise does not change the order of equals."""
+    _, exponent = math.frexp(max(cost, LEAST_COST))
+    return math.ldexp(1.0, exponent)
 
 
 @dataclass(slots=True, eq=False)
@@ -110,12 +75,8 @@ class Waiting:
     )
 
     def ranked_again(self) -> bool:
-        """Set the rank by the present estimate if that is higher; return whether it was set.
-
-        Costs are rounded up to powers of two, so that noise does not change the order of equals.
-        """
-        _, exponent = math.frexp(max(self.measured(), LEAST_COST))
-        rank = self.came + math.ldexp(1.0, exponent)
+        """Set the rank by the present estimate if that is higher; return whether it was set."""
+        rank = self.came + rounded(self.measured())
         higher = rank > self.rank
         if higher:
             self.rank = rank
@@ -183,12 +144,11 @@ class ClientQueue:
 
     def first(self, now: float) -> Waiting | None:
         """Return the image that is to be served next, None if there is none."""
-        overdue, by_rank, asked = self._overdue, self._by_rank, self._asked
-        while overdue and overdue[0][2].turn.done():
-            heapq.heappop(overdue)
+        by_rank, asked = self._by_rank, self._asked
+        late = self.overdue_from() <= now
         while asked and asked[0].turn.done():
             asked.popleft()
-        if overdue and overdue[0][0] <= now:
+        if late:
             return asked[0]
         while by_rank:
             rank, number, image = by_rank[0]
@@ -199,6 +159,26 @@ class ClientQueue:
             else:
                 return image
         return None
+
+    def before(self, cost: float) -> float | None:
+        """Return the seconds of work that is served before a new image of `cost` seconds.
+
+        The result is None if the image is not much cheaper than those that wait, because then it
+        overtakes few of them or none.
+        """
+        if not self.live or CHEAP * cost * self.live > self.work:
+            return None
+        rank = self._virtual + rounded(cost)
+        return sum(
+            [each.cost for each in self._asked if each.rank <= rank and not each.turn.done()]
+        )
+
+    def overdue_from(self) -> float:
+        """Return the moment from which the order of asking holds if nothing is served before."""
+        overdue = self._overdue
+        while overdue and overdue[0][2].turn.done():
+            heapq.heappop(overdue)
+        return overdue[0][0] if overdue else math.inf
 
     def served(self, image: Waiting) -> None:
         """Count an image as let through; images that have not ended by equal shares get a part."""
@@ -246,3 +226,13 @@ class ClientQueue:
         self._sharing = [entry for entry in self._sharing if not entry[2].gone]
         for heap in (self._by_rank, self._overdue, self._sharing):
             heapq.heapify(heap)
+
+
+def too_late(wait: float) -> Overloaded:
+    """Return the refusal of an image whose turn comes `wait` seconds from now."""
+    return Overloaded(
+        f"the work before this image takes about {wait:.1f} seconds, longer than its deadline "
+        "allows; try again later",
+        retry_after=wait,
+        reason="deadline",
+    )

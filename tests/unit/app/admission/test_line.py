@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from app.admission.line import FairLine
-from app.admission.waiting import Place, Share
-from models.domain.deadline import NEVER
+from app.admission.places import Place, Share
+from models.domain.deadline import NEVER, Deadline
 from tests.server import PATIENCE
 
 
@@ -13,9 +13,12 @@ class Line:
     """A fair line, the names of the images that were let through, and what each image costs."""
 
     def __init__(self, least: int = 1, most_bulk: int | None = None) -> None:
-        self.line = FairLine(least, most_bulk=most_bulk)
+        self.line = FairLine(
+            least, predict=lambda work: work, clock=lambda: 100.0, most_bulk=most_bulk
+        )
         self.order: list[str] = []
         self.cost = 0.0
+        self.deadline = NEVER
         self.shares: dict[str, Share] = {}
         """What each client holds now."""
         self.places: list[Place] = []
@@ -32,7 +35,10 @@ class Line:
 
     async def _take(self, name: str) -> None:
         client = name[0]
-        place = await self.line.take(client, lambda: self.cost, NEVER, self._share(client))
+        cost = self.cost
+        place = await self.line.take(
+            client, lambda: cost or self.cost, self.deadline, self._share(client)
+        )
         self.order.append(name)
         self.places.append(place)
 
@@ -107,5 +113,50 @@ def test_an_image_that_leaves_its_turn_lets_others_through_and_comes_back() -> N
         assert order == ["small", "large"]
         async with asyncio.timeout(PATIENCE), line.turn("c", lambda: 1.0, NEVER):
             pass  # nothing is counted any more
+
+    asyncio.run(scenario())
+
+
+def test_a_cheap_image_is_predicted_to_overtake_the_long_ones_of_its_client() -> None:
+    async def scenario() -> None:
+        line = Line()
+        line.cost = 2.0
+        await line.ask(*[f"a{number}" for number in range(11)])
+        assert line.line.overtaking("a", 0.125) == 2.0 + 0.125
+        assert line.line.overtaking("a", 2.0) is None
+        assert line.line.overtaking("b", 0.125) is None
+        line.cost = 0.125
+        await line.ask("a11")
+        assert line.line.overtaking("a", 0.125) == 2.0 + 0.125 + 0.125
+        await line.ask("b1", "b2")
+        assert line.line.overtaking("a", 0.125) == 2.0 + 2 * (0.125 + 0.125)
+        await line.end_all()
+        assert [name for name in line.order if name[0] == "a"][:2] == ["a0", "a11"]
+
+    asyncio.run(scenario())
+
+
+def test_nothing_is_predicted_to_overtake_images_that_will_be_overdue() -> None:
+    async def scenario() -> None:
+        line = Line()
+        line.cost = 2.0
+        line.deadline = Deadline(100.0 + 25.0)
+        await line.ask(*[f"a{number}" for number in range(9)])
+        assert line.line.overtaking("a", 0.125) == 2.0 + 0.125
+        await line.ask("a9")
+        assert line.line.overtaking("a", 0.125) is None
+        await line.end_all()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_leaves_lets_those_through_that_waited_behind_its_large_share() -> None:
+    async def scenario() -> None:
+        line = Line(least=2, most_bulk=2)
+        line.shares["a"] = Share.BULK
+        await line.ask("a1", "a2", "b1")
+        line.shares["a"] = Share.LARGE
+        await line.ask("a3", "c1")
+        assert line.order == ["a1", "a2", "b1", "c1"]
 
     asyncio.run(scenario())

@@ -1,6 +1,7 @@
 import pytest
 
 from app.admission import Admission, Amount, Limits
+from models.domain.deadline import Deadline
 from models.domain.errors import Draining, Overloaded, TooLarge
 
 
@@ -41,3 +42,22 @@ def test_a_draining_server_admits_nobody() -> None:
     admission.draining = True
     with pytest.raises(Draining):
         admission.admit(1, 0)
+
+
+def test_work_that_overtakes_its_clients_line_is_refused_only_if_even_that_is_late() -> None:
+    admission = Admission(Limits(64, 1 << 20, 1 << 20))
+    forecast, key = admission.forecast, admission.counters.key("client a")
+    forecast.capacity.per_second = 1.0
+    forecast.charge(key, 20_000_000)
+    predicted: dict[tuple[str, float], float] = {}
+    forecast.overtaking = lambda client, seconds: predicted.get((client, seconds))
+    cheap = 100_000
+    assert forecast.too_late(key, 25.0, cheap, client="a")
+    predicted["a", 0.1] = 1.0
+    assert forecast.too_late(key, 25.0, cheap, client="a") is None
+    assert forecast.too_late(key, 1.4, cheap, client="a")
+    assert forecast.too_late(key, 25.0, 10 * cheap, client="a")
+    assert admission.refusal("a", 25.0, 10, None) is not None
+    predicted["a", 0.0] = 1.0
+    assert admission.refusal("a", 25.0, 10, None) is None
+    assert admission.enter("a", Deadline(25.0 + admission.clock())) is not None

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.admission.line import FairLine
-from app.admission.waiting import LONGEST_OVERTAKEN, SURE, ClientQueue, Waiting, small
+from app.admission.places import small
+from app.admission.waiting import LONGEST_OVERTAKEN, SURE, ClientQueue, Waiting
 from models.domain.deadline import NEVER, Deadline
 
 COSTS = st.sampled_from([2.0**-n for n in range(8)])
