@@ -1,0 +1,259 @@
+"""The manifests for Kubernetes agree with the server, the image and each other.
+
+Most tests read the files as they are. Where kustomize or kubectl is installed, the overlays are
+built and checked as a whole.
+"""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.routes import health
+from models.settings import PREFIX, Settings
+from tests.unit.test_monitoring import given
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docker/kubernetes"
+OVERLAYS = sorted(path.name for path in (FOLDER / "overlays").iterdir())
+PROBES = {"startupProbe": "/startupz", "readinessProbe": "/readyz", "livenessProbe": "/livez"}
+
+
+def read(name: str) -> dict[str, Any]:
+    """Return the document of a file."""
+    loaded: dict[str, Any] = yaml.safe_load((FOLDER / name).read_text())
+    return loaded
+
+
+def pod() -> dict[str, Any]:
+    """Return the specification of the pods, without the patches of an overlay."""
+    found: dict[str, Any] = read("base/deployment.yaml")["spec"]["template"]["spec"]
+    return found
+
+
+def container() -> dict[str, Any]:
+    (found,) = pod()["containers"]
+    return dict(found)
+
+
+def settings() -> dict[str, str]:
+    """Return the settings that all pods have."""
+    lines = (FOLDER / "base/settings.env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def patched(name: str) -> dict[str, Any]:
+    """Return the container of a patch."""
+    (found,) = read(name)["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def values(node: Any, key: str) -> Iterator[Any]:
+    """Yield every value that a document has under this key, at any depth."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            if name == key:
+                yield value
+            yield from values(value, key)
+    elif isinstance(node, list):
+        for each in node:
+            yield from values(each, key)
+
+
+def built(overlay: str) -> dict[str, dict[str, Any]]:
+    """Return the documents of an overlay by kind; skip where no tool can build it."""
+    kustomize, kubectl = shutil.which("kustomize"), shutil.which("kubectl")
+    if kustomize is None and kubectl is None:
+        pytest.skip("neither kustomize nor kubectl is on this machine")
+    command = [kustomize, "build"] if kustomize else [str(kubectl), "kustomize"]
+    found = subprocess.run(
+        [*command, FOLDER / "overlays" / overlay], capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    documents = list(yaml.safe_load_all(found.stdout))
+    by_kind = {each["kind"]: each for each in documents}
+    assert len(by_kind) == len(documents)
+    return by_kind
+
+
+def test_probes_ask_for_paths_that_the_server_answers() -> None:
+    paths = {getattr(route, "path", "") for route in health.router.routes}
+    asked = {name: container()[name]["httpGet"]["path"] for name in PROBES}
+    assert asked == PROBES
+    assert set(asked.values()) <= paths
+
+
+def test_ports_are_those_that_the_server_listens_on() -> None:
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
+    assert ports == {
+        "http": Settings.model_fields["port"].default,
+        "metrics": int(settings()["DARKROOM_METRICS_PORT"]),
+    }
+    named = {container()[name]["httpGet"]["port"] for name in PROBES}
+    named |= {port["targetPort"] for port in read("base/service.yaml")["spec"]["ports"]}
+    monitor = read("components/autoscaling/podmonitor.yaml")["spec"]["podMetricsEndpoints"]
+    named |= {each["port"] for each in monitor}
+    (allowed,) = values(read("base/networkpolicy.yaml"), "ingress")
+    named |= {port["port"] for rule in allowed for port in rule["ports"]}
+    assert named == set(ports)
+
+
+def test_every_variable_is_a_setting() -> None:
+    variables = set(settings())
+    files = ["overlays/gpu/resources.yaml", "components/api-keys/keys.yaml"]
+    for each in (container(), *map(patched, files)):
+        variables |= {variable["name"] for variable in each["env"]}
+    assert all(name.startswith(PREFIX) for name in variables)
+    assert {name.removeprefix(PREFIX).lower() for name in variables} <= set(Settings.model_fields)
+
+
+def test_the_settings_of_all_pods_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in settings().items():
+        monkeypatch.setenv(name, value)
+    assert Settings().metrics_port == 9100
+
+
+def test_a_pod_is_given_the_time_to_finish_accepted_work() -> None:
+    needed = float(settings()["DARKROOM_GRACE"]) + float(settings()["DARKROOM_DRAIN_TIMEOUT"])
+    assert pod()["terminationGracePeriodSeconds"] > needed
+    probe = container()["readinessProbe"]
+    assert probe["periodSeconds"] < float(settings()["DARKROOM_GRACE"])
+
+
+def test_a_pod_may_not_write_its_root_and_is_not_root() -> None:
+    user = pod()["securityContext"]
+    image = (ROOT / "Dockerfile").read_text()
+    assert f"USER {user['runAsUser']}:{user['runAsGroup']}\n" in image
+    assert user["runAsNonRoot"] is True
+    assert user["fsGroup"] == user["runAsGroup"]
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    mounted = {each["name"]: each["mountPath"] for each in container()["volumeMounts"]}
+    assert mounted == {"tmp": "/tmp", "cache": "/var/cache/darkroom"}
+    assert {each["name"] for each in pod()["volumes"]} == set(mounted)
+
+
+def test_a_service_named_darkroom_puts_no_variables_into_a_pod() -> None:
+    assert read("base/service.yaml")["metadata"]["name"] == "darkroom"
+    assert pod()["enableServiceLinks"] is False
+
+
+def test_pods_scale_by_a_metric_that_the_server_gives_and_the_adapter_offers() -> None:
+    scaler = read("components/autoscaling/horizontalpodautoscaler.yaml")
+    (offered,) = read("prometheus-adapter.yaml")["rules"]["custom"]
+    (series,) = re.findall(r'__name__="(\w+)"', offered["seriesQuery"])
+    scaled = {
+        metric["pods"]["metric"]["name"]
+        for each in (scaler, read("overlays/gpu/autoscaler.yaml"))
+        for metric in each["spec"]["metrics"]
+    }
+    assert scaled == {series}
+    assert series in given()
+
+
+def test_the_autoscaler_owns_the_number_of_pods() -> None:
+    assert "replicas" not in read("base/deployment.yaml")["spec"]
+    target = read("components/autoscaling/horizontalpodautoscaler.yaml")["spec"]["scaleTargetRef"]
+    deployment = read("base/deployment.yaml")
+    assert target == {
+        "apiVersion": deployment["apiVersion"],
+        "kind": deployment["kind"],
+        "name": deployment["metadata"]["name"],
+    }
+
+
+def test_prometheus_gives_the_pods_the_job_that_the_alerts_name() -> None:
+    monitor = read("components/autoscaling/podmonitor.yaml")
+    assert monitor["spec"]["jobLabel"] in monitor["spec"]["selector"]["matchLabels"]
+    (job,) = set(monitor["spec"]["selector"]["matchLabels"].values())
+    assert f'job="{job}"' in (ROOT / "docker/monitoring/alerts.yml").read_text()
+
+
+def test_only_the_gpu_overlay_asks_for_a_gpu() -> None:
+    asked = {
+        overlay: patched(f"overlays/{overlay}/resources.yaml")["resources"]["limits"]
+        for overlay in OVERLAYS
+    }
+    assert {name: limits.get("nvidia.com/gpu") for name, limits in asked.items()} == {
+        "cpu": None,
+        "gpu": 1,
+    }
+
+
+def test_threads_and_front_ends_fit_the_cores_that_a_pod_asks_for() -> None:
+    container_of_gpu = patched("overlays/gpu/resources.yaml")
+    (front_ends,) = (
+        int(each["value"])
+        for each in container_of_gpu["env"]
+        if each["name"] == "DARKROOM_FRONT_ENDS"
+    )
+    assert front_ends < int(container_of_gpu["resources"]["requests"]["cpu"])
+    counted = {each["name"]: each["valueFrom"]["resourceFieldRef"] for each in container()["env"]}
+    assert counted.keys() == {"DARKROOM_THREADS", "DARKROOM_DECODERS"}
+    assert {each["resource"] for each in counted.values()} == {"requests.cpu"}
+    for overlay in OVERLAYS:
+        requests = patched(f"overlays/{overlay}/resources.yaml")["resources"]["requests"]
+        assert int(requests["cpu"]) > 0
+
+
+def test_no_file_contains_a_key() -> None:
+    files = [path for path in FOLDER.rglob("*") if path.is_file()]
+    kinds = [yaml.safe_load(path.read_text()) for path in files if path.suffix == ".yaml"]
+    assert "Secret" not in {each.get("kind") for each in kinds}
+    assert not list(values(kinds, "secretGenerator"))
+
+
+def test_every_file_that_a_kustomization_names_exists() -> None:
+    for path in FOLDER.rglob("kustomization.yaml"):
+        loaded = yaml.safe_load(path.read_text())
+        named = [*loaded.get("resources", []), *loaded.get("components", [])]
+        named += [each["path"] for each in loaded.get("patches", [])]
+        assert named
+        assert all((path.parent / name).exists() for name in named)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_selector_of_a_built_overlay_finds_the_pods(overlay: str) -> None:
+    documents = built(overlay)
+    labels = documents["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    wanted = [
+        documents["Deployment"]["spec"]["selector"]["matchLabels"],
+        documents["Service"]["spec"]["selector"],
+        documents["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        documents["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
+        documents["PodMonitor"]["spec"]["selector"]["matchLabels"],
+    ]
+    assert all(each and each.items() <= labels.items() for each in wanted)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_names_of_other_pods_are_left_as_they_are(overlay: str) -> None:
+    rules = built(overlay)["NetworkPolicy"]["spec"]["egress"]
+    (dns,) = (rule for rule in rules if {port["port"] for port in rule["ports"]} == {53})
+    (peer,) = dns["to"]
+    assert peer["podSelector"]["matchLabels"] == {"k8s-app": "kube-dns"}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_built_overlay_runs_its_image_with_the_settings_by_their_hash(overlay: str) -> None:
+    documents = built(overlay)
+    (runs,) = documents["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert runs["image"] == f"darkroom:{overlay}"
+    (reference,) = runs["envFrom"]
+    assert reference["configMapRef"]["name"] == documents["ConfigMap"]["metadata"]["name"]
+    assert documents["ConfigMap"]["metadata"]["name"] != "darkroom-settings"
+    assert documents["ConfigMap"]["data"] == settings()
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_patches_of_an_overlay_keep_the_variables_of_the_base(overlay: str) -> None:
+    (runs,) = built(overlay)["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert {each["name"] for each in container()["env"]} <= {each["name"] for each in runs["env"]}
