@@ -1,8 +1,8 @@
 """Decide which connections are accepted, by three limits: of the server, a client, and the system.
 
-At a limit an idle connection is closed to make room: one that never sent a request, or one that
-waits between two requests. If none is idle, the new connection gets the answer that the client
-should come back later, and is closed.
+At a limit another connection is closed to make room: one that never sent a request, one whose body
+arrives slowly, or one that waits between two requests. If there is none, the new connection gets
+the answer that the client should come back later, and is closed.
 """
 
 import errno
@@ -82,7 +82,7 @@ class Entrance:
         error = self._take(client, key)
         if error is not None:
             of = client if isinstance(error, TooManyConnections) else None
-            if self._guard.phases.make_room(of):
+            if self._guard.make_room(of):
                 error = self._take(client, key)
         if error is not None:
             self._refuse(connection, error, client)
@@ -113,7 +113,7 @@ class Entrance:
             self._drop()
             return True
         again, self._without = self._without, True
-        if self._guard.phases.make_room(None) or not again:
+        if self._guard.make_room(None) or not again:
             return False  # a descriptor may be free after this turn of the event loop
         for _ in range(MOST_ANSWERED):
             connection = self._spare.accept(listening)

@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import cast
 
 from app.connections.early_answer import Decide, never
 from app.connections.limits import ConnectionLimits
 from app.connections.notices import Notices
-from app.connections.phases import PROGRESS_WINDOW, Phase, Phases
+from app.connections.phases import FIRST_VICTIMS, LAST_VICTIMS, PROGRESS_WINDOW, Phase, Phases
+from app.connections.slow_bodies import Arriving, SlowBodies
 
 LINGER = 30.0
 """Seconds for which a refused client may go on sending data that is discarded."""
@@ -40,6 +42,7 @@ class Guard:
     pressed: Callable[[], bool] = _never_pressed
     clock: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
     phases: Phases = field(init=False)
+    slow_bodies: SlowBodies = field(init=False)
 
     def __post_init__(self) -> None:
         limits = self.limits
@@ -53,7 +56,28 @@ class Guard:
             Phase.DISCARD: LINGER,
             Phase.LINGER: LINGER,
         }
-        self.phases = Phases(times, limits.min_rate, self.clock)
+        self.phases = phases = Phases(times, limits.min_rate, self.clock)
+
+        def bodies() -> Collection[Arriving]:
+            return cast(Collection[Arriving], phases.members(Phase.BODY))
+
+        self.slow_bodies = SlowBodies(bodies, limits.connections, limits.per_client, self.clock)
+
+    def sweep(self) -> None:
+        """End all connections whose time is over, and slow ones beyond their limits."""
+        self.phases.sweep()
+        self.slow_bodies.sweep()
+
+    def make_room(self, client: str | None) -> bool:
+        """Close a connection of `client`, or of any client; return whether there was one to close.
+
+        Idle ones are closed first, then bodies that arrive slowly, then connections that were used.
+        """
+        return (
+            self.phases.make_room(client, FIRST_VICTIMS)
+            or self.slow_bodies.make_room(client)
+            or self.phases.make_room(client, LAST_VICTIMS)
+        )
 
     def note(self, reason: str, client: str | None, detail: str) -> None:
         """Count and log that the server ended a connection because of what the client did."""

@@ -5,7 +5,7 @@ the same timeout. So only the first ones need a check, whatever the number of co
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from itertools import takewhile
 from typing import Protocol
@@ -60,15 +60,16 @@ class Connection(Protocol):
         """End because the client reads too slowly."""
 
 
-VICTIMS = (
-    (Phase.FRESH, 0.0),
-    (Phase.LINGER, READING),
-    (Phase.HEAD, 2.0),
-    (Phase.ONCE, 0.0),
-    (Phase.KEPT, 0.0),
-)
-"""Phases in which connections may be closed to make room, and the seconds after which they may be.
-Connections that are used repeatedly come last."""
+Victims = Sequence[tuple[Phase, float]]
+"""Phases in which connections may be closed to make room, and the seconds after which they may."""
+
+FIRST_VICTIMS: Victims = ((Phase.FRESH, 1.0), (Phase.LINGER, READING), (Phase.HEAD, 2.0))
+"""Connections that have shown no use. A new one has a second to send its first byte: while others
+flood the server with requests, it is usually a good client's."""
+
+LAST_VICTIMS: Victims = ((Phase.FRESH, 0.0), (Phase.ONCE, 0.0), (Phase.KEPT, 0.0))
+"""Connections that are closed where there is none of the others. Those that are used repeatedly
+come last."""
 
 
 class Phases:
@@ -105,6 +106,10 @@ class Phases:
         """Stop measuring, because the client has read enough."""
         self._writing.pop(connection, None)
 
+    def members(self, phase: Phase) -> Collection[Connection]:
+        """Return the connections of a phase; the one that has been in it for longest is first."""
+        return self._members[phase].keys()
+
     def sweep(self) -> None:
         """End all connections whose time is over, and those that read too slowly."""
         now = self._clock()
@@ -124,13 +129,13 @@ class Phases:
         members = self._members[phase].items()
         return [each for each, _ in takewhile(lambda member: member[1] <= limit, members)]
 
-    def make_room(self, client: str | None) -> bool:
+    def make_room(self, client: str | None, victims: Victims) -> bool:
         """Close an idle connection of `client`, or of any client; return whether there was one.
 
-        The order is that of `VICTIMS`, and within a phase the oldest connection comes first.
+        The order is that of `victims`, and within a phase the oldest connection comes first.
         """
         now = self._clock()
-        for phase, seconds in VICTIMS:
+        for phase, seconds in victims:
             for each, since in self._members[phase].items():
                 if since > now - seconds:
                     break

@@ -113,7 +113,7 @@ class Server(uvicorn.Server):
 
         def sweep() -> None:
             metrics.connections.set(len(connections))
-            guard.phases.sweep()
+            guard.sweep()
             entrance.sweep()
 
         shortest = min(limits.header_timeout, limits.idle_timeout)

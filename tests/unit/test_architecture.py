@@ -49,6 +49,7 @@ CONNECTIONS = (
     "limits",
     "notices",
     "phases",
+    "slow_bodies",
     "guard",
     "refusals",
     "descriptors",

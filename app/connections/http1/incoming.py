@@ -22,10 +22,12 @@ class Incoming:
         "expects",
         "in_head",
         "length",
+        "since",
     )
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, now: float = 0.0) -> None:
         self._limits = limits
+        self.since = now
         self._head_bytes = self._lines = self._hosts = self._pieces = self._size = 0
         self._coding: bytes | None = None
         self.length: int | None = None
@@ -46,6 +48,11 @@ class Incoming:
         if self.chunked:
             return None
         return (self.length or 0) - self.body_bytes
+
+    def rate(self, now: float, grace: float) -> float | None:
+        """Return the bytes of the body per second so far, None in the first `grace` seconds."""
+        age = now - self.since
+        return None if age <= grace else self.body_bytes / age
 
     def url(self, piece: bytes) -> None:
         """Count a piece of the request's target; raises UrlTooLong."""

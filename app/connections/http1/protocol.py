@@ -19,7 +19,9 @@ from app.connections.http1.cycle import Cycle
 from app.connections.http1.ending import Ending, disconnect, known
 from app.connections.http1.framing import target
 from app.connections.http1.incoming import Incoming
+from app.connections.http1.place import phase_of
 from app.connections.phases import Phase
+from app.connections.slow_bodies import slowest
 from models.domain.errors import MalformedRequest, ServiceError
 
 MOST_AHEAD = 32
@@ -115,7 +117,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Begin a request with its first byte."""
         super().on_message_begin()
         self._begun += 1
-        self.incoming = Incoming(self._guard.limits)
+        self.incoming = Incoming(self._guard.limits, self._guard.clock())
         if len(self.pipeline) >= MOST_AHEAD:
             raise MalformedRequest(f"{MOST_AHEAD} requests wait for their answers on a connection")
 
@@ -209,22 +211,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def place(self, begun: bool = False) -> None:
         """Enter the phase that this connection is in now, again if a request has `begun`."""
-        incoming, cycle = self.incoming, self.cycle
-        if self.transport.is_closing():
-            phase = Phase.CLOSING
-        elif self.phase is Phase.LINGER:
-            return
-        elif incoming is not None and incoming.in_head:
-            phase = Phase.HEAD
-        elif cycle is None:
-            phase = Phase.FRESH
-        elif incoming is not None:
-            phase = Phase.DISCARD if cycle.response_complete else Phase.BODY
-        elif not cycle.response_complete:
-            phase = Phase.ANSWER
-        else:
-            phase = Phase.KEPT if self._begun > 1 else Phase.ONCE
-        if phase is not self.phase or begun:
+        phase = phase_of(self, self._begun)
+        if phase is not Phase.LINGER and (phase is not self.phase or begun):
             self._guard.phases.enter(self, phase)
             if phase is Phase.CLOSING and self.unsent():
                 self._guard.phases.watch_writing(self)
@@ -239,6 +227,18 @@ class GuardedProtocol(HttpToolsProtocol):
         self._leave()
         self.transport.close()  # not a reset, so that the client sees a regular end
         self.place()
+
+    def body_rate(self, now: float, grace: float) -> float | None:
+        """Return the bytes per second of the body that arrives, None if it cannot be blamed."""
+        incoming = self.incoming
+        return None if incoming is None or self.flow.read_paused else incoming.rate(now, grace)
+
+    def shed(self) -> None:
+        """Refuse the request, because its body comes slowly and others need the connection."""
+        if self.phase is not Phase.BODY:
+            return  # it came to its end meanwhile
+        self._ending.refuse(slowest())
+        self.place(begun=True)
 
     def unsent(self) -> int:
         """Return the bytes of answers that the client has not read."""

@@ -15,6 +15,7 @@ from tests.chaos.attacks import (
     origins,
     overload,
     protocol,
+    slow_rates,
     trickled,
     workers_killed,
 )
@@ -54,6 +55,15 @@ _CONNECTIONS = (
     Attack(idle.pipelined, ends_within=60 + SLACK, patience=120, resets_allowed=True),
 )  # fmt: skip
 
+_SLOW = (
+    Attack(slow_rates.slow_bodies, patience=90, resets_allowed=True),
+    Attack(slow_rates.slow_bodies_many, patience=90, resets_allowed=True),
+    Attack(slow_rates.slow_forms, patience=90, resets_allowed=True),
+    Attack(slow_rates.slow_requests, ends_within=60 + SLACK, patience=90, resets_allowed=True),
+    Attack(slow_rates.slow_answers, ends_within=90, patience=120, resets_allowed=True),
+    Attack(slow_rates.slow_answers_many, ends_within=90, patience=120, resets_allowed=True),
+)
+
 _REST = (
     Attack(impatient.impatient, ends_within=DEADLINE + 2 * SLACK, patience=150, own_addresses=True),
     Attack(overload.overload, patience=200, neighbours_spared=False),
@@ -88,4 +98,4 @@ _REST = (
     Attack(workers_killed.all_workers_killed, front_ends=True),
 )
 
-ATTACKS = {attack.name: attack for attack in (*_CONNECTIONS, *_REST)}
+ATTACKS = {attack.name: attack for attack in (*_CONNECTIONS, *_SLOW, *_REST)}

@@ -34,6 +34,11 @@ class Held:
     ticket: Ticket
     phases: Phases
     evicted: bool = False
+    rate: float | None = None
+    """The rate of its body, if that can be blamed for being slow."""
+
+    def body_rate(self, _now: float, _grace: float) -> float | None:
+        return self.rate
 
     def evict(self) -> None:
         self.evicted = True
@@ -116,6 +121,16 @@ def test_a_server_with_as_many_busy_connections_as_it_may_have_is_503(few: House
     few.held[0].ticket.leave()
     assert few.counters.total(Total.CONNECTIONS) == 3
     assert few.come("192.0.2.9", Phase.BODY) is None
+
+
+def test_a_slow_body_makes_room_before_connections_that_were_used(few: House) -> None:
+    for n, phase in enumerate((Phase.KEPT, Phase.BODY, Phase.BODY, Phase.FRESH)):
+        assert few.come(f"192.0.2.{n}", phase) is None
+    few.held[1].rate, few.held[2].rate = 5.0, 3.0
+    for n in range(4):
+        assert few.come(f"192.0.2.{n + 4}", Phase.ANSWER) is None
+        order = [2, 1, 3, 0]
+        assert [each.evicted for each in few.held[:4]] == [i in order[: n + 1] for i in range(4)]
 
 
 def test_the_oldest_connection_without_a_request_makes_room_first(few: House) -> None:

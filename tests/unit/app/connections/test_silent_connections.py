@@ -117,7 +117,7 @@ def test_the_oldest_silent_client_makes_room() -> None:
     async def scenario(house: House) -> None:
         oldest, newer = house.come(), house.come()
         newer.setblocking(False)
-        assert house.guard.phases.make_room("192.0.2.1")
+        assert house.guard.make_room("192.0.2.1")
         assert house.ended == ["evicted"]
         assert house.connections == 1
         assert oldest.recv(1) == b""

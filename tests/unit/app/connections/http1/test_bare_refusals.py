@@ -184,7 +184,7 @@ def test_a_connection_that_makes_room_ends_without_a_reset_when_all_was_sent() -
         client = server.come(sized(LAST, 6) + b"hello")
         client.send(b".")
         server.now = READING
-        assert server.guard.phases.make_room("192.0.2.1")
+        assert server.guard.make_room("192.0.2.1")
         assert client.recv(1 << 16) == LAST_ANSWER
         assert client.recv(1) == b""
 

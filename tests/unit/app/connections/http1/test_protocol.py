@@ -11,6 +11,7 @@ from app.connections.guard import LINGER
 from app.connections.http1.ending import LITTLE
 from app.connections.http1.protocol import MOST_AHEAD, MOST_BLANK
 from app.connections.phases import PROGRESS_WINDOW, Phase
+from app.connections.slow_bodies import SlowBodies
 from tests.connection import connected
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -87,6 +88,41 @@ def test_headers_that_trickle_are_408_whatever_comes_meanwhile() -> None:
         assert code(await line.wait(2)) == "slow_headers"
         assert line.transport.half_closed
         assert line.ended == ["slow_headers"]
+
+    run(scenario)
+
+
+def test_the_slowest_bodies_beyond_their_limit_are_408() -> None:
+    async def scenario() -> None:
+        line = connected(Waiting(), connections=1, per_client=1)
+        head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n"
+        assert await line.send(head + bytes(1000)) == b""
+        faster = connected(Waiting(), connections=1, per_client=1)
+        await faster.send(head + bytes(2000))
+        both = [line.protocol, faster.protocol]
+        bodies = SlowBodies(lambda: both, 4, 4, lambda: line.time[0])
+        await line.wait(1)
+        bodies.sweep()
+        assert not line.transport.half_closed
+        await line.wait(2)
+        before = len(line.transport.written)
+        bodies.sweep()
+        assert code(bytes(line.transport.written[before:])) == "slow_body"
+        assert line.transport.half_closed
+        assert line.phase() is Phase.LINGER
+        assert line.ended == ["slow_body"]
+        assert not faster.transport.half_closed
+
+    run(scenario)
+
+
+def test_a_body_that_the_server_does_not_read_is_not_slow() -> None:
+    async def scenario() -> None:
+        line = connected(Waiting())
+        await line.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n")
+        await line.send(bytes(100_000))
+        assert not line.transport.reading
+        assert line.protocol.body_rate(line.time[0] + 60, 2.0) is None
 
     run(scenario)
 
