@@ -95,7 +95,7 @@ class Admission:
             return error
         own = counters.of(key, ByKey.IMAGES) + 1
         images, held = counters.total(Total.IMAGES) + 1, counters.total(Total.BYTES) + n_bytes
-        return self._over(Amount(1, n_bytes), own, images, held)
+        return self._over(key, Amount(1, n_bytes), own, images, held)
 
     def enter(self, client: str = LOCAL, deadline: Deadline = NEVER, rated: bool = False) -> Permit:
         """Return a permit for a request whose body may still have to come; it holds no image yet.
@@ -148,12 +148,14 @@ class Admission:
         images, n_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
         own = counters.of(key, ByKey.IMAGES)
         self.forecast.note_clients(own, images)
-        error = self._over(amount, own, images, n_bytes)
+        error = self._over(key, amount, own, images, n_bytes)
         if error is not None:
             self.give_back(key, amount)
             raise error
 
-    def _over(self, amount: Amount, own: int, images: int, n_bytes: int) -> Overloaded | None:
+    def _over(
+        self, key: Key, amount: Amount, own: int, images: int, n_bytes: int
+    ) -> Overloaded | None:
         """Return the refusal of `amount`, which is counted in the client's and all images."""
         limits = self.limits
         if images > limits.images or n_bytes > limits.bytes:
@@ -166,6 +168,7 @@ class Admission:
             return None
         self._contend(own - amount.images, limits.images)
         return self._overloaded(
+            key,
             f"{images - amount.images} images ({n_bytes - amount.bytes} bytes) are in flight, "
             f"{own - amount.images} of them yours; the limits are {limits.images} and "
             f"{limits.bytes}",
@@ -193,6 +196,7 @@ class Admission:
         self.arrived(key, n_bytes)
         self._contend(own - n_bytes, limits.arriving)
         raise self._overloaded(
+            key,
             f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
             f"the limit is {limits.arriving}",
             reason,
@@ -228,8 +232,10 @@ class Admission:
         if own * 16 <= limit:
             self.counters.mark(Mark.CONTENDED, now_ns())
 
-    def _overloaded(self, detail: str, reason: str) -> Overloaded:
-        wait = self.forecast.backlog() or 1.0
+    def _overloaded(self, key: Key, detail: str, reason: str) -> Overloaded:
+        # Clients take turns. One with a small share gets a place as soon as anything ends, and need
+        # not wait until the work of all others has.
+        wait = self.forecast.wait(key, 0) or 1.0
         return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
 
     def _hold(self, key: Key, images: int, n_bytes: int) -> None:

@@ -61,3 +61,18 @@ def test_work_that_overtakes_its_clients_line_is_refused_only_if_even_that_is_la
     predicted["a", 0.0] = 1.0
     assert admission.refusal("a", 25.0, 10, None) is None
     assert admission.enter("a", Deadline(25.0 + admission.clock())) is not None
+
+
+def test_retry_after_is_the_wait_of_the_client_and_not_that_of_a_client_with_all_places() -> None:
+    admission = door()
+    admission.forecast.capacity.per_second = 1.0
+    admission.admit(8, 10, "flood")
+    admission.forecast.charge(admission.counters.key("client flood"), 20_000_000)
+    with pytest.raises(Overloaded) as other:
+        admission.admit(1, 10, "other")
+    with pytest.raises(Overloaded) as flood:
+        admission.admit(1, 10, "flood")
+    early = admission.refusal("other", 30.0, 10, None)
+    assert early is not None
+    assert other.value.retry_after == early.retry_after <= 1.0
+    assert flood.value.retry_after == 20.0
