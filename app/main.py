@@ -41,9 +41,8 @@ from app.routes.openapi import PROBLEMS
 from app.service import Service
 from app.telemetry.at_scrape import AtScrape
 from app.telemetry.canary import Canary, canary_image, canary_operations
-from app.telemetry.gpus import gpus
 from app.telemetry.metrics import Metrics
-from app.telemetry.processes import Processes, server_root
+from app.telemetry.system_collectors import system_collectors
 from models.api.schemas import ModelRecord
 from models.settings import Settings
 from models.version import VERSION
@@ -64,21 +63,32 @@ async def start_service(
     addresses: Sequence[str] = (),
     counters: Counters | None = None,
     quarantine: int | None = None,
+    *,
+    ahead: bool = False,
 ) -> Service:
     """Build every part, innermost first; without `weights` it only filters.
 
     `addresses` are those of worker processes; without any, the worker is in this one. `counters`
-    are shared by front ends, and so are the limits, and the memory at `quarantine`.
+    are shared by front ends, and so are the limits, and the memory at `quarantine`. With `ahead`
+    a decoder process is started beside the worker, before the first image needs it.
     """
     counters = counters or Counters()
     async with AsyncExitStack() as started:  # a failure below stops what has been started
+        memory = _codec_memory(settings, counters)
+        limits = Limits.from_settings(settings, cores(settings))
+        decoders = DecoderPool(limits, metrics.on_decoder_end, memory)
+        started.push_async_callback(decoders.aclose)
+        first = asyncio.create_task(decoders.start() if ahead else asyncio.sleep(0))
+        started.callback(first.cancel)
         executor = await (
             remote_executor(settings, metrics, addresses, counters.front_ends, quarantine)
             if addresses
             else local_executor(settings, metrics, weights)
         )
         started.push_async_callback(executor.backend.aclose)
-        service = _assembled(started, settings, metrics, executor, counters, not addresses)
+        await first
+        parts = executor, decoders, memory
+        service = _assembled(started, settings, metrics, parts, counters, not addresses)
         started.pop_all()
     return service
 
@@ -87,24 +97,24 @@ def _assembled(
     started: AsyncExitStack,
     settings: Settings,
     metrics: Metrics,
-    executor: Executor,
+    parts: tuple[Executor, DecoderPool, CodecMemory],
     counters: Counters,
     ends_with_worker: bool,
 ) -> Service:
     """Put the parts around a started backend; `started` learns what must be stopped again."""
+    executor, decoders, memory = parts
     backend, limits = executor.backend, FetchLimits.from_settings(settings)
     fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
     started.push_async_callback(fetcher.aclose)
     admission = _admission(settings, counters, executor)
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
-    threads, memory = cores(settings), _codec_memory(settings, counters)
     files = EncodedFiles(settings.max_bytes_in_flight, counters=counters)
     usage = Usage(admission, budget.limit, fetcher.concurrency, memory.limit, files.limit)
-    metrics.watch([_at_scrape(executor, usage)], [*_slow_collectors(settings)])
-    decoders = DecoderPool(Limits.from_settings(settings, threads), metrics.on_decoder_end, memory)
-    started.push_async_callback(decoders.aclose)
+    metrics.watch(
+        [_at_scrape(executor, usage)], [*system_collectors(wanted_gpus(settings.gpus) > 0)]
+    )
     known = KnownResults(settings.result_cache, executor.computing, files, metrics)
-    pixels = settings.max_pixels
+    pixels, threads = settings.max_pixels, cores(settings)
     pipeline = Pipeline(backend, fetcher, metrics, budget, decoders, files, known, pixels, threads)
     started.callback(pipeline.close)
     return Service(
@@ -137,17 +147,7 @@ def _at_scrape(executor: Executor, usage: Usage) -> Collector:
         found = (each.model for each in executor.computing().networks)
         return (model.record for model in found if model is not None)
 
-    def degraded() -> str | None:
-        return executor.computing().degraded
-
-    return AtScrape(executor.backend.load, usage, models, degraded)
-
-
-def _slow_collectors(settings: Settings) -> Iterator[Collector]:
-    """Yield what reads metrics from the system and the driver of the GPUs."""
-    yield Processes(server_root())
-    if wanted_gpus(settings.gpus) and (found := gpus()) is not None:
-        yield found
+    return AtScrape(executor.backend.load, usage, models, lambda: executor.computing().degraded)
 
 
 def _codec_memory(settings: Settings, counters: Counters) -> CodecMemory:
@@ -172,7 +172,7 @@ async def stop_service(service: Service) -> None:
 async def _serving(service: Service) -> AsyncIterator[None]:
     """Probe with the canary while the block runs; stop all parts at its end, however it ends."""
     try:
-        await asyncio.gather(service.canary.probe(), service.decoders.start())
+        await service.canary.probe()
         probing = asyncio.create_task(service.canary.keep_probing())
         yield
         probing.cancel()
@@ -196,7 +196,9 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            service = await start_service(settings, metrics, True, addresses, counters, quarantine)
+            service = await start_service(
+                settings, metrics, True, addresses, counters, quarantine, ahead=True
+            )
         except ValueError as error:  # wrong settings: the next start would fail too
             log.critical("%s", error)
             app.state.wrong_settings = True

@@ -9,6 +9,11 @@ from collections.abc import Sequence
 
 from models.exit_codes import ExitCode
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# NumPy starts a thread a core for its linear algebra when it is imported. They spin for 2 s of CPU
+# time in all on 16 cores, in each process of a server, and no product here is large enough for
+# them (`workers.filters.separable.toeplitz`).
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code, one of `ExitCode`; Ctrl-C ends the process."""

@@ -64,6 +64,7 @@ CONNECTIONS = (
 """What all connections of a process share, then the protocol of one."""
 
 WORKERS = (
+    "host_lock",
     "kernels",
     "preprocess",
     "weights_digest",

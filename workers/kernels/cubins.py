@@ -8,29 +8,20 @@ it is complete.
 """
 
 import contextlib
-import fcntl
 import hashlib
-import itertools
 import logging
 import os
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+
+from workers.host_lock import host_lock
 
 log = logging.getLogger("darkroom.kernels")
 
 DIGITS = 32
 """Hexadecimal digits of a digest in the name of a file: 128 bits."""
-
-
-PATIENCE = 120.0
-"""Seconds to wait for another process that compiles: three times what all modules take."""
-
-_PAUSE = 0.1
-"""Seconds between two tries to take the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,43 +95,11 @@ class CubinStore:
                     return True
         return False
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Wait until no other process of this host compiles; the kernel frees it with its process.
-
-        Without a folder that can be written, or on a file system without locks, there is no wait. A
-        process that holds the lock for `PATIENCE` seconds may be stopped: then this one compiles
-        too, which costs time and does no harm, because `add` replaces whole files.
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        """Wait until no other process of this host compiles. To compile twice does no harm, because
+        `add` replaces whole files.
         """
-        for folder in self._folders:
-            with contextlib.ExitStack() as stack:
-                try:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    file = stack.enter_context((folder / "lock").open("ab"))
-                    _take(file)
-                except OSError as error:
-                    log.debug("%s cannot be locked: %s", folder, error)
-                    continue
-                yield
-                return
-        yield
-
-
-def _take(file: IO[bytes]) -> None:
-    """Lock a file, or give up after `PATIENCE` seconds; raise OSError where there are no locks."""
-    end = time.monotonic() + PATIENCE
-    for tries in itertools.count():
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if tries == 0:
-                log.info("another process of this host compiles kernels; waiting for it")
-            if time.monotonic() >= end:
-                log.warning("the kernels were not compiled within %s s; compiling too", PATIENCE)
-                return
-            time.sleep(_PAUSE)
-        else:
-            return
+        return host_lock(self._folders, "lock", "compiles kernels")
 
 
 def _digest(content: bytes) -> str:

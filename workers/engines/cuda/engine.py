@@ -5,19 +5,18 @@ uploaded and decoded, and the one before is downloaded. Nothing is allocated whi
 by embeddings, which run without a graph.
 """
 
+import itertools
 import logging
 import math
 import queue
 import time
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from cuda.pathfinder import DynamicLibNotFoundError
 
-from models.codec import ImageFormat, encode, encoded
 from models.domain.errors import ServiceError, WeightsMissing
-from models.domain.image import Image
+from models.domain.image import Image, Jpeg
 from models.domain.job import Job, Result
 from models.networks.resnet18 import RESNET18
 from models.networks.spec import Preprocessing
@@ -25,11 +24,12 @@ from workers.engines.cuda.classifying import Classifying
 from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.encoding import as_jpegs
 from workers.engines.cuda.filtering import Filtering
+from workers.engines.cuda.late_states import LateStates
 from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.modules import Kernels
 from workers.engines.cuda.network import GraphedNetwork
-from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, NvJpegUnfit, filled_up
-from workers.engines.cuda.self_test import Kind, run_self_test, sizes
+from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, NvJpegUnfit, first_sizes, sizes
+from workers.engines.cuda.self_test import Kind, run_self_test, samples
 from workers.engines.cuda.slot import ALIGNMENT, Marks, Outputs, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
 from workers.engines.cuda.versions import versions
@@ -85,6 +85,7 @@ class CudaEngine:
         room = BYTES_PER_PIXEL * max_pixels + SLACK * max_batch_size
         scratch = Region(SCRATCH_PER_BYTE * room, self._torch_device)
         self._filtering = Filtering(kernels, self._streams, scratch)
+        self._late: LateStates | None = None
         self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         for _ in range(SLOTS):
             self._free.put(self._slot(room, max_batch_size))
@@ -143,34 +144,42 @@ class CudaEngine:
         """
         for network in self._networks:
             network.capture(self._streams.compute)
+        grey, file = samples(self._side)
         slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
+        decoders = [slot.decoder for slot in slots if slot.decoder is not None]
+        first = first_sizes(self._max_batch_size)
         try:
-            run_self_test(slots, self._kinds(), self.launch, self.collect, Slot.clear)
+            for decoder, n in itertools.product(decoders, first):
+                decoder.add(n, decoder.state(n))
+            kinds = self._kinds(grey, file)
+            run_self_test(slots, kinds, self.launch, self.collect, Slot.clear)
         finally:
             for slot in slots:
                 self.release(slot)
+        rest = [n for n in sizes(self._max_batch_size) if n not in first]
+        self._late = LateStates(decoders, rest, file, self._torch_device)
+        self._late.start()
 
-    def _kinds(self) -> list[Kind]:
-        """Return every kind of batch: filtered pixels, each output of each network, files in all
-        sizes.
+    def _kinds(self, grey: Image, file: Jpeg) -> list[Kind]:
+        """Return every kind of batch: filtered pixels, each output of each network, files in the
+        first sizes.
         """
-        grey = Image(np.full((self._side, self._side, 3), 128, np.uint8))
-        file = encoded(encode(grey, ImageFormat.JPEG), max_pixels=grey.n_pixels)
         filtering = FilterChain((parse_one("invert", {}),))
         kinds = [Kind("filtered pixels", Job(filtering, grey), 1)]
         for name in self._classifying:
             for output in NetworkOutput:
                 job = Job(Classify(network=name, output=output), grey)
                 kinds.append(Kind(f"{output.value} of {name}", job, 1))
-        if file is not None and self.takes_jpegs:
-            job = Job(filtering, file.image)
-            few = sizes(self._max_batch_size, filled_up)
+        if self.takes_jpegs:
+            job, few = Job(filtering, file), first_sizes(self._max_batch_size)
             kinds += [Kind("filtered files", job, size) for size in few]
         return kinds
 
     def close(self) -> None:
-        """Wake the threads that wait for a slot."""
+        """Wake the threads that wait for a slot, and end what is still being prepared."""
         self._free.put(None)
+        if self._late is not None:
+            self._late.close()
 
     def _values(self, slot: Slot) -> Sequence[Result | ServiceError]:
         values: list[Result | ServiceError]

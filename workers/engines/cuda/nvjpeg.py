@@ -100,14 +100,33 @@ def check_major(version: tuple[int, ...], cuda: str | None) -> None:
 class Decoder:
     """Decode one batch at a time, for as long as the process lives.
 
-    A state is made for one number of files. Making it for another number takes 1.5 ms, as long as
+    A state is made for one number of files: using it for another number takes 1.5 ms, as long as
     decoding 40 photos. So there is one state for each of a few numbers, and a batch between two of
     them is filled up with its smallest file, which is decoded again to the same place.
+
+    Making a state takes 0.1 s of a core (H200), and the driver makes one at a time. So states may
+    be added while others are in use, and batches are filled up to the states that there are.
     """
 
     def __init__(self, library: NvJpeg) -> None:
         self._nvjpeg = library
         self._states: dict[int, ctypes.c_void_p] = {}
+
+    @property
+    def sizes(self) -> list[int]:
+        """Return the numbers of files for which there is a state, in order."""
+        return sorted(self._states)
+
+    def state(self, n: int) -> ctypes.c_void_p:
+        """Make a state for batches of `n` files, from any thread; `add` lets `decode` use it."""
+        call, handle, state = self._nvjpeg.call, self._nvjpeg.handle, ctypes.c_void_p()
+        call("nvjpegJpegStateCreate", handle, ctypes.byref(state))
+        call("nvjpegDecodeBatchedInitialize", handle, state, n, 1, UNCHANGED)
+        return state
+
+    def add(self, n: int, state: ctypes.c_void_p) -> None:
+        """Use a state for batches of up to `n` files from now on."""
+        self._states = {**self._states, n: state}  # a new one, because `decode` may read the old
 
     def decode(
         self,
@@ -119,33 +138,44 @@ class Decoder:
         """Start decoding: addresses and `lengths` of the files, and one DESTINATION for each.
 
         All files of a batch must have one chroma subsampling, because the engines are five times
-        slower otherwise.
+        slower otherwise. A state for this number of files or for a larger one must have been added.
         """
-        missing = filled_up(len(data)) - len(data)
+        states = self._states
+        size = min(each for each in states if each >= len(data))
+        missing = size - len(data)
         if missing:
             # The repetitions write the same bytes to the same place, so it does not matter in which
             # order the engines finish.
             again = [*range(len(data)), *[int(lengths.argmin())] * missing]
             data, lengths, destinations = data[again], lengths[again], destinations[again]
+        self.run(states[size], data, lengths, destinations, stream)
+
+    def run(
+        self,
+        state: ctypes.c_void_p,
+        data: NDArray[np.uint64],
+        lengths: NDArray[np.uint64],
+        destinations: NDArray[Any],
+        stream: int,
+    ) -> None:
+        """Start decoding as many files as `state` was made for; the rest is as in `decode`."""
         self._nvjpeg.call(
             "nvjpegDecodeBatched",
             self._nvjpeg.handle,
-            self._state(len(data)),
+            state,
             ctypes.c_void_p(data.ctypes.data),
             ctypes.c_void_p(lengths.ctypes.data),
             ctypes.c_void_p(destinations.ctypes.data),
             ctypes.c_void_p(stream),
         )
 
-    def _state(self, n: int) -> ctypes.c_void_p:
-        if n not in self._states:
-            call, handle, state = self._nvjpeg.call, self._nvjpeg.handle, ctypes.c_void_p()
-            call("nvjpegJpegStateCreate", handle, ctypes.byref(state))
-            call("nvjpegDecodeBatchedInitialize", handle, state, n, 1, UNCHANGED)
-            self._states[n] = state
-        return self._states[n]
+
+def sizes(max_batch_size: int) -> list[int]:
+    """Return the numbers of files with a state of their own: 1, 2, 4, multiples of 8, the most."""
+    multiples = range(STEP, max_batch_size, STEP)
+    return [*(few for few in (1, 2, 4) if few < max_batch_size), *multiples, max_batch_size]
 
 
-def filled_up(n: int) -> int:
-    """Return the number of files that a batch of `n` is decoded as: 1, 2, 4 or a multiple of 8."""
-    return next((few for few in (1, 2, 4) if n <= few), -(-n // STEP) * STEP)
+def first_sizes(max_batch_size: int) -> list[int]:
+    """Return the sizes without which nothing is served: one file, a few, and the most."""
+    return [n for n in sizes(max_batch_size) if n in (1, STEP, max_batch_size)]

@@ -10,7 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
+from models.codec import ImageFormat, encode, encoded
 from models.domain.errors import ServiceError
+from models.domain.image import Image, Jpeg
 from models.domain.job import Job
 from workers.scheduling.engine import BatchResult
 
@@ -51,7 +55,10 @@ def run_self_test(
                     raise SelfTestFailed(f"{where}: {value.code}: {value.detail}")
 
 
-def sizes(max_batch_size: int, filled_up: Callable[[int], int]) -> list[int]:
-    """Return the batch sizes that a decoder works in, none above the largest batch."""
-    filled = {filled_up(n) for n in range(1, max_batch_size + 1)}
-    return sorted({min(size, max_batch_size) for size in filled})
+def samples(side: int) -> tuple[Image, Jpeg]:
+    """Return a grey square image, uint8 (side, side, 3), as pixels and as a JPEG."""
+    grey = Image(np.full((side, side, 3), 128, np.uint8))
+    file = encoded(encode(grey, ImageFormat.JPEG), max_pixels=grey.n_pixels)
+    assert file is not None
+    assert isinstance(file.image, Jpeg)
+    return grey, file.image

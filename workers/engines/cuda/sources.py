@@ -67,7 +67,7 @@ class Sources:
             if isinstance(image, Image) or slot.decoder is None:
                 rows[index] = self._pixels(index, image)
             else:
-                rows[index] = _planes(image, slot.second)
+                rows[index] = planes(image, slot.second)
                 encoded.setdefault(image.subsampling, []).append(index)
         slot.marks.copied.record()
         for group in encoded.values():
@@ -112,7 +112,7 @@ class Sources:
         return ((address, 0, 0), (width * channels, 0, 0), width, height, channels, 1, 0)
 
 
-def _planes(jpeg: Jpeg, region: Region) -> tuple[Any, ...]:
+def planes(jpeg: Jpeg, region: Region) -> tuple[Any, ...]:
     """Reserve memory for the planes of a JPEG as it is stored, and return its row."""
     turned = jpeg.orientation >= 5
     width, height = (jpeg.height, jpeg.width) if turned else (jpeg.width, jpeg.height)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from workers.kernels import cubins
 from workers.kernels.cubins import CubinName, CubinStore, folders, key
 
 NAME = CubinName("filters/tone/point.cu", "sm_90", key("text", ("-a",), "sm_90", "nvrtc 12.8"))
@@ -90,11 +89,3 @@ def test_a_store_looks_into_the_cache_folder_of_the_image_and_of_the_user(tmp_pa
         tmp_path / "b" / "kernels",
     )
     assert folders(tmp_path, tmp_path) == (tmp_path / "kernels",)
-
-
-def test_a_process_that_keeps_the_lock_is_not_waited_for_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(cubins, "PATIENCE", 0.0)
-    with CubinStore([tmp_path]).lock(), CubinStore([tmp_path]).lock():
-        assert "compiling too" in caplog.text

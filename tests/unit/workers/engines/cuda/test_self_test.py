@@ -9,8 +9,8 @@ from models.domain.errors import ServiceError, Undecodable
 from models.domain.job import Job, Labels, Result
 from tests.fakes import fake_job, number_of
 from workers.engines.cuda.engine import SLOTS
-from workers.engines.cuda.nvjpeg import filled_up
-from workers.engines.cuda.self_test import Kind, SelfTestFailed, run_self_test, sizes
+from workers.engines.cuda.nvjpeg import sizes
+from workers.engines.cuda.self_test import Kind, SelfTestFailed, run_self_test
 from workers.scheduling.engine import BatchResult
 
 
@@ -40,7 +40,7 @@ class Device:
 
 
 def kinds_for(max_batch_size: int) -> list[Kind]:
-    files = [Kind("files", fake_job(2), n) for n in sizes(max_batch_size, filled_up)]
+    files = [Kind("files", fake_job(2), n) for n in sizes(max_batch_size)]
     return [Kind("filtered", fake_job(0), 1), Kind("classified", fake_job(1), 1), *files]
 
 
@@ -51,12 +51,6 @@ def test_every_kind_meets_every_slot_whatever_the_number_of_kinds(max_batch_size
     wanted = {(s, number_of(k.job), k.size) for s in range(SLOTS) for k in kinds}
     assert set(device.met) == wanted
     assert set(device.met.values()) == {1}
-
-
-def test_sizes_are_those_of_the_decoder_and_never_above_the_largest_batch() -> None:
-    assert sizes(1, filled_up) == [1]
-    assert sizes(20, filled_up) == [1, 2, 4, 8, 16, 20]
-    assert max(sizes(64, filled_up)) == 64
 
 
 def test_an_error_that_comes_back_as_a_value_fails_the_test() -> None:

@@ -1,0 +1,42 @@
+"""Decoder states that are added while the engine serves: every batch has the right pixels."""
+
+import threading
+
+import numpy as np
+
+from models.domain.image import Image
+from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, jpeg
+from tests.gpu.equality import Run
+from workers.engines.cuda.engine import SLOTS, CudaEngine
+from workers.engines.cuda.nvjpeg import sizes
+from workers.filters.registry import parse_chain
+from workers.operations import FilterChain
+
+TWICE = FilterChain(parse_chain([{"name": "invert"}, {"name": "invert"}]))
+PATIENCE = 60.0
+"""Seconds for all states of all slots; they take 3 s on an H200."""
+
+
+def test_batches_of_every_size_are_right_before_and_after_their_states_are_there(
+    run: Run, engine: CudaEngine
+) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (40, 56, 3), np.uint8)
+    source = as_jpeg(jpeg(pixels, quality=90))
+    first = run(TWICE, [source]).values[0]
+    assert isinstance(first, Image)
+    for _ in range(2):
+        for n in range(1, MAX_BATCH_SIZE + 1):
+            for value in run(TWICE, [source] * n).values:
+                assert isinstance(value, Image)
+                assert np.array_equal(value.pixels, first.pixels)
+        for thread in threading.enumerate():
+            if thread.name == "decoder states":
+                thread.join(PATIENCE)
+    slots = [slot for slot in (engine.acquire() for _ in range(SLOTS)) if slot is not None]
+    try:
+        for slot in slots:
+            assert slot.decoder is not None
+            assert slot.decoder.sizes == sizes(MAX_BATCH_SIZE)
+    finally:
+        for slot in slots:
+            engine.release(slot)
