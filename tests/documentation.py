@@ -2,7 +2,8 @@
 
 Blocks of ```` ```sh ````, ```` ```python ```` and ```` ```js ```` are examples. A comment
 `<!-- not run: REASON -->` directly before a block excludes it. A block of ```` ```json ```` or
-```` ```text ```` directly after an example is the output that the page shows.
+```` ```text ```` directly after an example is the output that the page shows; if it begins with
+"darkroom: ", the command fails with this error.
 """
 
 import re
@@ -44,6 +45,9 @@ FIRST = (
     """trap 'echo "line $LINENO: $BASH_COMMAND" >"$PRINTED/failed"' ERR"""
 )
 """The first line of each script: the first command that fails ends it, and is written down."""
+
+EXPECTED = """ && { echo "line $LINENO: no error" >"$PRINTED/failed"; exit 1; } || true"""
+"""The end of an example whose output is an error: the script goes on if its last command fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,11 @@ def refused(shown: Block) -> bool:
     return bool(re.search(r"urn:darkroom:problem|^HTTP/[\d.]+ [45]", shown.text, re.MULTILINE))
 
 
+def fails(shown: Block) -> bool:
+    """Return whether an output is the error of a command line, which makes its command fail."""
+    return shown.text.startswith("darkroom: ")
+
+
 def script(page: str, *, javascript: bool) -> str:
     """Return a Bash script of a page's examples; its lines have the numbers of the page's lines.
 
@@ -116,6 +125,7 @@ def script(page: str, *, javascript: bool) -> str:
     lines = [""] * len(page.splitlines())
     lines[0] = FIRST
     errors = {example.first for example, shown in outputs(page) if refused(shown)}
+    failing = {example.first for example, shown in outputs(page) if fails(shown)}
     for block in blocks(page):
         if not block.runs or (block.language == "js" and not javascript):
             continue
@@ -125,7 +135,7 @@ def script(page: str, *, javascript: bool) -> str:
             lines[block.first] = f"{RUN[block.language]} {to} <<'{END}'"
             lines[block.last] = END
         else:
-            fails = "CURL_HOME=" if block.first in errors else 'CURL_HOME="$FAILING"'
-            lines[block.first] = f"{fails}; {{"
-            lines[block.last] = f"}} {to}"
+            setting = "CURL_HOME=" if block.first in errors else 'CURL_HOME="$FAILING"'
+            lines[block.first] = f"{setting}; {{"
+            lines[block.last] = f"}} {to}" + (EXPECTED if block.first in failing else "")
     return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ import pytest
 from tests.documentation import OUTPUTS, PAGES, REASONS, RUN, blocks, outputs, script
 from tests.shown import differences, documents
 
-OTHER = ("console", "cuda", "html", "ini", "nginx", "promql", "yaml")
+OTHER = ("cuda", "html", "ini", "nginx", "promql", "yaml")
 """Languages of blocks that are neither examples nor outputs."""
 
 PAGE = """# Page
@@ -84,6 +84,33 @@ def test_a_command_that_fails_ends_the_script_and_is_named_with_its_line(tmp_pat
     assert ran(script(page, javascript=False), tmp_path).returncode == 1
     assert (tmp_path / "failed").read_text() == "line 4: false\n"
     assert not (tmp_path / "2").read_text()
+
+
+FAILING = """# Page
+```sh
+echo "darkroom: no" >&2; COMMAND
+```
+
+```text
+darkroom: no
+```
+
+```sh
+echo after
+```
+"""
+
+
+def test_an_example_that_shows_an_error_fails_and_the_next_one_is_run(tmp_path: Path) -> None:
+    page = FAILING.replace("COMMAND", "(exit 2)")
+    assert ran(script(page, javascript=False), tmp_path).returncode == 0
+    assert (tmp_path / "9").read_text() == "after\n"
+
+
+def test_an_example_that_shows_an_error_but_succeeds_ends_the_script(tmp_path: Path) -> None:
+    page = FAILING.replace("COMMAND", "true")
+    assert ran(script(page, javascript=False), tmp_path).returncode == 1
+    assert (tmp_path / "failed").read_text() == "line 4: no error\n"
 
 
 def test_an_example_in_javascript_is_left_out_where_node_is_missing() -> None:
