@@ -61,3 +61,27 @@ def test_every_page_is_in_one_chapter_of_the_site() -> None:
         ROOT / name for name in ("docs/filters.md", "CHANGELOG.md", "models/weights/README.md")
     ]
     assert named == sorted(str(path.relative_to(ROOT).with_suffix("")) for path in pages)
+
+
+def test_every_page_is_reached_from_the_readme_by_links() -> None:
+    reached, left = set(), [ROOT / "README.md"]
+    while left:
+        page = left.pop()
+        if page not in reached:
+            reached.add(page)
+            targets = re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text())
+            left += [(page.parent / target).resolve() for target in targets]
+    assert {page for page in PAGES if page not in reached} == set()
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        there = page.parent / target if target else page
+        assert anchor in anchors(there), f"{page.name} links {target}#{anchor}"
