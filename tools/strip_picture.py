@@ -28,11 +28,14 @@ FILTERS: Mapping[str, Mapping[str, object]] = {
 TILE = (360, 270)
 """Width and height of one picture of the strip, in pixels."""
 
-CAPTION, GAP = 36, 12
+CAPTION, GAP = 46, 12
 """Height of a line below a picture, and distance between pictures, in pixels."""
 
-TOP = 5
+TOP = 4
 """Labels that are shown."""
+
+TEXT = 27
+"""Height of letters, in pixels: a page shows the strip at half of its size."""
 
 INK, PALE, BAR = (27, 31, 36), (222, 227, 233), (11, 92, 173)
 
@@ -52,12 +55,12 @@ def tiles(client: httpx.Client) -> Mapping[str, Image.Image]:
     photo = encoded(photograph(), quality=92)
     records = _asked(client, "/classify", photo, top_k=TOP).json()["results"]
     shown = {
-        "photo.jpg": Image.open(io.BytesIO(photo)),
-        "POST /classify": labels(records[0]["predictions"]),
+        "photo": Image.open(io.BytesIO(photo)),
+        "labels": labels(records[0]["predictions"]),
     }
     for name, options in FILTERS.items():
         answer = _asked(client, "/filter", photo, name=name, **options).content
-        shown[f"POST /filter?name={name}"] = Image.open(io.BytesIO(answer))
+        shown[name] = Image.open(io.BytesIO(answer))
     return shown
 
 
@@ -71,7 +74,7 @@ def strip(tiles: Mapping[str, Image.Image]) -> Image.Image:
         left = number * (width + GAP)
         whole.paste(tile.convert("RGB").resize(TILE, Image.Resampling.LANCZOS), (left, 0))
         middle = (left + width // 2, height + CAPTION // 2)
-        draw.text(middle, caption, fill=INK, font=ImageFont.load_default(19), anchor="mm")
+        draw.text(middle, caption, fill=INK, font=ImageFont.load_default(TEXT), anchor="mm")
     return whole
 
 
@@ -81,15 +84,15 @@ def labels(predictions: Sequence[Mapping[str, Any]]) -> Image.Image:
     tile = Image.new("RGB", TILE, (246, 248, 250))
     draw = ImageDraw.Draw(tile)
     step, left, right = height // len(predictions), 22, width - 22
-    font = ImageFont.load_default(20)
+    font = ImageFont.load_default(TEXT)
     for number, each in enumerate(predictions):
-        top = number * step + 8
+        top = number * step + 10
         draw.text((left, top), each["label"], fill=INK, font=font)
         draw.text((right, top), f"{each['score']:.1%}", fill=INK, font=font, anchor="ra")
-        bar = (left, top + 27, right, top + 37)
-        draw.rounded_rectangle(bar, 5, fill=PALE)
-        end = left + max(10, round((right - left) * each["score"]))
-        draw.rounded_rectangle((left, bar[1], end, bar[3]), 5, fill=BAR)
+        bar = (left, top + 36, right, top + 48)
+        draw.rounded_rectangle(bar, 6, fill=PALE)
+        end = left + max(12, round((right - left) * each["score"]))
+        draw.rounded_rectangle((left, bar[1], end, bar[3]), 6, fill=BAR)
     return tile
 
 
