@@ -8,8 +8,8 @@ whether something was released; a process alone need not.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Protocol
 
 from app.admission.counters import Counters, Key, now_ns
@@ -108,14 +108,18 @@ class Gate:
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def hold(self, amount: int) -> AsyncIterator[None]:
+    async def hold(
+        self, amount: int, waiting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    ) -> AsyncIterator[None]:
         """Wait for `amount`, then hold it while the block runs.
 
-        An amount over the limit is treated as the whole limit, so it is held alone.
+        An amount over the limit is treated as the whole limit, so it is held alone. The wait, if
+        there is one, happens within `waiting()`.
         """
         taken = self._queue.take_now(amount)
         if taken is None:
-            taken = await self._queue.take(amount)
+            async with waiting():
+                taken = await self._queue.take(amount)
         try:
             yield
         finally:

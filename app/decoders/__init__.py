@@ -4,10 +4,10 @@ Start reading at `pool.py`, then `child/decoder.py`, which is what runs inside s
 It may import `models`, msgspec and numpy, and nothing else of `app`.
 """
 
-from app.decoders.exchange import Seen
+from app.decoders.exchange import Seen, Unasked
 from app.decoders.frames import Encode
 from app.decoders.limits import Limits
 from app.decoders.pool import DecoderPool
 from app.decoders.queues import EXPENSIVE
 
-__all__ = ["EXPENSIVE", "DecoderPool", "Encode", "Limits", "Seen"]
+__all__ = ["EXPENSIVE", "DecoderPool", "Encode", "Limits", "Seen", "Unasked"]

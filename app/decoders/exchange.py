@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,18 @@ class Seen:
     info: ImageInfo
     cost: float
     memory: int = 0
+
+
+class Unasked(NamedTuple):
+    """The most pixels of images that a process decodes before it asks, by whether they may have
+    alpha.
+    """
+
+    opaque: int
+    with_alpha: int
+
+
+NEVER = Unasked(0, 0)
 
 
 async def filled_memory_file(*parts: bytes | memoryview) -> int:

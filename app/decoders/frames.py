@@ -58,7 +58,7 @@ class Exited(msgspec.Struct, frozen=True, tag=True):
 class Task(msgspec.Struct, frozen=True, tag=True):
     """Ask a decoder for the image in a file of `size` bytes.
 
-    The answer is Pixels at once for an image that is within both `unasked` bounds, and Info for a
+    The answer is Pixels at once for an image that is within the `unasked` bounds, and Info for a
     larger one, which the decoder then decodes after Go only.
     """
 
@@ -67,6 +67,9 @@ class Task(msgspec.Struct, frozen=True, tag=True):
     seconds: float
     """CPU seconds that an image of `max_pixels` may take."""
     unasked_pixels: int = 0
+    """Most pixels, of an image without alpha, that are sent without asking."""
+    unasked_with_alpha: int = 0
+    """The same for an image that may have alpha, whose work takes more memory."""
     unasked_cost: float = 0.0
     """Estimated CPU seconds of decoding up to which pixels are sent without asking."""
 

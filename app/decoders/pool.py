@@ -15,7 +15,15 @@ from typing import TypeVar
 from app.decoders.breaker import Breaker
 from app.decoders.conversion import error_from
 from app.decoders.deaths import error_of, reason_of
-from app.decoders.exchange import File, Seen, decoded_by, encoded_by, hand_over
+from app.decoders.exchange import (
+    NEVER,
+    File,
+    Seen,
+    Unasked,
+    decoded_by,
+    encoded_by,
+    hand_over,
+)
 from app.decoders.frames import Broken, Encode, Failed, Task
 from app.decoders.limits import Limits, supported
 from app.decoders.process import DecoderProcess
@@ -80,16 +88,16 @@ class DecoderPool:
             self._idle.append(await self._supply.fork())
 
     async def decode(
-        self, file: File, size: int, accept: Callable[[Seen], bool], unasked: int = 0
+        self, file: File, size: int, accept: Callable[[Seen], bool], unasked: Unasked = NEVER
     ) -> Decoded | Seen:
         """Return the pixels, or the header alone of an image that `accept` refuses.
 
-        An image of at most `unasked` pixels that is not expensive is decoded before `accept` is
-        asked, which saves a round trip. Raises the image's own error, also for what killed the
+        An image within `unasked` that is not expensive is decoded before `accept` is asked, which
+        saves a round trip. Raises the image's own error, also for what killed the
         process; Unavailable while no process can be had. Cancelled, it kills the process.
         """
         limits = self.limits
-        task = Task(size, limits.max_pixels, limits.seconds, unasked, EXPENSIVE)
+        task = Task(size, limits.max_pixels, limits.seconds, *unasked, EXPENSIVE)
         return await self._run(task, (file, b""), lambda each: decoded_by(each, accept, task))
 
     async def encode(self, task: Encode, pixels: File, exif: bytes | None = None) -> bytes:

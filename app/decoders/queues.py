@@ -6,12 +6,16 @@ here), `turn`, and a process.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Protocol
 
 EXPENSIVE = 1.0
 """Estimated CPU seconds from which an image is expensive, and waits for other such images."""
+
+
+Waiting = Callable[[], AbstractAsyncContextManager[None]]
+"""Makes the context in which an image waits for memory."""
 
 
 class Memory(Protocol):
@@ -20,14 +24,11 @@ class Memory(Protocol):
     def is_small(self, n_bytes: int) -> bool:
         """Return whether an image of `n_bytes` bytes never waits."""
 
-    def is_huge(self, n_bytes: int) -> bool:
-        """Return whether an image of `n_bytes` bytes may wait for seconds."""
-
     def at_once(self, n_bytes: int) -> int:
         """Return how many pieces of work of `n_bytes` bytes fit at a time, at least one."""
 
-    def hold(self, n_bytes: int) -> AbstractAsyncContextManager[None]:
-        """Hold the memory of an image until it is done."""
+    def hold(self, n_bytes: int, waiting: Waiting) -> AbstractAsyncContextManager[None]:
+        """Hold the memory of an image until it is done; wait for it, if at all, in `waiting()`."""
 
 
 class Queues:
@@ -46,18 +47,17 @@ class Queues:
         """Return whether an image that takes this memory never waits for it."""
         return self._memory is None or self._memory.is_small(memory)
 
-    def is_huge(self, memory: int) -> bool:
-        """Return whether an image that takes this memory may wait for it for seconds."""
-        return self._memory is not None and self._memory.is_huge(memory)
-
     def at_once(self, memory: int, most: int) -> int:
         """Return how many parts of an image that take this memory fit at a time, up to `most`."""
         return most if self._memory is None else min(most, self._memory.at_once(memory))
 
     @asynccontextmanager
-    async def present(self, memory: int) -> AsyncIterator[None]:
-        """Wait until an image that takes this memory at most may begin; hold it to its end."""
-        async with self._memory.hold(memory) if self._memory else nullcontext():
+    async def present(self, memory: int, waiting: Waiting = nullcontext) -> AsyncIterator[None]:
+        """Wait until an image that takes this memory at most may begin; hold it to its end.
+
+        The wait, if there is one, happens within `waiting()`.
+        """
+        async with self._memory.hold(memory, waiting) if self._memory else nullcontext():
             yield
 
     @asynccontextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from app.admission.counters import Counters
 from app.admission.fields import Mark, Total
@@ -73,14 +73,19 @@ class CodecMemory:
         return max(1, self._limit // max(1, n_bytes))  # some work takes no bytes of its own
 
     @asynccontextmanager
-    async def hold(self, n_bytes: int) -> AsyncIterator[None]:
-        """Wait for `n_bytes`, then hold them while the block runs; few bytes are not counted."""
+    async def hold(
+        self, n_bytes: int, waiting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    ) -> AsyncIterator[None]:
+        """Wait for `n_bytes`, then hold them while the block runs; few bytes are not counted.
+
+        The wait, if there is one, happens within `waiting()`.
+        """
         if self.is_small(n_bytes):
             yield
             return
         gate = self._huge if self.is_huge(n_bytes) else self._large
         try:
-            async with gate.hold(n_bytes):
+            async with gate.hold(n_bytes, waiting):
                 yield
         finally:
             if self.trimming is None:

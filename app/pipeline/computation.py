@@ -51,10 +51,10 @@ class Computation:
         check(operation, self._max_pixels, source.height, source.width)
         format_ = output.format_for(source.info.format)
         shape = operation.shape_after((source.height, source.width, source.channels))
-        self._encoder.check(shape, format_, output.encoding)
+        cost = self._encoder.check(shape, format_, output.encoding)
         result = await self._filtered(operation, source, permit, stages, last=last)
         with stages.measure("encode"):
-            data = await self._encoder.encode(result, format_, output.encoding)
+            data = await self._encoder.encode(result, format_, output.encoding, cost)
             return EncodedImage(self._files.keep(data), format_, result.width, result.height)
 
     async def _filtered(

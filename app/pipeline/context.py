@@ -9,7 +9,7 @@ from app.admission import Permit, Turn
 from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.pipeline.timings import Timings
-from models.codec import size_hint
+from models.codec import claimed_pixels
 from models.codec.size_hint import START
 from models.domain.alarms import Timeout
 from models.domain.errors import DeadlineExceeded, InternalError, ServiceError
@@ -37,7 +37,7 @@ class ExpectedPixels:
         """Return the pixels; the file is looked at once."""
         content, self.content = self.content, None
         if content is not None:
-            claimed = size_hint(content.start(START))
+            claimed = claimed_pixels(content.start(START))
             self._pixels = claimed if claimed is not None and claimed <= self._most else None
         return self._pixels
 

@@ -4,25 +4,24 @@ Baseline JPEGs are decoded on codec threads, other files in the processes of `ap
 here depends on an operation or a backend.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 from app.admission import Permit
-from app.decoders import EXPENSIVE, DecoderPool, Seen
+from app.decoders import EXPENSIVE, DecoderPool, Seen, Unasked
 from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item
 from app.intake.spool import Blob
+from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
 from app.pipeline.decode_placement import DecodePlacement
 from app.pipeline.held_image import HeldImage
 from app.pipeline.pixel_budget import PixelBudget
 from app.pipeline.timings import Timings
 from models import codec
-from models.codec import Decoded, ImageFormat, identify
+from models.codec import Decoded, ImageFormat, ImageInfo, identify
 from models.domain.backend import Load
 from models.domain.errors import ServiceError
 
@@ -30,14 +29,14 @@ TYPICAL = (1250, 1600)
 """Height and width that are assumed before the header is read, so that most images need only one
 hand-over to a thread."""
 
-_UNASKED = TYPICAL[0] * TYPICAL[1]
-"""Largest image, in pixels, that a decoder process decodes without asking first."""
+_SHARES = (1, 2, 4)
+"""Divisors of the sides of a typical image, for the sizes that processes may decode unasked."""
 
 AT_ONCE = 1 << 19
 """Largest JPEG, in bytes, that is scanned on the event loop: 0.2 ms, about the cost of a thread."""
 
-Room = Callable[[int, int], int]
-"""Map the height and width of an image to the pixels that it takes from the budget."""
+Room = Callable[[Seen], int]
+"""Map the header of an image to the pixels that it takes from the budget."""
 
 Memory = Callable[[Seen], int]
 """Map the header of an image to the most bytes that it takes at any time."""
@@ -66,7 +65,7 @@ class ImageDecoder:
         self._decoders = decoders
         self._budget = budget
         self._max_pixels = max_pixels
-        self._pool = ThreadPoolExecutor(threads, "codec")
+        self._threads = CodecThreads(threads)
         self._choice = DecodePlacement(threads)
 
     async def opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
@@ -104,9 +103,7 @@ class ImageDecoder:
         """Hold room and memory for the pixels that will come back, while the block runs."""
         async with AsyncExitStack() as held:
             await self._present(held, memory(Seen(jpeg.info, 0.0)), context)
-            await held.enter_async_context(
-                self._budget.hold(room(jpeg.info.height, jpeg.info.width))
-            )
+            await held.enter_async_context(self._budget.hold(room(Seen(jpeg.info, 0.0))))
             yield HeldImage(jpeg)
 
     @asynccontextmanager
@@ -119,10 +116,10 @@ class ImageDecoder:
         Raises TooManyPixels for one whose decoding would take more memory than is allowed.
         """
         stages = context.stages
-        async with self._budget.hold(typical := room(*TYPICAL)):
+        async with self._budget.hold(typical := room(_typical(ImageFormat.JPEG, "RGB"))):
 
             def fits(seen: Seen) -> bool:
-                within = room(seen.info.height, seen.info.width) <= typical
+                within = room(seen) <= typical
                 little = seen.cost < EXPENSIVE and self._decoders.queues.is_small(memory(seen))
                 return within and little and seen.memory <= self._decoders.limits.decode_memory
 
@@ -139,8 +136,7 @@ class ImageDecoder:
             with stages.measure("decode"):
                 await self._present(held, memory(found), context)
                 async with self._decoders.queues.line(found.cost):
-                    needed = room(found.info.height, found.info.width)
-                    await held.enter_async_context(self._budget.hold(needed))
+                    await held.enter_async_context(self._budget.hold(room(found)))
                     async with self._decoders.queues.turn(found.cost):
                         decoded = await self._decode(content, lambda _seen: True)
             assert isinstance(decoded, Decoded)
@@ -157,25 +153,22 @@ class ImageDecoder:
         """Run a function on a codec thread and return its result."""
         self._choice.waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, function, *args)
+            return await self._threads.run(function, *args)
         finally:
             self._choice.waiting -= 1
 
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
-        self._pool.shutdown()
+        self._threads.close()
 
     async def _present(self, held: AsyncExitStack, memory: int, context: ImageContext) -> None:
         """Wait for memory, and hold it as long as `held`.
 
-        An image that may wait for seconds gives its turn to others meanwhile.
+        An image that waits gives its turn to others meanwhile.
         """
         queues = self._decoders.queues
-        if queues.is_huge(memory):
-            async with context.turn.left():
-                await held.enter_async_context(queues.present(memory))
-        elif not queues.is_small(memory):
-            await held.enter_async_context(queues.present(memory))
+        if not queues.is_small(memory):
+            await held.enter_async_context(queues.present(memory, context.turn.left))
 
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
@@ -190,8 +183,9 @@ class ImageDecoder:
             found = await self.in_thread(self._decode_plain, content, accept)
             if found is not None:
                 return found
+        unasked = _unasked(accept, content)
         with content.shown() as file:
-            return await self._decoders.decode(file, content.size, accept, unasked=_UNASKED)
+            return await self._decoders.decode(file, content.size, accept, unasked)
 
     def _decode_plain(self, blob: Blob, accept: Accept) -> Decoded | Seen | None:
         started = time.monotonic()
@@ -217,3 +211,24 @@ class ImageDecoder:
         if opened.info.fast_jpeg:
             self._choice.measured(time.monotonic() - started)
         return decoded
+
+
+def _typical(format_: ImageFormat, mode: str, share: int = 1, size: int = 0) -> Seen:
+    """Return the header of an image of a typical size, with sides divided by `share`."""
+    height, width = TYPICAL[0] // share, TYPICAL[1] // share
+    info = ImageInfo(format_, width, height, 1, 1, mode, fast_jpeg=False)
+    return Seen(info, 0.0, codec.decode_memory(info, size))
+
+
+def _unasked(accept: Accept, content: Blob) -> Unasked:
+    """Return the largest sizes of typical images that are accepted whatever else they contain.
+
+    A process decodes such images before it asks: they need no memory that has to be waited for.
+    """
+    format_ = identify(content.start(MAGIC)) or ImageFormat.PNG
+
+    def most(mode: str) -> int:
+        headers = (_typical(format_, mode, share, content.size) for share in _SHARES)
+        return next((seen.info.n_pixels for seen in headers if accept(seen)), 0)
+
+    return Unasked(most("RGB"), most("RGBA"))

@@ -29,21 +29,26 @@ class ImageEncoder:
         self._decoders = decoders
         self._in_thread = in_thread
 
-    def check(self, shape: tuple[int, int, int], format_: ImageFormat, encoding: Encoding) -> None:
-        """Raise Unprocessable if encoding such an image would take more than is allowed."""
+    def check(self, shape: tuple[int, int, int], format_: ImageFormat, encoding: Encoding) -> float:
+        """Return the estimated CPU seconds of encoding an image of this shape.
+
+        Raises Unprocessable if that would take more time or memory than is allowed.
+        """
         height, width, channels = shape
         limits = self._decoders.limits
-        codec.check_encode_cost(height * width, format_, encoding, limits.encode_seconds)
         most = limits.encode_memory
         codec.check_encode_memory(height * width, channels, format_, encoding, most)
+        return codec.check_encode_cost(height * width, format_, encoding, limits.encode_seconds)
 
-    async def encode(self, held: HeldImage, format_: ImageFormat, encoding: Encoding) -> bytes:
+    async def encode(
+        self, held: HeldImage, format_: ImageFormat, encoding: Encoding, cost: float
+    ) -> bytes:
         """Return a file with the pixels of an image and the metadata of its source.
 
         The pixels are taken from `held`, so that a process which encodes large ones has them alone.
 
-        An image that takes long is encoded in a process, which is killed if the request ends. One
-        that would take longer than allowed is refused before it starts.
+        `cost` is what `check` returned for an image of this shape. An image that takes long is
+        encoded in a process, which is killed if the request ends.
         """
         image, notice, exif = held.image(last=True), held.copyright, held.exif
         if not isinstance(image, Image):
@@ -51,7 +56,6 @@ class ImageEncoder:
                 partial(codec.finished, image, encoding, copyright=notice, exif=exif)
             )
         most = self._decoders.limits.encode_seconds
-        cost = codec.check_encode_cost(image.n_pixels, format_, encoding, most)
         if cost < LONG_ENCODING or not self._decoders.running:
             return await self._in_thread(
                 partial(codec.encode, image, format_, encoding, copyright=notice, exif=exif)

@@ -22,11 +22,11 @@ from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.encoding import ImageEncoder
 from app.pipeline.held_image import HeldImage
 from app.pipeline.known_results import KnownResults
-from app.pipeline.memory_need import to_classify, to_filter, to_process
+from app.pipeline.memory_need import PartsNeed, to_classify, to_filter
 from app.pipeline.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
 from app.pipeline.parts import PartsOfImage
 from app.pipeline.pixel_budget import PixelBudget
-from app.pipeline.pixel_cost import peak_pixels, peak_pixels_of_parts
+from app.pipeline.pixel_cost import peak_pixels
 from app.pipeline.runner import Left, run
 from app.pipeline.timings import Timings
 from app.telemetry.metrics import Metrics
@@ -38,6 +38,10 @@ from workers.operations import Classify
 
 _NAMES = {Classify: "classify", Version: "filter", Parts: "process"}
 """The label of each kind of request in metrics."""
+
+
+def _own_pixels(seen: Seen) -> int:
+    return seen.info.n_pixels
 
 
 class Pipeline:
@@ -146,7 +150,7 @@ class Pipeline:
         jpeg = await self._decoder.encoded(content, self._computation.load(), stages)
         if jpeg is not None:
             return await self._computation.labels(HeldImage(jpeg), operation, permit, stages)
-        source = self._decoder.decoded(content, context, operator.mul, to_classify)
+        source = self._decoder.decoded(content, context, _own_pixels, to_classify)
         async with source as image:
             return await self._computation.labels(image, operation, permit, stages)
 
@@ -154,9 +158,15 @@ class Pipeline:
         self, content: Blob, version: Version, context: ImageContext
     ) -> EncodedImage:
         decoder, permit, stages = self._decoder, context.permit, context.stages
-        jpeg = await decoder.encoded(content, self._computation.load(), stages)
-        needed = partial(peak_pixels, version.operation, self._max_pixels)
-        memory = partial(to_filter, version, self._max_pixels, on_device=jpeg is not None)
+        load = self._computation.load()
+        jpeg = await decoder.encoded(content, load, stages)
+        most, encoded = self._max_pixels, jpeg is not None
+
+        def needed(seen: Seen) -> int:
+            return peak_pixels(version.operation, most, seen.info.height, seen.info.width)
+
+        on_device = encoded or load.on_gpu
+        memory = partial(to_filter, version, most, on_device=on_device, encoded=encoded)
         source = (
             decoder.held(jpeg, context, needed, memory)
             if jpeg
@@ -167,23 +177,12 @@ class Pipeline:
 
     async def _processed(self, content: Blob, wanted: Parts, context: ImageContext) -> Processed:
         """Decode the image once for all parts, as many at a time as memory has room for."""
-
-        def needed(height: int, width: int) -> int:
-            return sum(peak_pixels_of_parts(wanted, self._max_pixels, height, width))
-
-        def at_once(seen: Seen) -> int:
-            size = seen.info.height, seen.info.width
-            pixels = max(peak_pixels_of_parts(wanted, self._max_pixels, *size))
-            return self._decoder.at_once(pixels, max(to_process(wanted, self._max_pixels, seen)))
-
-        def memory(seen: Seen) -> int:
-            parts = sorted(to_process(wanted, self._max_pixels, seen))
-            return max(seen.memory, sum(parts[-at_once(seen) :]))
-
-        async with self._decoder.decoded(content, context, needed, memory) as image:
+        on_device = self._computation.load().on_gpu
+        need = PartsNeed(wanted, self._max_pixels, self._decoder.at_once, on_device=on_device)
+        async with self._decoder.decoded(content, context, need.pixels, need.memory) as image:
             context.alarm.stop()  # from here on each part has an alarm of its own
-            n = at_once(Seen(image.info, 0.0))
-            return await PartsOfImage(self._computation, image, context, n).all_of(wanted)
+            parts = PartsOfImage(self._computation, image, context, need.parts)
+            return await parts.all_of(wanted)
 
     def _observe(self, operation: str, answer: Answer) -> None:
         outcome = answer.outcome

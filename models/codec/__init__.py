@@ -16,7 +16,7 @@ from models.codec.memory_cost import (
     open_memory,
 )
 from models.codec.probe import ImageInfo, probe
-from models.codec.size_hint import size_hint
+from models.codec.size_hint import claimed_pixels
 from models.codec.warmth import PICTURE, warm_up
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "check_decode_memory",
     "check_encode_cost",
     "check_encode_memory",
+    "claimed_pixels",
     "decode",
     "decode_memory",
     "encode",
@@ -46,6 +47,5 @@ __all__ = [
     "open_plain",
     "pixels_of",
     "probe",
-    "size_hint",
     "warm_up",
 ]

@@ -9,7 +9,7 @@ stripe that is converted come to 10 to 20 MB more for every image.
 from models.codec.encode_options import Encoding
 from models.codec.formats import ImageFormat, identify
 from models.codec.probe import ImageInfo
-from models.codec.size_hint import size_hint
+from models.codec.size_hint import claimed_pixels
 from models.domain.errors import TooManyPixels, Unprocessable
 
 _PLAIN_MODES = frozenset(("1", "L", "RGB", "I;16", "I;16B", "I;16L"))
@@ -41,7 +41,7 @@ _CANVASES = 9
 
 def open_memory(data: bytes) -> int:
     """Return the bytes that opening a file allocates for its pixels, before any is decoded."""
-    return _CANVASES * (size_hint(data) or 0) if identify(data) is ImageFormat.WEBP else 0
+    return _CANVASES * (claimed_pixels(data) or 0) if identify(data) is ImageFormat.WEBP else 0
 
 
 def decode_memory(

@@ -17,6 +17,9 @@ from models.domain.errors import UnsupportedMedia
 
 _SWAPPED = range(5, 9)
 
+_GREY = frozenset(("1", "L", "I", "I;16", "I;16B", "I;16L", "F"))
+_COLOUR = frozenset(("RGB", "CMYK", "YCbCr", "LAB", "HSV"))
+
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
@@ -40,6 +43,11 @@ class ImageInfo:
     def n_pixels(self) -> int:
         """Return width times height."""
         return self.width * self.height
+
+    @property
+    def most_channels(self) -> int:
+        """Return the channels of the pixels; 4 where the header leaves open if they have alpha."""
+        return 1 if self.mode in _GREY else 3 if self.mode in _COLOUR else 4
 
 
 class Header(NamedTuple):

@@ -21,7 +21,7 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WIDTH, _HEIGHT, _SHORT = 256, 257, 3
 
 
-def size_hint(start: bytes) -> int | None:
+def claimed_pixels(start: bytes) -> int | None:
     """Return width times height by the first bytes of a file, None if they do not show it."""
     format_ = identify(start)
     if format_ is None:

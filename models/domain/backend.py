@@ -28,6 +28,13 @@ class Load:
     back_in: float | None = 0.0
     progress: float = 0.0
 
+    @property
+    def on_gpu(self) -> bool:
+        """Return whether every worker computes on a GPU; `device` lists them with commas."""
+        return bool(self.device) and not any(
+            each.startswith("cpu") for each in self.device.split(", ")
+        )
+
 
 class Backend(Protocol):
     """Protocol of the executors of jobs.

@@ -24,14 +24,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image
 
-from app.decoders import DecoderPool, Limits
+from app.decoders import DecoderPool, Limits, Unasked
 from models import codec
 from tests.pictures import drawing
 from tests.shared import PHOTOS
 from workers.supervision.malloc import keep_freed_memory
 
 MAX_PIXELS = 50_000_000
-UNASKED = 2_000_000
+UNASKED = Unasked(2_000_000, 2_000_000)
 TOGETHER = 8
 KINDS: dict[str, dict[str, object]] = {
     "jpeg": {"quality": 90},

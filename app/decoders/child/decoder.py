@@ -103,7 +103,9 @@ class _Decoder:
                 self._allowance.grant(task.size, min(more, most), seconds, per_pixel=1)
             opened = codec.open_file(data, max_pixels=task.max_pixels)
             info = opened.info
-            if info.n_pixels > task.unasked_pixels or opened.cost > task.unasked_cost:
+            alpha = info.most_channels == 4
+            unasked = task.unasked_with_alpha if alpha else task.unasked_pixels
+            if info.n_pixels > unasked or opened.cost > task.unasked_cost:
                 frames.send(self._connection, _info(info, opened))
                 if not isinstance(frames.receive(self._connection)[0], Go):
                     return

@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from app.decoders import DecoderPool, Encode, Limits, Seen
+from app.decoders import DecoderPool, Encode, Limits, Seen, Unasked
 from app.decoders.area import SIZE as AREA_SIZE
 from app.decoders.frames import Frame, Go, Ready, Task
 from app.decoders.process import DecoderProcess
 from app.decoders.processes import ForkServer, Gone
+from app.decoders.queues import Waiting
 from models import codec
 from models.domain.errors import (
     ServiceError,
@@ -34,7 +35,7 @@ from models.domain.errors import (
     UnsupportedMedia,
 )
 from models.domain.image import Image, Pixels
-from tests.pictures import as_image
+from tests.pictures import as_image, png
 from tests.server import PATIENCE, gone
 
 
@@ -394,7 +395,7 @@ def test_large_files_and_large_images_cross_over_as_they_are(side: int) -> None:
     expected = codec.decode(data, max_pixels=LIMITS.max_pixels)
 
     async def test(pool: DecoderPool) -> None:
-        for unasked in (0, side * side):
+        for unasked in (Unasked(0, 0), Unasked(side * side, 0)):
             found = await pool.decode(data, len(data), yes, unasked)
             assert isinstance(found, codec.Decoded)
             assert np.array_equal(as_image(found.image).pixels, as_image(expected.image).pixels)
@@ -435,17 +436,34 @@ def test_small_images_are_decoded_without_a_question_and_large_ones_are_not(
 
         monkeypatch.setattr(idle, "send", noted)
         for data in (small, large):
-            await pool.decode(data, len(data), yes, 40 * 40)
+            await pool.decode(data, len(data), yes, Unasked(40 * 40, 0))
         assert [type(frame) for frame in sent] == [Task, Task, Go]
 
     run(test)
+
+
+def test_an_image_that_may_have_alpha_is_asked_for_by_a_limit_of_its_own() -> None:
+    data = png(0, 40, 40, "RGBA")
+    refused: list[Seen] = []
+
+    def refuse(seen: Seen) -> bool:
+        refused.append(seen)
+        return False
+
+    async def test(pool: DecoderPool) -> None:
+        await pool.decode(data, len(data), refuse, Unasked(1600, 1599))
+        (idle,) = pool._idle
+        assert idle.area.used < 40 * 40 * 4  # the file was there, and no pixels
+
+    run(test)
+    assert len(refused) == 1
 
 
 def test_an_image_decoded_without_a_question_can_still_be_refused() -> None:
     data = drawn(side=40)
 
     async def test(pool: DecoderPool) -> None:
-        found = await pool.decode(data, len(data), lambda _seen: False, 1600)
+        found = await pool.decode(data, len(data), lambda _seen: False, Unasked(1600, 0))
         assert isinstance(found, Seen)
         assert (found.info.height, found.info.width) == (40, 40)
         (idle,) = pool._idle
@@ -569,14 +587,11 @@ class Memory:
     def is_small(self, n_bytes: int) -> bool:
         return n_bytes < 5
 
-    def is_huge(self, n_bytes: int) -> bool:
-        return n_bytes > 50
-
     def at_once(self, n_bytes: int) -> int:
         return 100 // n_bytes
 
     @asynccontextmanager
-    async def hold(self, n_bytes: int) -> AsyncIterator[None]:
+    async def hold(self, n_bytes: int, _waiting: Waiting) -> AsyncIterator[None]:
         self.held.append(n_bytes)
         yield
         self.held.pop()
@@ -599,7 +614,6 @@ def test_memory_is_held_while_an_image_is_present() -> None:
     async def test() -> None:
         queues = DecoderPool(LIMITS, memory=memory).queues
         assert [queues.is_small(n) for n in (4, 5)] == [True, False]
-        assert [queues.is_huge(n) for n in (50, 51)] == [False, True]
         assert [queues.at_once(20, most) for most in (3, 9)] == [3, 5]
         async with queues.present(7):
             assert memory.held == [7]

@@ -36,7 +36,7 @@ def encoded(processes: int, source: HeldImage) -> bytes:
     async def within() -> bytes:
         pool = DecoderPool(Limits(processes, 50_000_000, 1 << 20, 10.0))
         try:
-            return await ImageEncoder(pool, in_thread).encode(source, ImageFormat.PNG, SLOW)
+            return await ImageEncoder(pool, in_thread).encode(source, ImageFormat.PNG, SLOW, 1.0)
         finally:
             await pool.aclose()
 
@@ -66,7 +66,7 @@ def test_the_pixels_are_let_go_when_the_process_has_them() -> None:
 
     async def within() -> None:
         pool = DecoderPool(Limits(1, 50_000_000, 1 << 20, 10.0))
-        encoding = ImageEncoder(pool, in_thread).encode(source, ImageFormat.PNG, SLOW)
+        encoding = ImageEncoder(pool, in_thread).encode(source, ImageFormat.PNG, SLOW, 1.0)
         try:
             async with pool.queues.line(5.0), pool.queues.turn(5.0):  # no expensive image may begin
                 waiting = asyncio.ensure_future(encoding)

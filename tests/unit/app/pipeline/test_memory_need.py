@@ -53,7 +53,20 @@ def test_alpha_and_an_undecided_palette_take_more_than_colour() -> None:
 def test_on_a_device_only_the_result_takes_memory_here() -> None:
     blur = version({"name": "gaussian_blur", "sigma": 2})
     expected = encode_memory(1_000_000, 3, ImageFormat.JPEG, Encoding())
-    assert to_filter(blur, MOST, seen(), on_device=True) == expected
+    assert to_filter(blur, MOST, seen(), on_device=True, encoded=True) == expected
+
+
+def test_what_a_gpu_filters_is_not_charged_the_memory_of_a_cpu() -> None:
+    blur = version({"name": "gaussian_blur", "sigma": 2})
+    assert to_filter(blur, MOST, seen("RGBA"), on_device=True) == 8_000_000  # source and result
+    assert to_filter(blur, MOST, seen("RGBA")) == 33_000_000
+
+
+def test_filters_of_large_images_do_not_overwrite_what_other_parts_read() -> None:
+    info = ImageInfo(ImageFormat.PNG, 6000, 4000, 1, 1, "RGB", fast_jpeg=False)
+    invert = version({"name": "invert"})
+    alone = to_filter(invert, MOST, Seen(info, 0.0))
+    assert to_filter(invert, MOST, Seen(info, 0.0), shared=True) > alone
 
 
 def test_a_version_that_will_be_refused_takes_what_decoding_takes() -> None:

@@ -1,0 +1,168 @@
+"""What is asked of decoder processes before an image is decoded."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from app.decoders import DecoderPool, Limits, Seen, Unasked
+from app.decoders.exchange import File
+from app.decoders.queues import Queues
+from app.intake.output_format import FixedFormat
+from app.intake.spool import Blob
+from app.intake.wanted import Output, Parts, Version
+from app.pipeline.codec_memory import CodecMemory
+from app.pipeline.context import ImageContext
+from app.pipeline.decoding import TYPICAL, ImageDecoder
+from app.pipeline.memory_need import PartsNeed, to_filter
+from app.pipeline.pixel_budget import PixelBudget
+from app.pipeline.timings import Timings
+from models import codec
+from models.codec import Decoded, Encoding, ImageFormat
+from tests.pictures import png
+from workers.filters.registry import parse_chain
+from workers.operations import FilterChain
+
+MOST = 50_000_000
+PIXELS = TYPICAL[0] * TYPICAL[1]
+
+
+class Pool:
+    """A pool that notes what it may decode unasked, and decodes on the event loop."""
+
+    running = True
+    limits = Limits(2, MOST, 1 << 20, 10.0)
+
+    def __init__(self) -> None:
+        self.queues = Queues(2, CodecMemory(192 << 20))
+        self.unasked: list[Unasked] = []
+
+    async def decode(
+        self, file: File, _size: int, accept: Callable[[Seen], bool], unasked: Unasked
+    ) -> Decoded | Seen:
+        self.unasked.append(unasked)
+        assert isinstance(file, bytes)
+        opened = codec.open_file(file, max_pixels=MOST)
+        seen = Seen(opened.info, opened.cost, opened.memory)
+        return opened.decode() if accept(seen) else seen
+
+
+class Turn:
+    """A turn that notes when it is given to others."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    @asynccontextmanager
+    async def left(self) -> AsyncIterator[None]:
+        self.given += 1
+        yield
+
+
+class Context:
+    """What the decoder reads of the context of an image."""
+
+    def __init__(self) -> None:
+        self.stages, self.turn = Timings(), Turn()
+
+
+def version(*ops: dict[str, Any], format_: ImageFormat = ImageFormat.JPEG) -> Version:
+    return Version(FilterChain(parse_chain(ops)), Output(FixedFormat(format_), Encoding()))
+
+
+def unasked(ops: list[dict[str, Any]], format_: ImageFormat = ImageFormat.JPEG) -> Unasked:
+    wanted, pool = version(*ops, format_=format_), Pool()
+
+    async def scenario() -> None:
+        decoder = ImageDecoder(
+            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
+        )
+        async with decoder.decoded(
+            Blob.of(png()),
+            cast(ImageContext, Context()),
+            lambda seen: seen.info.n_pixels,
+            lambda seen: to_filter(wanted, MOST, seen),
+        ):
+            pass
+        decoder.close()
+
+    asyncio.run(scenario())
+    return pool.unasked[0]
+
+
+def test_photos_of_a_typical_size_are_decoded_unasked_for_most_filters() -> None:
+    assert unasked([{"name": "invert"}]) == Unasked(PIXELS, PIXELS)
+    assert unasked([{"name": "gaussian_blur"}]).opaque == PIXELS
+
+
+@pytest.mark.parametrize(
+    ("ops", "format_"),
+    [
+        ([{"name": "gaussian_blur"}], ImageFormat.JPEG),
+        ([{"name": "grayscale"}, {"name": "box_blur"}], ImageFormat.JPEG),
+        ([{"name": "invert"}], ImageFormat.WEBP),
+    ],
+)
+def test_what_alpha_makes_large_is_not_decoded_before_memory_was_asked_for(
+    ops: list[dict[str, Any]], format_: ImageFormat
+) -> None:
+    found = unasked(ops, format_)
+    assert 0 < found.with_alpha < PIXELS
+    assert found.opaque == PIXELS
+
+
+def test_what_is_large_at_any_size_is_never_decoded_unasked() -> None:
+    enlarging: dict[str, Any] = {"name": "resize", "width": 4000, "height": 4000}
+    assert unasked([enlarging]) == Unasked(0, 0)
+
+
+def test_the_parts_that_run_are_those_whose_memory_was_reserved() -> None:
+    blur, asked = version({"name": "gaussian_blur", "sigma": 2}), list[int]()
+    memory = CodecMemory(192 << 20)
+
+    def at_once(_pixels: int, n_bytes: int) -> int:
+        asked.append(n_bytes)
+        return min(9, memory.at_once(n_bytes))
+
+    need = PartsNeed(Parts(None, (blur,) * 9), MOST, at_once, on_device=False)
+    info = codec.probe(png(0, 2400, 1000), max_pixels=MOST)
+    seen = Seen(info, 0.0, 90_000_000)  # decoding needs more than a part of it
+    reserved = need.memory(seen)
+    assert need.parts == 2
+    assert reserved == need.parts * 90_000_000
+    assert need.pixels(seen) == need.parts * info.n_pixels
+
+
+@pytest.mark.parametrize(("free", "given"), [(True, 0), (False, 1)])
+def test_an_image_gives_its_turn_to_others_only_while_it_waits_for_memory(
+    free: bool, given: int
+) -> None:
+    pool, context = Pool(), Context()
+    large = 90 << 20
+
+    async def scenario() -> None:
+        decoder = ImageDecoder(
+            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
+        )
+
+        async def decode() -> None:
+            source = decoder.decoded(
+                Blob.of(png()), cast(ImageContext, context), lambda _seen: 1, lambda _seen: large
+            )
+            async with source:
+                pass
+
+        async with AsyncExitStack() as held:
+            for _ in range(0 if free else 2):
+                await held.enter_async_context(pool.queues.present(large))
+            decoding = asyncio.create_task(decode())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert decoding.done() is free
+        await decoding
+        decoder.close()
+
+    asyncio.run(scenario())
+    assert context.turn.given == given
