@@ -8,6 +8,8 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from app.admission import Admission
+from app.admission.counters import Counters
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
@@ -26,7 +28,7 @@ from workers.scheduling.engine import BatchResult
 from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Observer
 from workers.supervision.gpu_discovery import wanted_gpus
-from workers.supervision.startup import start_worker
+from workers.supervision.startup import GPU_BATCH, cores, start_worker
 
 BYTES_PER_PIXEL = 4
 """Bytes for each pixel in the shared memory through which images go to worker processes."""
@@ -121,6 +123,22 @@ def pixels_in_flight(settings: Settings, front_ends: int) -> int:
     return settings.max_pixels_in_flight or max(
         LEAST_PIXELS_IN_FLIGHT, settings.max_pixels * front_ends
     )
+
+
+def admission_for(settings: Settings, counters: Counters, executor: Executor) -> Admission:
+    """Return the admission for images that keep a device busy.
+
+    That is a batch on a GPU. On a CPU it is an image to decode and one to compute for each core,
+    and one core is left free for others beside a bulk client.
+    """
+    if wanted_gpus(settings.gpus):
+        size = settings.max_batch_size or GPU_BATCH
+        admission = Admission.from_settings(settings, size, counters)
+    else:
+        n = cores(settings)
+        admission = Admission.from_settings(settings, 2 * n, counters, most_bulk=max(1, n - 1))
+    admission.forecast.absence = executor.absence
+    return admission
 
 
 def _computing(welcome: Welcome) -> Computing:

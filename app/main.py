@@ -5,19 +5,24 @@ It is the only file of `app`, besides `executors.py`, that chooses a backend.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
-from fastapi.telemetry import TelemetryConfig
+from opentelemetry.trace import TracerProvider
 from prometheus_client.registry import Collector
 
-from app.admission import Admission
 from app.admission.counters import Counters
 from app.admission.keys import ApiKeys
 from app.admission.usage import Usage
 from app.decoders import DecoderPool, Limits
-from app.executors import Executor, local_executor, pixels_in_flight, remote_executor
+from app.executors import (
+    Executor,
+    admission_for,
+    local_executor,
+    pixels_in_flight,
+    remote_executor,
+)
 from app.fetch.fetcher import Fetcher, FetchLimits
 from app.http import problems
 from app.pipeline.codec_memory import CodecMemory, budget_for
@@ -25,6 +30,7 @@ from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.known_results import KnownResults
 from app.pipeline.pipeline import Pipeline
 from app.pipeline.pixel_budget import PixelBudget
+from app.pipeline.spans import Spans
 from app.routes import (
     access_log,
     catalogue,
@@ -43,17 +49,15 @@ from app.telemetry.at_scrape import AtScrape
 from app.telemetry.canary import Canary, canary_image, canary_operations
 from app.telemetry.metrics import Metrics
 from app.telemetry.system_collectors import system_collectors
+from app.telemetry.tracing import exporting_provider, sending, telemetry_of
 from models.api.schemas import ModelRecord
 from models.settings import Settings
 from models.version import VERSION
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.malloc import return_freed_memory
-from workers.supervision.startup import GPU_BATCH, cores
+from workers.supervision.startup import cores
 
 log = logging.getLogger("darkroom.main")
-
-_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
-"""FastAPI looks for OpenTelemetry at each request, in 3 µs; Darkroom has metrics of its own."""
 
 
 async def start_service(
@@ -106,7 +110,7 @@ def _assembled(
     backend, limits = executor.backend, FetchLimits.from_settings(settings)
     fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
     started.push_async_callback(fetcher.aclose)
-    admission = _admission(settings, counters, executor)
+    admission = admission_for(settings, counters, executor)
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)
     files = EncodedFiles(settings.max_bytes_in_flight, counters=counters)
     usage = Usage(admission, budget.limit, fetcher.concurrency, memory.limit, files.limit)
@@ -169,8 +173,9 @@ async def stop_service(service: Service) -> None:
 
 
 @asynccontextmanager
-async def _serving(service: Service) -> AsyncIterator[None]:
+async def _serving(service: Service, traces: TracerProvider | None) -> AsyncIterator[None]:
     """Probe with the canary while the block runs; stop all parts at its end, however it ends."""
+    service.pipeline.spans = None if traces is None else Spans(traces)
     try:
         await service.canary.probe()
         probing = asyncio.create_task(service.canary.keep_probing())
@@ -180,31 +185,38 @@ async def _serving(service: Service) -> AsyncIterator[None]:
         await stop_service(service)
 
 
+async def _started(app: FastAPI, starting: Coroutine[None, None, Service]) -> Service:
+    """Return the started service; note wrong settings, with which the next start would fail too."""
+    try:
+        return await starting
+    except ValueError as error:
+        log.critical("%s", error)
+        app.state.wrong_settings = True
+        raise
+
+
 def create_app(
     settings: Settings,
     addresses: Sequence[str] = (),
     counters: Counters | None = None,
     quarantine: int | None = None,
+    traces: TracerProvider | None = None,
 ) -> FastAPI:
     """Return the ASGI application; its parts live from startup to shutdown.
 
     With `addresses` it is a front end, and the workers at these addresses compute. `counters` hold
-    the counts that all front ends share.
+    the counts that all front ends share. `traces` receives spans in place of an exporter.
     """
     metrics = Metrics()
+    traces = traces or (exporting_provider() if settings.tracing else None)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        try:
-            service = await start_service(
-                settings, metrics, True, addresses, counters, quarantine, ahead=True
-            )
-        except ValueError as error:  # wrong settings: the next start would fail too
-            log.critical("%s", error)
-            app.state.wrong_settings = True
-            raise
-        app.state.service = service
-        async with _serving(service):
+        starting = start_service(
+            settings, metrics, True, addresses, counters, quarantine, ahead=True
+        )
+        service = app.state.service = await _started(app, starting)
+        async with sending(traces), _serving(service, traces):
             yield
 
     app = FastAPI(
@@ -213,7 +225,7 @@ def create_app(
         version=VERSION,
         lifespan=lifespan,
         responses=PROBLEMS,
-        telemetry=_NO_TELEMETRY,
+        telemetry=telemetry_of(traces),
         openapi_url=None,  # `routes/docs.py` serves it, made once
         docs_url=None,  # FastAPI's pages load scripts from a CDN; `routes/docs.py` does not
         redoc_url=None,
@@ -231,19 +243,3 @@ def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     problems.install(app)
     access_log.install(app, settings, metrics)
     direct.install(app, images, settings, metrics)
-
-
-def _admission(settings: Settings, counters: Counters, executor: Executor) -> Admission:
-    """Admission for images that keep a device busy.
-
-    That is a batch on a GPU. On a CPU it is an image to decode and one to compute for each core,
-    and one core is left free for others beside a bulk client.
-    """
-    if wanted_gpus(settings.gpus):
-        size = settings.max_batch_size or GPU_BATCH
-        admission = Admission.from_settings(settings, size, counters)
-    else:
-        n = cores(settings)
-        admission = Admission.from_settings(settings, 2 * n, counters, most_bulk=max(1, n - 1))
-    admission.forecast.absence = executor.absence
-    return admission

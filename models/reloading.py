@@ -21,6 +21,7 @@ FIXED = frozenset(
         "tls_key",
         "settings_file",
         "log_level",
+        "tracing",
         "networks",
         "weights",
         "weights_labels",

@@ -61,6 +61,15 @@ CacheControl = Annotated[
 ]
 """The value of a Cache-Control header, or an empty text."""
 
+Tracing = Annotated[
+    bool,
+    Field(
+        description="true: traces by OpenTelemetry, sent as the OTEL_… variables say; needs the "
+        "extra otel",
+    ),
+]
+"""Whether there are traces."""
+
 DebugBatches = Annotated[
     int,
     Field(

@@ -25,6 +25,7 @@ from models.setting_types import (
     ResultCache,
     Several,
     Texts,
+    Tracing,
     cache_folder,
 )
 from models.settings_file import PREFIX
@@ -174,6 +175,7 @@ class Settings(BaseSettings):
     cache_control: CacheControl = ""
     result_cache: ResultCache = 0
     debug_batches: DebugBatches = 0
+    tracing: Tracing = False
     default_deadline: float = Field(30.0, gt=0, description="seconds a request may take")
     max_deadline: float = Field(120.0, gt=0, description="cap of the X-Deadline-Ms header")
     body_timeout: float = Field(30.0, gt=0, description="seconds to wait for the next body chunk")

@@ -5,6 +5,7 @@ part of an image that `/process` takes apart: its labels, and each of its versio
 """
 
 import operator
+import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
@@ -28,6 +29,7 @@ from app.pipeline.parts import PartsOfImage
 from app.pipeline.pixel_budget import PixelBudget
 from app.pipeline.pixel_cost import peak_pixels
 from app.pipeline.runner import Left, run
+from app.pipeline.spans import Spans
 from app.pipeline.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import Timeout
@@ -58,7 +60,10 @@ class Pipeline:
         known: KnownResults,
         max_pixels: int,
         threads: int,
+        spans: Spans | None = None,
     ) -> None:
+        self.spans = spans
+        """Makes the spans of traces, or None if there are none."""
         self._metrics = metrics
         self._files = files
         self._known = known
@@ -96,12 +101,15 @@ class Pipeline:
 
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""
+        began = time.monotonic() if self.spans is not None else 0.0
         pixels = ExpectedPixels(self._max_pixels)
         turn = permit.turn(*kinds(wanted), pixels=pixels)
         context = ImageContext(item, permit, Timings(), Timeout(permit.deadline), turn, pixels)
         outcome = await caught(item, context.alarm, self._outcome(context, wanted))
         answer = Answer(item, outcome, context.stages)
         self._observe(_NAMES[type(wanted)], answer)
+        if self.spans is not None:
+            self.spans.image(_NAMES[type(wanted)], answer, began)
         return answer
 
     def set_unread_limit(self, limit: int) -> None:

@@ -12,11 +12,14 @@ STAGES = ("intake", "fetch", "decode", "queue", "upload", "compute", "download",
 class Timings:
     """A stopwatch for each stage, and the micro-batch that the image was part of.
 
+    `marks` are the stages in their order, each with its start and end on the monotonic clock.
     `reused` is "cached" or "shared" for a result that was not computed for this image.
     """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.marks: list[tuple[str, float, float]] = []
+        self.trace: Trace | None = None
         self.batch: str | None = None
         self.reused: str | None = None
 
@@ -27,10 +30,13 @@ class Timings:
         try:
             yield
         finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
+            end = time.monotonic()
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + end - start
+            self.marks.append((stage, start, end))
 
     def add(self, trace: Trace) -> None:
         """Add what the worker measured, which may include decoding."""
+        self.trace = trace
         if trace.decode:
             self.seconds["decode"] = self.seconds.get("decode", 0.0) + trace.decode
         self.seconds |= {
@@ -40,6 +46,31 @@ class Timings:
             "download": trace.download,
         }
         self.batch = f"{trace.batch_size}/{trace.max_batch_size} {trace.reason.value}"
+
+    @property
+    def all_marks(self) -> list[tuple[str, float, float]]:
+        """Return `marks` with the stages on the worker, which follow each other from the launch."""
+        if (trace := self.trace) is None:
+            return self.marks
+        at = trace.launched_at
+        found = [*self.marks, ("queue", at - trace.queue, at)]
+        for stage in ("upload", "decode", "compute", "download"):
+            if seconds := getattr(trace, stage):
+                found.append((stage, at, at + seconds))
+                at += seconds
+        return found
+
+    @property
+    def batch_attributes(self) -> dict[str, str | int]:
+        """Return the micro-batch as attributes of a span; nothing if there was none."""
+        if (trace := self.trace) is None:
+            return {}
+        return {
+            "darkroom.batch.id": trace.batch_id,
+            "darkroom.batch.size": trace.batch_size,
+            "darkroom.batch.max_size": trace.max_batch_size,
+            "darkroom.batch.release_reason": trace.reason.value,
+        }
 
     def milliseconds(self) -> dict[str, float]:
         """Return the milliseconds of each stage for a record."""

@@ -9,6 +9,7 @@ from typing import cast
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, APIRouter
+from opentelemetry.trace import get_current_span
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -41,8 +42,14 @@ class DirectRoutes:
 
 
 async def _handle(scope: Scope, receive: Receive, send: Send) -> None:
-    """Call the route that was found."""
-    await cast(APIRoute, scope["route"]).handle(scope, receive, send)
+    """Call the route that was found, and name it in the span of the request if there is one."""
+    route = cast(APIRoute, scope["route"])
+    if scope.get("fastapi.telemetry") is not None:  # the router does this for all other routes
+        span = get_current_span()
+        span.update_name(f"{scope['method']} {route.path}")
+        span.set_attribute("http.route", route.path)
+        span.set_attribute("darkroom.request_id", scope["request_id"])
+    await route.handle(scope, receive, send)
 
 
 def install(

@@ -34,6 +34,8 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     service, permit, timings = service_of(request), permit_of(request), Timings()
     with timings.measure("intake"):
         intake = await before(permit.deadline, collect(request, permit, service.settings))
+    if service.pipeline.spans is not None:
+        service.pipeline.spans.stages(timings)
     accept = request.headers.get("accept")
     asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service))
     _charge(asked, permit, service.settings)

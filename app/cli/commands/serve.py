@@ -12,7 +12,7 @@ from app.cli.commands.errors import WrongUsage
 from app.connections import tls
 from app.processes import plan as tree
 from app.processes import uvicorn_server
-from app.telemetry import structured_logging
+from app.telemetry import structured_logging, tracing
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -36,6 +36,7 @@ def run(settings: Settings) -> int:
     structured_logging.configure(settings.log_level, settings.log_format)
     try:
         tls.check(settings)
+        tracing.check(settings.tracing)
         plan = tree.Plan.of(settings)
     except ValueError as error:
         raise WrongUsage(str(error)) from None

@@ -1,0 +1,80 @@
+"""Where traces go, and what is refused at the start."""
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from app.telemetry import tracing
+from app.telemetry.tracing import check, sending, telemetry_of
+
+pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("OTEL_TRACES_EXPORTER", "zipkin"), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
+)
+def test_an_exporter_that_is_not_there_is_refused_with_those_that_are(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=f"{name} is '{value}'; allowed: "):
+        check(True)
+    check(False)
+
+
+def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "find_spec", lambda _name: None)
+    with pytest.raises(ValueError, match=r"darkroom\[otel\]"):
+        check(True)
+    check(False)
+
+
+def test_the_service_is_called_darkroom_unless_the_environment_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    def name() -> object:
+        provider = tracing.exporting_provider()
+        assert isinstance(provider, TracerProvider)
+        return provider.resource.attributes["service.name"]
+
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    assert name() == "darkroom"
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "pictures")
+    assert name() == "pictures"
+
+
+def test_without_a_provider_fastapi_looks_for_nothing() -> None:
+    assert telemetry_of(None) == {"tracing": False, "metrics": False, "logs": False}
+
+
+def test_an_exporter_that_does_not_answer_does_not_keep_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from opentelemetry.trace import NoOpTracerProvider
+
+    class Stuck(NoOpTracerProvider):
+        def shutdown(self) -> None:
+            released.wait()
+
+    async def scenario() -> None:
+        async with sending(Stuck()):
+            pass
+
+    released = threading.Event()
+    monkeypatch.setattr(tracing, "FAREWELL", 0.01)
+    try:
+        asyncio.run(scenario())
+    finally:
+        released.set()
+
+
+def test_a_server_without_traces_does_not_import_the_sdk() -> None:
+    import subprocess
+
+    program = "import app.main, sys; sys.exit('opentelemetry.sdk' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
