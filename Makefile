@@ -29,12 +29,16 @@ install: .venv/.installed
 GPU := $(shell nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
 RUNTIME = $(if $(filter-out 0,$(GPU)),requirements-gpu.lock,requirements.lock)
 
+# `make serve RUNTIME=requirements-cpu.lock` takes PyTorch without CUDA from PyTorch's own index.
+EXTRA = $(if $(filter requirements-cpu.lock,$(RUNTIME)),--extra-index-url $(TORCH_INDEX) \
+	$(if $(UV),--index-strategy unsafe-best-match))
+
 serve: .venv/.runtime-$(RUNTIME)
 	$(BIN)/darkroom serve
 
 .venv/.runtime-$(RUNTIME): $(RUNTIME) docker/requirements-build.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --require-hashes -r $(RUNTIME)
+	$(PIP) --require-hashes -r $(RUNTIME) $(strip $(EXTRA))
 	$(PIP) --require-hashes -r docker/requirements-build.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	rm -f .venv/.installed .venv/.runtime-*

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def commands(target: str, tools: Path, **programs: str) -> str:
+def commands(target: str, tools: Path, arguments: Sequence[str] = (), **programs: str) -> str:
     """Return what make would do in a fresh checkout where only these programs stand beside it."""
     make = shutil.which("make")
     if make is None:
@@ -22,6 +23,7 @@ def commands(target: str, tools: Path, **programs: str) -> str:
     for name in ("sh", "grep"):
         (tools / name).symlink_to(shutil.which(name) or name)
     command = [make, "-C", str(ROOT), "--dry-run", "--always-make", "--no-print-directory", target]
+    command += arguments
     environment = {**os.environ, "PATH": str(tools)}
     environment.pop("MAKEFLAGS", None)
     return subprocess.run(
@@ -35,6 +37,17 @@ def test_serving_without_a_gpu_installs_no_tools_and_nothing_for_gpus(tmp_path: 
     assert "requirements-gpu.lock" not in done
     assert "requirements-dev.lock" not in done
     assert done.rstrip().endswith(".venv/bin/darkroom serve")
+
+
+def test_serving_without_cuda_takes_torch_from_its_own_index(tmp_path: Path) -> None:
+    done = commands("serve", tmp_path, arguments=["RUNTIME=requirements-cpu.lock"], uv="exit 1")
+    (line,) = (each for each in done.splitlines() if "-r requirements-cpu.lock" in each)
+    assert "--require-hashes -r requirements-cpu.lock --extra-index-url https://" in line
+    assert "--index-strategy unsafe-best-match" in line
+
+
+def test_other_packages_come_from_the_package_index_alone(tmp_path: Path) -> None:
+    assert "--extra-index-url" not in commands("serve", tmp_path)
 
 
 def test_serving_where_nvidia_smi_lists_a_gpu_installs_what_gpus_need(tmp_path: Path) -> None:
