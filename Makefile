@@ -91,7 +91,7 @@ test-gpu: install
 # Playwright is in no lock, because its driver has 160 MB; Chromium comes from the system.
 test-browser: install
 	$(BIN)/python -m pip install -q "playwright>=1.50"
-	$(BIN)/pytest tests/e2e/test_page_in_browser.py
+	$(BIN)/pytest tests/e2e/test_page_in_browser.py tests/e2e/test_site.py
 
 docs: install
 	$(BIN)/python -m tools.filters_page

@@ -23,6 +23,7 @@ FILES = [
     for package in ("app", "models", "workers", "tools")
     for path in sorted((ROOT / package).rglob("*.py"))
 ]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 ALL_FILES = FILES + sorted((ROOT / "tests").rglob("*.py"))
 VERBLESS = re.compile(
     r"(an?|the|all|and|any|as|beside|by|each|every|from|how|in|it|its|no|nothing|of|on|one|only"
@@ -38,6 +39,12 @@ IGNORED = re.compile(r"# type: ignore(?!\[[a-z-]+(, ?[a-z-]+)*\]  # \w)")
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_speaks_without_riddles(path: Path) -> None:
+    found = [match[0] for match in RIDDLES.finditer(path.read_text())]
+    assert not found, f"say it with a noun: {found}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_speaks_without_riddles(path: Path) -> None:
     found = [match[0] for match in RIDDLES.finditer(path.read_text())]
     assert not found, f"say it with a noun: {found}"
 
