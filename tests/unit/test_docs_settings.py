@@ -50,6 +50,7 @@ def test_a_server_that_a_page_starts_has_valid_settings(
         monkeypatch.setenv(f"{PREFIX}{name}", value)
     flags = shlex.split(line.partition("darkroom serve")[2].rstrip("& "))
     given = vars(complete_parser().parse_args(["serve", *flags]))
+    given.pop("settings_file")  # the reader has it
     chosen = {name: value for name, value in given.items() if value is not None}
     assert load_settings(**{k: v for k, v in chosen.items() if k in Settings.model_fields}), page
 
