@@ -131,7 +131,7 @@ class Entrance:
             self._drop()
         self._spare.refill()
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Close all refused connections and the spare descriptor."""
         while self._refused:
             self._drop()

@@ -158,6 +158,6 @@ class Timer:
         self._next = self._loop.call_later(self._seconds, self._turn)
         self._sweep()
 
-    def stop(self) -> None:
+    def end(self) -> None:
         """Stop the calls."""
         self._next.cancel()

@@ -70,6 +70,7 @@ class Server(uvicorn.Server):
         self._grace = settings.grace
         self._timers: list[Timer] = []
         self._silent: list[SilentConnections] = []
+        self._entrances: list[Entrance] = []
         self._left: list[ConnectionBalancer] = []
         """The closed acceptors of a front end that leaves."""
         self.exit_code: int = ExitCode.OK
@@ -109,6 +110,7 @@ class Server(uvicorn.Server):
     ) -> tuple[Guard, Entrance]:
         guard = Guard(limits, lambda reason: metrics.connection_end(reason).inc())
         entrance = Entrance(guard, counters, encrypted)
+        self._entrances.append(entrance)
         connections = self.server_state.connections
 
         def sweep() -> None:
@@ -143,10 +145,14 @@ class Server(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does, then stop watching silent connections."""
+        """Shut down as uvicorn does, then close silent connections and those that were refused."""
         await super().shutdown(sockets)
+        for timer in self._timers:
+            timer.end()
         for silent in self._silent:
             silent.end()
+        for entrance in self._entrances:
+            entrance.end()
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether serving is to end; called by uvicorn ten times a second."""

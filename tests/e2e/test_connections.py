@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.connections import body_rate
+from app.connections import body_rate, slow_bodies
 from tests.e2e.conftest import Running, Start
 from tests.pictures import jpeg
 from tests.ports import free_port
@@ -123,6 +123,34 @@ def test_more_idle_connections_than_there_may_be_lock_nobody_out(hasty: Running)
         request = b"GET /livez HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
         assert asked(hasty.port, request).startswith(b"HTTP/1.1 200")
     until(lambda: 'ended_total{reason="evicted"}' in hasty.client.get("/metrics").text)
+
+
+def test_a_server_with_all_its_connections_in_use_is_503_until_one_ends(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_bodies, "SLOW", 0)  # no body is slow enough to make room
+    head = b"POST /classify HTTP/1.1\r\n" + HOST + b"Content-Type: image/jpeg\r\n"
+    head += b"Content-Length: 5000\r\nExpect: 100-continue\r\n\r\n"
+    request = b"GET /livez HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
+    everybody = "127.0.0.0/8"  # addresses of proxies have no limit of their own
+    with (
+        start(max_connections=16, trusted_proxies=everybody) as running,
+        ExitStack() as stack,
+    ):
+        busy = []
+        for _ in range(16):
+            busy.append(stack.enter_context(opened(running.port)))
+            busy[-1].sendall(head)
+            assert busy[-1].recv(100).startswith(b"HTTP/1.1 100")
+        answer = asked(running.port, request)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"connections_exhausted" in answer
+        assert b"DARKROOM_MAX_CONNECTIONS" in answer
+        assert b"retry-after: " in answer
+        busy[0].close()
+        until(lambda: asked(running.port, request).startswith(b"HTTP/1.1 200"))
+        refused = 'connections_ended_total{reason="connections_exhausted"}'
+        assert refused in running.client.get("/metrics").text
 
 
 @pytest.mark.parametrize(

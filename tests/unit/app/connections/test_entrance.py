@@ -96,7 +96,7 @@ def few() -> Iterator[House]:
     made = house(connections=4, per_client=2)
     with made.stack:
         yield made
-        made.entrance.close()
+        made.entrance.end()
 
 
 def test_a_client_with_as_many_busy_connections_as_it_may_have_is_429(few: House) -> None:
@@ -190,7 +190,7 @@ def test_the_limits_are_those_of_all_front_ends_together() -> None:
         assert told is not None
         assert told["code"] == "connections_exhausted"
         for each in both:
-            each.entrance.close()
+            each.entrance.end()
     counters.close()
 
 
@@ -199,7 +199,7 @@ def test_trusted_proxies_have_no_limit_of_their_own() -> None:
     with made.stack:
         assert [made.come("192.0.2.1", Phase.ANSWER) for _ in range(4)] == [None] * 4
         assert made.come("192.0.2.1", Phase.ANSWER) is not None
-        made.entrance.close()
+        made.entrance.end()
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_without_a_descriptor_clients_are_answered_at_the_second_try() -> None:
             assert client.recv(1000).startswith(b"HTTP/1.1 503")
             assert client.recv(1000) == b""
     assert made.ended == ["no_descriptor"] * 2
-    made.entrance.close()
+    made.entrance.end()
 
 
 def test_without_a_descriptor_an_idle_connection_gives_up_its_own(few: House) -> None:
