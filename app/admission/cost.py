@@ -1,7 +1,8 @@
 """Learn what images cost: seconds of the device for each kind of work and size of image."""
 
+import time
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from models.domain.job import Trace
@@ -11,6 +12,10 @@ NEWEST = 0.2
 
 MOST_KINDS = 512
 """Kinds that are remembered. Clients name chains of filters, so their number must be bounded."""
+
+LASTS = 30.0
+"""Seconds for which the cost of work that expired is remembered. The machine may have been slower
+than usual, so such work is tried again after that."""
 
 OVERHEAD_PER_PIXEL = 8e-9
 """Seconds a pixel for decoding and encoding, at about 120 megapixels a second; workers do not
@@ -29,11 +34,18 @@ class _Kind:
 
 
 class CostModel:
-    """Exponentially weighted means of costs for each kind of work and size of image."""
+    """Exponentially weighted means of costs for each kind of work and size of image.
 
-    def __init__(self) -> None:
+    Of a kind whose images all expire while they are computed nothing is measured. For some time
+    such an image costs at least what the device spent on the last one, for each pixel.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
+        self._expired: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+        """Seconds for each pixel, and the moment until which they count, of unknown kinds."""
         self._mean = 0.0
+        self._clock = clock
 
     def estimate(self, kind: Hashable, pixels: int | None = None) -> float:
         """Return the seconds for one image; of an unknown kind the mean of all, 0 before the first.
@@ -43,7 +55,7 @@ class CostModel:
         """
         known = self._kinds.get(kind)
         if known is None:
-            return self._mean
+            return max(self._mean, self._least(kind, pixels))
         if pixels is None:
             return known.mean
         size = _size(pixels)
@@ -53,10 +65,26 @@ class CostModel:
         return known.sizes[nearest] * 2.0 ** (size - nearest)
 
     def measured(self, kind: Hashable, pixels: int | None = None) -> float:
-        """Return the seconds for one image; of an unknown kind only for decoding and encoding."""
+        """Return the seconds for one image; of an unknown kind at least for decoding and encoding,
+        and what is known of images that expired.
+        """
         if kind in self._kinds:
             return self.estimate(kind, pixels)
-        return (pixels or 0) * OVERHEAD_PER_PIXEL
+        return max((pixels or 0) * OVERHEAD_PER_PIXEL, self._least(kind, pixels))
+
+    def expired(self, kind: Hashable, pixels: int, seconds: float) -> None:
+        """Note that an image was not complete after `seconds` seconds on the device."""
+        if kind in self._kinds or seconds <= 0:
+            return
+        self._expired[kind] = seconds / pixels, self._clock() + LASTS
+        self._expired.move_to_end(kind)
+        if len(self._expired) > MOST_KINDS:
+            self._expired.popitem(last=False)
+
+    def _least(self, kind: Hashable, pixels: int | None) -> float:
+        """Return the seconds that an image of an unknown kind takes at least; 0 without a size."""
+        each, until = self._expired.get(kind, (0.0, 0.0))
+        return each * pixels if pixels and self._clock() < until else 0.0
 
     def least(self) -> float:
         """Seconds for an image of the kind that costs least, of those finished lately; or 0."""
@@ -81,6 +109,7 @@ class CostModel:
         known = self._kinds.get(kind)
         if known is None:
             known = self._kinds[kind] = _Kind()
+            self._expired.pop(kind, None)
         self._kinds.move_to_end(kind)
         if len(self._kinds) > MOST_KINDS:
             self._kinds.popitem(last=False)

@@ -57,7 +57,7 @@ class Forecast:
         self.overtaking: Callable[[str, float], float | None] = lambda _client, _cost: None
         """Returns the seconds that work of a client takes if it overtakes others of its line, else
         None; it takes the client and the seconds of work."""
-        self.costs = CostModel()
+        self.costs = CostModel(clock)
         self.capacity = Capacity(counters, busy_images, clock)
 
     def backlog(self) -> float:

@@ -65,6 +65,11 @@ class FairLine:
         """Images in line, including those whose clients have just left."""
         return sum(queue.live for _, _, queue in self._heap)
 
+    @property
+    def past(self) -> float:
+        """Seconds of work past the line."""
+        return self._small.work + self._large.work
+
     def waits(self, client: str) -> bool:
         """Return whether images of a client wait."""
         queue = self._clients.get(client)
@@ -80,7 +85,7 @@ class FairLine:
         before = None if queue is None else queue.before(cost)
         if queue is None or before is None:
             return None
-        wait = self._predict(self._past() + (before + cost) * len(self._heap))
+        wait = self._predict(self.past + (before + cost) * len(self._heap))
         return wait if self._clock() + SLACK * wait < queue.overdue_from() else None
 
     def turn(
@@ -162,10 +167,7 @@ class FairLine:
     def _wait(self, queue: ClientQueue, cost: float) -> float:
         """Return the seconds until `cost` more would end if its client's work went in order."""
         clients = len(self._heap) + (not queue.in_line)
-        return self._predict(self._past() + (queue.work + cost) * clients)
-
-    def _past(self) -> float:
-        return self._small.work + self._large.work
+        return self._predict(self.past + (queue.work + cost) * clients)
 
     def _of(self, place: Place) -> Through:
         return self._large if place.large else self._small
@@ -228,7 +230,7 @@ class FairLine:
         if now < self._shed_at:
             return
         self._shed_at = now + SHED_EVERY
-        ahead = self._past()
+        ahead = self.past
         for each, cost in self._in_order(now):
             wait = self._predict(ahead + cost)
             if wait * SLACK > each.deadline.remaining(now):

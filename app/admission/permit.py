@@ -11,7 +11,7 @@ from app.admission.limits import Amount
 from app.admission.places import Share
 from app.admission.turn import Turn
 from models.domain.deadline import Deadline
-from models.domain.errors import TooLarge
+from models.domain.errors import DeadlineExceeded, TooLarge
 from models.domain.job import Lane, Trace
 
 if TYPE_CHECKING:
@@ -153,12 +153,16 @@ class Permit:
         if left := self._left.get(kind, 0):
             self._left[kind] = left - 1
         self._admission.forecast.charge(self._key, now - before)
-        return Work(self, kind, pixels, now)
+        wait = self._admission.forecast.wait_here(self._admission.line.past)
+        starts = self._admission.clock() + wait
+        return Work(self, kind, pixels, now, starts)
 
-    def end(self, work: "Work", trace: Trace | None) -> None:
+    def end(self, work: "Work", trace: Trace | None, expired: bool = False) -> None:
         """End the work on one image; with a trace it was completed, and its cost is learnt."""
         forecast = self._admission.forecast
         forecast.charge(self._key, -work.charged)
+        if expired:
+            forecast.costs.expired(work.kind, work.pixels, self._admission.clock() - work.starts)
         if trace is not None:
             new = not forecast.costs.knows(work.kind)
             done = forecast.costs.learn(work.kind, work.pixels, trace)
@@ -197,13 +201,19 @@ class Permit:
 
 
 class Work:
-    """Work on one image, as a context manager; `trace` is set when it is done."""
+    """Work on one image, as a context manager; `trace` is set when it is done.
 
-    def __init__(self, permit: Permit, kind: Hashable, pixels: int, charged: int) -> None:
+    At the moment `starts` the device has certainly begun with it, as far as can be predicted.
+    """
+
+    def __init__(
+        self, permit: Permit, kind: Hashable, pixels: int, charged: int, starts: float
+    ) -> None:
         self._permit = permit
         self.kind = kind
         self.pixels = pixels
         self.charged = charged
+        self.starts = starts
         self.trace: Trace | None = None
 
     def __enter__(self) -> "Work":
@@ -215,4 +225,4 @@ class Work:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._permit.end(self, self.trace)
+        self._permit.end(self, self.trace, isinstance(error, DeadlineExceeded))

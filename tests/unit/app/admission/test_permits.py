@@ -1,8 +1,16 @@
+import asyncio
+from contextlib import suppress
+
 import pytest
 
-from app.admission import Admission, Amount, Limits
-from models.domain.deadline import Deadline
-from models.domain.errors import Draining, Overloaded, TooLarge
+from app.admission import Admission, Amount, Limits, Permit
+from app.admission.cost import LASTS
+from app.admission.counters import Counters
+from app.admission.forecast import Forecast
+from app.admission.line import FairLine
+from models.domain.deadline import NEVER, Deadline
+from models.domain.errors import DeadlineExceeded, Draining, Overloaded, TooLarge
+from models.domain.job import ReleaseReason, Trace
 
 
 def door() -> Admission:
@@ -76,3 +84,52 @@ def test_retry_after_is_the_wait_of_the_client_and_not_that_of_a_client_with_all
     assert early is not None
     assert other.value.retry_after == early.retry_after <= 1.0
     assert flood.value.retry_after == 20.0
+
+
+def test_work_that_always_expires_costs_at_least_what_was_spent_on_it() -> None:
+    now = 0.0
+    counters = Counters()
+    forecast = Forecast(counters, 1, lambda: now)
+    admission = Admission(Limits(8, 100, 100), counters, forecast, clock=lambda: now)
+    costs = forecast.costs
+
+    def expire(permit: Permit, seconds: float) -> None:
+        nonlocal now
+        with suppress(DeadlineExceeded), permit.work("slow", 1000):
+            now += seconds
+            raise DeadlineExceeded("late")
+
+    with admission.admit(1, 10, "a") as permit:
+        expire(permit, 4.0)
+        assert costs.estimate("slow", 1000) == costs.measured("slow", 1000) == 4.0
+        assert costs.estimate("slow", 500) == 2.0
+        assert costs.estimate("slow") == 0.0  # the size may be small
+        now = 4.0 + LASTS
+        assert costs.estimate("slow", 1000) == 0.0
+        expire(permit, 4.0)
+        with permit.work("slow", 1000) as work:
+            work.trace = Trace(0.0, 0.0, 0.0, 1.0, 0.0, 1, 1, ReleaseReason.FULL)
+        assert costs.estimate("slow", 1000) == pytest.approx(1.0, rel=0.01)
+
+
+def test_what_was_before_expired_work_is_no_part_of_its_cost() -> None:
+    now = 0.0
+    line = FairLine(8)
+    admission = Admission(Limits(8, 100, 100), line=line, clock=lambda: now)
+    costs = admission.forecast.costs
+    admission.forecast.capacity.per_second = 1.0
+
+    def expire(permit: Permit, seconds: float) -> None:
+        nonlocal now
+        with suppress(DeadlineExceeded), permit.work("slow", 1000):
+            now += seconds
+            raise DeadlineExceeded("late")
+
+    async def scenario() -> None:
+        await line.take("b", lambda: 3.0, NEVER)
+        with admission.admit(1, 10, "a") as permit:
+            for spent in (2.0, 5.0):
+                expire(permit, spent)
+                assert costs.estimate("slow", 1000) == pytest.approx(max(0.0, spent - 3.0))
+
+    asyncio.run(scenario())
