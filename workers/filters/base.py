@@ -8,7 +8,7 @@ the filter declares otherwise. No filter changes its input in place.
 
 import math
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,23 @@ Odd = Annotated[int, AfterValidator(_odd)]
 """A type for odd integers: the side of a square that has a middle pixel, in pixels."""
 
 
+class RowStep(Protocol):
+    """What `row_bands.py` applies to the bands of an image."""
+
+    @property
+    def rows_around(self) -> int | None:
+        """Return how many rows above and below its own a row of the result depends on."""
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return the result, uint8 (H, W, C)."""
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes that `apply` takes at a time beside its input, by estimate."""
+
+    def shape_after(self, shape: Shape) -> Shape:
+        """Return (height, width, channels) of the result."""
+
+
 class Filter(BaseModel):
     """Base class of every filter: the class is the declaration, and its fields are the parameters.
 
@@ -51,6 +68,7 @@ class Filter(BaseModel):
       that is a table takes its result only.
     - `row_reach`: how many rows above and below its own a row of the result depends on, where that
       does not depend on parameters; None for more, and for filters that override `rows_around`.
+    - `counts_first`: `counted` reduces the filter to one that computes each row by itself.
     - `passes`: all launches on a GPU, in order; empty as long as the filter runs on the CPU only.
     """
 
@@ -65,6 +83,7 @@ class Filter(BaseModel):
     device_tolerance: ClassVar[float] = 0
     cpu_bytes_per_pixel: ClassVar[tuple[int, int]] = (7, 15)
     row_reach: ClassVar[int | None] = None
+    counts_first: ClassVar[bool] = False
     passes: ClassVar[tuple[Pass, ...]] = ()
 
     @abstractmethod
@@ -109,6 +128,13 @@ class Filter(BaseModel):
         filtered in bands with these rows around them (see `row_bands.py`).
         """
         return self.row_reach if self.table() is None else 0
+
+    def counted(self, _pixels: Pixels) -> RowStep:
+        """Return a step with the same result for this image that computes each row by itself.
+
+        The image is read in bands, which `counts_first` announces.
+        """
+        return self
 
     def table(self) -> NDArray[np.uint8] | None:
         """Return the new value of each level of a colour sample: 256 × uint8, or None.

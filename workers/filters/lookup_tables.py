@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import TABLE_PASSES, through_table
-from workers.filters.base import Filter
+from workers.filters.base import Filter, RowStep
 from workers.kernels.items import Pass, Shape
 
 
@@ -33,6 +34,13 @@ class ChainStep(Protocol):
     @property
     def rows_around(self) -> int | None:
         """Return how many rows above and below its own a row of the result depends on."""
+
+    @property
+    def counts_first(self) -> bool:
+        """Return whether `counted` is to be called for a large image."""
+
+    def counted(self, pixels: Pixels) -> RowStep:
+        """Return a step that computes each row by itself, after the image has been counted."""
 
     def apply(self, pixels: Pixels) -> Pixels:
         """Return the result, uint8 (H, W, C)."""
@@ -73,6 +81,15 @@ class ComposedTables:
         """Return 0 rows: each sample is looked up by itself."""
         return 0
 
+    @property
+    def counts_first(self) -> bool:
+        """Return False: the table is known."""
+        return False
+
+    def counted(self, _pixels: Pixels) -> "ComposedTables":
+        """Return the step itself."""
+        return self
+
     def memory(self, shape: Shape) -> int:
         """Return the bytes of the result."""
         return math.prod(shape)
@@ -88,6 +105,32 @@ class ComposedTables:
     def device_scratch(self, _shape: Shape) -> int:
         """Return 0 bytes: a look-up needs no scratch memory."""
         return 0
+
+    def shape_after(self, shape: Shape) -> Shape:
+        """Return the shape unchanged."""
+        return shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChannelTables:
+    """A step that maps the samples of each channel by a table of its own, uint8 (channels, 256)."""
+
+    tables: NDArray[np.uint8]
+
+    @property
+    def rows_around(self) -> int:
+        """Return 0 rows: each sample is looked up by itself."""
+        return 0
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes of the result."""
+        return math.prod(shape)
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """Return uint8 (H, W, C) after one look-up for each sample."""
+        tables = cv2.merge([np.ascontiguousarray(each[None]) for each in self.tables])
+        mapped = cv2.LUT(np.ascontiguousarray(pixels), tables)
+        return np.asarray(mapped, np.uint8).reshape(pixels.shape)
 
     def shape_after(self, shape: Shape) -> Shape:
         """Return the shape unchanged."""

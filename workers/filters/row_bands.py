@@ -8,6 +8,7 @@ If the caller needs the input no longer, the result takes its place.
 import numpy as np
 
 from models.domain.image import Pixels
+from workers.filters.base import RowStep
 from workers.filters.interruption import stop_if_late
 from workers.filters.lookup_tables import ChainStep
 from workers.kernels.items import Shape
@@ -17,6 +18,9 @@ LARGE = 8 << 20
 
 BAND_BYTES = 64 << 20
 """Estimated bytes that the work on a band takes, unless the rows around it need more."""
+
+_COUNTING = 2
+"""Bytes per pixel that counting takes at most: a plane of lumas, and the one that OpenCV makes."""
 
 _PER_PIXEL = 1000
 """Side of a square, in pixels, by which the bytes per pixel of a filter are computed."""
@@ -29,7 +33,8 @@ def apply(step: ChainStep, pixels: Pixels, *, overwrite: bool) -> Pixels:
     """
     if (rows := _rows(step, pixels.shape)) is None:
         return step.apply(pixels)
-    reach, shape = step.rows_around or 0, step.shape_after(pixels.shape)
+    by_rows: RowStep = step.counted(pixels) if step.counts_first else step
+    reach, shape = by_rows.rows_around or 0, step.shape_after(pixels.shape)
     in_place = overwrite and shape == pixels.shape and pixels.flags.writeable
     result = pixels if in_place else np.empty(shape, np.uint8)
     above = pixels[:0]
@@ -40,7 +45,7 @@ def apply(step: ChainStep, pixels: Pixels, *, overwrite: bool) -> Pixels:
         # The rows above were overwritten by their results, so their input was kept.
         band = np.concatenate((above, seen)) if len(above) else seen
         first, last = len(above), len(above) + bottom - top
-        made = step.apply(band)
+        made = by_rows.apply(band)
         above = band[max(0, last - reach) : last].copy()
         result[top:bottom] = made[first:last]
     return result
@@ -56,7 +61,10 @@ def memory(step: ChainStep, shape: Shape, *, overwrite: bool) -> int:
     _, width, channels = shape
     after = step.shape_after(shape)
     band = (rows + 2 * (step.rows_around or 0)) * width * (_per_pixel(step, channels) + channels)
-    return band + (0 if overwrite and after == shape else after[0] * after[1] * after[2])
+    counting = _COUNTING * shape[0] * width if step.counts_first else 0
+    return max(band, counting) + (
+        0 if overwrite and after == shape else after[0] * after[1] * after[2]
+    )
 
 
 def _rows(step: ChainStep, shape: Shape) -> int | None:
@@ -66,7 +74,8 @@ def _rows(step: ChainStep, shape: Shape) -> int | None:
     belong to other bands would be more than three times the work itself.
     """
     height, width, channels = shape
-    if height * width < LARGE or (reach := step.rows_around) is None:
+    reach = 0 if step.counts_first else step.rows_around
+    if height * width < LARGE or reach is None:
         return None
     fitting = BAND_BYTES // (width * (_per_pixel(step, channels) + channels)) - 2 * reach
     rows = max(1, reach, fitting)

@@ -1,5 +1,6 @@
 """The autocontrast filter."""
 
+from functools import partial
 from typing import ClassVar, Literal
 
 from PIL import ImageOps
@@ -7,7 +8,9 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import COUNTS, THROUGH_TABLES, by_pillow, counted
+from workers.filters.arithmetic.counting import tables_by_pillow
 from workers.filters.base import Filter
+from workers.filters.lookup_tables import ChannelTables
 from workers.kernels.items import Pass, Shape
 
 
@@ -28,6 +31,7 @@ class Autocontrast(Filter):
 
     example: ClassVar = {"name": "autocontrast", "cutoff": 1}
     alpha_rule: ClassVar = "point"
+    counts_first: ClassVar = True
     cpu_bytes_per_pixel: ClassVar = (14, 17)
     passes: ClassVar = (*COUNTS, Pass("autocontrast_tables"), THROUGH_TABLES)
 
@@ -39,6 +43,13 @@ class Autocontrast(Filter):
                 image, self.cutoff, preserve_tone=self.preserve_tone
             ),
         )
+
+    def counted(self, pixels: Pixels) -> ChannelTables:
+        """Return the tables that Pillow makes of the counts of this image."""
+        stretch = partial(
+            ImageOps.autocontrast, cutoff=self.cutoff, preserve_tone=self.preserve_tone
+        )
+        return ChannelTables(tables_by_pillow(pixels, stretch))
 
     @property
     def device_passes(self) -> tuple[Pass, ...]:

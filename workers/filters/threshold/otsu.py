@@ -7,8 +7,11 @@ import numpy as np
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import COUNTS, as_grey, counted
+from workers.filters.arithmetic.counting import COUNTED
 from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.tiling import bands
 from workers.filters.base import Filter
+from workers.filters.threshold.threshold import Threshold
 from workers.kernels.items import Pass, Shape
 
 
@@ -19,6 +22,7 @@ class Otsu(Filter):
 
     example: ClassVar = {"name": "otsu"}
     alpha_rule: ClassVar = "point"
+    counts_first: ClassVar = True
     passes: ClassVar = (
         COUNTS[1],
         Pass("otsu_threshold"),
@@ -35,6 +39,14 @@ class Otsu(Filter):
         grey = np.ascontiguousarray(luma(pixels))
         _, parted = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
         return as_grey(np.asarray(parted, np.uint8), pixels)
+
+    def counted(self, pixels: Pixels) -> Threshold:
+        """Return a threshold at the luma that separates this image best."""
+        grey = np.empty(pixels.shape[:2], np.uint8)
+        for rows in bands(len(grey), len(grey[0]), COUNTED):
+            grey[rows] = luma(pixels[rows])
+        value, _ = cv2.threshold(grey, 0, 255, cv2.THRESH_BINARY | cv2.THRESH_OTSU)
+        return Threshold(value=int(value))
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return room for the counts; the kernels compute the threshold from them."""

@@ -8,8 +8,11 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.arithmetic.colour import LEVELS, blend, through_table
+from workers.filters.arithmetic.counting import COUNTED
 from workers.filters.arithmetic.luma import luma
+from workers.filters.arithmetic.tiling import bands
 from workers.filters.base import Filter
+from workers.filters.lookup_tables import ComposedTables
 from workers.kernels.items import Pass, Shape
 
 
@@ -27,6 +30,7 @@ class Contrast(Filter):
 
     example: ClassVar = {"name": "contrast", "factor": 1.3}
     alpha_rule: ClassVar = "point"
+    counts_first: ClassVar = True
     passes: ClassVar = (Pass("luma_sum"), Pass("contrast"))
 
     def apply(self, pixels: Pixels) -> Pixels:
@@ -34,9 +38,18 @@ class Contrast(Filter):
 
         The mean luma is an exact 64-bit sum over all pixels, divided and rounded half up.
         """
-        grey = luma(pixels)
-        mean = int(int(grey.sum(dtype=np.uint64)) / grey.size + 0.5)
-        return through_table(pixels, blend(mean, LEVELS, self.factor))
+        return through_table(pixels, self._table_for(pixels))
+
+    def counted(self, pixels: Pixels) -> ComposedTables:
+        """Return the table for the mean luma of this image."""
+        return ComposedTables(self._table_for(pixels).ravel())
+
+    def _table_for(self, pixels: Pixels) -> Pixels:
+        """Return the new value of each level, uint8 (256, 1, 1)."""
+        height, width = pixels.shape[:2]
+        rows = bands(height, width, COUNTED)
+        total = sum(int(luma(pixels[each]).sum(dtype=np.uint64)) for each in rows)
+        return blend(int(total / (height * width) + 0.5), LEVELS, self.factor)
 
     def device_data(self, _shape: Shape) -> bytes:
         """Return room for the sum of all lumas (uint64), and the factor as float32, the type of
