@@ -11,7 +11,7 @@ CUDA = $(wildcard workers/kernels/*.cu* workers/filters/*/*.cu* tests/emulation/
 # PyTorch's wheels without CUDA, which the package index does not have for x86-64.
 TORCH_INDEX = https://download.pytorch.org/whl/cpu
 
-.PHONY: install serve test test-slow test-all coverage lint format bench test-gpu test-browser docs site lock
+.PHONY: install serve test test-slow test-all coverage lint format bench test-gpu test-browser docs site image lock
 
 install: .venv/.installed
 
@@ -102,6 +102,14 @@ docs: install
 # The documentation as a site in build/site; its search works without a server.
 site: install
 	$(BIN)/python -m tools.site
+
+# Needs Docker with Compose 2. It builds the image for machines without a GPU, waits until it is
+# healthy, and ends it again.
+image:
+	docker compose build darkroom-cpu
+	docker compose up --wait --wait-timeout 180 darkroom-cpu
+	docker compose exec -T darkroom-cpu python /opt/darkroom/healthcheck.py
+	docker compose --profile cpu down
 
 lock:
 	test -x $(BIN)/uv || $(PYTHON) -m venv .venv

@@ -401,3 +401,13 @@ def test_the_health_check_fails_in_words_when_nothing_listens() -> None:
     checked = check_health(port)
     assert (checked.returncode, checked.stderr) == (1, "")
     assert f"no answer on port {port}" in checked.stdout
+
+
+def test_make_image_builds_and_starts_a_service_of_the_compose_file() -> None:
+    recipe = re.search(r"^image:\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    named = re.findall(r"darkroom[\w-]*(?= python|$)", recipe[1], re.MULTILINE)
+    assert set(named) == {"darkroom-cpu"}
+    assert "darkroom-cpu" in services()
+    (check,) = re.findall(r"/opt/darkroom/\S+", recipe[1])
+    assert check in " ".join(arguments("HEALTHCHECK"))
