@@ -60,3 +60,10 @@ def test_both_stacks_have_the_same_libraries_outside_of_cuda() -> None:
     }
     different = {name for name in shared if first[name] != second[name]}
     assert not different & {"numpy", "pillow", "opencv-python-headless", "simplejpeg", "fastapi"}
+
+
+def test_the_documentation_installs_beside_the_tools_of_developers() -> None:
+    dev, docs = versions("requirements-dev.lock"), versions("requirements-docs.lock")
+    assert {"sphinx", "furo", "myst-parser"} <= docs.keys()
+    shared = dev.keys() & docs.keys()
+    assert {name: dev[name] for name in shared} == {name: docs[name] for name in shared}
