@@ -6,13 +6,8 @@ import os
 import socket
 import sys
 
-from app import main
 from app.cli.commands.command import add_settings
 from app.cli.commands.errors import WrongUsage
-from app.connections import tls
-from app.processes import plan as tree
-from app.processes import uvicorn_server
-from app.telemetry import structured_logging, tracing
 from models.exit_codes import ExitCode
 from models.settings import Settings
 
@@ -32,7 +27,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(settings: Settings) -> int:
-    """Serve; an address that cannot be listened on is reported before the model is loaded."""
+    """Serve; an address that cannot be listened on is reported before the model is loaded.
+
+    The server is imported here: `serve --help` takes 0.2 s of CPU time without it, 0.9 s with it.
+    """
+    from app import main
+    from app.connections import tls
+    from app.processes import plan as tree
+    from app.processes import uvicorn_server
+    from app.telemetry import structured_logging, tracing
+
     structured_logging.configure(settings.log_level, settings.log_format)
     try:
         tls.check(settings)

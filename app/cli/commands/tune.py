@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.cli import offline
 from app.cli.commands import atomic_file
-from app.cli.commands.command import LOCAL, WEIGHTS, add_settings, complete_files
+from app.cli.commands.command import WEIGHTS, add_settings, complete_files
 from app.cli.commands.errors import CannotWrite, WrongUsage
 from app.cli.commands.standard_output import show
 from app.cli.load.messages import distinct
@@ -54,8 +54,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=SECONDS,
         help=f"time of the measurement, at most (default: {SECONDS:g})",
     )
-    names = [name for name in (*WEIGHTS, *LOCAL) if not name.startswith("fetch_")]
-    add_settings(parser, [name for name in names if name not in ("threads", "max_batch_size")])
+    add_settings(parser, (*WEIGHTS, "gpus"))
 
 
 def run(settings: Settings, write: str | None, force: bool, seconds: float) -> int:

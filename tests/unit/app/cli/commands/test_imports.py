@@ -56,6 +56,10 @@ def test_the_health_check_imports_nothing_but_the_command_line() -> None:
     assert not found & (NETWORKS | SERVING | PIXELS)
 
 
+def test_help_of_serve_imports_neither_networks_nor_the_server() -> None:
+    assert not imported("serve", "--help") & (NETWORKS | SERVING)
+
+
 def test_the_list_of_filters_imports_neither_networks_nor_the_server() -> None:
     assert not imported("filters") & (NETWORKS | SERVING)
 
