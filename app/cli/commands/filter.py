@@ -4,10 +4,11 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from app.admission import Permit
-from app.cli.commands import chain, local_service, sources, targets
+from app.cli.commands import chain, expansion, local_service, sources, targets
 from app.cli.commands.command import FILES, JSON, LOCAL, add_settings, complete_files
 from app.cli.commands.errors import WrongUsage
 from app.cli.commands.report import human_line, json_line
@@ -57,12 +58,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         text = str(EncodingOptions.model_fields[field.name].description)
         switch: dict[str, Any] = {"action": "store_true"} if field.default is False else {}
         group.add_argument("--" + field.name.replace("_", "-"), help=text, **switch)
+    expansion.declare(parser)
     add_settings(parser, LOCAL)
 
 
 def run(
     settings: Settings,
     files: Sequence[str],
+    include: Sequence[str],
+    exclude: Sequence[str],
     ops: str | None,
     op: Sequence[str],
     output: str,
@@ -75,9 +79,11 @@ def run(
     `encoding` has the format and the other encoding options of `POST /filter`. The exit code is
     FAILED when any image failed.
     """
+    has_folder = any(Path(each).is_dir() for each in files)
+    files = expansion.expanded(files, include, exclude)
     filters = chain.given_chain(ops, op)
     assert filters is not None  # argparse requires one of the flags
-    target = targets.target_of(output, len(files), force)
+    target = targets.target_of(output, len(files) + has_folder, force)
     version = _version(filters, encoding, encoding["format"] or targets.format_of(target))
     sources.check(files)
     targets.check(target, files, version.output.format.of)

@@ -75,8 +75,12 @@ async def answer_each(
     on_answer: Callable[[Service, Answer], None],
     *,
     needs_weights: bool = False,
+    first: int = 0,
 ) -> int:
-    """Call `on_answer` with the answer of every file, in order; the result is the exit code."""
+    """Call `on_answer` with the answer of every file, in order; the result is the exit code.
+
+    The items are numbered from `first` on.
+    """
     structured_logging.configure("warning", settings.log_format)
     try:
         service = await main.start_service(settings, Metrics(), needs_weights)
@@ -85,7 +89,7 @@ async def answer_each(
     try:
         if needs_weights and service.model is None:
             raise WrongUsage(str(service.computing().weights_problem))
-        failed = await _answered(service, files, work, on_answer)
+        failed = await _answered(service, files, work, on_answer, first)
     except Exception:  # re-raised; Ctrl-C and SIGTERM wait for nothing
         await main.stop_service(service)
         raise
@@ -98,11 +102,12 @@ async def _answered(
     files: Sequence[str],
     work: ItemWork,
     on_answer: Callable[[Service, Answer], None],
+    first: int,
 ) -> int:
     """Return the number of files that failed."""
     failed = 0
     with service.admission.admit(0, 0) as permit:
-        async with contextlib.aclosing(_in_order(service, files, work, permit)) as answers:
+        async with contextlib.aclosing(_in_order(service, files, work, permit, first)) as answers:
             async for answer in answers:
                 failed += isinstance(answer.outcome, ServiceError)
                 on_answer(service, answer)
@@ -110,11 +115,11 @@ async def _answered(
 
 
 async def _in_order(
-    service: Service, files: Sequence[str], work: ItemWork, permit: Permit
+    service: Service, files: Sequence[str], work: ItemWork, permit: Permit, first: int = 0
 ) -> AsyncGenerator[Answer, None]:
     under_way: list[asyncio.Future[Answer]] = []
     try:
-        for number, name in enumerate(files):
+        for number, name in enumerate(files, first):
             # On a thread: the read of a pipe waits, and only the event loop is woken by signals.
             item = Item(number, await asyncio.to_thread(sources.content, name), name)
             under_way.append(asyncio.ensure_future(work(service, item, permit)))

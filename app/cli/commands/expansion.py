@@ -1,0 +1,76 @@
+"""The sources that the arguments of a command stand for: folders and patterns become files."""
+
+import argparse
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+from app.cli.commands import sources
+from app.cli.commands.errors import WrongUsage
+
+IMAGES = ("jpg", "jpeg", "jpe", "png", "webp", "gif", "bmp", "tif", "tiff", "avif")
+"""Endings of names that are taken from folders unless `--include` names others."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that choose files of folders."""
+    group = parser.add_argument_group("files of folders")
+    for name, text in (
+        ("include", "take files whose name or path matches, as '*.png' (default: all images)"),
+        ("exclude", "leave out files and folders that match (default: none)"),
+    ):
+        group.add_argument(
+            f"--{name}", action="append", default=[], metavar="PATTERN", help=f"{text}; repeatable"
+        )
+
+
+def expanded(
+    names: Sequence[str], include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> list[str]:
+    """Return files, URLs and `-`, in a fixed order; folders are searched recursively.
+
+    Links to folders are not followed, so no search is endless. A name that is no file but matches
+    files as a pattern stands for them. WrongUsage where a folder or a pattern has no image.
+    """
+    found: list[str] = []
+    for name in names:
+        inside = [*_inside(name, include, exclude)]
+        if not inside:
+            raise WrongUsage(f"{name}: no image in it; --include chooses other names")
+        found += inside
+    return found
+
+
+def _inside(name: str, include: Sequence[str], exclude: Sequence[str]) -> Iterator[str]:
+    if name == sources.STANDARD_INPUT or sources.is_url(name):
+        yield name
+    elif os.path.isdir(name):
+        yield from _files(name, include, exclude)
+    elif not os.path.lexists(name) and glob.has_magic(name) and (match := sorted(glob.glob(name))):
+        for each in match:
+            yield from _inside(each, include, exclude) if os.path.isdir(each) else (each,)
+    else:
+        yield name  # a missing file is reported with all others
+
+
+def _files(folder: str, include: Sequence[str], exclude: Sequence[str]) -> Iterator[str]:
+    def unreadable(error: OSError) -> None:
+        raise WrongUsage(f"{error.filename}: {error.strerror}")
+
+    for path, folders, files in os.walk(folder, onerror=unreadable):
+        inner = Path(path).relative_to(folder)
+        folders[:] = sorted(each for each in folders if not _matches(inner / each, exclude))
+        for name in sorted(files):
+            wanted = _matches(inner / name, include) if include else _is_image(name)
+            if wanted and not _matches(inner / name, exclude):
+                yield str(Path(path) / name)
+
+
+def _is_image(name: str) -> bool:
+    return not name.startswith(".") and name.lower().rpartition(".")[2] in IMAGES
+
+
+def _matches(path: Path, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(path.name, each) or fnmatch(str(path), each) for each in patterns)

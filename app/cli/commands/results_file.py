@@ -1,0 +1,123 @@
+"""A file of records that a command can continue after it was stopped, even by kill -9.
+
+Records are appended to a partial file beside the target. It becomes the target when all records are
+there, so no reader sees half of them. A line that was cut off is removed before work goes on.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from app.cli.commands import atomic_file
+from app.cli.commands.errors import CannotWrite, WrongUsage
+
+SYNC = 1.0
+"""Seconds after which appended records are forced to the disk: a power failure costs no more."""
+
+
+class ResultsFile:
+    """The records of the images `names`, in this order; `done` are there already.
+
+    `options` are what the records depend on. A run with other options has another partial file,
+    and begins anew. Raises WrongUsage and CannotWrite.
+    """
+
+    def __init__(
+        self, path: Path, names: Sequence[str], options: Mapping[str, object], *, replaces: bool
+    ) -> None:
+        if not replaces and path.exists():
+            raise WrongUsage(f"--out: {path} exists already; add --force to replace it")
+        digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
+        self._path, self._replaces = path, replaces
+        self._partial = path.with_name(f"{path.name}.{digest.hexdigest()[:8]}.partial")
+        self._synced = time.monotonic()
+        try:
+            self._file = self._locked()
+        except OSError as error:
+            raise CannotWrite(f"{self._partial}: {error.strerror or error}") from None
+        try:
+            self.done, self.failed = self._continued(names)
+        except BaseException:  # re-raised
+            self._file.close()
+            raise
+
+    def add(self, record: bytes, failed: bool) -> None:
+        """Append one record, a line of JSON."""
+        try:
+            self._file.write(record)  # unbuffered: it survives the end of this process
+            if time.monotonic() - self._synced > SYNC:
+                os.fdatasync(self._file.fileno())
+                self._synced = time.monotonic()
+        except OSError as error:
+            raise CannotWrite(f"{self._partial}: {error.strerror}") from None
+        self.done += 1
+        self.failed += failed
+
+    def finish(self) -> None:
+        """Give the file its name, now that it is complete."""
+        try:
+            os.fsync(self._file.fileno())
+            if not self._replaces and self._path.exists():
+                raise CannotWrite(f"{self._path} was made meanwhile; {self._partial} is complete")
+            os.replace(self._partial, self._path)
+        except OSError as error:
+            raise CannotWrite(f"{self._path}: {error.strerror}") from None
+        finally:
+            self._file.close()
+
+    def abandon(self) -> None:
+        """Remove the partial file if it has no record: nothing was begun."""
+        if not self.done:
+            self._partial.unlink(missing_ok=True)
+        self._file.close()
+
+    def _locked(self) -> BinaryIO:
+        """Open the partial file for this process alone."""
+        atomic_file.check_writable(self._partial.parent)
+        file = open(self._partial, "a+b", buffering=0)  # noqa: SIM115 (closed by `finish`)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            raise WrongUsage(f"--out: another command is writing {self._path} just now") from None
+        if not self._partial.exists() or not os.path.samestat(
+            os.fstat(file.fileno()), self._partial.stat()
+        ):
+            file.close()  # another command has finished it between `open` and `flock`
+            raise WrongUsage(f"--out: another command has just written {self._path}")
+        return file
+
+    def _continued(self, names: Sequence[str]) -> tuple[int, int]:
+        """Return the numbers of records and of failures in the file, and cut off a torn line."""
+        self._file.seek(0)
+        done = failed = end = 0
+        with open(self._file.fileno(), "rb", closefd=False) as lines:
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                record = _parsed(line)
+                if done >= len(names) or record.get("source") != names[done]:
+                    raise WrongUsage(
+                        f"--out: {self._partial} is of other images than now; remove it to begin "
+                        "anew"
+                    )
+                done, end = done + 1, end + len(line)
+                failed += record.get("status") != "ok"
+        self._file.truncate(end)
+        return done, failed
+
+
+def _parsed(line: bytes) -> dict[str, object]:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}

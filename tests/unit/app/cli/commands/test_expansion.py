@@ -1,0 +1,47 @@
+"""The sources that folders and patterns stand for."""
+
+from pathlib import Path
+
+import pytest
+
+from app.cli.commands.errors import WrongUsage
+from app.cli.commands.expansion import expanded
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.jpg", "a.PNG", "notes.txt", ".hidden.jpg", "in/c.webp", "in/raw/d.tiff"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "in" / "loop").symlink_to(tmp_path)
+    return tmp_path
+
+
+def found(folder: Path, *include: str, exclude: tuple[str, ...] = ()) -> list[str]:
+    names = expanded([str(folder)], include, exclude)
+    return [str(Path(each).relative_to(folder)) for each in names]
+
+
+def test_a_folder_stands_for_all_its_images_in_a_fixed_order(folder: Path) -> None:
+    assert found(folder) == ["a.PNG", "b.jpg", "in/c.webp", "in/raw/d.tiff"]
+
+
+def test_include_and_exclude_match_names_and_paths(folder: Path) -> None:
+    assert found(folder, "*.txt", "in/*") == ["notes.txt", "in/c.webp", "in/raw/d.tiff"]
+    assert found(folder, exclude=("raw", "b.*")) == ["a.PNG", "in/c.webp"]
+
+
+def test_files_urls_and_standard_input_stay_where_they_are(folder: Path) -> None:
+    given = ["-", "https://example.org/*.jpg", str(folder / "notes.txt"), "missing.jpg"]
+    assert expanded(given) == given
+
+
+def test_a_pattern_stands_for_the_files_that_match(folder: Path) -> None:
+    assert expanded([f"{folder}/*.jpg"]) == [f"{folder}/b.jpg"]
+    (folder / "[1].jpg").touch()
+    assert expanded([f"{folder}/[1].jpg"]) == [f"{folder}/[1].jpg"]
+
+
+def test_a_folder_without_an_image_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="no image in it"):
+        expanded([str(tmp_path)])

@@ -1,0 +1,89 @@
+"""A file of records that is continued after an interruption."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli.commands.errors import WrongUsage
+from app.cli.commands.results_file import ResultsFile
+
+NAMES = ["a.jpg", "b.jpg", "c.jpg"]
+OPTIONS = {"top_k": 5}
+
+
+def line(name: str, status: str = "ok") -> bytes:
+    return json.dumps({"source": name, "status": status}).encode() + b"\n"
+
+
+def opened(
+    folder: Path, names: list[str] | None = None, top_k: int = 5, replaces: bool = False
+) -> ResultsFile:
+    return ResultsFile(
+        folder / "out.jsonl", NAMES if names is None else names, {"top_k": top_k}, replaces=replaces
+    )
+
+
+def interrupted(folder: Path, *records: bytes) -> Path:
+    """Leave a partial file as a process that was killed does; return its path."""
+    results = opened(folder)
+    for each in records:
+        results.add(each, failed=b"error" in each)
+    results._file.close()
+    (partial,) = folder.glob("*.partial")
+    return partial
+
+
+def test_the_file_has_its_name_only_when_it_is_complete(tmp_path: Path) -> None:
+    results = opened(tmp_path)
+    for name in NAMES:
+        results.add(line(name), failed=False)
+        assert not (tmp_path / "out.jsonl").exists()
+    results.finish()
+    assert [*tmp_path.iterdir()] == [tmp_path / "out.jsonl"]
+    assert (tmp_path / "out.jsonl").read_bytes() == b"".join(map(line, NAMES))
+
+
+def test_work_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
+    partial = interrupted(tmp_path, line("a.jpg"), line("b.jpg", "error"))
+    with partial.open("ab") as file:
+        file.write(line("c.jpg")[:7])
+    results = opened(tmp_path)
+    assert (results.done, results.failed) == (2, 1)
+    results.add(line("c.jpg"), failed=False)
+    results.finish()
+    sources = [
+        json.loads(each)["source"] for each in (tmp_path / "out.jsonl").read_text().splitlines()
+    ]
+    assert sources == NAMES
+
+
+@pytest.mark.parametrize("names", [["b.jpg", "c.jpg"], [], ["x.jpg", *NAMES]])
+def test_a_partial_file_of_other_images_is_not_continued(names: list[str], tmp_path: Path) -> None:
+    interrupted(tmp_path, line("a.jpg"))
+    with pytest.raises(WrongUsage, match="is of other images than now"):
+        opened(tmp_path, names)
+
+
+def test_other_options_begin_anew(tmp_path: Path) -> None:
+    interrupted(tmp_path, line("a.jpg"))
+    results = opened(tmp_path, top_k=1)
+    assert results.done == 0
+    results.abandon()
+
+
+def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").write_text("mine")
+    with pytest.raises(WrongUsage, match="add --force to replace it"):
+        opened(tmp_path)
+    results = opened(tmp_path, [], replaces=True)
+    results.finish()
+    assert (tmp_path / "out.jsonl").read_bytes() == b""
+
+
+def test_two_commands_cannot_write_the_same_file(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    with pytest.raises(WrongUsage, match="another command is writing"):
+        opened(tmp_path)
+    first.abandon()
+    assert [*tmp_path.iterdir()] == []
