@@ -40,6 +40,7 @@ from app.routes import (
     docs,
     filter,
     health,
+    info,
     page,
     process,
 )
@@ -236,10 +237,10 @@ def create_app(
 
 def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     """Add the routes, the conversion of errors to problems, and the access log."""
-    images = (classify.router, filter.router, process.router)
-    shown = (catalogue.router, debug.router, health.router, docs.router, page.router)
-    for router in (*images, *shown):
+    images = (classify.router, filter.router, info.router, process.router)
+    for router in (*images, catalogue.router, health.router, docs.router, page.router):
         app.include_router(router)
+    app.include_router(debug.router, include_in_schema=settings.debug_batches > 0)
     problems.install(app)
     access_log.install(app, settings, metrics)
     direct.install(app, images, settings, metrics)

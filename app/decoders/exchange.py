@@ -14,6 +14,7 @@ from app.decoders.area import SIZE as AREA_SIZE
 from app.decoders.conversion import decoded_from, info_from, pixels_size
 from app.decoders.frames import (
     Broken,
+    Described,
     Drop,
     Encode,
     Encoded,
@@ -26,7 +27,7 @@ from app.decoders.frames import (
 )
 from app.decoders.memory import mapped, memory_file, moved_to_file
 from app.decoders.process import DecoderProcess
-from models.codec import Decoded, ImageInfo
+from models.codec import Decoded, Description, ImageInfo
 
 INLINE = 1 << 20
 """Bytes that are copied on the event loop, in about 0.1 ms; more are copied on a thread."""
@@ -139,6 +140,25 @@ async def decoded_by(
     seen = _seen(pixels.info)
     data = await _taken(decoder, memory, pixels_size(pixels, task.max_pixels))
     return decoded_from(pixels, seen.info, data) if asked or accept(seen) else seen
+
+
+async def described_by(
+    decoder: DecoderProcess, accept: Callable[[Seen], bool]
+) -> Description | Seen | Failed:
+    """Return the description, or the header of an image that `accept` refuses, or its error.
+
+    Raises Broken where the process ends or sends what no decoder sends.
+    """
+    answer, memory = await decoder.receive()
+    if isinstance(answer, Info):
+        seen = _seen(answer)
+        if not accept(seen):
+            decoder.send(Drop())
+            return seen
+        decoder.send(Go())
+        answer, memory = await decoder.receive()
+    found = _expected(answer, memory, Described)
+    return found if isinstance(found, Failed) else found.description
 
 
 async def encoded_by(decoder: DecoderProcess) -> bytes | Failed:

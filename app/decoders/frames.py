@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from models.codec import Encoding, ImageFormat
+from models.codec import Description, Encoding, ImageFormat
 
 MAX_PACKET = 1 << 16
 """Bytes of a packet; copyright notices and error texts are bounded far below."""
@@ -72,6 +72,10 @@ class Task(msgspec.Struct, frozen=True, tag=True):
     """The same for an image that may have alpha, whose work takes more memory."""
     unasked_cost: float = 0.0
     """Estimated CPU seconds of decoding up to which pixels are sent without asking."""
+    describe: bool = False
+    """True if the answer is Described in place of Pixels."""
+    colour: bool = False
+    """True if a description contains the dominant colour, for which pixels are decoded."""
 
 
 class Go(msgspec.Struct, frozen=True, tag=True):
@@ -105,6 +109,12 @@ class Pixels(msgspec.Struct, frozen=True, tag=True):
     shape: tuple[int, int, int]
     copyright: str | None
     exif: int | None
+
+
+class Described(msgspec.Struct, frozen=True, tag=True):
+    """The description of the file."""
+
+    description: Description
 
 
 class Encode(msgspec.Struct, frozen=True, tag=True):
@@ -146,6 +156,7 @@ Frame = (
     | Drop
     | Info
     | Pixels
+    | Described
     | Encode
     | Encoded
     | Failed

@@ -21,6 +21,7 @@ from app.decoders.exchange import (
     Seen,
     Unasked,
     decoded_by,
+    described_by,
     encoded_by,
     hand_over,
 )
@@ -31,7 +32,7 @@ from app.decoders.processes import Gone
 from app.decoders.queues import EXPENSIVE, Memory, Queues
 from app.decoders.supply import Supply
 from app.decoders.watchdog import STUCK, Watchdog
-from models.codec import PICTURE, Decoded
+from models.codec import PICTURE, Decoded, Description
 from models.domain.errors import ServiceError, Unavailable
 
 T = TypeVar("T")
@@ -99,6 +100,19 @@ class DecoderPool:
         limits = self.limits
         task = Task(size, limits.max_pixels, limits.seconds, *unasked, EXPENSIVE)
         return await self._run(task, (file, b""), lambda each: decoded_by(each, accept, task))
+
+    async def describe(
+        self, file: File, size: int, accept: Callable[[Seen], bool], *, colour: bool, unasked: int
+    ) -> Description | Seen:
+        """Return what a file contains, or the header alone of an image that `accept` refuses.
+
+        Only with `colour` pixels are decoded, and `accept` is asked for images of more pixels than
+        `unasked`. Raises as `decode` does.
+        """
+        limits = self.limits
+        bounds = (unasked, unasked, EXPENSIVE)
+        task = Task(size, limits.max_pixels, limits.seconds, *bounds, describe=True, colour=colour)
+        return await self._run(task, (file, b""), lambda each: described_by(each, accept))
 
     async def encode(self, task: Encode, pixels: File, exif: bytes | None = None) -> bytes:
         """Return the file that is asked for; raises as `decode` does.

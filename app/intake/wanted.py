@@ -1,7 +1,7 @@
 """A typed request: its images, and what is wanted of each, independent of HTTP.
 
-`/classify` wants labels (`Classify`), `/filter` one filtered version (`Version`), and `/process`
-several parts of both kinds (`Parts`).
+`/classify` wants labels (`Classify`), `/filter` one filtered version (`Version`), `/process`
+several parts of both kinds (`Parts`), and `/info` a description (`Describe`).
 """
 
 from collections.abc import Hashable
@@ -56,7 +56,14 @@ class Parts:
         return (self.labels is not None) + len(self.versions)
 
 
-Wanted = Classify | Version | Parts
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """The description of a file; its dominant `colour` is the only part that needs pixels."""
+
+    colour: bool = True
+
+
+Wanted = Classify | Version | Parts | Describe
 """What is wanted of every image of a request."""
 
 
@@ -96,5 +103,7 @@ def kinds(wanted: Wanted) -> list[Hashable]:
         return [wanted.batch_key]
     if isinstance(wanted, Version):
         return [wanted.operation.batch_key]
+    if isinstance(wanted, Describe):
+        return []
     labels = [wanted.labels.batch_key] if isinstance(wanted.labels, Classify) else []
     return [*labels, *(each.operation.batch_key for each in wanted.versions)]

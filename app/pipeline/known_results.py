@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from app.intake.content_digest import digest_of
 from app.intake.spool import Blob
-from app.intake.wanted import Parts, Wanted
+from app.intake.wanted import Describe, Parts, Wanted
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.outcomes import AnswerOutcome
 from app.pipeline.reusable import Reusable, reusable
@@ -74,9 +74,9 @@ class KnownResults:
 
     async def key(self, content: Blob, wanted: Wanted) -> Key | None:
         """Return the key of an image's result, or None where results are not kept."""
-        if not self._limit or (
-            isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError)
-        ):
+        if not self._limit or isinstance(wanted, Describe):
+            return None
+        if isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError):
             return None
         digest = await digest_of(content)
         return Key(self._current(), digest, wanted)

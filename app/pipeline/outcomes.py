@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.intake.request_items import Item
 from app.pipeline.encoded_files import EncodedFile
 from app.pipeline.timings import Timings
-from models.codec import ImageFormat
+from models.codec import Description, ImageFormat
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 
@@ -44,7 +44,7 @@ class Processed:
         return [each for each in outcomes if isinstance(each, ServiceError)]
 
 
-AnswerOutcome = Labels | Vector | EncodedImage | Processed | ServiceError
+AnswerOutcome = Labels | Vector | EncodedImage | Processed | Description | ServiceError
 
 
 @dataclass(frozen=True, slots=True)

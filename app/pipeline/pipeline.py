@@ -15,10 +15,11 @@ from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
 from app.intake.request_items import Item, Url
 from app.intake.spool import Blob
-from app.intake.wanted import ImageRequest, Parts, Version, Wanted, kinds
+from app.intake.wanted import Describe, ImageRequest, Parts, Version, Wanted, kinds
 from app.pipeline.computation import Computation
 from app.pipeline.context import ExpectedPixels, ImageContext, caught
 from app.pipeline.decoding import ImageDecoder
+from app.pipeline.describing import ImageDescriber
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.encoding import ImageEncoder
 from app.pipeline.held_image import HeldImage
@@ -38,7 +39,7 @@ from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 from workers.operations import Classify
 
-_NAMES = {Classify: "classify", Version: "filter", Parts: "process"}
+_NAMES = {Classify: "classify", Version: "filter", Parts: "process", Describe: "info"}
 """The label of each kind of request in metrics."""
 
 
@@ -69,6 +70,8 @@ class Pipeline:
         self._known = known
         self._max_pixels = max_pixels
         self._decoder = ImageDecoder(fetcher, budget, decoders, max_pixels, threads)
+        in_thread = self._decoder.in_thread
+        self._describer = ImageDescriber(decoders, budget, max_pixels, in_thread)
         encoder = ImageEncoder(decoders, self._decoder.in_thread)
         self._computation = Computation(backend, encoder, files, max_pixels)
 
@@ -149,6 +152,8 @@ class Pipeline:
             return await self._classified(content, wanted, context)
         if isinstance(wanted, Version):
             return await self._filtered(content, wanted, context)
+        if isinstance(wanted, Describe):
+            return await self._describer.described(content, context, colour=wanted.colour)
         return await self._processed(content, wanted, context)
 
     async def _classified(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
 from app.pipeline.timings import Timings
-from models.codec import ImageFormat
+from models.codec import Description, ImageFormat
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 
@@ -69,7 +69,7 @@ def reusable(outcome: AnswerOutcome) -> Reusable | None:
     if isinstance(outcome, EncodedImage):
         image = ReusableImage.of(outcome)
         return Reusable(image, OVERHEAD + len(image.data))
-    if isinstance(outcome, ServiceError) or isinstance(outcome.labels, ServiceError):
+    if isinstance(outcome, ServiceError | Description) or isinstance(outcome.labels, ServiceError):
         return None
     versions = []
     for each in outcome.versions:

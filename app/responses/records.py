@@ -1,6 +1,7 @@
 """Make the record of an item, the same in a reply, a stream, a ZIP and on the command line."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 
 from fastapi import Request
@@ -9,7 +10,9 @@ from app.http.problems import problem
 from app.pipeline.outcomes import Answer, EncodedImage, Processed, VersionAnswer
 from app.responses.inline_images import InlineImages
 from app.responses.vectors import NO_VECTORS, VectorStyle
+from models.api.description import ImageDescription
 from models.api.schemas import FilteredImage, Prediction, Record, Summary, VersionRecord
+from models.codec import Description
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 from models.labels import LabelSet
@@ -40,6 +43,8 @@ def record(
     shown = partial(_shown, item.index, named=named, inline=inline)
     if isinstance(outcome, EncodedImage):
         made.image = shown(outcome)
+    elif isinstance(outcome, Description):
+        made.info = ImageDescription(**asdict(outcome))
     elif isinstance(outcome, Processed):
         made.versions = [
             _version(number, version, request, item.index, shown)

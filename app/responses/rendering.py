@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from fastapi import Request
 
-from app.intake.wanted import Wanted
+from app.intake.wanted import Parts, Version, Wanted
 from app.pipeline.outcomes import Answer
 from app.pipeline.timings import Timings
 from app.responses import records
@@ -14,7 +14,6 @@ from app.responses.vectors import NO_VECTORS, VectorStyle
 from models.api.schemas import ModelRecord, Record
 from models.labels import LabelSet
 from workers.filters.base import SPEC_VERSION
-from workers.operations import Classify
 
 Answers = AsyncGenerator[Answer, None]
 """The answers of a request, each as it finishes; closing it ends the work."""
@@ -53,7 +52,7 @@ def headers_of(wanted: Wanted, model: ModelRecord | None) -> dict[str, str]:
     Filtered images depend on the definition of the filters and on Accept; labels, on the weights.
     """
     headers = {}
-    if not isinstance(wanted, Classify):
+    if isinstance(wanted, Version | Parts):
         headers = {"X-Filter-Spec": str(SPEC_VERSION), "Vary": "Accept"}
     if model is not None:
         network = f"; network={model.network}" if model.network else ""

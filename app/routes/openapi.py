@@ -93,6 +93,9 @@ LABELS: Responses = _OF_IMAGES | {
 }
 """The answers of `POST /classify`."""
 
+DESCRIPTIONS: Responses = LABELS
+"""The answers of `POST /info`: records, as those of `POST /classify`."""
+
 IMAGES: Responses = _OF_IMAGES | {
     200: {
         "headers": _ETAG,

@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from app.http.request_lifetime import DIGITS, HEADER
 from app.routes.docs_page import BESIDE_NAME
+from models.api.description import InfoOptions
 from models.api.schemas import (
     ClassifyOptions,
     EncodingOptions,
@@ -40,6 +41,11 @@ def filter_document() -> dict[str, Any]:
     options = _options(FilterOptions, EncodingOptions)
     options["name"] |= {"anyOf": [{"type": "string", "enum": [*FILTERS]}, {"type": "null"}]}
     return _document(options | _filter_parameters(options))
+
+
+def info_document() -> dict[str, Any]:
+    """Return the description of the request of `POST /info`."""
+    return _document(_options(InfoOptions))
 
 
 def process_document() -> dict[str, Any]:

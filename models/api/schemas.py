@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from models.api.description import ImageDescription
 from models.api.network_options import ModelName, OutputName, VectorFormat
 from models.api.numbers import checked
 from models.codec.formats import OUTPUT_FORMATS
@@ -73,6 +74,7 @@ class Record(BaseModel):
         default=None, description="of output=embedding: the features, or base64 of float32"
     )
     image: FilteredImage | None = None
+    info: ImageDescription | None = Field(default=None, description="of POST /info")
     versions: list[VersionRecord] | None = Field(default=None, description="in the order asked for")
     error: Problem | None = Field(
         default=None, description="of the image; when it is partial, of its labels"

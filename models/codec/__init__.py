@@ -1,6 +1,7 @@
 """Image files to pixels and back; only this folder knows the formats."""
 
 from models.codec.decode import Decoded, Opened, decode, open_file, open_plain, pixels_of
+from models.codec.description import Description
 from models.codec.encode_cost import check_encode_cost
 from models.codec.encode_options import Chroma, Encoding
 from models.codec.encoder import encode, finished
@@ -25,6 +26,7 @@ __all__ = [
     "PICTURE",
     "Chroma",
     "Decoded",
+    "Description",
     "Encoding",
     "ImageFormat",
     "ImageInfo",

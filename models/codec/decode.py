@@ -11,6 +11,7 @@ import simplejpeg
 
 from models.codec.channels import scale_transparency
 from models.codec.colour import is_srgb
+from models.codec.description import Description, describe
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import inspect
 from models.codec.memory_cost import decode_memory
@@ -73,6 +74,10 @@ class Opened:
         """Return the estimated bytes that decoding takes at most, with the file and the pixels."""
         header = self._header
         return decode_memory(header.info, len(self._data), coefficients=header.coefficients)
+
+    def describe(self, *, colour: bool) -> Description:
+        """Return what the file contains; with `colour` raises Undecodable as `decode` does."""
+        return describe(self._data, self._header, colour=colour)
 
     def decode(self, *, writable: bool = True, new_pixels: NewPixels = new_pixels) -> Decoded:
         """Return the pixels; raises Undecodable where they are corrupt or truncated.

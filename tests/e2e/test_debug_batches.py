@@ -16,6 +16,7 @@ def test_without_the_setting_there_is_no_such_page(client: httpx.Client) -> None
     reply = client.get("/debug/batches")
     assert reply.status_code == 404
     assert "DARKROOM_DEBUG_BATCHES" in reply.json()["detail"]
+    assert "/debug/batches" not in client.get("/openapi.json").json()["paths"]
 
 
 def test_the_batch_of_a_request_is_found_by_its_id_and_only_with_a_key(
@@ -26,6 +27,7 @@ def test_the_batch_of_a_request_is_found_by_its_id_and_only_with_a_key(
     with start(debug_batches=10, api_keys_file=str(keys), weights="bundled") as server:
         client, key = server.client, {"X-API-Key": "secret"}
         sent = {"X-Request-ID": "the-one", **RAW, **key}
+        assert "/debug/batches" in client.get("/openapi.json").json()["paths"]
         reply = client.post("/filter?name=sepia", content=jpeg(), headers=sent)
         assert reply.status_code == 200
 

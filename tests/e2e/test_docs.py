@@ -51,7 +51,7 @@ def test_every_link_of_the_page_leads_somewhere(client: httpx.Client) -> None:
 def test_every_form_works_as_it_stands(client: httpx.Client) -> None:
     text = client.get("/docs").text
     forms = re.findall(r'<form action="(\w+)".*?</form>', text)
-    assert forms == ["classify", "filter", "process"]
+    assert forms == ["classify", "filter", "info", "process"]
     for form in re.findall(r"<form.*?</form>", text):
         (action,) = Page(form).elements["form"]
         filled = {

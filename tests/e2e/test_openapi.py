@@ -19,7 +19,7 @@ from models.api.catalogue import FilterCatalogue, ModelCatalogue
 from tests.pictures import png
 from workers.filters.registry import FILTERS
 
-IMAGE_ROUTES = ("/classify", "/filter", "/process")
+IMAGE_ROUTES = ("/classify", "/filter", "/info", "/process")
 DATA_URI = "data:image/png;base64," + base64.b64encode(png()).decode()
 
 
@@ -75,6 +75,7 @@ def test_operations_have_stable_ids_of_their_own(document: Any) -> None:
         "classify": "post /classify",
         "filter": "post /filter",
         "process": "post /process",
+        "info": "post /info",
         "list_filters": "get /filters",
         "describe_filter": "get /filters/{name}",
         "filter_thumbnail": "get /filters/{name}/thumbnail",
@@ -83,7 +84,6 @@ def test_operations_have_stable_ids_of_their_own(document: Any) -> None:
         "readyz": "get /readyz",
         "startupz": "get /startupz",
         "metrics": "get /metrics",
-        "debug_batches": "get /debug/batches",
     }
 
 

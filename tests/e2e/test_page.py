@@ -51,7 +51,7 @@ def test_the_page_has_the_forms_of_the_reference(client: httpx.Client) -> None:
     form = r'<form action="\w+" method="post".*?</form>'
     forms = re.findall(form, client.get("/").text)
     assert forms == re.findall(form, client.get("/docs").text)
-    assert len(forms) == 3
+    assert len(forms) == 4
 
 
 def test_the_page_is_no_part_of_the_api(client: httpx.Client) -> None:

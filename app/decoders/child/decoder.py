@@ -17,6 +17,7 @@ from app.decoders.child import sandbox
 from app.decoders.frames import (
     Begin,
     Broken,
+    Described,
     Encode,
     Encoded,
     Failed,
@@ -105,12 +106,18 @@ class _Decoder:
             info = opened.info
             alpha = info.most_channels == 4
             unasked = task.unasked_with_alpha if alpha else task.unasked_pixels
+            if task.describe and not task.colour:
+                frames.send(self._connection, Described(opened.describe(colour=False)))
+                return
             if info.n_pixels > unasked or opened.cost > task.unasked_cost:
                 frames.send(self._connection, _info(info, opened))
                 if not isinstance(frames.receive(self._connection)[0], Go):
                     return
             seconds = sandbox.seconds_for(info.n_pixels, task.max_pixels, task.seconds)
             self._allowance.grant(task.size, info.n_pixels, seconds)
+            if task.describe:
+                frames.send(self._connection, Described(opened.describe(colour=True)))
+                return
             target = NewPixels()
             decoded = opened.decode(writable=False, new_pixels=target)
             self._send_pixels(decoded, opened, target)

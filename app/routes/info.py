@@ -1,0 +1,35 @@
+"""`POST /info`: what one or many image files contain."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from app.http import media_types
+from app.http.options import read
+from app.intake.wanted import Describe
+from app.routes.handler import handle, negotiated
+from app.routes.image_route import ImageRoute
+from app.routes.openapi import DESCRIPTIONS
+from app.routes.request_documents import info_document
+from app.service import Service
+from models.api.description import InfoOptions
+
+router = APIRouter(tags=["images"], route_class=ImageRoute)
+
+_OFFERS = (media_types.JSON, *media_types.JSON_LINES, media_types.EVENTS)
+
+
+@router.post("/info", operation_id="info", responses=DESCRIPTIONS, openapi_extra=info_document())
+async def info(request: Request) -> Response:
+    """Format, size, orientation, EXIF, colour profile and dominant colour of 1…N images."""
+    return await handle(request, _wanted, _form)
+
+
+def _wanted(given: Mapping[str, Any], _accept: str | None, _service: Service) -> Describe:
+    return Describe(read(InfoOptions, given).colour)
+
+
+def _form(accept: str | None, _single: bool) -> str:
+    return negotiated(accept, _OFFERS, "/info answers")

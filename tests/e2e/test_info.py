@@ -1,0 +1,139 @@
+"""`POST /info` at a real server: what files contain, by their headers."""
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from PIL import ExifTags, Image
+
+from tests.e2e.conftest import Start
+from tests.pictures import drawing, encoded, jpeg, png
+
+RAW = {"Content-Type": "application/octet-stream"}
+
+
+def info(client: httpx.Client, file: bytes, query: str = "") -> dict[str, object]:
+    reply = client.post(f"/info{query}", content=file, headers=RAW)
+    assert reply.status_code == 200, reply.text
+    (record,) = reply.json()["results"]
+    assert record["status"] == "ok"
+    found: dict[str, object] = record["info"]
+    return found
+
+
+def red(mode: str = "RGB", size: tuple[int, int] = (100, 60)) -> Image.Image:
+    return Image.new("RGB", size, (250, 10, 10)).convert(mode)
+
+
+@pytest.fixture(scope="module", params=["auto", "0"])
+def either(start: Start, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    """Return the client of a server whose processes read files, and of one whose threads do."""
+    with start(decoders=request.param, weights="bundled") as server:
+        yield server.client
+
+
+@pytest.mark.parametrize("format_", ["jpeg", "png", "webp", "gif", "bmp", "tiff", "avif"])
+def test_every_format_is_described(either: httpx.Client, format_: str) -> None:
+    found = info(either, encoded(red(), format_))
+    assert (found["format"], found["width"], found["height"]) == (format_, 100, 60)
+    assert (found["orientation"], found["frames"], found["exif"]) == (1, 1, {})
+    colour = str(found["colour"])
+    levels = [int(colour[n : n + 2], 16) for n in (1, 3, 5)]
+    assert levels == pytest.approx([250, 10, 10], abs=6)
+
+
+def test_the_exif_of_a_photo_is_shown_without_place_and_serial_number(
+    client: httpx.Client,
+) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Make] = "Kamera\x07 X"
+    exif[ExifTags.Base.Orientation] = 6
+    photo = exif.get_ifd(ExifTags.IFD.Exif)
+    photo[ExifTags.Base.ExposureTime] = 0.004
+    photo[ExifTags.Base.BodySerialNumber] = "12345"
+    exif.get_ifd(ExifTags.IFD.GPSInfo)[ExifTags.GPS.GPSLatitude] = (52.0, 31.0, 12.0)
+    found = info(client, encoded(red(), exif=exif.tobytes()))
+    assert found["exif"] == {"Make": "Kamera X", "ExposureTime": 0.004}
+    assert (found["orientation"], found["width"], found["height"]) == (6, 60, 100)
+
+
+def test_the_colour_profile_is_named(client: httpx.Client) -> None:
+    from PIL import ImageCms
+
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    assert info(client, encoded(red(), icc_profile=profile))["profile"] == "sRGB built-in"
+
+
+def test_several_frames_are_counted_where_the_header_has_a_count(client: httpx.Client) -> None:
+    frames = [red(), drawing(100, 60)]
+    webp = encoded(frames[0], "WEBP", save_all=True, append_images=frames[1:])
+    gif = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert info(client, webp)["frames"] == 2
+    assert "frames" not in info(client, gif)
+
+
+def test_transparent_pixels_have_no_colour(client: httpx.Client) -> None:
+    image = Image.new("RGBA", (64, 64), (0, 255, 0, 0))
+    assert "colour" not in info(client, encoded(image, "PNG"))
+    image.paste((0, 0, 255, 255), (0, 0, 8, 8))
+    assert info(client, encoded(image, "PNG"))["colour"] == "#0000ff"
+
+
+def test_without_colour_a_file_whose_pixels_are_missing_is_described(
+    client: httpx.Client,
+) -> None:
+    whole = encoded(drawing(400, 300), "PNG")
+    cut = whole[: len(whole) // 2]
+    assert client.post("/info", content=cut, headers=RAW).status_code == 422
+    found = info(client, cut, "?colour=false")
+    assert (found["width"], found["height"]) == (400, 300)
+    assert "colour" not in found
+
+
+def test_a_progressive_jpeg_and_a_large_image_are_described(either: httpx.Client) -> None:
+    progressive = encoded(red(size=(3000, 2000)), progressive=True)
+    large = encoded(red(size=(3000, 2000)), "PNG")
+    for file in (progressive, large):
+        found = info(either, file)
+        assert (found["width"], str(found["colour"])[:2]) == (3000, "#f")
+
+
+@pytest.mark.parametrize(
+    ("file", "status", "code"),
+    [(b"no image", 415, "unsupported_media"), (jpeg()[:100], 422, "undecodable")],
+)
+def test_what_is_no_image_has_the_same_errors_as_elsewhere(
+    either: httpx.Client, file: bytes, status: int, code: str
+) -> None:
+    reply = either.post("/info", content=file, headers=RAW)
+    assert (reply.status_code, reply.json()["code"]) == (status, code)
+
+
+def test_several_images_are_answered_in_order_or_line_by_line(client: httpx.Client) -> None:
+    contents = {"a.jpg": jpeg(), "b.txt": b"no image", "c.png": png()}
+    files = [("files", (name, data, "image/jpeg")) for name, data in contents.items()]
+    reply = client.post("/info", files=files).json()
+    assert [r["status"] for r in reply["results"]] == ["ok", "error", "ok"]
+    assert [r.get("info", {}).get("format") for r in reply["results"]] == ["jpeg", None, "png"]
+    accept = {"Accept": "application/x-ndjson"}
+    lines = client.post("/info", files=files, headers=accept).text.splitlines()
+    assert {json.loads(line)["source"] for line in lines} == {*contents}
+
+
+def test_more_pixels_than_allowed_and_unknown_options_are_refused(start: Start) -> None:
+    with start(max_pixels=1000, weights="bundled") as server:
+        reply = server.client.post("/info", content=png(), headers=RAW)
+        assert reply.json()["code"] == "too_many_pixels"
+        reply = server.client.post("/info?color=1", content=png(), headers=RAW)
+        assert reply.json()["code"] == "invalid_parameter"
+
+
+def test_a_description_has_an_etag_and_no_headers_of_filters(client: httpx.Client) -> None:
+    ask = {**RAW, "If-None-Match": '""'}
+    reply = client.post("/info", content=png(), headers=ask)
+    assert "X-Filter-Spec" not in reply.headers
+    again = client.post(
+        "/info", content=png(), headers=ask | {"If-None-Match": reply.headers["ETag"]}
+    )
+    assert again.status_code == 304

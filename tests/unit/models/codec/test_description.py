@@ -1,0 +1,81 @@
+"""What is said about a file, and what is not looked at for it."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import ExifTags, Image
+
+from models import codec
+from models.codec import Description
+from models.domain.errors import Undecodable
+from tests.pictures import drawing, encoded
+
+
+def described(file: bytes, *, colour: bool = True) -> Description:
+    return codec.open_file(file, max_pixels=10**8).describe(colour=colour)
+
+
+def test_the_dominant_colour_is_that_of_the_largest_surface() -> None:
+    image = Image.new("RGB", (90, 60), (10, 200, 30))
+    image.paste((255, 0, 0), (0, 0, 30, 60))
+    assert described(encoded(image, "PNG")).colour == "#0ac81e"
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "CMYK", "RGBA", "LA", "I;16"])
+def test_every_kind_of_pixels_has_a_colour(mode: str) -> None:
+    if mode == "I;16":
+        image = Image.fromarray(np.full((40, 40), 200 << 8, np.uint16))
+        assert described(encoded(image, "PNG")).colour == "#c8c8c8"
+        return
+    format_ = "JPEG" if mode == "CMYK" else "PNG"
+    image = Image.new("RGB", (40, 40), (255, 255, 255)).convert(mode)
+    found = described(encoded(image, format_)).colour
+    assert found is not None
+    assert [int(found[n : n + 2], 16) for n in (1, 3, 5)] == pytest.approx([255] * 3, abs=3)
+
+
+def test_a_large_jpeg_is_decoded_at_an_eighth_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+    file = encoded(drawing(1600, 1200))
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", _noting(sizes))
+    assert described(file).colour is not None
+    assert max(sizes) == (200, 150)
+
+
+def _noting(sizes: list[tuple[int, int]]) -> object:
+    from PIL.ImageFile import ImageFile
+
+    load = ImageFile.load
+
+    def noted(image: ImageFile) -> object:
+        sizes.append(image.size)
+        return load(image)
+
+    return noted
+
+
+def test_without_colour_no_pixel_is_decoded() -> None:
+    file = encoded(drawing(), "PNG")
+    broken = file[: len(file) // 2]
+    with pytest.raises(Undecodable):
+        described(broken)
+    assert described(broken, colour=False).colour is None
+
+
+def test_values_of_exif_that_json_cannot_carry_are_left_out() -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Software] = "a" * 500
+    exif[ExifTags.Base.Artist] = "\x00\x01"
+    photo = exif.get_ifd(ExifTags.IFD.Exif)
+    photo[ExifTags.Base.FNumber] = (1, 0)
+    photo[ExifTags.Base.UserComment] = b"private"
+    shown = described(encoded(drawing(), exif=exif.tobytes())).exif
+    assert shown == {"Software": "a" * 200}
+
+
+def test_a_broken_profile_and_broken_exif_count_as_absent() -> None:
+    out = io.BytesIO()
+    drawing().save(out, "JPEG", icc_profile=b"no profile", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
+    found = described(out.getvalue())
+    assert (found.profile, found.exif) == (None, {})
