@@ -23,8 +23,8 @@ class Capacity:
     """Seconds of estimated work that all front ends together complete in a second.
 
     A measurement counts fully only if at least `busy_images` were in flight during all of it,
-    because a server that waits for clients is slower than it could be. Of the other measurements
-    only those count that are higher than the last one of a busy server.
+    because a server that waits for clients or origins is slower than it could be. Of the other
+    measurements only those count that are higher than the last one of a busy server.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Capacity:
     def look(self) -> None:
         """Measure; to be called when work begins and when it has been completed."""
         total = self._counters.total
-        self._busy = self._busy and total(Total.IMAGES) >= self._busy_images
+        self._busy = self._busy and self._is_busy()
         now = self._clock()
         seconds = now - self._since
         if seconds < WINDOW:
@@ -67,4 +67,8 @@ class Capacity:
     def _start(self, now: float) -> None:
         self._since = now
         self._done = self._counters.total(Total.DONE)
-        self._busy = self._counters.total(Total.IMAGES) >= self._busy_images
+        self._busy = self._is_busy()
+
+    def _is_busy(self) -> bool:
+        total = self._counters.total
+        return total(Total.IMAGES) - total(Total.AWAITED) >= self._busy_images

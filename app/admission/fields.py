@@ -30,6 +30,8 @@ class Total(IntEnum):
     """Estimated bytes that those images take which need more than half of a budget."""
     UNREAD = 11
     """Bytes of encoded images that their clients have not read."""
+    AWAITED = 12
+    """Images that are admitted and wait for their origins: no work on them can be done yet."""
 
 
 class ByKey(IntEnum):

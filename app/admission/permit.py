@@ -1,6 +1,7 @@
 """Count what one request holds, from its headers to the end of its answer."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ class Permit:
         self._held = Amount(0, 0)
         self._began = False
         self._size = self._charged = 0
-        self._expected = 0
+        self._expected = self._awaited = 0
         self._left: dict[Hashable, int] = {}
         self.request_id = ""
         """The id of the request, set where batches are listed with their requests."""
@@ -103,10 +104,29 @@ class Permit:
 
     def estimate_again(self) -> None:
         """Charge the expected work again, because the cost of some kind has been learnt."""
-        estimate = self._admission.forecast.costs.estimate
-        now = int(sum(n * estimate(kind) for kind, n in self._left.items()) * MICRO)
+        estimate, awaited = self._admission.forecast.costs.estimate, self._awaited
+        left = ((kind, max(0, n - awaited)) for kind, n in self._left.items())
+        now = int(sum(n * estimate(kind) for kind, n in left) * MICRO)
         self._admission.forecast.charge(self._key, now - self._expected)
         self._expected = now
+
+    @contextmanager
+    def awaiting(self) -> Iterator[None]:
+        """Count one image as waiting for its origin while the block runs.
+
+        An origin may answer as late as it likes, so work that waits for one is not before the work
+        of others, and the server is not busy with it.
+        """
+        self._await(1)
+        try:
+            yield
+        finally:
+            self._await(-1)
+
+    def _await(self, n_images: int) -> None:
+        self._awaited += n_images
+        self._admission.counters.add(Total.AWAITED, n_images)
+        self.estimate_again()
 
     def must_end_in_time(self, work: int = 0, latency: float = 0.0) -> None:
         """Raise Overloaded if `work` more microseconds of work would end after the deadline."""
@@ -179,6 +199,7 @@ class Permit:
         admission.forecast.charge(self._key, -self._expected)
         admission.unsure.discard(self)
         self._expected = 0
+        self._left.clear()
         if self._began:
             admission.counters.add(Total.REQUESTS, -1)
             self._began = False

@@ -78,7 +78,7 @@ class ImageDecoder:
             return content
         if isinstance(content, ServiceError):
             raise content
-        with stages.measure("fetch"):
+        with stages.measure("fetch"), permit.awaiting():
             fetched = await self._fetcher.fetch(content.url, permit.deadline)
         try:
             permit.grow(0, fetched.size)

@@ -7,6 +7,7 @@ import io
 import struct
 import zlib
 from collections.abc import Callable
+from functools import partial
 
 from PIL import Image
 
@@ -182,9 +183,7 @@ def _frame_of(marker: int, precision: int, components: int, side: int = 65_500) 
 
 FILES: dict[str, Callable[[], bytes]] = {
     **{
-        f"jpeg_frame_{marker:x}_{precision}_{n}": lambda m=marker, p=precision, n=n: _frame_of(  # type: ignore[misc]
-            m, p, n
-        )
+        f"jpeg_frame_{marker:x}_{precision}_{n}": partial(_frame_of, marker, precision, n)
         for marker in (0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC9, 0xCB, 0xDE)
         for precision, n in ((8, 3), (12, 3), (16, 4), (8, 255), (0, 0))
     },
@@ -219,7 +218,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "tiff_pages": _tiff_pages,
     "tiff_big": _big_tiff,
     **{
-        f"tiff_coding_{coding}": lambda c=coding: _tiff_coded(c)  # type: ignore[misc]
+        f"tiff_coding_{coding}": partial(_tiff_coded, coding)
         for coding in (2, 3, 4, 5, 6, 7, 8, 32773, 32946, 34677, 34925, 50000, 50001, 65535)
     },
     "tiff_sub": lambda: _tiff([*_grey(64, 64, 1, 4096), (330, 4, 1, 8 + 4096)], bytes(4096)),

@@ -169,6 +169,54 @@ def test_capacity_is_what_a_busy_server_does_and_a_standstill_is_not_believed() 
     assert forecast.capacity.per_second == 0.2
 
 
+def test_a_server_that_waits_for_origins_shows_no_capacity() -> None:
+    clock, counters = Clock(), Counters()
+    forecast = Forecast(counters, busy_images=4, clock=clock)
+    counters.add(Total.IMAGES, 244)
+    counters.add(Total.AWAITED, 240)
+    for _ in range(5):
+        clock.now += 0.3
+        forecast.done(300_000)
+    assert forecast.capacity.per_second == pytest.approx(1.0, rel=0.01)
+    counters.add(Total.AWAITED, 1)
+    for _ in range(20):
+        clock.now += 1.0
+        forecast.done(5000)
+    assert forecast.capacity.per_second == pytest.approx(1.0, rel=0.01)
+
+
+def test_work_that_waits_for_an_origin_is_not_before_the_work_of_others() -> None:
+    admission = door()
+    costs, counters = admission.forecast.costs, admission.counters
+    for _ in range(50):
+        costs.learn("blur", 1_000_000, trace(1.0))
+    each = int(costs.estimate("blur") * 1_000_000)
+    with admission.admit(3, 0, "a") as permit:
+        permit.expect(3, "blur")
+        with permit.awaiting():
+            assert counters.total(Total.AWAITED) == 1
+            with permit.awaiting(), permit.awaiting():
+                assert counters.total(Total.WORK) == 0
+            assert counters.total(Total.WORK) == pytest.approx(2 * each, abs=2)
+            with permit.work("blur", 1_000_000):
+                assert counters.total(Total.WORK) == pytest.approx(2 * each, rel=0.3)
+        assert counters.total(Total.AWAITED) == 0
+        assert counters.total(Total.WORK) == pytest.approx(2 * each, abs=2)
+    assert counters.total(Total.WORK) == 0
+
+
+def test_a_request_that_ends_before_its_fetches_leaves_no_work_behind() -> None:
+    admission = door()
+    for _ in range(50):
+        admission.forecast.costs.learn("blur", 1_000_000, trace(1.0))
+    permit = admission.admit(1, 0, "a")
+    permit.expect(1, "blur")
+    with permit.awaiting():
+        permit.release()
+    assert admission.counters.total(Total.WORK) == 0
+    assert admission.counters.total(Total.AWAITED) == 0
+
+
 def test_what_is_remembered_of_kinds_is_bounded() -> None:
     costs = CostModel()
     for n in range(MOST_KINDS + 10):
