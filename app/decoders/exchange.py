@@ -158,6 +158,9 @@ async def described_by(
         decoder.send(Go())
         answer, memory = await decoder.receive()
     found = _expected(answer, memory, Described)
+    if memory is not None:
+        os.close(memory)
+        raise Broken("a description without pixels came with a file")
     return found if isinstance(found, Failed) else found.description
 
 

@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from app.decoders import exchange
-from app.decoders.frames import Frame, Info, Pixels, Task
+from app.decoders.frames import Broken, Described, Frame, Info, Pixels, Task
 from app.decoders.memory import mapped, memory_file
 from app.decoders.process import DecoderProcess
+from models import codec
 
 
 def test_a_memory_file_is_closed_when_the_wait_for_it_was_cancelled(
@@ -77,6 +78,20 @@ def test_a_memory_file_stays_open_until_the_thread_that_maps_it_has_ended(
     assert sizes == [3 * SIDE * SIDE]
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(answered)
+
+
+def test_a_file_that_comes_beside_a_description_is_closed_and_ends_the_process() -> None:
+    given = os.open(os.devnull, os.O_RDONLY)
+    description = codec.Description("png", 1, 1, 1, 1, "RGB", {}, None, None)
+
+    async def described() -> None:
+        decoder = cast(DecoderProcess, _Answering(Described(description), given))
+        await exchange.described_by(decoder, lambda _seen: True)
+
+    with pytest.raises(Broken):
+        asyncio.run(described())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(given)
 
 
 class _Answering:

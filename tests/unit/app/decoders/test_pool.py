@@ -138,6 +138,34 @@ def test_an_image_that_is_not_wanted_after_its_header_is_not_decoded() -> None:
     assert not run(test).ended
 
 
+@pytest.mark.parametrize("colour", [True, False])
+def test_a_process_describes_a_file_as_a_thread_does(colour: bool) -> None:
+    data = drawn("JPEG", icc_profile=b"no profile")
+    expected = codec.open_file(data, max_pixels=LIMITS.max_pixels).describe(colour=colour)
+
+    async def test(pool: DecoderPool) -> None:
+        for unasked in (0, 1 << 20):
+            found = await pool.describe(data, len(data), yes, colour=colour, unasked=unasked)
+            assert found == expected
+
+    assert not run(test).ended
+
+
+def test_the_colour_of_an_image_that_is_not_wanted_after_its_header_is_not_looked_for() -> None:
+    data = drawn(side=40)
+
+    async def test(pool: DecoderPool) -> None:
+        def no(_seen: Seen) -> bool:
+            return False
+
+        refused = await pool.describe(data, len(data), no, colour=True, unasked=0)
+        assert isinstance(refused, Seen)
+        found = await pool.describe(data, len(data), no, colour=False, unasked=0)
+        assert isinstance(found, codec.Description)  # which needs no pixels
+
+    assert not run(test).ended
+
+
 @pytest.mark.parametrize(
     ("data", "error"),
     [
