@@ -7,7 +7,7 @@ POST, because they carry images, but they change nothing; 304 is what GET would 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -44,8 +44,20 @@ def caching_headers(form: str, settings: Settings) -> dict[str, str]:
 
 def wants_tag(request: Request, form: str, settings: Settings) -> bool:
     """Return whether the answer gets a tag: streams have none, because they may end with errors."""
-    asked = settings.etags is Etags.ALWAYS or "if-none-match" in request.headers
-    return asked and form in (JSON, IMAGE)
+    if form not in (JSON, IMAGE):
+        return False
+    return settings.etags is Etags.ALWAYS or _asks(request.scope["headers"])
+
+
+def _asks(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return whether there is an If-None-Match: every request pays for this, 0.3 µs.
+
+    To ask Starlette's headers takes 1.1 µs, and a generator 1.7 µs.
+    """
+    for name, _ in headers:  # noqa: SIM110 (see above)
+        if name == b"if-none-match":
+            return True
+    return False
 
 
 async def tagged(
