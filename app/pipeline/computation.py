@@ -33,10 +33,19 @@ class Computation:
         return self._backend.load()
 
     async def labels(
-        self, source: HeldImage, operation: Classify, permit: Permit, stages: Timings
+        self,
+        source: HeldImage,
+        operation: Classify,
+        permit: Permit,
+        stages: Timings,
+        *,
+        last: bool = False,
     ) -> Labels | Vector:
-        """Return the labels of an image, or the vector that is wanted instead of them."""
-        result = await self._run(operation, source.image(), permit, stages)
+        """Return the labels of an image, or the vector that is wanted instead of them.
+
+        `last`: the source is not needed afterwards.
+        """
+        result = await self._run(operation, source.image(last=last), permit, stages)
         assert isinstance(result, Labels | Vector)
         return result
 

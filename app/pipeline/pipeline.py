@@ -165,7 +165,8 @@ class Pipeline:
             return await self._computation.labels(HeldImage(jpeg), operation, permit, stages)
         source = self._decoder.decoded(content, context, _own_pixels, to_classify)
         async with source as image:
-            return await self._computation.labels(image, operation, permit, stages)
+            labels = self._computation.labels
+            return await labels(image, operation, permit, stages, last=True)
 
     async def _filtered(
         self, content: Blob, version: Version, context: ImageContext

@@ -98,6 +98,7 @@ class Opened:
                 pixels = _by_simplejpeg(self._data, header, new_pixels)
             if pixels is not None:
                 return Decoded(Image(pixels), header.info, header.copyright, header.exif)
+            new_pixels((1, 1, 1))  # replaces the array of the failed attempt, which is freed
         return _by_pillow(self._data, header, new_pixels)
 
 

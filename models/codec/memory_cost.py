@@ -32,7 +32,7 @@ _PLAIN_JPEG = 3
 """Bytes per pixel of a certain baseline JPEG, which is decoded into the pixels at once."""
 
 
-_PIXELS_OF_JPEG = 3.2
+_PIXELS_OF_JPEG = 3.4
 """Bytes per pixel of the pixels of a JPEG of several scans, beside its coefficients."""
 
 _CANVASES = 9

@@ -15,14 +15,17 @@ Run: python -m tests.bench.decoder_memory [--megapixels 24]. The last line is on
 import argparse
 import io
 import json
+import math
 import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image as PillowImage
 
+from app.decoders.memory import Mapping, release
 from app.decoders.new_pixels import NewPixels
 from models import codec
 from models.codec import Encoding, ImageFormat, encode_memory
@@ -91,7 +94,7 @@ def made(work: Callable[[], bytes]) -> int:
     return memory
 
 
-def risen(memory: int, work: Callable[[bytes], bytes | Any]) -> int:
+def risen(memory: int, work: Callable[[int], bytes | Any]) -> int:
     """Return by how many bytes a child's memory rises when it does `work` on a memory file."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -99,7 +102,7 @@ def risen(memory: int, work: Callable[[bytes], bytes | Any]) -> int:
         before = _resident("VmRSS")
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
-        answer = work(os.pread(memory, os.fstat(memory).st_size, 0))
+        answer = work(memory)
         handed_over = _resident("VmRSS") + len(memoryview(answer).cast("B"))
         os.write(writing, str(max(_resident("VmHWM"), handed_over) - before).encode())
         os._exit(0)
@@ -165,8 +168,9 @@ def measure(megapixels: float) -> dict[str, dict[str, float]]:
     return found
 
 
-def decode(data: bytes) -> Any:
+def decode(memory: int) -> Any:
     """Decode as a decoder process does; return the pixels if they are not in a memory file."""
+    data = os.pread(memory, os.fstat(memory).st_size, 0)
     target = NewPixels()
     opened = codec.open_file(data, max_pixels=1 << 30)
     image = opened.decode(writable=False, new_pixels=target).image
@@ -175,11 +179,12 @@ def decode(data: bytes) -> Any:
 
 
 def encode(
-    shape: tuple[int, int, int], format_: ImageFormat, encoding: Encoding, data: bytes
+    shape: tuple[int, int, int], format_: ImageFormat, encoding: Encoding, memory: int
 ) -> bytes:
-    """Return the file, as a decoder process makes it."""
-    pixels = np.frombuffer(data, np.uint8).reshape(shape)
-    return codec.encode(Image(pixels), format_, encoding)
+    """Return the file of the pixels in a memory file, as a decoder process makes it."""
+    size = math.prod(shape)
+    pixels: NDArray[np.uint8] = np.asarray(Mapping(memory, size, populate=True))
+    return codec.encode(Image(pixels.reshape(shape)), format_, encoding, taken=release)
 
 
 def _row(measured: int, estimate: int, pixels: int) -> dict[str, float]:

@@ -4,6 +4,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+import simplejpeg
 from PIL import Image as PillowImage
 
 from models import codec
@@ -98,3 +99,20 @@ def test_a_jpeg_is_decoded_or_turned_into_the_array_it_was_given(orientation: in
         return given[-1]
 
     assert decoded(oriented(orientation, "JPEG"), new) is given[-1]
+
+
+def test_the_array_of_a_failed_attempt_is_let_go_before_pillow_decodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_arguments: object, **_options: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(simplejpeg, "decode_jpeg", refused)
+    asked: list[tuple[int, int, int]] = []
+
+    def new(shape: tuple[int, int, int]) -> Pixels:
+        asked.append(shape)
+        return np.empty(shape, np.uint8)
+
+    decoded(oriented(1, "JPEG"), new)
+    assert asked[:2] == [(HEIGHT, WIDTH, 3), (1, 1, 1)]
