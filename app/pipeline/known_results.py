@@ -29,7 +29,7 @@ LARGEST = 4
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a result depends on.
+    """Key of a result: everything that it depends on.
 
     `generation` grows when other networks or another device compute. `wanted` is the operation with
     its parameters, and the output of filtered images.

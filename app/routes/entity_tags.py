@@ -50,9 +50,9 @@ def wants_tag(request: Request, form: str, settings: Settings) -> bool:
 
 
 def _asks(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Return whether there is an If-None-Match: every request pays for this, 0.3 µs.
+    """Return whether there is an If-None-Match; every request pays for this loop of 0.4 µs.
 
-    To ask Starlette's headers takes 1.1 µs, and a generator 1.7 µs.
+    A generator takes 1 µs.
     """
     for name, _ in headers:  # noqa: SIM110 (see above)
         if name == b"if-none-match":

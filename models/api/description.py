@@ -1,4 +1,4 @@
-"""The options of `POST /info`, and what it says about an image."""
+"""The options of `POST /info`, and the description of an image in its answers."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,7 +12,7 @@ class InfoOptions(BaseModel):
 
 
 class ImageDescription(BaseModel):
-    """What a file contains, by its header."""
+    """Description of a file, by its header."""
 
     format: str
     width: int = Field(description="of the upright image, in pixels")

@@ -43,14 +43,14 @@ _PHOTO = {
     "FocalLengthIn35mmFilm", "WhiteBalance", "LensMake", "LensModel", "ColorSpace",
 }  # fmt: skip
 """The entries of EXIF that are shown. Not among them: the place, serial numbers, owners' names,
-comments, thumbnails and makers' notes, which say more about people than about pictures."""
+comments, thumbnails and makers' notes, because they tell about people, not about pictures."""
 
 ExifValue = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a file contains. `width` and `height` are those of the upright image, in pixels.
+    """Description of a file. `width` and `height` are those of the upright image, in pixels.
 
     `frames` is None where there are several and the header has no count (GIF, TIFF). `profile` is
     the name of the colour profile. `colour` is `#rrggbb` in sRGB, None if it was not asked for, or

@@ -1,4 +1,4 @@
-"""What is remembered of a finished micro-batch, for people that look for the reason of a wait."""
+"""The record of a finished micro-batch, for people that look for the reason of a wait."""
 
 from dataclasses import dataclass
 
