@@ -9,7 +9,6 @@ from typing import Any
 from app.admission import Permit
 from app.cli.commands import expansion, local_service, sources
 from app.cli.commands.command import (
-    FILES,
     JSON,
     LOCAL,
     WEIGHTS,
@@ -46,7 +45,7 @@ EXAMPLES = (
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    complete_files(parser.add_argument("files", nargs="+", metavar="FILE", help=FILES))
+    expansion.declare(parser)
     parser.add_argument("--top-k", type=int, help="classes per image (default: 5)")
     output = parser.add_argument(
         "--output", help="labels, or logits or embedding of the first network (default: labels)"
@@ -65,7 +64,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
     complete_files(out)
     parser.add_argument("--force", action="store_true", help="replace an existing --out")
     parser.add_argument("--json", dest="as_json", action="store_true", help=JSON)
-    expansion.declare(parser)
     add_settings(parser, WEIGHTS + LOCAL)
 
 
@@ -74,6 +72,7 @@ def run(
     files: Sequence[str],
     include: Sequence[str],
     exclude: Sequence[str],
+    lists: Sequence[str],
     out: str | None,
     force: bool,
     as_json: bool,
@@ -87,7 +86,7 @@ def run(
         wrong = error.errors[0]
         flag = wrong.path.replace("_", "-")
         raise WrongUsage(f"--{flag}: {wrong.message} (given: {wrong.given})") from None
-    files = expansion.expanded(files, include, exclude)
+    files = expansion.expanded(files, include, exclude, lists)
     sources.check(files)
     vectors = VectorStyle.of(given)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.admission import Permit
 from app.cli.commands import chain, expansion, local_service, sources, targets
-from app.cli.commands.command import FILES, JSON, LOCAL, add_settings, complete_files
+from app.cli.commands.command import JSON, LOCAL, add_settings, complete_files
 from app.cli.commands.errors import WrongUsage
 from app.cli.commands.report import human_line, json_line
 from app.http.options import read
@@ -36,7 +36,7 @@ EXAMPLES = (
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the files, the filters, the target, and the options of encoding."""
-    complete_files(parser.add_argument("files", nargs="+", metavar="FILE", help=FILES))
+    expansion.declare(parser)
     chain.declare(parser, required=True)
     output = parser.add_argument(
         "-o",
@@ -58,7 +58,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         text = str(EncodingOptions.model_fields[field.name].description)
         switch: dict[str, Any] = {"action": "store_true"} if field.default is False else {}
         group.add_argument("--" + field.name.replace("_", "-"), help=text, **switch)
-    expansion.declare(parser)
     add_settings(parser, LOCAL)
 
 
@@ -67,6 +66,7 @@ def run(
     files: Sequence[str],
     include: Sequence[str],
     exclude: Sequence[str],
+    lists: Sequence[str],
     ops: str | None,
     op: Sequence[str],
     output: str,
@@ -79,11 +79,11 @@ def run(
     `encoding` has the format and the other encoding options of `POST /filter`. The exit code is
     FAILED when any image failed.
     """
-    has_folder = any(Path(each).is_dir() for each in files)
-    files = expansion.expanded(files, include, exclude)
+    has_several = bool(lists) or any(Path(each).is_dir() for each in files)
+    files = expansion.expanded(files, include, exclude, lists)
     filters = chain.given_chain(ops, op)
     assert filters is not None  # argparse requires one of the flags
-    target = targets.target_of(output, len(files) + has_folder, force)
+    target = targets.target_of(output, len(files) + has_several, force)
     version = _version(filters, encoding, encoding["format"] or targets.format_of(target))
     sources.check(files)
     targets.check(target, files, version.output.format.of)

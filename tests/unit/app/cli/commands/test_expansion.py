@@ -1,5 +1,6 @@
 """The sources that folders and patterns stand for."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,32 @@ def test_a_pattern_stands_for_the_files_that_match(folder: Path) -> None:
 def test_a_folder_without_an_image_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUsage, match="no image in it"):
         expanded([str(tmp_path)])
+
+
+def test_a_list_has_one_source_on_each_line(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(f"{folder}/in\r\n\nhttps://example.org/a b.jpg\n".encode())
+    assert expanded(["-"], exclude=["raw"], lists=[str(tmp_path / "list")]) == [
+        "-",
+        f"{folder}/in/c.webp",
+        "https://example.org/a b.jpg",
+    ]
+
+
+def test_a_list_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a.jpg\nb.jpg")))
+    assert expanded([], lists=["-"]) == ["a.jpg", "b.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("names", "lists", "message"),
+    [
+        ([], [], "name files, folders or URLs"),
+        (["-"], ["-"], "only once"),
+        (["a.jpg"], ["/nonexistent/list"], "--from: /nonexistent/list: No such file"),
+    ],
+)
+def test_sources_that_cannot_be_read_are_refused(
+    names: list[str], lists: list[str], message: str
+) -> None:
+    with pytest.raises(WrongUsage, match=message):
+        expanded(names, lists=lists)
