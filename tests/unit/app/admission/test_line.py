@@ -152,11 +152,14 @@ def test_nothing_is_predicted_to_overtake_images_that_will_be_overdue() -> None:
 
 def test_a_client_that_leaves_lets_those_through_that_waited_behind_its_large_share() -> None:
     async def scenario() -> None:
-        line = Line(least=2, most_bulk=2)
-        line.shares["a"] = Share.BULK
-        await line.ask("a1", "a2", "b1")
-        line.shares["a"] = Share.LARGE
-        await line.ask("a3", "c1")
-        assert line.order == ["a1", "a2", "b1", "c1"]
+        line = Line(least=1, most_bulk=2)
+        line.cost = 1.0
+        line.shares |= {"a": Share.BULK, "b": Share.LARGE}
+        await line.ask("a1", "b1", "c1")
+        assert line.order == ["a1"]
+        line.tasks[1].cancel()
+        await asyncio.gather(line.tasks[1], return_exceptions=True)
+        await asyncio.sleep(0)
+        assert line.order == ["a1", "c1"]
 
     asyncio.run(scenario())
