@@ -183,11 +183,3 @@ def slow_answers(target: Target) -> Steps:
     request = post("/filter?name=noise&format=png&png_level=0", photo, "image/jpeg")
     yield None
     yield from _flood(target, [target.source], 64, request, _reads(3000), 4096, 60.0)
-
-
-def slow_answers_many(target: Target) -> Steps:
-    """Read 200 answers of 3 MB at 3,000 bytes a second from 100 addresses."""
-    photo = jpeg(1, 1200, 900)
-    request = post("/filter?name=noise&format=png&png_level=0", photo, "image/jpeg")
-    yield None
-    yield from _flood(target, _addresses(100), 200, request, _reads(3000), 4096, 60.0)
