@@ -15,6 +15,7 @@ from models.domain.image import Jpeg
 from workers.engines.cuda.nvjpeg import DESTINATION, Decoder, NvJpegError
 from workers.engines.cuda.slot import Region
 from workers.engines.cuda.sources import SOURCE, planes
+from workers.engines.cuda.streams import CAPTURING
 
 log = logging.getLogger("darkroom.cuda")
 
@@ -50,14 +51,16 @@ class LateStates:
 
     def _run(self) -> None:
         torch.cuda.set_device(self._device)
-        region = Region(4 * self._file.n_pixels + (1 << 16), self._device)
-        stream = torch.cuda.Stream(self._device)
+        with CAPTURING:
+            region = Region(4 * self._file.n_pixels + (1 << 16), self._device)
+            stream = torch.cuda.Stream(self._device)
         for n in self._sizes:
             for decoder in self._decoders:
                 if self._closing.wait(PAUSE):
                     return
                 try:
-                    self._add(decoder, n, region, stream)
+                    with CAPTURING:
+                        self._add(decoder, n, region, stream)
                 except NvJpegError:
                     log.exception("batches of %d JPEGs are filled up to the next size", n)
 

@@ -14,6 +14,7 @@ from models.networks.spec import NetworkSpec, Speedup
 from models.settings import Optimize, Precision
 from workers.engines.builder import DTYPES, loaded, normalisation_table, take_head
 from workers.engines.cuda.crops import input_buffer
+from workers.engines.cuda.streams import CAPTURING
 
 log = logging.getLogger("darkroom.network")
 
@@ -81,7 +82,7 @@ class GraphedNetwork:
         torch.backends.cudnn.allow_tf32 = False
         started, pool = time.monotonic(), None
         for size in batch_sizes or sizes(len(self.input)):
-            with torch.inference_mode(), torch.cuda.stream(stream):
+            with CAPTURING, torch.inference_mode(), torch.cuda.stream(stream):
                 for _ in range(ROUNDS):
                     self._run(size)
                 stream.synchronize()
