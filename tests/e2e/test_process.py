@@ -59,7 +59,7 @@ def test_ctrl_c_ends_a_running_server_with_130() -> None:
         (["serve", "--prot", "1"], {}, "--prot"),
         (["serve", "--port", "many"], {}, "--port"),
         (["serve"], {"DARKROOM_PROT": "1"}, "DARKROOM_PROT"),
-        (["serve"], {"DARKROOM_PORT": "-1"}, "--port"),
+        (["serve"], {"DARKROOM_PORT": "-1"}, "DARKROOM_PORT"),
         (["serve", "--weights", "imagnet"], {}, "imagnet"),
         (["classify", "x.jpg", "--top-k", "0", "--weights", "random"], {}, "--top-k"),
         (["filter", "x.jpg", "--ops", "[", "-o", "-"], {}, "--ops"),
@@ -136,7 +136,7 @@ def test_files_on_the_command_line_get_the_records_of_the_service(tmp_path: Path
     assert done.returncode == 1
     good, bad = done.stdout.splitlines()
     assert '"status":"ok"' in good
-    assert '"status":415' in bad
+    assert '"code":"unsupported_media"' in bad
     ops = '[{"name": "invert"}]'
     filtered = subprocess.run(
         [*command, "filter", files[0], "--ops", ops, "-o", str(folder / "c.png")],
