@@ -25,6 +25,9 @@ PART = 16
 SMALL = 1 << 16
 """Largest body, in bytes, that stays in memory even beyond IN_MEMORY."""
 
+PIECE = 1 << 20
+"""Bytes of a file that are in memory at the same time while its digest is made."""
+
 
 class MemoryUse:
     """Counter of the bytes that all blobs of a process hold in memory; `limit` is the budget.
@@ -103,10 +106,13 @@ class Blob:
     def digest(self) -> bytes:
         """Return the SHA-256 of all bytes, computed once; it blocks as `read` does.
 
-        With the SHA instructions of x86 it is faster than BLAKE2b: 59 µs and 86 µs for 110 kB.
+        A file is read in pieces of PIECE bytes, because digests are made before the memory of an
+        image is counted. With the SHA instructions of x86 it is faster than BLAKE2b: 59 µs and
+        86 µs for 110 kB.
         """
         if self._digest is None:
-            self._digest = hashlib.sha256(self.read(), usedforsecurity=False).digest()
+            with self.shown() as content:
+                self._digest = _sha256(content)
         return self._digest
 
     @contextmanager
@@ -197,3 +203,14 @@ class Spool:
         return TooLarge(
             f"the image has {size} bytes; one has at most {self._limit} (DARKROOM_MAX_IMAGE_BYTES)"
         )
+
+
+def _sha256(content: bytes | int) -> bytes:
+    """Return the SHA-256 of bytes, or of a file that is a descriptor, whose position stays."""
+    if isinstance(content, bytes):
+        return hashlib.sha256(content, usedforsecurity=False).digest()
+    digest, start = hashlib.sha256(usedforsecurity=False), 0
+    while piece := os.pread(content, PIECE, start):
+        digest.update(piece)
+        start += len(piece)
+    return digest.digest()

@@ -18,7 +18,7 @@ from fastapi.responses import Response
 from app.http.conditional import names
 from app.http.media_types import IMAGE, JSON
 from app.http.request_lifetime import before, disconnected
-from app.intake.content_digest import digest_of
+from app.intake.content_digest import digests_of
 from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.intake.wanted import ImageRequest
@@ -99,12 +99,8 @@ def entity_tag(digests: list[bytes], described: object) -> str:
 
 async def _digests(items: tuple[Item, ...]) -> list[bytes] | None:
     """Return the digests of all contents, or None if one of them is an error."""
-    found = []
-    for item in items:
-        if not isinstance(item.content, Blob):
-            return None
-        found.append(await digest_of(item.content))
-    return found
+    contents = [item.content for item in items if isinstance(item.content, Blob)]
+    return await digests_of(contents) if len(contents) == len(items) else None
 
 
 def _described(

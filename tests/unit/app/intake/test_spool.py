@@ -1,6 +1,8 @@
 import asyncio
 import gc
+import hashlib
 import os
+import tracemalloc
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.intake import spool as spool_module
-from app.intake.spool import PART, SMALL, Blob, MemoryUse, Spool
+from app.intake.spool import PART, PIECE, SMALL, Blob, MemoryUse, Spool
 from models.domain.errors import TooLarge
 
 
@@ -156,6 +158,23 @@ def test_a_closed_blob_has_no_file_and_a_forgotten_one_closes_itself() -> None:
     del forgotten
     gc.collect()
     assert open_files() == before
+
+
+@needs_proc
+def test_the_digest_of_a_file_holds_one_piece_of_it_and_leaves_its_position() -> None:
+    content = bytes(range(256)) * (8 * PIECE // 256) + b"odd end"
+    blob = asyncio.run(spooled(content, limit=len(content), threshold=0))
+    assert blob._file is not None
+    blob._file.seek(5)
+    tracemalloc.start()
+    try:
+        digest = blob.digest()
+        assert tracemalloc.get_traced_memory()[1] < 3 * PIECE
+    finally:
+        tracemalloc.stop()
+    assert digest == hashlib.sha256(content).digest()
+    assert blob._file.tell() == 5
+    blob.close()
 
 
 @needs_proc
