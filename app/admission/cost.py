@@ -17,6 +17,11 @@ LASTS = 30.0
 """Seconds for which the cost of work that expired is remembered. The machine may have been slower
 than usual, so such work is tried again after that."""
 
+SMALL = 17
+"""Bits of the number of pixels up to which the cost does not follow the pixels: the cost of an
+image of at most 256 × 256 is mainly that of any image. Without this bound one pixel that took a
+millisecond would let a photo with the same filters count as hours."""
+
 OVERHEAD_PER_PIXEL = 8e-9
 """Seconds a pixel for decoding and encoding, at about 120 megapixels a second; workers do not
 report them.
@@ -37,13 +42,14 @@ class CostModel:
     """Exponentially weighted means of costs for each kind of work and size of image.
 
     Of a kind whose images all expire while they are computed nothing is measured. For some time
-    such an image costs at least what the device spent on the last one, for each pixel.
+    an image of such a kind costs at least what the device spent on the last one that expired; a
+    smaller image costs its part of that, by its pixels.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
-        self._expired: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
-        """Seconds for each pixel, and the moment until which they count, of unknown kinds."""
+        self._expired: OrderedDict[Hashable, tuple[float, int, float]] = OrderedDict()
+        """Seconds, pixels, and the moment until which they count, of unknown kinds."""
         self._mean = 0.0
         self._clock = clock
 
@@ -51,7 +57,7 @@ class CostModel:
         """Return the seconds for one image; of an unknown kind the mean of all, 0 before the first.
 
         Before its header was read an image counts as the mean of its kind. A size that was not
-        seen yet costs what the nearest one does for each pixel.
+        seen yet costs what the nearest one does for each pixel; up to `SMALL` bits all cost alike.
         """
         known = self._kinds.get(kind)
         if known is None:
@@ -62,7 +68,7 @@ class CostModel:
         if (cost := known.sizes.get(size)) is not None:
             return cost
         nearest = min(known.sizes, key=lambda each: abs(each - size))
-        return known.sizes[nearest] * 2.0 ** (size - nearest)
+        return known.sizes[nearest] * 2.0 ** (max(size, SMALL) - max(nearest, SMALL))
 
     def measured(self, kind: Hashable, pixels: int | None = None) -> float:
         """Return the seconds for one image; of an unknown kind at least for decoding and encoding,
@@ -76,15 +82,19 @@ class CostModel:
         """Note that an image was not complete after `seconds` seconds on the device."""
         if kind in self._kinds or seconds <= 0:
             return
-        self._expired[kind] = seconds / pixels, self._clock() + LASTS
+        self._expired[kind] = seconds, pixels, self._clock() + LASTS
         self._expired.move_to_end(kind)
         if len(self._expired) > MOST_KINDS:
             self._expired.popitem(last=False)
 
     def _least(self, kind: Hashable, pixels: int | None) -> float:
         """Return the seconds that an image of an unknown kind takes at least; 0 without a size."""
-        each, until = self._expired.get(kind, (0.0, 0.0))
-        return each * pixels if pixels and self._clock() < until else 0.0
+        seconds, noted, until = self._expired.get(kind, (0.0, 1, 0.0))
+        if not pixels or self._clock() >= until:
+            return 0.0
+        # The seconds of a tiny image that expired are mainly overhead. Multiplied to the pixels of
+        # a large one they would be hours, and the images of all clients would be refused.
+        return seconds * min(1.0, pixels / noted)
 
     def least(self) -> float:
         """Seconds for an image of the kind that costs least, of those finished lately; or 0."""

@@ -133,3 +133,28 @@ def test_what_was_before_expired_work_is_no_part_of_its_cost() -> None:
                 assert costs.estimate("slow", 1000) == pytest.approx(max(0.0, spent - 3.0))
 
     asyncio.run(scenario())
+
+
+def test_a_tiny_image_that_expired_does_not_make_a_photo_of_its_kind_cost_hours() -> None:
+    now = 0.0
+    counters = Counters()
+    forecast = Forecast(counters, 1, lambda: now)
+    line = FairLine(1, predict=lambda work: work, clock=lambda: now)
+    admission = Admission(Limits(8, 100, 100), counters, forecast, line, clock=lambda: now)
+
+    async def scenario() -> None:
+        nonlocal now
+        with admission.admit(1, 10, "a") as permit:
+            with suppress(DeadlineExceeded), permit.work("new", 1):
+                now += 0.005
+                raise DeadlineExceeded("late")
+            async with permit.turn("new", pixels=lambda: 20_000_000):
+                assert forecast.costs.estimate("new", 20_000_000) == pytest.approx(0.005)
+                assert forecast.costs.measured("new", 20_000_000) == pytest.approx(0.16)
+                other = line.turn("b", lambda: 0.01, Deadline(now + 10.0))
+                waits = asyncio.create_task(other.__aenter__())
+                await asyncio.sleep(0)
+                assert not waits.done()  # it waits, and is not refused
+            await waits
+
+    asyncio.run(scenario())

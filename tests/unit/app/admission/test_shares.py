@@ -136,6 +136,15 @@ def test_the_cost_of_an_image_is_its_part_of_its_batch_and_grows_with_its_pixels
     assert costs.estimate("never seen") == pytest.approx(0.108, rel=0.01)
 
 
+def test_one_pixel_that_was_measured_does_not_make_a_photo_cost_hours() -> None:
+    costs = CostModel()
+    costs.learn("new", 1, trace(0.001))
+    assert costs.estimate("new", 10_000) == pytest.approx(0.001, rel=0.01)
+    assert costs.estimate("new", 20_000_000) == pytest.approx(0.256, rel=0.01)
+    costs.learn("blur", 1_000_000, trace(0.1))
+    assert costs.estimate("blur", 1) == pytest.approx(0.108 / 8)
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 100.0
