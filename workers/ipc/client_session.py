@@ -17,6 +17,7 @@ from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Lane, Operation, Outcome, Vector
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
+from workers.ipc.batch_frames import batch_frames
 from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import (
     TO_WORKER,
@@ -25,7 +26,6 @@ from workers.ipc.frames import (
     Cancel,
     Done,
     Frame,
-    LastBatches,
     LoadReport,
     Submit,
     ToWorker,
@@ -80,7 +80,7 @@ class ClientSession:
             if isinstance(frame, Submit):
                 answers += self._submit(frame)
             elif isinstance(frame, AskBatches):
-                answers.append(LastBatches(self._recent.last(frame.n)))
+                answers += batch_frames(self._recent.last(frame.n))
             elif (ticket := self._tickets.get(frame.number)) and self._worker.cancel(ticket):
                 answers += self._dropped(frame)
         if answers:

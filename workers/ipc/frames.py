@@ -124,9 +124,10 @@ class Batched(Frame, frozen=True):
 
 
 class LastBatches(Frame, frozen=True):
-    """The answer to AskBatches, oldest first."""
+    """Part of the answer to AskBatches, oldest first; the last part is marked `complete`."""
 
     batches: list[BatchRecord]
+    complete: bool
 
 
 class Leaving(Frame, frozen=True):

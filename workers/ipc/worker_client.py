@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import socket
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from models.domain.job import Failed, Job
 from models.exit_codes import ExitCode
 from workers.ipc import frame_protocol
 from workers.ipc.arena import Arena, ArenaSlot
+from workers.ipc.batch_frames import BatchAnswers
 from workers.ipc.frame_protocol import FrameProtocol
 from workers.ipc.frames import (
     FROM_WORKER,
@@ -89,7 +89,7 @@ class Line:
         self.pending: dict[int, Pending] = {}
         self.welcome: Welcome | None = None
         self.load = LoadReport(0, 0, 0, 0.0)
-        self._asked: deque[asyncio.Future[list[BatchRecord]]] = deque()
+        self._batches = BatchAnswers()
         self.up = False
         self.over, self.gone = asyncio.Event(), asyncio.Event()
         self.protocol: FrameProtocol[FromWorker] = FrameProtocol(
@@ -109,8 +109,7 @@ class Line:
 
     async def batches(self, n: int) -> list[BatchRecord]:
         """Return the last `n` batches of the worker; none if it ends before it has answered."""
-        answer: asyncio.Future[list[BatchRecord]] = asyncio.Future()
-        self._asked.append(answer)
+        answer = self._batches.expect()
         self.protocol.send_soon(AskBatches(n))
         return await answer
 
@@ -145,7 +144,7 @@ class Line:
             case Batched():
                 self._hooks.on_batch(frame)
             case LastBatches():
-                _answer(self._asked.popleft(), frame.batches)
+                self._batches.receive(frame)
             case Leaving():
                 self.up = False
                 self._hooks.on_load()
@@ -166,15 +165,9 @@ class Line:
         self.over.set()
         self.gone.set()
         self._hooks.on_load()
-        for each in self._asked:
-            _answer(each, [])
+        self._batches.end()
         taken, self.pending = list(self.pending.values()), {}
         self._hooks.on_lost(taken)
-
-
-def _answer(waiter: "asyncio.Future[list[BatchRecord]]", batches: list[BatchRecord]) -> None:
-    if not waiter.done():  # the request that asked may have ended
-        waiter.set_result(batches)
 
 
 class WorkerConnection:
