@@ -39,7 +39,9 @@ class Refused:
     keeps: bool
     """Whether the client may send another request."""
     unread: int
-    """Bytes of the request that have not been read."""
+    """Bytes of the request that have not been read. If no other request may follow, it is also 1
+    where the client has sent more than its request, because it may still be sending.
+    """
 
 
 Refuse = Callable[[socket.socket, str, bytes], Refused | None]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import httptools
 from starlette.types import Scope
 
-from app.connections.discarded_connection import dropped
+from app.connections.discarded_connection import PIECE, dropped
 from app.connections.early_answer import EarlyAnswer
 from app.connections.guard import Guard
 from app.connections.http1.cycle import CLOSE, SHORT_REST
@@ -70,11 +70,13 @@ class BareRefusals:
         message = early.message(lines)
         try:
             if connection.send(message, socket.MSG_DONTWAIT) == len(message):
-                unread = whole - (dropped(connection, whole) or 0)
-                if unread and not keeps:
-                    # A full close with unread bytes would send a reset (see `ending.py`).
+                # What came behind the last request is discarded as well, because a full close with
+                # unread bytes would send a reset (see `ending.py`).
+                came = dropped(connection, whole if keeps else PIECE) or 0
+                if not keeps and (came != whole or came == PIECE):
                     connection.shutdown(socket.SHUT_WR)
-                return Refused(keeps, unread)
+                    return Refused(keeps, unread=max(1, whole - came))
+                return Refused(keeps, unread=whole - came)
         except OSError:  # the client has left
             pass
         return Refused(keeps=False, unread=0)

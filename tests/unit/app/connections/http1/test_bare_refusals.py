@@ -11,10 +11,11 @@ from starlette.types import Scope
 
 from app.admission.counters import Counters
 from app.admission.fields import Total
-from app.connections import silent_connections
+from app.connections import discarded_connection, silent_connections
 from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance
 from app.connections.guard import LINGER, Guard
+from app.connections.http1 import bare_refusals
 from app.connections.http1.bare_refusals import BareRefusals
 from app.connections.http1.cycle import CLOSE, SHORT_REST
 from app.connections.phases import READING
@@ -62,14 +63,28 @@ class Server:
         """Connect a client that has sent `request`; return its end of the connection."""
         ours, theirs = socket.socketpair()
         for each in (ours, theirs):
-            self.stack.enter_context(each)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 21)
         theirs.setblocking(False)
         theirs.send(request)
+        self.enter(ours, theirs)
+        return theirs
+
+    def come_by_tcp(self, request: bytes) -> socket.socket:
+        """Do the same over TCP, where a close with unread bytes resets the connection."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            theirs = socket.create_connection(listening.getsockname(), timeout=100)
+            ours, _ = listening.accept()
+        theirs.send(request)
+        ours.recv(len(request), socket.MSG_PEEK | socket.MSG_WAITALL)
+        self.enter(ours, theirs)
+        return theirs
+
+    def enter(self, ours: socket.socket, theirs: socket.socket) -> None:
+        for each in (ours, theirs):
+            self.stack.enter_context(each)
         ticket = self.entrance.enter(ours, "192.0.2.1")
         assert ticket is not None
         self.silent.enter(ours, ticket, lambda: self.begun.append(ours.recv(1 << 16)))
-        return theirs
 
     @property
     def connections(self) -> int:
@@ -160,6 +175,57 @@ def test_a_long_rest_ends_the_connection_and_is_read_so_that_the_client_sees_no_
         client.close()
         await until(lambda: server.connections == 0)
         assert not server.members
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"\r\n", id="line end"),
+        pytest.param(sized(LAST, 5) + b"hello", id="request"),
+        pytest.param(b"." * 2 * PEEKED, id="more than is looked at"),
+    ],
+)
+def test_what_follows_the_last_request_of_a_connection_resets_nothing(extra: bytes) -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come_by_tcp(sized(LAST, 5) + b"hello" + extra)
+        assert client.recv(1 << 16) == LAST_ANSWER
+        assert client.recv(1) == b""
+        client.close()
+        await until(lambda: server.connections == 0)
+        assert not server.members
+        assert not server.begun
+
+    run(scenario)
+
+
+def test_a_request_as_long_as_a_piece_is_not_taken_for_all_that_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = sized(LAST, 5) + b"hello"
+    for module in (bare_refusals, discarded_connection):
+        monkeypatch.setattr(module, "PIECE", len(request))
+
+    async def scenario(server: Server) -> None:
+        client = server.come(request + b"\r\n")
+        assert client.recv(1 << 16) == LAST_ANSWER
+        assert server.connections == 1
+        client.close()
+        await until(lambda: server.connections == 0)
+
+    run(scenario)
+
+
+def test_a_long_rest_over_tcp_resets_nothing() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come_by_tcp(sized(POST, 2 * SHORT_REST) + b".")
+        assert client.recv(1 << 16) == LAST_ANSWER
+        client.send(b"." * 1000)
+        assert client.recv(1) == b""
+        client.close()
+        await until(lambda: server.connections == 0)
 
     run(scenario)
 
