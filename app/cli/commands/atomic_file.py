@@ -15,6 +15,10 @@ NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.E
 """Errors of a link on file systems without hard links (FAT, some network and FUSE ones)."""
 
 
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+"""Errors of file systems that cannot force a folder to the disk (some network and FUSE ones)."""
+
+
 def write(path: Path, data: bytes, *, replace: bool) -> None:
     """Make `path` with `data`; no reader sees half of it, and no crash or full disk leaves half.
 
@@ -45,7 +49,7 @@ def unfinished(path: Path, *, replace: bool) -> Iterator[Path]:
         if replace:
             os.replace(temporary, target)
         else:
-            _publish(temporary, target)
+            publish(temporary, target)
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
@@ -71,7 +75,22 @@ def is_stream(path: Path) -> bool:
         return False
 
 
-def _publish(temporary: Path, target: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Force the names in `folder` to the disk, so that they survive a power failure."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:  # a folder that can be written to but not listed
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def publish(temporary: Path, target: Path) -> None:
     """Give the file its name unless the name is taken: of two processes only one can succeed."""
     try:
         os.link(temporary, target)

@@ -31,6 +31,7 @@ class ResultsFile:
     def __init__(
         self, path: Path, names: Sequence[str], options: Mapping[str, object], *, replaces: bool
     ) -> None:
+        path = _regular(path)
         if not replaces and path.exists():
             raise WrongUsage(f"--out: {path} exists already; add --force to replace it")
         digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
@@ -50,7 +51,9 @@ class ResultsFile:
     def add(self, record: bytes, failed: bool) -> None:
         """Append one record, a line of JSON."""
         try:
-            self._file.write(record)  # unbuffered: it survives the end of this process
+            rest = memoryview(record)
+            while rest:  # unbuffered: it survives the end of this process, and may write less
+                rest = rest[self._file.write(rest) :]
             if time.monotonic() - self._synced > SYNC:
                 os.fdatasync(self._file.fileno())
                 self._synced = time.monotonic()
@@ -63,9 +66,16 @@ class ResultsFile:
         """Give the file its name, now that it is complete."""
         try:
             os.fsync(self._file.fileno())
-            if not self._replaces and self._path.exists():
-                raise CannotWrite(f"{self._path} was made meanwhile; {self._partial} is complete")
-            os.replace(self._partial, self._path)
+            if self._replaces:
+                os.replace(self._partial, self._path)
+            else:
+                atomic_file.publish(self._partial, self._path)
+                self._partial.unlink(missing_ok=True)  # the other name of the same file
+            atomic_file.sync_folder(self._path.parent)
+        except FileExistsError:
+            raise CannotWrite(
+                f"{self._path} was made meanwhile; {self._partial} is complete"
+            ) from None
         except OSError as error:
             raise CannotWrite(f"{self._path}: {error.strerror}") from None
         finally:
@@ -80,9 +90,12 @@ class ResultsFile:
     def _locked(self) -> BinaryIO:
         """Open the partial file for this process alone."""
         atomic_file.check_writable(self._partial.parent)
+        if self._partial.exists() and self._path.exists() and self._partial.samefile(self._path):
+            self._partial.unlink()  # a finished file: its process was killed before this step
         file = open(self._partial, "a+b", buffering=0)  # noqa: SIM115 (closed by `finish`)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            atomic_file.sync_folder(self._partial.parent)
         except OSError as error:
             file.close()
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
@@ -113,6 +126,22 @@ class ResultsFile:
                 failed += record.get("status") != "ok"
         self._file.truncate(end)
         return done, failed
+
+
+def _regular(path: Path) -> Path:
+    """Return the file that `path` stands for, behind symbolic links; WrongUsage if it cannot be."""
+    if path.is_dir():
+        raise WrongUsage(f"--out: {path} is a folder; give the name of a file in it")
+    if atomic_file.is_stream(path):
+        raise WrongUsage(
+            f"--out: {path} is no regular file, so it cannot be continued; "
+            "leave --out out and redirect standard output"
+        )
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
+        reason = isinstance(error, OSError) and error.strerror
+        raise CannotWrite(f"{path}: {reason or error}") from None
 
 
 def _parsed(line: bytes) -> dict[str, object]:

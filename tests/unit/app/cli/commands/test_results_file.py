@@ -1,11 +1,14 @@
 """A file of records that is continued after an interruption."""
 
+import io
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.cli.commands.errors import WrongUsage
+from app.cli.commands.errors import CannotWrite, WrongUsage
 from app.cli.commands.results_file import ResultsFile
 
 NAMES = ["a.jpg", "b.jpg", "c.jpg"]
@@ -87,3 +90,77 @@ def test_two_commands_cannot_write_the_same_file(tmp_path: Path) -> None:
         opened(tmp_path)
     first.abandon()
     assert [*tmp_path.iterdir()] == []
+
+
+class NearlyFull(io.BytesIO):
+    """A file that takes at most seven bytes at a time, as a disk does whose space runs out."""
+
+    def write(self, data: Any) -> int:
+        return super().write(bytes(data[:7]))
+
+
+def test_a_record_is_written_wholly_even_in_pieces(tmp_path: Path) -> None:
+    results = opened(tmp_path)
+    results._file.close()
+    results._file = file = NearlyFull()
+    results.add(line("a.jpg"), failed=False)
+    assert file.getvalue() == line("a.jpg")
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_folder_is_refused_before_the_work(replaces: bool, tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").mkdir()
+    with pytest.raises(WrongUsage, match="is a folder; give the name of a file in it"):
+        opened(tmp_path, replaces=replaces)
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "out.jsonl")
+    with pytest.raises(WrongUsage, match="is no regular file"):
+        opened(tmp_path, replaces=True)
+    assert (tmp_path / "out.jsonl").is_fifo()
+
+
+def test_the_file_behind_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "real.jsonl").write_text("old")
+    (tmp_path / "out.jsonl").symlink_to("far/real.jsonl")
+    opened(tmp_path, [], replaces=True).finish()
+    assert (tmp_path / "out.jsonl").is_symlink()
+    assert (tmp_path / "far" / "real.jsonl").read_text() == ""
+
+
+def test_links_that_point_at_each_other_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").symlink_to("out.jsonl")
+    with pytest.raises(CannotWrite, match="link"):
+        opened(tmp_path)
+
+
+def test_of_two_commands_that_end_together_only_one_gives_its_file_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = opened(tmp_path, top_k=1), opened(tmp_path, top_k=2)
+    first.finish()
+    monkeypatch.setattr(Path, "exists", lambda _path: False)  # as it was just before
+    with pytest.raises(CannotWrite, match="was made meanwhile"):
+        second.finish()
+
+
+def test_a_finished_file_is_not_continued_under_its_second_name(tmp_path: Path) -> None:
+    partial = interrupted(tmp_path, line("a.jpg"))
+    os.link(partial, tmp_path / "out.jsonl")  # killed before the first name was removed
+    results = opened(tmp_path, replaces=True)
+    assert results.done == 0
+    results.add(line("b.jpg"), failed=False)
+    assert (tmp_path / "out.jsonl").read_bytes() == line("a.jpg")
+    results.finish()
+    assert [*tmp_path.iterdir()] == [tmp_path / "out.jsonl"]
+
+
+def test_the_names_of_files_are_forced_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("app.cli.commands.atomic_file.sync_folder", synced.append)
+    opened(tmp_path).finish()
+    assert synced == [tmp_path, tmp_path]
