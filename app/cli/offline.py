@@ -80,7 +80,10 @@ def compile_kernels(settings: Settings, architectures: Sequence[str]) -> int:
 
         compiler = Nvrtc()
     except (ImportError, RuntimeError) as error:  # no CuPy, or CuPy without NVRTC
-        print(f"darkroom: {error}; kernels need CuPy: install darkroom[gpu]", file=sys.stderr)
+        print(
+            f'darkroom: {error}; kernels need CuPy: in a checkout run `pip install ".[gpu]"`',
+            file=sys.stderr,
+        )
         return ExitCode.FAILED
     if unknown := [each for each in architectures if each not in compiler.architectures]:
         known = ", ".join(sorted(compiler.architectures, key=lambda name: int(name[3:])))

@@ -42,8 +42,8 @@ def check(tracing: bool) -> None:
         found = None
     if found is None:
         raise ValueError(
-            "DARKROOM_TRACING needs the extra `otel`: install darkroom[otel], or "
-            "requirements-otel.lock in a checkout"
+            'DARKROOM_TRACING needs the extra `otel`: in a checkout run `pip install ".[otel]"`, '
+            "or install requirements-otel.lock"
         )
     _chosen("OTEL_TRACES_EXPORTER", ("otlp", "none"))
     for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):

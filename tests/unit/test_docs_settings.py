@@ -64,3 +64,13 @@ def test_every_target_of_make_that_a_page_names_exists(page: Path) -> None:
 
 def test_there_are_servers_to_check() -> None:
     assert served()
+
+
+def test_no_page_or_message_installs_darkroom_by_its_name() -> None:
+    # A package index may have a package of that name that is not this one.
+    installs = re.compile(
+        r"install\s+(?:-\S+\s+)*[\"'`\\]*darkroom(?:\[|==|[\"'`]|\s*$)", re.MULTILINE
+    )
+    folders = [ROOT / name for name in ("app", "docker", "models", "workers")]
+    texts = [*PAGES, *ROOT.glob("*.md"), *(path for each in folders for path in each.rglob("*.py"))]
+    assert not [path.name for path in texts if installs.search(path.read_text())]

@@ -26,7 +26,7 @@ def test_without_cupy_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "workers.engines.cuda.nvrtc", None)
     assert compile_kernels(settings(tmp_path), ["sm_90"]) == ExitCode.FAILED
-    assert "install darkroom[gpu]" in capsys.readouterr().err
+    assert 'pip install ".[gpu]"' in capsys.readouterr().err
 
 
 @pytest.fixture
