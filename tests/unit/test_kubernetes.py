@@ -65,14 +65,14 @@ def values(node: Any, key: str) -> Iterator[Any]:
             yield from values(each, key)
 
 
-def built(overlay: str) -> dict[str, dict[str, Any]]:
+def built(overlay: str, folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     """Return the documents of an overlay by kind; skip where no tool can build it."""
     kustomize, kubectl = shutil.which("kustomize"), shutil.which("kubectl")
     if kustomize is None and kubectl is None:
         pytest.skip("neither kustomize nor kubectl is on this machine")
     command = [kustomize, "build"] if kustomize else [str(kubectl), "kustomize"]
     found = subprocess.run(
-        [*command, FOLDER / "overlays" / overlay], capture_output=True, text=True
+        [*command, folder / "overlays" / overlay], capture_output=True, text=True
     )
     assert found.returncode == 0, found.stderr
     documents = list(yaml.safe_load_all(found.stdout))
@@ -152,7 +152,7 @@ def test_pods_scale_by_a_metric_that_the_server_gives_and_the_adapter_offers() -
     (series,) = re.findall(r'__name__="(\w+)"', offered["seriesQuery"])
     scaled = {
         metric["pods"]["metric"]["name"]
-        for each in (scaler, read("overlays/gpu/autoscaler.yaml"))
+        for each in (scaler, read("components/autoscaling-gpu/horizontalpodautoscaler.yaml"))
         for metric in each["spec"]["metrics"]
     }
     assert scaled == {series}
@@ -232,6 +232,29 @@ def test_every_selector_of_a_built_overlay_finds_the_pods(overlay: str) -> None:
         documents["PodMonitor"]["spec"]["selector"]["matchLabels"],
     ]
     assert all(each and each.items() <= labels.items() for each in wanted)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_without_the_line_of_its_autoscaling_has_neither_autoscaler_nor_monitor(
+    overlay: str, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(FOLDER, tmp_path / "kubernetes")
+    path = folder / "overlays" / overlay / "kustomization.yaml"
+    lines = path.read_text().splitlines()
+    kept = [line for line in lines if "components/autoscaling" not in line]
+    assert len(kept) == len(lines) - 1
+    path.write_text("\n".join(kept))
+    assert built(overlay).keys() - built(overlay, folder).keys() == {
+        "HorizontalPodAutoscaler",
+        "PodMonitor",
+    }
+
+
+def test_the_gpu_overlay_scales_by_the_longer_queue() -> None:
+    scaler = built("gpu")["HorizontalPodAutoscaler"]["spec"]
+    (metric,) = scaler["metrics"]
+    assert metric["pods"]["target"]["averageValue"] == "256"
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (1, 4)
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
