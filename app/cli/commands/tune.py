@@ -1,7 +1,6 @@
 """`darkroom tune`: measure this machine and choose settings for it."""
 
 import argparse
-import asyncio
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from app.cli.commands import atomic_file
 from app.cli.commands.command import WEIGHTS, add_settings, complete_files
 from app.cli.commands.errors import CannotWrite, WrongUsage
 from app.cli.commands.standard_output import show
+from app.cli.load import ending
 from app.cli.load.messages import distinct
 from app.cli.load.search import Choice, questions, search
 from app.cli.load.trial import rate
@@ -72,7 +72,7 @@ def run(settings: Settings, write: str | None, force: bool, seconds: float) -> i
     decoding = _decoding(drawn, cores)
     asked = questions(cores, plan.front_ends, plan.gpus)
     trials = _Trials(settings, distinct(drawn), CONNECTIONS[plan.gpus > 0], began + seconds)
-    choices = asyncio.run(search(asked, trials.measure, trials.has_time))
+    choices = ending.run(search(asked, trials.measure, trials.has_time))
     if not trials.worked:
         print("darkroom: no server became ready; `darkroom serve` says why", file=sys.stderr)
         return ExitCode.FAILED

@@ -19,7 +19,9 @@ ROOT = str(Path(__file__).resolve().parents[3])
 """The folder that this package was imported from."""
 
 PROGRAM = f"""\
-import sys
+import ctypes, sys
+if sys.platform == "linux":  # PR_SET_PDEATHSIG: SIGTERM, if the measuring process is killed
+    ctypes.CDLL(None).prctl(1, 15)
 sys.path.insert(0, {ROOT!r})
 from app.cli.script import main
 sys.exit(main(sys.argv[1:]))
@@ -88,7 +90,7 @@ async def _served(flags: Mapping[str, str], patience: float) -> AsyncIterator[st
 async def _until_ready(log: asyncio.StreamReader, patience: float) -> str | None:
     with suppress(TimeoutError):
         async with asyncio.timeout(patience):
-            async for line in log:
+            while line := await _line(log):
                 message = _message(line)
                 if message.startswith("listening on "):
                     url = message.removeprefix("listening on ").split()[0]
@@ -96,6 +98,15 @@ async def _until_ready(log: asyncio.StreamReader, patience: float) -> str | None
                         await asyncio.sleep(0.1)
                     return url
     return None
+
+
+async def _line(log: asyncio.StreamReader) -> bytes:
+    """Return the next line, or an empty one at the end; lines of over 64 KiB are skipped."""
+    while True:
+        try:
+            return await log.readline()
+        except ValueError:  # such a line is a long traceback, not the one that is waited for
+            continue
 
 
 def _message(line: bytes) -> str:
@@ -112,9 +123,14 @@ async def _drain(log: asyncio.StreamReader) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    for number, seconds in ((signal.SIGINT, STOP), (signal.SIGKILL, None)):
+    """Stop the server; kill it with its own processes after `STOP`, or if this is cancelled."""
+    try:
         with suppress(ProcessLookupError):
-            process.send_signal(number)
+            process.send_signal(signal.SIGINT)
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), seconds)
-            return
+            await asyncio.wait_for(process.wait(), STOP)
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its session has no other processes
+    await process.wait()
