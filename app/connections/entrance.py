@@ -96,12 +96,14 @@ class Entrance:
     def _take(self, client: str | None, key: Key | None) -> ServiceError | None:
         """Count one more connection, or return the error if a limit does not allow it."""
         counters, limits = self._counters, self._guard.limits
-        if not counters.take(Total.CONNECTIONS, 1, limits.connections):
-            return _exhausted(limits.connections)
+        # The client's own limit comes first: if both are reached, a connection of the client makes
+        # room under both, while one of another client would be closed in vain.
         if key and not counters.take_for(key, ByKey.CONNECTIONS, 1, limits.per_client):
-            # Both counts or none: the total was taken first.
-            counters.add(Total.CONNECTIONS, -1)
             return _too_many(str(client), limits.per_client)
+        if not counters.take(Total.CONNECTIONS, 1, limits.connections):
+            if key:  # both counts or none
+                counters.add_for(key, ByKey.CONNECTIONS, -1)
+            return _exhausted(limits.connections)
         return None
 
     def no_descriptor(self, listening: socket.socket, error: OSError) -> bool:

@@ -63,9 +63,15 @@ class Connection(Protocol):
 Victims = Sequence[tuple[Phase, float]]
 """Phases in which connections may be closed to make room, and the seconds after which they may."""
 
-FIRST_VICTIMS: Victims = ((Phase.FRESH, 1.0), (Phase.LINGER, READING), (Phase.HEAD, 2.0))
+FIRST_VICTIMS: Victims = (
+    (Phase.FRESH, 1.0),
+    (Phase.LINGER, READING),
+    (Phase.DISCARD, READING),
+    (Phase.HEAD, 2.0),
+)
 """Connections that have shown no use. A new one has a second to send its first byte: while others
-flood the server with requests, it is usually a good client's."""
+flood the server with requests, it is usually a good client's. The rest of a body that is discarded
+may never come, so a connection that waits for it makes room like one that waits for its end."""
 
 LAST_VICTIMS: Victims = ((Phase.FRESH, 0.0), (Phase.ONCE, 0.0), (Phase.KEPT, 0.0))
 """Connections that are closed where there is none of the others. Those that are used repeatedly

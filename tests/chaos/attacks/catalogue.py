@@ -64,6 +64,7 @@ _SLOW = (
     Attack(slow_rates.slow_bodies_many, patience=90, resets_allowed=True),
     Attack(slow_rates.slow_forms, patience=90, resets_allowed=True),
     Attack(slow_rates.slow_requests, ends_within=60 + SLACK, patience=90, resets_allowed=True),
+    Attack(slow_rates.discarded_bodies, ends_within=30 + SLACK, patience=90, resets_allowed=True),
     Attack(slow_rates.slow_answers, ends_within=90, patience=120, resets_allowed=True),
 )
 

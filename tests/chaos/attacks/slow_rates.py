@@ -177,6 +177,14 @@ def slow_requests(target: Target) -> Steps:
     yield from _flood(target, _addresses(100), 4500, start, _sends(line))
 
 
+def discarded_bodies(target: Target) -> Steps:
+    """Announce 4,500 bodies of 1 MB from 4 addresses for a path that is 404, and send none."""
+    start = b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"
+    sources = [target.source, *_addresses(3)]
+    yield None
+    yield from _flood(target, sources, 4500, start, _reads(1 << 16))
+
+
 def slow_answers(target: Target) -> Steps:
     """Read 64 answers of 18 MB at 3,000 bytes a second."""
     photo = jpeg(1, 3000, 2000)

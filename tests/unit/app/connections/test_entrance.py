@@ -155,6 +155,15 @@ def test_a_clients_own_idle_connection_makes_room_for_its_next_one(few: House) -
     assert [each.evicted for each in few.held] == [False, True, False, False]
 
 
+def test_at_both_limits_a_connection_of_the_same_client_makes_room(few: House) -> None:
+    for host in ("192.0.2.2", "192.0.2.2", "192.0.2.1", "192.0.2.1"):
+        few.come(host, Phase.KEPT)
+    assert few.come("192.0.2.1", Phase.ANSWER) is None
+    assert [each.evicted for each in few.held] == [False, False, True, False, False]
+    assert few.come("192.0.2.3", Phase.ANSWER) is None
+    assert few.held[0].evicted
+
+
 def test_headers_that_have_just_begun_are_not_evicted_but_slow_ones_are(few: House) -> None:
     for _ in range(2):
         few.come("192.0.2.1", Phase.HEAD)
@@ -163,12 +172,25 @@ def test_headers_that_have_just_begun_are_not_evicted_but_slow_ones_are(few: Hou
     assert few.come("192.0.2.1", Phase.FRESH) is None
 
 
-def test_a_client_has_time_to_read_its_refusal_before_its_connection_makes_room(few: House) -> None:
+@pytest.mark.parametrize("phase", [Phase.LINGER, Phase.DISCARD])
+def test_a_client_has_time_to_read_its_refusal_before_its_connection_makes_room(
+    few: House, phase: Phase
+) -> None:
     for _ in range(2):
-        few.come("192.0.2.1", Phase.LINGER)
+        few.come("192.0.2.1", phase)
     assert few.come("192.0.2.1", Phase.FRESH) is not None
     few.time[0] += 1
     assert few.come("192.0.2.1", Phase.FRESH) is None
+
+
+def test_answered_requests_whose_bodies_never_come_lock_no_other_client_out(few: House) -> None:
+    for n in range(4):
+        few.come(f"192.0.2.{n}", Phase.DISCARD)
+    few.time[0] += 1
+    for _ in range(2):
+        assert few.come("192.0.2.9", Phase.ANSWER) is None
+    assert [each.evicted for each in few.held[:4]] == [True, True, False, False]
+    assert few.ended == []
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="shared counters need Linux")

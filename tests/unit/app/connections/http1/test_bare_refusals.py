@@ -257,6 +257,19 @@ def test_a_connection_that_makes_room_ends_without_a_reset_when_all_was_sent() -
     run(scenario)
 
 
+def test_a_refused_client_whose_body_never_comes_makes_room_after_a_second() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(sized(POST, 1_000_000))
+        assert client.recv(1 << 16) == ANSWER
+        assert not server.guard.make_room("192.0.2.1")
+        server.now = READING
+        assert server.guard.make_room("192.0.2.1")
+        assert server.connections == 0
+        assert client.recv(1) == b""
+
+    run(scenario)
+
+
 def test_many_refused_clients_are_read_before_further_silent_ones_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

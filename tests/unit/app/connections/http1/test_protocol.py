@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 from app.connections.guard import LINGER
 from app.connections.http1.ending import LITTLE
 from app.connections.http1.protocol import MOST_AHEAD, MOST_BLANK
-from app.connections.phases import PROGRESS_WINDOW, Phase
+from app.connections.phases import PROGRESS_WINDOW, READING, Phase
 from app.connections.slow_bodies import SlowBodies
 from tests.connection import connected
 
@@ -390,6 +390,21 @@ def test_a_short_rest_of_a_body_is_read_and_the_connection_kept() -> None:
         assert await line.send(b"x" * 99_000) == b""
         assert line.phase() is Phase.ONCE
         assert status(await line.send(GET)) == 200
+
+    run(scenario)
+
+
+def test_an_answered_client_whose_body_never_comes_makes_room_after_a_second() -> None:
+    async def scenario() -> None:
+        line = connected()
+        await line.send(POST + b"Content-Length: 1000000\r\n\r\n")
+        line.time[0] += READING / 2
+        assert await line.send(b"x" * 1000) == b""  # a piece of the body gains no time
+        assert not line.guard.make_room(None)
+        line.time[0] += READING / 2
+        assert line.guard.make_room(None)
+        assert line.transport.closed
+        assert line.ended == ["evicted"]
 
     run(scenario)
 
