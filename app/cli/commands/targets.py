@@ -4,7 +4,9 @@ Predictable failures are refused before anything is started. Existing files are 
 user asks for that, and sources never.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,9 +74,10 @@ def check(
         _check_names(target, names)
     elif target.path.suffix and _format_named(target.path) is None:
         _check_suffix(target.path, format_for)
+    inputs = _inodes(names)
     for name in names:
         if (file := _file_for(target, name, format_for)) is not None:
-            _check_file(file, names, target.replaces)
+            _check_file(file, inputs, target.replaces)
     _check_folder(target)
 
 
@@ -123,12 +126,23 @@ def _file_for(
     return target.file(name_for(name, fixed.pop() if source is None else format_for(source)))
 
 
-def _check_file(file: Path, names: Sequence[str], replaces: bool) -> None:
+def _inodes(names: Sequence[str]) -> frozenset[tuple[int, int]]:
+    """Return the device and the inode of each source that is a file; links give their target's."""
+    found = set()
+    for name in names:
+        if not sources.is_url(name):
+            with suppress(OSError, ValueError):  # it is missing, or has a null byte in its name
+                status = os.stat(name)
+                found.add((status.st_dev, status.st_ino))
+    return frozenset(found)
+
+
+def _check_file(file: Path, inputs: frozenset[tuple[int, int]], replaces: bool) -> None:
     try:
         if not file.exists():
             return
-        inputs = [name for name in names if not sources.is_url(name) and Path(name).exists()]
-        if any(file.samefile(name) for name in inputs):
+        status = file.stat()
+        if (status.st_dev, status.st_ino) in inputs:
             raise WrongUsage(
                 f"--output: {file} is one of the sources; choose another name, folder or --format"
             )

@@ -1,8 +1,10 @@
 """What `darkroom filter -o` refuses before anything is started, and where it writes."""
 
 import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +151,22 @@ def test_a_full_disk_names_the_file_and_the_reason(
     monkeypatch.setattr(atomic_file, "write", full)
     with pytest.raises(CannotWrite, match=r"a\.png: No space left on device"):
         write(Target(tmp_path, True, False), "a.png", b"picture")
+
+
+def test_each_source_is_looked_up_once_however_many_results_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [str(tmp_path / f"{number}.jpg") for number in range(20)]
+    (tmp_path / "made").mkdir()
+    for name in names:
+        Path(name).write_bytes(jpeg())
+        (tmp_path / "made" / Path(name).name).write_bytes(b"")
+    stat, calls = os.stat, []
+
+    def counted(path: Any, **options: Any) -> os.stat_result:
+        calls.append(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", counted)
+    check(target_of(f"{tmp_path}/made/", 20, True), names, as_source)
+    assert len(calls) < 6 * len(names)
