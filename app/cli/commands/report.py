@@ -19,6 +19,7 @@ def json_line(made: Record) -> bytes:
 
     Only errors are shorter: they have no member of HTTP.
     """
+    made = _readable(made)
     if made.error is None:
         return line(made)
     return made.model_dump_json(exclude_none=True, exclude={"error": OF_HTTP}).encode() + b"\n"
@@ -38,10 +39,28 @@ def human_line(made: Record, target: str | None = None, *, colours: bool = False
     return f"{name}  done; --json prints the values\n"
 
 
+def readable(name: str) -> str:
+    r"""Return the name of a file as valid Unicode: bytes that are not UTF-8 are escaped (`\xff`).
+
+    Linux allows any bytes in names, and Python keeps them as surrogates, which JSON cannot have.
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _readable(made: Record) -> Record:
+    """Return the record with a readable name, also in the detail of its error."""
+    if made.source is not None:
+        made = made.model_copy(update={"source": readable(made.source)})
+    if made.error is not None:
+        error = made.error.model_copy(update={"detail": readable(made.error.detail)})
+        made = made.model_copy(update={"error": error})
+    return made
+
+
 def _score(score: float) -> str:
     """Return a probability in percent, and anything else as a number."""
     return f"{score:.1%}" if 0 <= score <= 1 else f"{score:.3g}"
 
 
 def _plain(text: str) -> str:
-    return text.translate(CONTROLS)
+    return readable(text).translate(CONTROLS)

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from app.cli.commands import atomic_file
 from app.cli.commands.errors import CannotWrite, WrongUsage
+from app.cli.commands.report import readable
 
 SYNC = 1.0
 """Seconds after which appended records are forced to the disk: a power failure costs no more."""
@@ -117,7 +118,7 @@ class ResultsFile:
                 if not line.endswith(b"\n"):
                     break
                 record = _parsed(line)
-                if done >= len(names) or record.get("source") != names[done]:
+                if done >= len(names) or record.get("source") != readable(names[done]):
                     raise WrongUsage(
                         f"--out: {self._partial} is of other images than now; remove it to begin "
                         "anew"

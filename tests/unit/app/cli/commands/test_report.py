@@ -1,6 +1,7 @@
 """Records for programs and for people."""
 
 import json
+import os
 
 from app.cli.commands.report import human_line, json_line
 from app.http.problems import problem
@@ -55,3 +56,13 @@ def test_people_read_the_reason_of_a_failure() -> None:
 
 def test_the_name_of_a_file_cannot_steer_the_terminal() -> None:
     assert human_line(failed("\x1b[2J.jpg")).startswith("\\x1b[2J.jpg  ")
+
+
+def test_a_name_that_is_not_utf_8_is_escaped() -> None:
+    name = os.fsdecode(b"caf\xe9 \xc3\xa9.jpg")
+    shown = "caf\\xe9 é.jpg"
+    assert json.loads(json_line(LABELLED.model_copy(update={"source": name})))["source"] == shown
+    error = problem(UnsupportedMedia(f"cannot read {name}"), None, 0)
+    found = json.loads(json_line(Record(index=0, source=name, status="error", error=error)))
+    assert (found["source"], found["error"]["detail"]) == (shown, f"cannot read {shown}")
+    assert human_line(FILTERED, name).encode().startswith(f"a.jpg → {shown}  ".encode())

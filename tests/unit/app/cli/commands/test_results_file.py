@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from app.cli.commands.errors import CannotWrite, WrongUsage
+from app.cli.commands.report import json_line
 from app.cli.commands.results_file import ResultsFile
+from models.api.schemas import Record
 
 NAMES = ["a.jpg", "b.jpg", "c.jpg"]
 OPTIONS = {"top_k": 5}
@@ -164,3 +166,14 @@ def test_the_names_of_files_are_forced_to_the_disk(
     monkeypatch.setattr("app.cli.commands.atomic_file.sync_folder", synced.append)
     opened(tmp_path).finish()
     assert synced == [tmp_path, tmp_path]
+
+
+def test_names_that_are_not_utf_8_are_continued(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.jpg")
+    first = opened(tmp_path, [name, "b.jpg"])
+    record = Record(index=0, source=name, status="ok")
+    first.add(json_line(record), failed=False)
+    first._file.close()
+    results = opened(tmp_path, [name, "b.jpg"])
+    assert results.done == 1
+    results.abandon()
