@@ -1,11 +1,17 @@
 """The slowest bodies end where too many arrive at once; fast ones are never counted."""
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pytest
 
+from app.connections import slow_bodies as slow_bodies_module
 from app.connections.slow_bodies import AT_LIMIT, AT_ONCE, GRACE, LOOKED_AT, SLOW, SlowBodies
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_values
 
 A, B = "192.0.2.1", "192.0.2.2"
 
@@ -91,3 +97,24 @@ def test_many_bodies_are_refused_over_several_turns_of_the_event_loop() -> None:
             await asyncio.sleep(0)
 
     asyncio.run(test())
+
+
+class Watched(Counter[str | None]):
+    """A counter that counts its clients whenever all of them are looked at."""
+
+    looked_at = 0
+
+    def values(self) -> "dict_values[str | None, int]":
+        Watched.looked_at += len(self)
+        return super().values()
+
+
+def test_a_sweep_does_not_look_at_all_clients_for_each_body(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slow_bodies_module, "Counter", Watched)
+    monkeypatch.setattr(Watched, "looked_at", 0)
+    bodies = [Body(1000.0, f"client {n}") for n in range(200)]
+    slow_bodies(bodies, connections=1000).sweep()
+    assert not any(body.ended for body in bodies)
+    assert Watched.looked_at <= len(bodies)
