@@ -45,9 +45,19 @@ class Turn:
     ) -> None:
         self._line = line
         self._asked = client, estimate, deadline, share, measured
+        self._place: Place | None = None
 
-    async def __aenter__(self) -> None:
+    async def take(self) -> None:
+        """Wait for a place; raises Overloaded if it would come too late."""
         self._place = await self._line.take(*self._asked)
+
+    __aenter__ = take
+
+    def leave(self) -> None:
+        """Give the place to other images for good; the image may take another one later."""
+        place, self._place = self._place, None
+        if place is not None:
+            self._line.leave(place)
 
     async def __aexit__(
         self,
@@ -55,13 +65,15 @@ class Turn:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._line.leave(self._place)
+        self.leave()
 
     @asynccontextmanager
     async def left(self) -> AsyncIterator[None]:
         """Let other images have this turn while the block waits for something that is scarcer."""
-        self._line.leave(self._place)
+        place = self._place
+        assert place is not None
+        self._line.leave(place)
         try:
             yield
         finally:
-            self._line.come_back(self._place)
+            self._line.come_back(place)

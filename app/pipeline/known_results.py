@@ -8,16 +8,16 @@ image, so they are off unless `limit` is positive.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from app.intake.content_digest import digest_of
 from app.intake.spool import Blob
 from app.intake.wanted import Describe, Parts, Wanted
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.outcomes import AnswerOutcome
-from app.pipeline.reusable import Reusable, reusable
+from app.pipeline.reusable import Reusable, on_disk, reusable, size_of
 from app.pipeline.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.domain.errors import ServiceError
@@ -45,10 +45,28 @@ Work = Callable[[], Coroutine[Any, Any, AnswerOutcome]]
 
 
 class Turn(Protocol):
-    """A place among all clients that others can have for a while."""
+    """A place among all clients."""
 
-    def left(self) -> AbstractAsyncContextManager[None]:
-        """Let others have it while the block runs."""
+    async def take(self) -> None:
+        """Wait for a place."""
+
+    def leave(self) -> None:
+        """Give the place to others."""
+
+
+class _Making:
+    """A result that equal images want. It is forgotten when none of them refers to it any more.
+
+    `attempt` ends when the image that computes it has ended, `waiting` is the number of images that
+    wait for it or for another turn, and `made` is the result for all of them.
+    """
+
+    __slots__ = ("__weakref__", "attempt", "made", "waiting")
+
+    def __init__(self) -> None:
+        self.attempt: asyncio.Future[None] | None = None
+        self.made: Reusable | None = None
+        self.waiting = 0
 
 
 class KnownResults:
@@ -66,7 +84,7 @@ class KnownResults:
         self._files = files
         self._metrics = metrics
         self._kept: OrderedDict[Key, Reusable] = OrderedDict()
-        self._in_making: dict[tuple[Key, object], asyncio.Future[Reusable | None]] = {}
+        self._in_making = WeakValueDictionary[tuple[Key, Lane], _Making]()
         self._seen: object = None
         self._generation = 0
         self.bytes = 0
@@ -97,42 +115,64 @@ class KnownResults:
         """Return the result of `work`, or that of an equal image which is computed just now.
 
         Only images of the same `lane` wait for each other, because bulk work takes longer; others
-        have the image's `turn` meanwhile. An image that has waited in vain, since the other one
-        failed or its client left, computes its own result and waits for no other.
+        have the image's `turn` meanwhile. Images that have waited in vain, since the other one
+        failed or its client left, take new turns: the first one computes, the rest wait for it.
         """
         if (found := self.known(key, stages)) is not None:
             return found  # it came while this image waited for its turn
         self._metrics.result_cache_misses.inc()
-        equal = key, lane
-        if (other := self._in_making.get(equal)) is not None:
-            async with turn.left():
-                await asyncio.wait((other,))
-            if (made := other.result()) is not None:
-                self._metrics.results_shared.inc()
-                stages.reused = "shared"
-                return made.outcome(self._files)
-        if equal in self._in_making:
-            return await work()
-        return await self._first(equal, work)
+        making = self._in_making.get((key, lane))
+        if making is None:
+            making = self._in_making[key, lane] = _Making()
+        while making.made is None:
+            if making.attempt is None:
+                return await self._compute(key, making, work)
+            await self._wait(making, making.attempt, turn)
+            if making.made is None and (found := self.known(key, stages)) is not None:
+                return found
+        self._metrics.results_shared.inc()
+        stages.reused = "shared"
+        return making.made.outcome(self._files)
 
-    async def _first(self, equal: tuple[Key, object], work: Work) -> AnswerOutcome:
+    async def _wait(self, making: _Making, attempt: "asyncio.Future[None]", turn: Turn) -> None:
+        """Wait for an attempt without a turn; take a new one if it has failed."""
+        turn.leave()
+        making.waiting += 1
+        try:
+            await asyncio.wait((attempt,))
+            if making.made is None:
+                await turn.take()
+        finally:
+            making.waiting -= 1
+
+    async def _compute(self, key: Key, making: _Making, work: Work) -> AnswerOutcome:
         """Compute a result for which equal images may wait; they never fail with this one."""
-        promise = self._in_making[equal] = asyncio.get_running_loop().create_future()
-        made = None
+        attempt = making.attempt = asyncio.get_running_loop().create_future()
         try:
             outcome = await work()
-            made = reusable(outcome)
-            if made is not None:
-                self._keep(equal[0], made)
+            making.made = await self._made(key, making, outcome)
             return outcome
         finally:
-            del self._in_making[equal]
-            promise.set_result(made)
+            making.attempt = None
+            attempt.set_result(None)
+
+    async def _made(self, key: Key, making: _Making, outcome: AnswerOutcome) -> Reusable | None:
+        """Return the outcome for other images, and keep it; None if it is read for none of them."""
+        size = size_of(outcome)
+        keep = size is not None and self._keeps(key, size) and not on_disk(outcome)
+        if not keep and not making.waiting:
+            return None
+        made = await reusable(outcome)
+        if keep and made is not None and self._keeps(key, made.size):
+            self._keep(key, made)
+        return made
+
+    def _keeps(self, key: Key, size: int) -> bool:
+        """Return whether a result of `size` bytes is kept."""
+        return key.generation == self._current() and size <= self._limit // LARGEST
 
     def _keep(self, key: Key, made: Reusable) -> None:
         """Keep a result, and let go of those that were not used for the longest time."""
-        if key.generation != self._current() or made.size > self._limit // LARGEST:
-            return
         before = self._kept.pop(key, None)
         self._kept[key] = made
         self.bytes += made.size - (before.size if before else 0)

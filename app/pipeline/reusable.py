@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from app.pipeline.encoded_files import EncodedFiles
+from app.pipeline.encoded_files import EncodedFile, EncodedFiles
 from app.pipeline.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
 from app.pipeline.timings import Timings
 from models.codec import Description, ImageFormat
-from models.domain.errors import ServiceError
+from models.domain.errors import Cancelled, ServiceError
 from models.domain.job import Labels, Vector
 
 OVERHEAD = 512
@@ -26,9 +26,9 @@ class ReusableImage:
     height: int
 
     @classmethod
-    def of(cls, image: EncodedImage) -> "ReusableImage":
-        """Return the content of a file that was just made."""
-        return cls(image.file.read(), image.format, image.width, image.height)
+    async def of(cls, image: EncodedImage) -> "ReusableImage":
+        """Return the content of a file that was just made; raises Cancelled if it was dropped."""
+        return cls(await image.file.read_all(), image.format, image.width, image.height)
 
     def image(self, files: EncodedFiles) -> EncodedImage:
         """Return the image as a file of another answer; the bytes are not copied."""
@@ -62,24 +62,61 @@ class Reusable:
         return content
 
 
-def reusable(outcome: AnswerOutcome) -> Reusable | None:
-    """Return an outcome in this form, or None if it is an error or a part of it is one."""
+def size_of(outcome: AnswerOutcome) -> int | None:
+    """Return the bytes of an outcome by estimate, or None if it or a part of it is an error.
+
+    Nothing is read for it.
+    """
     if isinstance(outcome, Labels | Vector):
-        return Reusable(outcome, OVERHEAD + _size(outcome))
+        return OVERHEAD + _size(outcome)
     if isinstance(outcome, EncodedImage):
-        image = ReusableImage.of(outcome)
-        return Reusable(image, OVERHEAD + len(image.data))
-    if isinstance(outcome, ServiceError | Description) or isinstance(outcome.labels, ServiceError):
+        return OVERHEAD + outcome.file.size
+    if isinstance(outcome, ServiceError | Description) or outcome.errors:
         return None
+    labels = outcome.labels
+    size = OVERHEAD + (_size(labels) if isinstance(labels, Labels | Vector) else 0)
+    return size + sum(OVERHEAD + file.size for file in _files(outcome))
+
+
+def on_disk(outcome: AnswerOutcome) -> bool:
+    """Return whether a file of an outcome is on disk, because memory for answers is short."""
+    return any(file.on_disk for file in _files(outcome))
+
+
+async def reusable(outcome: AnswerOutcome) -> Reusable | None:
+    """Return an outcome in this form, or None if a part is an error or a file cannot be read."""
+    size = size_of(outcome)
+    if size is None or isinstance(outcome, ServiceError | Description):
+        return None
+    try:
+        return Reusable(await _content(outcome), size)
+    except (Cancelled, OSError):  # it was dropped; the image itself is finished all the same
+        return None
+
+
+async def _content(
+    outcome: Labels | Vector | EncodedImage | Processed,
+) -> Labels | Vector | ReusableImage | ReusableParts:
+    if isinstance(outcome, Labels | Vector):
+        return outcome
+    if isinstance(outcome, EncodedImage):
+        return await ReusableImage.of(outcome)
     versions = []
     for each in outcome.versions:
-        if isinstance(each.outcome, ServiceError):
-            return None
-        versions.append((each.id, ReusableImage.of(each.outcome)))
-    size = sum(OVERHEAD + len(image.data) for _, image in versions)
-    labels = outcome.labels
-    size += OVERHEAD + (0 if labels is None else _size(labels))
-    return Reusable(ReusableParts(labels, tuple(versions)), size)
+        assert isinstance(each.outcome, EncodedImage)
+        versions.append((each.id, await ReusableImage.of(each.outcome)))
+    assert not isinstance(outcome.labels, ServiceError)
+    return ReusableParts(outcome.labels, tuple(versions))
+
+
+def _files(outcome: AnswerOutcome) -> list[EncodedFile]:
+    """Return the files of an outcome."""
+    if isinstance(outcome, EncodedImage):
+        return [outcome.file]
+    if not isinstance(outcome, Processed):
+        return []
+    images = (each.outcome for each in outcome.versions)
+    return [image.file for image in images if isinstance(image, EncodedImage)]
 
 
 def _size(labels: Labels | Vector) -> int:

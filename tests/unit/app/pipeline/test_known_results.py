@@ -1,21 +1,25 @@
 """Results by content: equal images in flight, and the bounded memory of recent results."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+import os
+import tempfile
+import threading
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
+from app.admission.line import FairLine
 from app.intake.spool import Blob
 from app.intake.wanted import Parts
-from app.pipeline.encoded_files import EncodedFiles
+from app.pipeline.encoded_files import EncodedFile, EncodedFiles
 from app.pipeline.known_results import KnownResults
 from app.pipeline.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
 from app.pipeline.reusable import OVERHEAD
 from app.pipeline.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.codec import ImageFormat
+from models.domain.deadline import NEVER
 from models.domain.errors import Undecodable, WeightsMissing
 from models.domain.job import Labels, Lane
 from workers.operations import Classify
@@ -25,38 +29,34 @@ DEFAULT = Classify()
 FOUND = Labels((1,), (0.5,))
 
 
-class Turn:
-    """A turn that counts how often it was left."""
-
-    def __init__(self) -> None:
-        self.times_left = 0
-
-    @asynccontextmanager
-    async def left(self) -> AsyncIterator[None]:
-        self.times_left += 1
-        yield
-
-
 class Fixture:
     """Results with a version that a test changes, and work that ends when a test says so."""
 
-    def __init__(self, limit: int = 1 << 20) -> None:
+    def __init__(self, limit: int = 1 << 20, places: int = 64) -> None:
         self.version: object = "first"
         self.files = EncodedFiles(1 << 30)
         self.metrics = Metrics()
         self.results = KnownResults(limit, lambda: self.version, self.files, self.metrics)
+        self.line = FairLine(places)
         self.computed = 0
+        self.computing = 0
+        """Images that are computed now."""
+        self.most = 0
+        """Most images that were computed at the same time."""
         self.go = asyncio.Event()
-        self.turn = Turn()
 
     async def work(self, outcome: AnswerOutcome = FOUND) -> AnswerOutcome:
         self.computed += 1
-        await self.go.wait()
-        return outcome
+        self.computing += 1
+        self.most = max(self.most, self.computing)
+        try:
+            await self.go.wait()
+            return outcome
+        finally:
+            self.computing -= 1
 
     async def failing(self) -> AnswerOutcome:
-        self.computed += 1
-        await self.go.wait()
+        await self.work()
         raise Undecodable("broken")
 
     async def ask(
@@ -73,7 +73,9 @@ class Fixture:
         found = self.results.known(key, stages)
         if found is None:
             start = self.work if work is None else lambda: work
-            found = await self.results.once(key, lane, self.turn, stages, start)
+            turn = self.line.turn("client", lambda: 1.0, NEVER)
+            async with turn:
+                found = await self.results.once(key, lane, turn, stages, start)
         elif work is not None:
             work.close()
         return found, stages.reused
@@ -95,7 +97,6 @@ def test_equal_images_in_flight_are_computed_once() -> None:
         found = await asyncio.gather(*tasks)
         assert here.computed == 1
         assert found == [(FOUND, None), (FOUND, "shared"), (FOUND, "shared")]
-        assert here.turn.times_left == 2
 
     asyncio.run(scenario())
 
@@ -117,26 +118,67 @@ def test_other_bytes_other_parameters_and_another_lane_are_computed_for_themselv
     assert asyncio.run(scenario()) == 2
 
 
-def test_the_failure_of_the_first_image_is_its_own() -> None:
+def test_images_that_wait_for_an_equal_one_let_others_have_their_turns() -> None:
     async def scenario() -> None:
-        here = Fixture()
-        first, *others = await started(here.ask(work=here.failing()), here.ask(), here.ask())
+        here = Fixture(places=2)
+        tasks = await started(*(here.ask() for _ in range(3)), here.ask(b"another"))
+        assert here.computing == 2
         here.go.set()
-        with pytest.raises(Undecodable):
-            await first
-        assert await asyncio.gather(*others) == [(FOUND, None), (FOUND, None)]
-        assert here.computed == 3
+        await asyncio.gather(*tasks)
+        assert here.line.past == 0
 
     asyncio.run(scenario())
 
 
-def test_when_the_client_of_the_first_image_leaves_the_second_is_computed() -> None:
+def test_after_the_failure_of_the_first_image_one_other_is_computed_for_the_rest() -> None:
     async def scenario() -> None:
         here = Fixture()
-        first, second = await started(here.ask(), here.ask())
-        first.cancel()
+        first, *others = await started(
+            here.ask(work=here.failing()), *(here.ask() for _ in range(63))
+        )
         here.go.set()
-        assert await second == (FOUND, None)
+        with pytest.raises(Undecodable):
+            await first
+        found = await asyncio.gather(*others)
+        assert [each for each, _ in found] == [FOUND] * 63
+        assert here.computed == 2
+        assert here.line.past == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 20])
+@pytest.mark.parametrize("places", [2, 64])
+def test_when_clients_leave_equal_images_are_computed_one_at_a_time(
+    places: int, limit: int
+) -> None:
+    async def scenario() -> None:
+        here = Fixture(limit, places)
+        waiting = await started(*(here.ask() for _ in range(64)))
+        for left in range(3):
+            waiting.pop(0).cancel()
+            await started()
+            assert (here.computing, here.computed) == (1, left + 2)
+        here.go.set()
+        found = await asyncio.gather(*waiting)
+        assert [each for each, _ in found] == [FOUND] * 61
+        assert (here.most, here.computed) == (1, 4)
+        assert here.line.past == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_image_that_waited_in_vain_waits_for_a_turn_again() -> None:
+    async def scenario() -> None:
+        here = Fixture(places=2)
+        others = here.ask(b"another"), here.ask(b"a third")
+        first, *rest = await started(here.ask(), here.ask(), *others)
+        first.cancel()
+        await started()
+        assert (here.computing, here.computed) == (2, 3)
+        here.go.set()
+        await asyncio.gather(*rest)
+        assert (here.most, here.computed) == (2, 4)
 
     asyncio.run(scenario())
 
@@ -259,5 +301,79 @@ def test_an_image_of_which_a_part_has_failed_is_computed_again() -> None:
         await here.ask(work=here.work(Processed(FOUND, (failed,))))
         await here.ask()
         assert here.computed == 2
+
+    asyncio.run(scenario())
+
+
+def large_image(files: EncodedFiles) -> EncodedImage:
+    return EncodedImage(files.keep(bytes(100_000)), ImageFormat.PNG, 2, 1)
+
+
+def in_file(image: EncodedImage) -> EncodedImage:
+    """Move the file of an image to disk."""
+    on_disk = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (the file of the image owns it)
+    on_disk.write(image.file.data)
+    on_disk.flush()
+    image.file.move(on_disk)
+    return image
+
+
+@pytest.mark.parametrize(("limit", "disk"), [(100_000, False), (1 << 20, True)])
+def test_a_file_that_is_not_kept_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, limit: int, disk: bool
+) -> None:
+    async def scenario() -> None:
+        here = Fixture(limit)
+        here.go.set()
+        image = large_image(here.files)
+        if disk:
+            in_file(image)
+        found, _ = await here.ask(work=here.work(image))
+        assert found is image
+        assert here.results.bytes == 0
+
+    def read(*_: object) -> bytes:
+        raise AssertionError("the file was read")
+
+    monkeypatch.setattr(EncodedFile, "read", read)
+    asyncio.run(scenario())
+
+
+def test_a_file_on_disk_is_read_on_a_thread_for_images_that_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        image = in_file(large_image(here.files))
+        first, second = await started(here.ask(work=here.work(image)), here.ask())
+        here.go.set()
+        assert (await first)[0] is image
+        found, reused = await second
+        assert isinstance(found, EncodedImage)
+        assert (reused, found.file.read()) == ("shared", bytes(100_000))
+
+    readers, pread = [], os.pread
+
+    def noted(*arguments: int) -> bytes:
+        readers.append(threading.current_thread())
+        return pread(*arguments)
+
+    monkeypatch.setattr(os, "pread", noted)
+    asyncio.run(scenario())
+    assert readers
+    assert threading.main_thread() not in readers
+
+
+def test_a_finished_image_whose_file_was_dropped_is_no_error_for_the_rest() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        dropped, image = large_image(here.files), large_image(here.files)
+        dropped.file.drop()
+        first, second = await started(
+            here.ask(work=here.work(dropped)), here.ask(work=here.work(image))
+        )
+        here.go.set()
+        assert (await first)[0] is dropped
+        assert (await second)[0] is image
 
     asyncio.run(scenario())
