@@ -104,11 +104,12 @@ site: install
 	$(BIN)/python -m tools.site
 
 # Needs Docker with Compose 2. It builds the image for machines without a GPU, waits until it is
-# healthy, and ends it again.
+# healthy, and ends it again. If it does not become healthy, its log is shown first.
 image:
 	docker compose build darkroom-cpu
-	docker compose up --wait --wait-timeout 180 darkroom-cpu
-	docker compose exec -T darkroom-cpu python /opt/darkroom/healthcheck.py
+	docker compose up --wait --wait-timeout 180 darkroom-cpu && \
+	docker compose exec -T darkroom-cpu python /opt/darkroom/healthcheck.py || \
+	{ docker compose logs darkroom-cpu; docker compose --profile cpu down; exit 1; }
 	docker compose --profile cpu down
 
 lock:

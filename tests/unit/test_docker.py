@@ -411,3 +411,34 @@ def test_make_image_builds_and_starts_a_service_of_the_compose_file() -> None:
     assert "darkroom-cpu" in services()
     (check,) = re.findall(r"/opt/darkroom/\S+", recipe[1])
     assert check in " ".join(arguments("HEALTHCHECK"))
+
+
+@pytest.mark.parametrize(
+    ("fails", "after_up"),
+    [
+        ("up", ["logs", "down"]),
+        ("exec", ["exec", "logs", "down"]),
+        ("nothing", ["exec", "down"]),
+    ],
+)
+def test_make_image_shows_the_log_of_a_service_that_fails_and_always_ends_it(
+    fails: str, after_up: list[str], tmp_path: Path
+) -> None:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("make is not installed")
+    docker = tmp_path / "docker"
+    docker.write_text(
+        f'#!/bin/sh\necho "$*" >> "{tmp_path}/ran"\ncase "$*" in *" {fails} "*) exit 3; esac\n'
+    )
+    docker.chmod(0o755)
+    done = subprocess.run(
+        [make, "image", "MAKEFLAGS="],
+        cwd=ROOT,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+    )
+    ran = (tmp_path / "ran").read_text()
+    found = re.findall(r"\b(build|up|exec|logs|down)\b(?: |$)", ran, re.MULTILINE)
+    assert found == ["build", "up", *after_up]
+    assert (done.returncode == 0) == (fails == "nothing")
