@@ -4,6 +4,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from app.routes.image_route import client_name
 from app.routes.openapi import NOT_LISTED
 from app.service import ServiceOf
 from models.api.batches import BatchListing
@@ -27,8 +28,7 @@ async def debug_batches(
     """
     if not service.settings.debug_batches:
         raise HTTPException(404, "batches are not listed; set DARKROOM_DEBUG_BATCHES to a number")
-    if service.keys is not None:
-        service.keys.client_of(request.scope)
+    client_name(service, request.scope)
     found = BatchListing(batches=await service.batches(last))
     headers = {"Cache-Control": "no-store"}
     return Response(found.model_dump_json(), headers=headers, media_type="application/json")

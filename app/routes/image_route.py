@@ -40,7 +40,7 @@ class ImageRoute(APIRoute):
     async def _admitted(self, request: Request, send: Send) -> None:
         """Answer with a permit, which counts the body as it arrives and then as an image."""
         service, scope, receive = service_of(request), request.scope, request.receive
-        client = _client(service, scope)
+        client = client_name(service, scope)
         most = service.settings.max_body_bytes
         n_bytes = announced(request)
         if n_bytes > most:
@@ -65,10 +65,11 @@ class ImageRoute(APIRoute):
             await response(scope, receive, send)
 
 
-def _client(service: Service, scope: Scope) -> str:
+def client_name(service: Service, scope: Scope) -> str:
     """Return the name of the request's API key if keys are needed, else the client's address.
 
-    Wrong keys are charged to the address, so that a rate limit bounds guessing.
+    Wrong keys are charged to the address, so that a rate limit bounds guessing. Every route that
+    needs a key calls this. Raises Unauthorized, Forbidden and RateLimited.
     """
     address = client_of(scope)
     if service.keys is None:
