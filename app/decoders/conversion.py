@@ -1,5 +1,7 @@
 """Convert the answers of a decoder process to the types of `models`; none of them is trusted."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,6 +31,8 @@ def info_from(frame: Info) -> ImageInfo:
         raise Broken("an unknown format") from error
     if min(frame.width, frame.height, frame.frames) < 1 or not 1 <= frame.orientation <= 8:
         raise Broken("an impossible header")
+    if not 0 <= frame.cost < math.inf:
+        raise Broken("an impossible cost")
     return ImageInfo(
         format_,
         frame.width,

@@ -27,7 +27,7 @@ from app.decoders.frames import (
 )
 from app.decoders.memory import mapped, memory_file, moved_to_file
 from app.decoders.process import DecoderProcess
-from models.codec import Decoded, Description, ImageInfo
+from models.codec import Decoded, Description, ImageInfo, decode_memory
 
 INLINE = 1 << 20
 """Bytes that are copied on the event loop, in about 0.1 ms; more are copied on a thread."""
@@ -128,7 +128,8 @@ async def decoded_by(
     answer, memory = await decoder.receive()
     asked = isinstance(answer, Info)
     if isinstance(answer, Info):
-        seen = _seen(answer)
+        _refuse_file(memory)
+        seen = _seen(answer, task.size)
         if not accept(seen):
             decoder.send(Drop())
             return seen
@@ -137,13 +138,18 @@ async def decoded_by(
     pixels = _expected(answer, memory, Pixels)
     if isinstance(pixels, Failed):
         return pixels
-    seen = _seen(pixels.info)
-    data = await _taken(decoder, memory, pixels_size(pixels, task.max_pixels))
+    try:
+        seen, size = _seen(pixels.info, task.size), pixels_size(pixels, task.max_pixels)
+    except Broken:
+        if memory is not None:
+            os.close(memory)
+        raise
+    data = await _taken(decoder, memory, size)
     return decoded_from(pixels, seen.info, data) if asked or accept(seen) else seen
 
 
 async def described_by(
-    decoder: DecoderProcess, accept: Callable[[Seen], bool]
+    decoder: DecoderProcess, accept: Callable[[Seen], bool], task: Task
 ) -> Description | Seen | Failed:
     """Return the description, or the header of an image that `accept` refuses, or its error.
 
@@ -151,16 +157,16 @@ async def described_by(
     """
     answer, memory = await decoder.receive()
     if isinstance(answer, Info):
-        seen = _seen(answer)
+        _refuse_file(memory)
+        seen = _seen(answer, task.size)
         if not accept(seen):
             decoder.send(Drop())
             return seen
         decoder.send(Go())
         answer, memory = await decoder.receive()
     found = _expected(answer, memory, Described)
-    if memory is not None:
-        os.close(memory)
-        raise Broken("a description without pixels came with a file")
+    if isinstance(found, Described):
+        _refuse_file(memory)
     return found if isinstance(found, Failed) else found.description
 
 
@@ -173,8 +179,21 @@ async def encoded_by(decoder: DecoderProcess) -> bytes | Failed:
     return (await _taken(decoder, memory, made.size)).tobytes()
 
 
-def _seen(answer: Info) -> Seen:
-    return Seen(info_from(answer), answer.cost, answer.memory)
+def _seen(answer: Info, size: int) -> Seen:
+    """Return the header of a file of `size` bytes; raises Broken.
+
+    The process has read the whole file, so its estimate of memory may be larger than ours. It is
+    never smaller, unless a hostile file has taken the process over.
+    """
+    info = info_from(answer)
+    return Seen(info, answer.cost, max(answer.memory, decode_memory(info, size)))
+
+
+def _refuse_file(memory: int | None) -> None:
+    """Close a file that came beside a frame which has none, and raise Broken for it."""
+    if memory is not None:
+        os.close(memory)
+        raise Broken("a frame that has no file came with one")
 
 
 async def _taken(decoder: DecoderProcess, memory: int | None, size: int) -> NDArray[np.uint8]:
@@ -201,8 +220,9 @@ def _mapped_and_closed(descriptor: int, size: int) -> NDArray[np.uint8]:
 
 
 def _expected(frame: Frame, memory: int | None, kind: type[T]) -> T | Failed:
-    if isinstance(frame, kind | Failed):
+    if isinstance(frame, kind):
         return frame
-    if memory is not None:
-        os.close(memory)
+    _refuse_file(memory)
+    if isinstance(frame, Failed):
+        return frame
     raise Broken(f"a frame of another kind than {kind.__name__}")

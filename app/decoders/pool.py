@@ -112,7 +112,7 @@ class DecoderPool:
         limits = self.limits
         bounds = (unasked, unasked, EXPENSIVE)
         task = Task(size, limits.max_pixels, limits.seconds, *bounds, describe=True, colour=colour)
-        return await self._run(task, (file, b""), lambda each: described_by(each, accept))
+        return await self._run(task, (file, b""), lambda each: described_by(each, accept, task))
 
     async def encode(self, task: Encode, pixels: File, exif: bytes | None = None) -> bytes:
         """Return the file that is asked for; raises as `decode` does.

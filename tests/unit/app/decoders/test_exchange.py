@@ -1,16 +1,19 @@
 """Handing files over to decoder processes."""
 
 import asyncio
+import io
 import os
 import threading
 from typing import cast
 
+import msgspec
 import numpy as np
+import PIL.Image
 import pytest
 from numpy.typing import NDArray
 
 from app.decoders import exchange
-from app.decoders.frames import Broken, Described, Frame, Info, Pixels, Task
+from app.decoders.frames import Broken, Described, Encoded, Failed, Frame, Info, Pixels, Task
 from app.decoders.memory import mapped, memory_file
 from app.decoders.process import DecoderProcess
 from models import codec
@@ -45,6 +48,7 @@ def test_a_memory_file_is_closed_when_the_wait_for_it_was_cancelled(
 
 SIDE = 700
 PICTURE = Info("png", SIDE, SIDE, 1, 1, "RGB", False, 0.0, 0)
+TASK = Task(100, SIDE * SIDE, 1.0)
 
 
 def test_a_memory_file_stays_open_until_the_thread_that_maps_it_has_ended(
@@ -86,7 +90,7 @@ def test_a_file_that_comes_beside_a_description_is_closed_and_ends_the_process()
 
     async def described() -> None:
         decoder = cast(DecoderProcess, _Answering(Described(description), given))
-        await exchange.described_by(decoder, lambda _seen: True)
+        await exchange.described_by(decoder, lambda _seen: True, TASK)
 
     with pytest.raises(Broken):
         asyncio.run(described())
@@ -94,11 +98,83 @@ def test_a_file_that_comes_beside_a_description_is_closed_and_ends_the_process()
         os.fstat(given)
 
 
+@pytest.mark.parametrize("stated", [-1, 0, 1000])
+@pytest.mark.parametrize("describe", [False, True])
+def test_a_process_cannot_state_less_memory_than_its_image_takes(
+    describe: bool, stated: int
+) -> None:
+    seen = refused(msgspec.structs.replace(PICTURE, memory=stated), describe)
+    assert seen.memory == codec.decode_memory(seen.info, TASK.size) > SIDE * SIDE
+
+
+@pytest.mark.parametrize("describe", [False, True])
+def test_a_larger_estimate_of_the_process_is_taken(describe: bool) -> None:
+    assert refused(msgspec.structs.replace(PICTURE, memory=1 << 33), describe).memory == 1 << 33
+
+
+def test_sound_files_are_estimated_as_their_process_estimates_them() -> None:
+    for name in ("jpeg", "png", "webp", "gif", "bmp", "tiff"):
+        written = io.BytesIO()
+        image = PIL.Image.new("RGB", (64, 48))
+        image.save(written, name, **({"progressive": True} if name == "jpeg" else {}))
+        data = written.getvalue()
+        opened = codec.open_file(data, max_pixels=64 * 48)
+        assert codec.decode_memory(opened.info, len(data)) <= opened.memory
+
+
+@pytest.mark.parametrize("cost", [-1.0, float("nan"), float("inf")])
+def test_an_impossible_cost_ends_the_process(cost: float) -> None:
+    with pytest.raises(Broken):
+        refused(msgspec.structs.replace(PICTURE, cost=cost), describe=False)
+
+
+IMPOSSIBLE = Pixels(PICTURE, (SIDE, SIDE, 5), None, None)
+
+
+@pytest.mark.parametrize("describe", [False, True])
+@pytest.mark.parametrize(
+    "answer", [PICTURE, Failed("undecodable", "it is broken"), IMPOSSIBLE, Encoded(1)]
+)
+def test_a_file_beside_a_frame_that_has_none_is_closed_and_ends_the_process(
+    answer: Frame, describe: bool
+) -> None:
+    given = os.open(os.devnull, os.O_RDONLY)
+    with pytest.raises(Broken):
+        answered(_Answering(answer, given), describe, accept=True)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(given)
+
+
+def test_a_file_beside_the_error_of_an_encoding_is_closed_and_ends_the_process() -> None:
+    given = os.open(os.devnull, os.O_RDONLY)
+    decoder = cast(DecoderProcess, _Answering(Failed("undecodable", "it is broken"), given))
+    with pytest.raises(Broken):
+        asyncio.run(exchange.encoded_by(decoder))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(given)
+
+
+def answered(decoder: "_Answering", describe: bool, *, accept: bool) -> object:
+    """Return what comes of an exchange with the decoder."""
+    talk = exchange.described_by if describe else exchange.decoded_by
+    return asyncio.run(talk(cast(DecoderProcess, decoder), lambda _seen: accept, TASK))
+
+
+def refused(answer: Info, describe: bool) -> exchange.Seen:
+    """Return the header that the service sees of an image which it refuses."""
+    seen = answered(_Answering(answer, None), describe, accept=False)
+    assert isinstance(seen, exchange.Seen)
+    return seen
+
+
 class _Answering:
     """A decoder process that has one answer, and the memory file beside it."""
 
-    def __init__(self, answer: Frame, memory: int) -> None:
+    def __init__(self, answer: Frame, memory: int | None) -> None:
         self._answer = answer, memory
 
-    async def receive(self) -> tuple[Frame, int]:
+    async def receive(self) -> tuple[Frame, int | None]:
         return self._answer
+
+    def send(self, _frame: Frame) -> None:
+        """Take a frame and do nothing."""
