@@ -1,6 +1,8 @@
 """`darkroom classify`: print labels, logits or embeddings, one JSON line a file, in order."""
 
 import argparse
+import hashlib
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,6 +34,7 @@ from app.system.terminal import has_colours, is_terminal
 from models.api.schemas import ClassifyOptions, Record
 from models.domain.errors import InvalidParameter, ServiceError
 from models.exit_codes import ExitCode
+from models.networks.served import Model
 from models.settings import Settings
 from workers.operations import NetworkOutput
 
@@ -99,7 +102,7 @@ def run(
 
     if out is None:
         return _printed(settings, files, work, made, as_json)
-    chosen = {name: getattr(settings, name) for name in WEIGHTS}
+    chosen = {name: getattr(settings, name) for name in (*WEIGHTS, "max_pixels")}
     results = ResultsFile(Path(out), files, {**given, **chosen}, replaces=force)
     return _written(settings, files, work, made, results)
 
@@ -136,6 +139,8 @@ def _written(
 
         def keep(service: Service, answer: Answer) -> None:
             failed = isinstance(answer.outcome, ServiceError)
+            if results.done == first and service.model is not None:
+                results.begin(_identity(service.model))
             results.add(json_line(made(service, answer)), failed)
             progress.add(failed)
 
@@ -145,9 +150,25 @@ def _written(
             )
             try:
                 local_service.run(answering)
-            except WrongUsage:  # of weights, for instance: nothing was begun
+            except WrongUsage:  # of weights, for instance
                 results.abandon()
                 raise
     results.finish()
     print(progress.summary(), file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK
+
+
+def _identity(model: Model) -> dict[str, object]:
+    """Return the properties of a loaded network that its records depend on.
+
+    The options do not say them all: `--weights auto` takes the weights that can be had, and the
+    content of a file of labels may change.
+    """
+    names = json.dumps([model.labels.labels, model.labels.wnids]).encode()
+    return {
+        "network": model.record.name,
+        "weights": model.record.sha256,
+        "labels": hashlib.sha256(names).hexdigest(),
+        "preprocessing": model.record.preprocessing,
+        "precision": model.record.precision,
+    }

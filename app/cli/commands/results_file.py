@@ -2,6 +2,7 @@
 
 Records are appended to a partial file beside the target. It becomes the target when all records are
 there, so no reader sees half of them. A line that was cut off is removed before work goes on.
+Another small file names the network that makes the records, so those of two are never mixed.
 """
 
 import errno
@@ -38,6 +39,7 @@ class ResultsFile:
         digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
         self._path, self._replaces = path, replaces
         self._partial = path.with_name(f"{path.name}.{digest.hexdigest()[:8]}.partial")
+        self._network = self._partial.with_suffix(".network")
         self._synced = time.monotonic()
         try:
             self._file = self._locked()
@@ -48,6 +50,27 @@ class ResultsFile:
         except BaseException:  # re-raised
             self._file.close()
             raise
+
+    def begin(self, network: Mapping[str, object]) -> None:
+        """Keep the loaded `network` beside the records, or compare it with that of earlier records.
+
+        It is called before the first record of a run. WrongUsage if another network, other weights
+        or other labels made the records that are there already.
+        """
+        try:
+            if not self.done:
+                atomic_file.write(self._network, json.dumps(network).encode(), replace=True)
+                atomic_file.sync_folder(self._network.parent)
+                return
+            before = _parsed(self._network.read_bytes()) if self._network.exists() else {}
+        except OSError as error:
+            raise CannotWrite(f"{self._network}: {error.strerror}") from None
+        if changed := [name for name, value in network.items() if before.get(name) != value]:
+            now = ", ".join(f"{name} {network[name]} (was {before.get(name)})" for name in changed)
+            raise WrongUsage(
+                f"--out: {self._partial} is of another network than is loaded now: {now}; "
+                "make the earlier one available again, or remove the file to begin anew"
+            )
 
     def add(self, record: bytes, failed: bool) -> None:
         """Append one record, a line of JSON."""
@@ -72,6 +95,7 @@ class ResultsFile:
             else:
                 atomic_file.publish(self._partial, self._path)
                 self._partial.unlink(missing_ok=True)  # the other name of the same file
+            self._network.unlink(missing_ok=True)
             atomic_file.sync_folder(self._path.parent)
         except FileExistsError:
             raise CannotWrite(
@@ -86,6 +110,7 @@ class ResultsFile:
         """Remove the partial file if it has no record: nothing was begun."""
         if not self.done:
             self._partial.unlink(missing_ok=True)
+            self._network.unlink(missing_ok=True)
         self._file.close()
 
     def _locked(self) -> BinaryIO:

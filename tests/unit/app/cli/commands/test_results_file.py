@@ -177,3 +177,50 @@ def test_names_that_are_not_utf_8_are_continued(tmp_path: Path) -> None:
     results = opened(tmp_path, [name, "b.jpg"])
     assert results.done == 1
     results.abandon()
+
+
+NETWORK = {"network": "resnet", "weights": "ab12"}
+
+
+def begun(folder: Path) -> None:
+    """Leave a partial file with one record of NETWORK as a process that was killed does."""
+    results = opened(folder)
+    results.begin(NETWORK)
+    results.add(line("a.jpg"), failed=False)
+    results._file.close()
+
+
+def test_the_same_network_continues_and_leaves_no_second_file(tmp_path: Path) -> None:
+    begun(tmp_path)
+    results = opened(tmp_path)
+    results.begin(NETWORK)
+    results.finish()
+    assert [*tmp_path.iterdir()] == [tmp_path / "out.jsonl"]
+
+
+def test_records_of_two_networks_are_not_mixed(tmp_path: Path) -> None:
+    begun(tmp_path)
+    results = opened(tmp_path)
+    with pytest.raises(WrongUsage, match=r"of another network .*: weights cd34 \(was ab12\);"):
+        results.begin(NETWORK | {"weights": "cd34"})
+    results.abandon()
+    (partial,) = tmp_path.glob("*.partial")
+    assert partial.read_bytes() == line("a.jpg")
+
+
+def test_records_of_an_unknown_network_are_not_continued(tmp_path: Path) -> None:
+    interrupted(tmp_path, line("a.jpg"))
+    results = opened(tmp_path)
+    with pytest.raises(WrongUsage, match=r"weights ab12 \(was None\)"):
+        results.begin(NETWORK)
+    results.abandon()
+
+
+def test_a_run_without_records_may_be_followed_by_another_network(tmp_path: Path) -> None:
+    results = opened(tmp_path)
+    results.begin(NETWORK)
+    results._file.close()
+    results = opened(tmp_path)
+    results.begin(NETWORK | {"weights": "cd34"})
+    results.abandon()
+    assert [*tmp_path.iterdir()] == []
