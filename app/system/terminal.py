@@ -1,4 +1,4 @@
-"""Decide whether a stream gets colours, and write text in them."""
+"""Decide whether a stream gets colours, and write text that cannot steer a terminal."""
 
 import os
 from collections.abc import Mapping
@@ -16,6 +16,20 @@ class Style(IntEnum):
     YELLOW = 33
     BLUE = 34
     CYAN = 36
+
+
+_LINES = {code: f"\\x{code:02x}" for code in (*range(10), *range(11, 32), *range(127, 160))}
+_CONTROLS = _LINES | {10: "\\x0a"}
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    r"""Return text of somebody else with its control characters (C0, DEL, C1) escaped (`\x1b`).
+
+    Surrogates, which UTF-8 cannot have, are escaped too. With `lines` newlines stay. Escape before
+    `styled` adds its own sequences.
+    """
+    known = text.encode("utf-8", "backslashreplace").decode()
+    return known.translate(_LINES if lines else _CONTROLS)
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pythonjsonlogger.core import RESERVED_ATTRS
 
-from app.system.terminal import Style, has_colours, styled
+from app.system.terminal import Style, has_colours, printable, styled
 
 LEVELS = {
     logging.DEBUG: Style.DIM,
@@ -18,9 +18,6 @@ LEVELS = {
 
 HIDDEN = frozenset({*RESERVED_ATTRS, "color_message", "message", "asctime"})
 """Attributes that every record has; the others are values that the caller has added."""
-
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-"""Escapes of control characters: text of clients must not steer the terminal."""
 
 
 class HumanFormatter(logging.Formatter):
@@ -38,11 +35,11 @@ class HumanFormatter(logging.Formatter):
             f"{name}={value}" for name, value in vars(record).items() if name not in HIDDEN
         )
         line = f"{styled(time, Style.DIM, on=self._colours)} {level} "
-        line += record.getMessage().translate(CONTROLS)
+        line += printable(record.getMessage())
         if values:
-            line += "  " + styled(values.translate(CONTROLS), Style.DIM, on=self._colours)
+            line += "  " + styled(printable(values), Style.DIM, on=self._colours)
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + printable(self.formatException(record.exc_info), lines=True)
         return line
 
     def _level(self, number: int) -> Style:

@@ -18,7 +18,7 @@ from app.cli.commands.standard_output import show
 from app.cli.load.client import Origin
 from app.cli.load.messages import distinct, photos, requests
 from app.cli.load.step import Load, Timing, loop_factory, measured
-from app.system.terminal import Style, has_colours, styled
+from app.system.terminal import Style, has_colours, printable, styled
 from models.exit_codes import ExitCode
 from workers.filters.short_form import parse_short
 
@@ -108,7 +108,7 @@ def run(
         raise WrongUsage(str(error)) from None
     asked = health.ask(url, 5.0, is_verified)
     if asked["state"] == "unreachable":
-        print(f"darkroom: {url}: {asked['reasons'][0]}", file=sys.stderr)
+        print(f"darkroom: {printable(url)}: {printable(asked['reasons'][0])}", file=sys.stderr)
         return ExitCode.FAILED
     given = options["photos"]
     images = photos(given) if given else distinct(offline.drawings())
@@ -160,7 +160,7 @@ def _row(step: dict[str, Any], colours: bool) -> str:
     notes = [] if step["stable"] else ["not stable"]
     if step["client_limited"]:
         notes.append("the client may be the limit")
-    notes += [f"{kind}: {count}" for kind, count in step["errors"].items()]
+    notes += [f"{printable(kind)}: {count}" for kind, count in step["errors"].items()]
     shown = ["-" if times[k] is None else f"{times[k]:.1f}" for k in ("p50", "p90", "p99", "max")]
     errors, cores = sum(step["errors"].values()), f"{step['client_cores']:.2f}"
     row = COLUMNS.format(name, f"{step['images_per_second']:.1f}", *shown, errors, cores, "")

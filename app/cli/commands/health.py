@@ -14,14 +14,11 @@ from urllib.parse import urlsplit
 
 from app.cli.commands.errors import WrongUsage
 from app.cli.commands.standard_output import show
-from app.system.terminal import Style, has_colours, styled
+from app.system.terminal import Style, has_colours, printable, styled
 from models.exit_codes import ExitCode
 
 MOST = 1 << 20
 """Bytes of an answer that are read."""
-
-_CONTROLS = {code: "?" for code in (*range(10), *range(11, 27), *range(28, 32), 127)}
-"""Control characters that an answer must not send to the terminal."""
 
 EXAMPLES = (
     "darkroom health",
@@ -80,7 +77,7 @@ def ask(url: str, timeout: float, verified: bool = True) -> dict[str, Any]:
         connection.close()
     try:
         told = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
         return {**found, "reasons": ["what answers there is no Darkroom server"]}
@@ -91,8 +88,8 @@ def ask(url: str, timeout: float, verified: bool = True) -> dict[str, Any]:
 
 def reasons(told: dict[str, Any]) -> list[str]:
     """Return why a server is not ready, or is ready but degraded, from its own answer."""
-    worker, canary = told.get("worker") or {}, told.get("canary") or {}
-    weights, found = told.get("weights") or {}, []
+    worker, canary, weights = (_part(told, name) for name in ("worker", "canary", "weights"))
+    found = []
     if told.get("stopping"):
         found.append("the server is stopping")
     if worker.get("alive") is False:
@@ -108,19 +105,23 @@ def reasons(told: dict[str, Any]) -> list[str]:
 
 
 def table(found: dict[str, Any], colours: bool) -> str:
-    """Return the lines for people: the state, the reasons, and the parts of the server."""
+    """Return the lines for people: the state, the reasons, and the parts of the server.
+
+    What the server answered is escaped, so that it cannot steer the terminal or write a line of its
+    own.
+    """
     good = found["ready"] and found["state"] == "ok"
     style = Style.GREEN if good else Style.YELLOW if found["ready"] else Style.RED
     word = {"ok": "ready", "degraded": "ready, but degraded"}.get(found["state"], found["state"])
-    lines = [f"{found['url']} is {styled(word, style, on=colours)}"]
-    lines += [f"  {reason}" for reason in found["reasons"]]
+    lines = [f"{printable(found['url'])} is {styled(printable(word), style, on=colours)}"]
+    lines += [f"  {printable(reason)}" for reason in found["reasons"]]
     told = found.get("details") or {}
     for part in ("worker", "decoders", "weights", "networks"):
         values = told.get(part)
         if isinstance(values, dict) and values:
-            shown = ", ".join(f"{key} {_word(value)}" for key, value in values.items())
+            shown = printable(", ".join(f"{key} {_word(value)}" for key, value in values.items()))
             lines.append(f"  {styled(f'{part:10}', Style.DIM, on=colours)}{shown}")
-    return "\n".join(lines).translate(_CONTROLS) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _own_server() -> str:
@@ -141,6 +142,11 @@ def _connection(url: str, timeout: float, verified: bool) -> http.client.HTTPCon
         return http.client.HTTPConnection(host, port, timeout=timeout)
     context = ssl.create_default_context() if verified else ssl._create_unverified_context()  # noqa: S323
     return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+
+
+def _part(told: dict[str, Any], name: str) -> dict[str, Any]:
+    part = told.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _word(value: object) -> str:

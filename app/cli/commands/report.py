@@ -1,7 +1,7 @@
 """Write the record of an image: a line of JSON for programs, words for a person at a terminal."""
 
 from app.responses.records import line
-from app.system.terminal import Style, styled
+from app.system.terminal import Style, printable, styled
 from models.api.schemas import Record
 
 OF_HTTP = {"type", "title", "status", "instance", "request_id", "item_index"}
@@ -9,9 +9,6 @@ OF_HTTP = {"type", "title", "status", "instance", "request_id", "item_index"}
 
 SHOWN = 5
 """Labels on a line for people."""
-
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-"""Escapes of control characters: names of files must not steer the terminal."""
 
 
 def json_line(made: Record) -> bytes:
@@ -63,4 +60,4 @@ def _score(score: float) -> str:
 
 
 def _plain(text: str) -> str:
-    return readable(text).translate(CONTROLS)
+    return printable(readable(text))

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from app.system.terminal import Style, has_colours, is_terminal, styled
+from app.system.terminal import Style, has_colours, is_terminal, printable, styled
 
 
 class Screen(io.StringIO):
@@ -53,3 +53,10 @@ def test_a_closed_stream_is_no_terminal() -> None:
 def test_text_without_colours_is_unchanged() -> None:
     assert styled("ready", Style.GREEN, on=False) == "ready"
     assert styled("ready", Style.BOLD, Style.GREEN) == "\x1b[1;32mready\x1b[0m"
+
+
+def test_every_control_character_is_escaped() -> None:
+    every = "".join(map(chr, (*range(32), *range(127, 160))))
+    assert printable(every).isprintable()
+    assert printable(every, lines=True) == printable(every).replace("\\x0a", "\n")
+    assert printable("grün ✓ \ud800") == "grün ✓ \\ud800"

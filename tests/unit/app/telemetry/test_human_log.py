@@ -44,6 +44,18 @@ def test_control_characters_of_clients_do_not_reach_the_terminal() -> None:
     assert line.endswith("\\x1b[2Jgone\\x0a  path=/\\x9b")
 
 
+def test_control_characters_in_a_traceback_do_not_reach_the_terminal() -> None:
+    record = made("failed")
+    try:
+        raise ValueError("\x1b[2J\x9b1m\x07\x7f")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    time, *lines = HumanFormatter(colours=False).format(record).split("\n")
+    assert time.endswith("failed")
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: \\x1b[2J\\x9b1m\\x07\\x7f"
+
+
 def test_colours_are_ansi_sequences() -> None:
     assert "\x1b[33mWARNING " in HumanFormatter(colours=True).format(made("slow"))
 

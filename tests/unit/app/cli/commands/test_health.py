@@ -131,5 +131,23 @@ def test_every_reason_is_listed() -> None:
 
 
 def test_an_answer_cannot_steer_the_terminal() -> None:
-    found = {"url": "u", "ready": False, "state": "\x1b[2J\x07", "reasons": ["a\x00b\rc"]}
-    assert not set(table(found, colours=False)) & set("\x00\x07\r")
+    every = "".join(map(chr, (*range(32), *range(127, 160))))
+    details = {"worker": {"device": every, every: 1}}
+    found = {"url": "u", "ready": False, "state": every, "reasons": [every], "details": details}
+    shown = table(found, colours=False)
+    assert [each for each in shown if each in every] == ["\n"] * 3
+    assert "\\x1b" in shown
+    coloured = table(found, colours=True).replace("\x1b[31m", "").replace("\x1b[2m", "")
+    assert coloured.replace("\x1b[0m", "") == shown
+
+
+def test_an_answer_with_lone_surrogates_is_shown_escaped(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked(server, 503, b'{"status": "\\ud800"}') == ExitCode.FAILED
+    assert capsys.readouterr().out.endswith(" is \\ud800\n")
+
+
+@pytest.mark.parametrize("body", [b'{"worker": [1], "canary": "x", "weights": 1}', b"[" * 200_000])
+def test_a_strange_answer_is_not_ready(server: Server, body: bytes) -> None:
+    assert asked(server, 503, body) == ExitCode.FAILED
