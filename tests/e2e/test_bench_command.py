@@ -1,6 +1,7 @@
 """`darkroom bench` against a real server."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from app.cli.parser import run
 from models.exit_codes import ExitCode
 from tests.e2e.conftest import Running
 from tests.ports import free_port
+from tests.server import PATIENCE
 
 SEPIA = '[{"name": "sepia"}]'
 
@@ -28,14 +30,26 @@ QUICK = ["--warm-up", "0", "--window", "0.2", "--limit", "0.4"]
 def test_the_last_line_is_json_and_a_table_is_for_people(
     words: list[str], path: str, server: Running, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    url = f"http://127.0.0.1:{server.port}"
-    assert run(["bench", url, *words, "--window", "2", "--limit", "4", "--warm-up", "0"]) == 0
-    printed = capsys.readouterr()
-    found = json.loads(printed.out)
+    found, table = benchmarked([f"http://127.0.0.1:{server.port}", *words], capsys)
     assert (found["path"], found["drawn"]) == (path, True)
-    assert all(step["images"] > 0 and not step["errors"] for step in found["steps"])
+    errors = {kind for step in found["steps"] for kind in step["errors"]}
+    assert all(kind.startswith("503 ") for kind in errors)  # the server may be busy
+    assert all(step["images"] > 0 for step in found["steps"])
     assert all(step["client_cores"] > 0 for step in found["steps"])
-    assert len(printed.err.splitlines()) == 1 + len(found["steps"])
+    assert len(table) == 1 + len(found["steps"])
+
+
+def benchmarked(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the JSON and the lines of the table of steps that are long enough for an answer."""
+    limit = 0.5
+    while run(["bench", *words, "--warm-up", "0", "--window", "0.25", "--limit", str(limit)]):
+        capsys.readouterr()
+        limit *= 2
+        assert limit < PATIENCE
+    printed = capsys.readouterr()
+    return json.loads(printed.out), printed.err.splitlines()
 
 
 def test_a_server_that_is_down_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,8 +73,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def _declare_timing(timing: "argparse._ArgumentGroup") -> None:
     for name, text in (
         ("warm_up", "seconds of load before a step is measured"),
-        ("window", "seconds of a window; a step ends when three windows agree within 5 %%"),
-        ("limit", "seconds of a step's windows at most"),
+        ("window", "seconds of a window; a closed loop ends when three windows agree within 5 %%"),
+        ("limit", "seconds of a step's windows at most; open loops last so long"),
     ):
         default = getattr(Timing(), name)
         flag = "--" + name.replace("_", "-")
@@ -158,6 +158,8 @@ def _row(step: dict[str, Any], colours: bool) -> str:
     times = step["milliseconds"]
     name = f"{step['rate']:g}/s" if step["loop"] == "open" else f"{step['connections']} conn."
     notes = [] if step["stable"] else ["not stable"]
+    if not step["stable"] and step.get("unanswered"):
+        notes.append(f"sent {step['sent_per_second']:g}/s, unanswered: {step['unanswered']}")
     if step["client_limited"]:
         notes.append("the client may be the limit")
     notes += [f"{printable(kind)}: {count}" for kind, count in step["errors"].items()]

@@ -1,9 +1,11 @@
-"""One step of a measurement: a load that stays the same, until its windows agree or time is up.
+"""One step of a measurement: a load that stays the same for some windows of time.
 
 In a closed loop each of a number of connections sends its next request when the last one is
-answered: the rate is what the server can do. In an open loop requests leave at random times with a
-fixed mean rate (a Poisson process), whatever the server does, and a request's time runs from when
-it should have left: a slow moment is paid by every request that falls into it.
+answered: the rate is what the server can do, and the step ends when its windows agree. In an open
+loop requests leave at random times with a fixed mean rate (a Poisson process), whatever the server
+does, and a request's time runs from when it should have left: a slow moment is paid by every
+request that falls into it. All windows until the limit count then: windows of random arrivals agree
+by chance, and would be the lucky ones.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from typing import Any
 import msgspec
 
 from app.cli.load.client import Client, Origin, Reply
-from app.cli.load.windows import Window, agree, merged, percentile
+from app.cli.load.windows import AGREEING, NOT_SENT, Window, agree, keeps_up, merged, percentile
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
@@ -72,14 +74,23 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 class Recorder:
-    """The present window; requests add to it when they end."""
+    """The present window; requests add to it when they are sent and when they end.
+
+    `waiting` is the number of requests that are sent and not answered yet.
+    """
 
     def __init__(self, images: int) -> None:
-        self._images = images
+        self._images, self.waiting = images, 0
         self._window, self._began = Window(), time.perf_counter()
+
+    def send(self) -> None:
+        """Count a request that is sent."""
+        self._window.sent += 1
+        self.waiting += 1
 
     def add(self, reply: Reply, seconds: float) -> None:
         """Count an answer: its images as good ones or as errors."""
+        self._window.answered += 1
         failed = failures(reply, self._images)
         if failed:
             kind, count = failed
@@ -127,28 +138,30 @@ async def measured(
         await asyncio.sleep(timing.warm_up)
         recorder.turn()
         began, busy = time.perf_counter(), time.process_time()
-        while time.perf_counter() - began < timing.limit and not agree(windows):
+        while time.perf_counter() - began < timing.limit and (load.rate or not agree(windows)):
             await asyncio.sleep(timing.window)
             windows.append(recorder.turn())
         cores = (time.process_time() - busy) / (time.perf_counter() - began)
-    stable = agree(windows)
-    return _result(load, windows, windows[-3:] if stable else windows, stable, cores)
+        unanswered = recorder.waiting
+    return _result(load, windows, unanswered, cores)
 
 
-def _result(
-    load: Load, all_: Sequence[Window], used: Sequence[Window], stable: bool, cores: float
-) -> dict[str, Any]:
-    whole = merged(used)
+def _result(load: Load, windows: Sequence[Window], unanswered: int, cores: float) -> dict[str, Any]:
+    stable = keeps_up(windows) if load.rate else agree(windows)
+    whole = merged(windows[-AGREEING:] if stable and not load.rate else windows)
     whole.times.sort()
     milliseconds = {name: percentile(whole.times, share) for name, share in PERCENTILES.items()}
     milliseconds["max"] = whole.times[-1] if whole.times else None
-    asked = {"rate": load.rate} if load.rate else {"connections": load.connections}
+    asked: dict[str, Any] = {"connections": load.connections}
+    if load.rate:
+        sent = round(whole.sent / whole.seconds, 1)
+        asked = {"rate": load.rate, "sent_per_second": sent, "unanswered": unanswered}
     return {
         "loop": "open" if load.rate else "closed",
         **asked,
         "images_per_second": round(whole.rate, 1),
         "stable": stable,
-        "windows": [round(each.rate, 1) for each in all_],
+        "windows": [round(each.rate, 1) for each in windows],
         "seconds": round(whole.seconds, 2),
         "images": whole.images,
         "errors": dict(whole.errors),
@@ -198,7 +211,7 @@ async def _open_loop(
             if (ahead := due - time.perf_counter()) > 0:
                 await asyncio.sleep(ahead)
             if len(waiting) >= MOST_WAITING:
-                recorder.fail("not sent")
+                recorder.fail(NOT_SENT)
                 await asyncio.sleep(0)
                 continue
             task = asyncio.create_task(_one(client, next(turns), recorder, due))
@@ -212,10 +225,13 @@ async def _open_loop(
 
 async def _one(client: Client, message: bytes, recorder: Recorder, due: float) -> bool:
     """Send one request and record its end; return whether there was an answer."""
+    recorder.send()
     try:
         reply = await client.ask(message)
     except OSError as error:
         recorder.fail(f"no answer: {error.strerror or error}")
         return False
+    finally:
+        recorder.waiting -= 1
     recorder.add(reply, time.perf_counter() - due)
     return True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.cli.load.windows import ENOUGH, Window, agree, merged, percentile
+from app.cli.load.windows import ENOUGH, NOT_SENT, Window, agree, keeps_up, merged, percentile
 
 
 def window(rate: float, requests: int = ENOUGH) -> Window:
@@ -25,6 +25,24 @@ def test_three_windows_agree_within_five_percent(rates: list[float], expected: b
 
 def test_windows_of_few_requests_never_agree() -> None:
     assert not agree([window(100, ENOUGH - 1) for _ in range(3)])
+
+
+@pytest.mark.parametrize(
+    ("sent", "answered", "expected"),
+    [(100, 95, True), (100, 94, False), (100, 103, True), (ENOUGH - 1, ENOUGH - 1, False)],
+)
+def test_a_server_keeps_up_if_it_answers_almost_all_requests(
+    sent: int, answered: int, expected: bool
+) -> None:
+    assert (
+        keeps_up([Window(seconds=1, sent=sent), Window(seconds=1, answered=answered)]) is expected
+    )
+
+
+def test_a_server_does_not_keep_up_if_requests_could_not_be_sent() -> None:
+    window = Window(seconds=1, sent=100, answered=100)
+    window.errors[NOT_SENT] += 1
+    assert not keeps_up([window])
 
 
 def test_windows_are_added_up() -> None:
