@@ -1,4 +1,4 @@
-"""The command line: `darkroom serve | classify | filter | filters | profile | weights | kernels`.
+"""The command line: `darkroom COMMAND`. `app.cli.catalogue` lists the commands.
 
 This module imports almost nothing, so that Ctrl-C ends the process without a traceback at any time.
 """
