@@ -43,12 +43,15 @@ def expanded(
     include: Sequence[str] = (),
     exclude: Sequence[str] = (),
     lists: Sequence[str] = (),
+    results: str | None = None,
 ) -> list[str]:
     """Return files, URLs and `-`, in a fixed order; folders are searched recursively.
 
-    The sources of `lists` follow those of `names`. Links to folders are not followed, so no search
-    is endless. A name that is no file but matches files as a pattern stands for them. WrongUsage
-    where a folder or a pattern has no image, or a list cannot be read.
+    The sources of `lists` follow those of `names`. A name that is no file but matches files as a
+    pattern stands for them. Three kinds of folders are not searched: links, so no search is
+    endless; hidden ones, whose names begin with a dot, unless a pattern of `include` has such a
+    name; and the folder `results`, because earlier results are no sources. WrongUsage where a
+    folder or a pattern has no image, or a list cannot be read.
     """
     if not names and not lists:
         raise WrongUsage("name files, folders or URLs, or a list of them with --from")
@@ -56,7 +59,7 @@ def expanded(
         raise WrongUsage("-: standard input can be read only once")
     found: list[str] = []
     for name in [*names, *(line for each in lists for line in _lines(each))]:
-        inside = [*_inside(name, include, exclude)]
+        inside = [*_inside(name, include, exclude, results)]
         if not inside:
             raise WrongUsage(f"{name}: no image in it; --include chooses other names")
         found += inside
@@ -75,29 +78,47 @@ def _lines(file: str) -> list[str]:
     return [os.fsdecode(line.rstrip(b"\r")) for line in text.split(b"\n") if line.strip()]
 
 
-def _inside(name: str, include: Sequence[str], exclude: Sequence[str]) -> Iterator[str]:
+def _inside(
+    name: str, include: Sequence[str], exclude: Sequence[str], results: str | None
+) -> Iterator[str]:
     if name == sources.STANDARD_INPUT or sources.is_url(name):
         yield name
     elif os.path.isdir(name):
-        yield from _files(name, include, exclude)
+        yield from _files(name, include, exclude, results)
     elif not os.path.lexists(name) and glob.has_magic(name) and (match := sorted(glob.glob(name))):
         for each in match:
-            yield from _inside(each, include, exclude) if os.path.isdir(each) else (each,)
+            if os.path.isdir(each):
+                yield from _files(each, include, exclude, results)
+            else:
+                yield each
     else:
         yield name  # a missing file is reported with all others
 
 
-def _files(folder: str, include: Sequence[str], exclude: Sequence[str]) -> Iterator[str]:
+def _files(
+    folder: str, include: Sequence[str], exclude: Sequence[str], results: str | None
+) -> Iterator[str]:
     def unreadable(error: OSError) -> None:
         raise WrongUsage(f"{error.filename}: {error.strerror}")
 
+    takes_hidden = any(part.startswith(".") for each in include for part in each.split("/"))
+
+    def is_searched(inner: Path) -> bool:
+        if inner.name.startswith(".") and not takes_hidden:
+            return False
+        return not _matches(inner, exclude) and not _is_same(folder / inner, results)
+
     for path, folders, files in os.walk(folder, onerror=unreadable):
         inner = Path(path).relative_to(folder)
-        folders[:] = sorted(each for each in folders if not _matches(inner / each, exclude))
+        folders[:] = sorted(each for each in folders if is_searched(inner / each))
         for name in sorted(files):
             wanted = _matches(inner / name, include) if include else _is_image(name)
             if wanted and not _matches(inner / name, exclude):
                 yield str(Path(path) / name)
+
+
+def _is_same(folder: Path, results: str | None) -> bool:
+    return results is not None and os.path.isdir(results) and folder.samefile(results)
 
 
 def _is_image(name: str) -> bool:

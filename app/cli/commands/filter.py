@@ -80,7 +80,7 @@ def run(
     FAILED when any image failed.
     """
     has_several = bool(lists) or any(Path(each).is_dir() for each in files)
-    files = expansion.expanded(files, include, exclude, lists)
+    files = expansion.expanded(files, include, exclude, lists, results=output)
     filters = chain.given_chain(ops, op)
     assert filters is not None  # argparse requires one of the flags
     target = targets.target_of(output, len(files) + has_several, force)

@@ -75,3 +75,20 @@ def test_sources_that_cannot_be_read_are_refused(
 ) -> None:
     with pytest.raises(WrongUsage, match=message):
         expanded(names, lists=lists)
+
+
+def test_hidden_folders_are_searched_only_if_a_pattern_names_one(folder: Path) -> None:
+    (folder / "in" / ".thumbnails").mkdir()
+    (folder / "in" / ".thumbnails" / "small.png").touch()
+    assert found(folder) == ["a.PNG", "b.jpg", "in/c.webp", "in/raw/d.tiff"]
+    assert found(folder, "*.webp", "*.png") == ["in/c.webp"]
+    assert found(folder, "in/.thumbnails/*") == ["in/.thumbnails/small.png"]
+    assert expanded([f"{folder}/in/.thumbnails"]) == [f"{folder}/in/.thumbnails/small.png"]
+
+
+def test_earlier_results_in_a_folder_are_no_sources(folder: Path) -> None:
+    within = [*map(str, (folder / "a.PNG", folder / "b.jpg", folder / "in" / "c.webp"))]
+    assert expanded([str(folder)], results=f"{folder}/in/raw/") == within
+    assert expanded([f"{folder}/i*"], results=f"{folder}/in/../in/raw") == within[-1:]
+    assert f"{folder}/in/raw/d.tiff" in expanded([str(folder)], results=f"{folder}/new/")
+    assert expanded([f"{folder}/in/raw"], results=f"{folder}/in/raw") == [f"{folder}/in/raw/d.tiff"]
