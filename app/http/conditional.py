@@ -7,8 +7,8 @@ def matches(if_none_match: str | None, etag: str) -> bool:
 
 
 def names(if_none_match: str, etag: str) -> bool:
-    """Return whether `If-None-Match` lists the ETag itself; `*` lists none."""
-    return etag in _tags(if_none_match)
+    """Return whether `If-None-Match` lists the ETag itself; `*` lists none. Both may be weak."""
+    return etag.removeprefix("W/") in _tags(if_none_match)
 
 
 def _tags(if_none_match: str) -> list[str]:

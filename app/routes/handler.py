@@ -42,7 +42,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     form = form_of(accept, intake.single)
     rendering = _rendering(request, asked, service, timings, intake.options, form)
     if wants_tag(request, form, service.settings):
-        tags = tagged(request, asked, rendering, service, intake.options)
+        tags = tagged(request, asked, rendering, service, intake.options, form)
         asked, rendering, unchanged = await tags
         if unchanged is not None:
             return unchanged

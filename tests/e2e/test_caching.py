@@ -53,6 +53,7 @@ def test_the_same_image_is_not_computed_again_for_a_client_that_has_its_answer(
 ) -> None:
     first = client.post(path, content=jpeg(), headers=ASK)
     assert first.status_code == 200
+    assert first.headers["ETag"].startswith("W/") or path == SEPIA
     before = computed(client)
     again = client.post(
         path, content=jpeg(), headers=ASK | {"If-None-Match": first.headers["ETag"]}
@@ -93,7 +94,8 @@ def test_a_reply_for_several_images_has_one_tag(client: httpx.Client) -> None:
         return client.post("/classify", files=files, headers={"If-None-Match": tag})
 
     tag = ask('""', 0, 1).headers["ETag"]
-    assert ask(f'"other", W/{tag}', 0, 1).status_code == 304
+    assert ask(f'"other", {tag}', 0, 1).status_code == 304
+    assert ask(tag.removeprefix("W/"), 0, 1).status_code == 304
     assert ask(tag, 1, 0).status_code == 200
 
 

@@ -24,3 +24,9 @@ def test_a_wildcard_names_no_etag_of_an_answer_that_is_not_computed(
     header: str, found: bool
 ) -> None:
     assert names(header, '"a"') is found
+
+
+@pytest.mark.parametrize("header", ['"a"', 'W/"a"', '"b", W/"a"'])
+def test_a_weak_etag_is_named_by_weak_and_strong_ones(header: str) -> None:
+    assert names(header, 'W/"a"')
+    assert matches(header, 'W/"a"')

@@ -1,0 +1,19 @@
+"""The versions of the libraries that read and write image files."""
+
+import functools
+from collections.abc import Mapping
+
+import simplejpeg
+from PIL import features
+
+_FEATURES = ("pil", "libjpeg_turbo", "zlib", "zlib_ng", "libtiff", "webp", "avif", "littlecms2")
+
+
+@functools.cache
+def codec_versions() -> Mapping[str, str | None]:
+    """Return the version of each library by its name; None for those that are missing.
+
+    Another version of an encoder may write other bytes for the same pixels.
+    """
+    found = {name: features.version(name) for name in _FEATURES}
+    return {**found, "simplejpeg": simplejpeg.__version__}
