@@ -114,10 +114,12 @@ def run(
     images = photos(given) if given else distinct(offline.drawings())
     path = _path(ops, op) if chained else "/classify"
     messages = requests(origin, path, images, each, headers)
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        steps = runner.run(_all(origin, messages, each, loads, timing))
+    steps, interrupted = _finished(origin, messages, each, loads, timing)
     report = {"url": url, "path": path, "images_per_request": each, "drawn": not given}
-    show(json.dumps({**report, **_circumstances(asked, images), "steps": steps}) + "\n")
+    report |= {**_circumstances(asked, images), "interrupted": interrupted, "steps": steps}
+    show(json.dumps(report) + "\n")
+    if interrupted:
+        return ExitCode.INTERRUPTED
     return ExitCode.OK if all(step["images"] for step in steps) else ExitCode.FAILED
 
 
@@ -140,18 +142,37 @@ def _circumstances(asked: Mapping[str, Any], images: Sequence[bytes]) -> dict[st
     }
 
 
-async def _all(
+def _finished(
     origin: Origin, messages: Sequence[bytes], each: int, loads: Sequence[Load], timing: Timing
-) -> list[dict[str, Any]]:
-    """Measure one step after the other, and print a row of the table for each."""
-    colours, steps = has_colours(sys.stderr), []
+) -> tuple[list[dict[str, Any]], bool]:
+    """Return the steps that were finished, and whether Ctrl-C came before the last one was."""
+    steps = list[dict[str, Any]]()
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(_all(origin, messages, each, loads, timing, steps))
+    except KeyboardInterrupt:
+        if not steps:
+            raise
+        return steps, True
+    return steps, False
+
+
+async def _all(
+    origin: Origin,
+    messages: Sequence[bytes],
+    each: int,
+    loads: Sequence[Load],
+    timing: Timing,
+    steps: list[dict[str, Any]],
+) -> None:
+    """Measure one step after the other; add it to `steps` and print a row of the table for it."""
+    colours = has_colours(sys.stderr)
     names = ("load", "images/s", "p50 ms", "p90 ms", "p99 ms", "max ms", "errors", "client", "")
     print(styled(COLUMNS.format(*names).rstrip(), Style.BOLD, on=colours), file=sys.stderr)
     for load in loads:
         step = await measured(origin, messages, each, load, timing)
         steps.append(step)
         print(_row(step, colours), file=sys.stderr, flush=True)
-    return steps
 
 
 def _row(step: dict[str, Any], colours: bool) -> str:

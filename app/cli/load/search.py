@@ -13,6 +13,9 @@ CLEARLY = 1.05
 Measure = Callable[[Mapping[str, str]], Awaitable[float | None]]
 """Return the images per second of a server with these settings; None if it does not work."""
 
+Measurements = dict[str, list[float | None]]
+"""The results for each value of a setting, in the order of their measurement."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -47,12 +50,18 @@ class Choice:
         if not self.is_measured:
             return f"{noun}: the default, {default}, because there was no time to compare others"
         told = ", ".join(f"{_rate(rate)} with {value}" for value, rate in self.rates.items())
-        reason = "clearly faster than the default, twice"
+        return f"{noun}: {self.value} ({told}; {self._reason(default)})"
+
+    def _reason(self, default: str) -> str:
         if not self.is_repeated:
-            reason = "the default, because there was no time to measure the faster one again"
-        elif self.value == default:
-            reason = "the default, because nothing is more than 5 % faster"
-        return f"{noun}: {self.value} ({told}; {reason})"
+            return "the default, because there was no time to measure the faster one again"
+        if self.rates.get(default) is None:
+            if self.value == default:
+                return "the default, because no value worked"
+            return "the fastest of those that worked"
+        if self.value == default:
+            return "the default, because nothing is more than 5 % faster"
+        return "clearly faster than the default, twice"
 
 
 def questions(cores: int, front_ends: int, gpus: int) -> list[Question]:
@@ -82,40 +91,65 @@ async def search(
     choices = []
     best: float | None = None
     for question in asked:
-        rates: dict[str, float | None] = {}
+        results: Measurements = {}
         for value in question.values:
             if value == question.values[0] and best is not None:
-                rates[value] = best  # measured with the previous question
+                results[value] = [best]  # measured with the previous question
             elif left():
-                rates[value] = await measure({**chosen, question.setting: value})
-        repeated = await _repeated(question, rates, {**chosen}, measure, left)
+                results[value] = [await measure({**chosen, question.setting: value})]
+        repeated = await _repeated(question, results, {**chosen}, measure, left)
+        rates = _compared(question, results)
         value = _chosen(question, rates) if repeated else question.values[0]
         chosen[question.setting] = value
-        best = rates.get(value, best)
+        best = _mean(results[value]) if value in results else best
         choices.append(Choice(question, value, rates, repeated))
     return choices
 
 
 async def _repeated(
     question: Question,
-    rates: dict[str, float | None],
+    results: Measurements,
     chosen: Mapping[str, str],
     measure: Measure,
     left: Callable[[], bool],
 ) -> bool:
-    """Measure a faster value and the default again; keep the lower and the higher rate of them.
+    """Measure a faster value and the default again, until each value that is faster was repeated.
 
     Returns False if there is no time for that.
     """
-    default, value = question.values[0], _chosen(question, rates)
-    if value == default or rates.get(default) is None:
-        return True
-    for each, keep in ((default, max), (value, min)):
-        if not left():
-            return False
-        again, before = await measure({**chosen, question.setting: each}), rates[each]
-        rates[each] = None if again is None or before is None else keep(again, before)
+    default, repeated = question.values[0], set[str]()
+    while (rates := _compared(question, results)).get(default) is not None:
+        value = _chosen(question, rates)
+        if value == default or value in repeated:
+            break
+        for each in (default, value):
+            if not left():
+                return False
+            results[each].append(await measure({**chosen, question.setting: each}))
+        repeated.add(value)
     return True
+
+
+def _compared(question: Question, results: Measurements) -> dict[str, float | None]:
+    """Return the lowest rate of each value, and the highest of the default.
+
+    None if a value did not work in one of its measurements.
+    """
+    rates: dict[str, float | None] = {}
+    for value, measured in results.items():
+        worked = [rate for rate in measured if rate is not None]
+        keep = max if value == question.values[0] else min
+        rates[value] = keep(worked) if len(worked) == len(measured) else None
+    return rates
+
+
+def _mean(measured: Sequence[float | None]) -> float | None:
+    """Return the mean, None if one of the measurements did not work.
+
+    The next question compares with it: the lowest or highest rate would favour one side there.
+    """
+    worked = [rate for rate in measured if rate is not None]
+    return sum(worked) / len(worked) if len(worked) == len(measured) else None
 
 
 def _chosen(question: Question, rates: Mapping[str, float | None]) -> str:

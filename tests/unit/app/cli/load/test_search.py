@@ -48,6 +48,30 @@ def test_what_was_faster_only_once_is_not_chosen() -> None:
     assert (choice.value, choice.rates) == ("0", {"0": 139.0, "2": 140.0})
 
 
+def test_each_value_that_is_chosen_was_faster_twice() -> None:
+    rates = {"8": [100.0] * 3, "4": [150.0, 90.0], "16": [140.0, 80.0]}
+
+    async def measure(settings: Mapping[str, str]) -> float:
+        return rates[settings["max_batch_size"]].pop(0)
+
+    (choice,) = asyncio.run(search([BATCH], measure, lambda: True))
+    assert (choice.value, choice.rates) == ("8", {"8": 100.0, "4": 90.0, "16": 80.0})
+    assert not any(rates.values())
+
+
+@pytest.mark.parametrize(("again", "expected"), [([100.0, 160.0], 150.0), ([138.0, 140.0], 119.0)])
+def test_the_next_question_compares_with_the_mean_of_the_measurements(
+    again: list[float], expected: float
+) -> None:
+    measured = iter([100.0, 140.0, *again, 1.0, 1.0])
+
+    async def measure(_settings: Mapping[str, str]) -> float:
+        return next(measured)
+
+    _, choice = asyncio.run(search([FRONT_ENDS, BATCH], measure, lambda: True))
+    assert choice.rates["8"] == expected
+
+
 @pytest.mark.parametrize("trials", [2, 3])
 def test_what_cannot_be_repeated_stays_at_the_default(trials: int) -> None:
     (choice,), made = chosen([FRONT_ENDS], {"0": 100, "2": 140}, trials)
@@ -71,6 +95,12 @@ def test_a_value_that_does_not_work_is_not_chosen() -> None:
     assert "it did not work with 2" in choice.sentence()
     (choice,), _ = chosen([FRONT_ENDS], {"0": None, "2": 10})
     assert choice.value == "2"
+    assert choice.sentence() == (
+        "front ends: 2 (it did not work with 0, 10.0 images/s with 2; "
+        "the fastest of those that worked)"
+    )
+    (choice,), _ = chosen([FRONT_ENDS], {"0": None, "2": None})
+    assert choice.sentence().endswith("the default, because no value worked)")
 
 
 def test_what_there_was_no_time_for_is_said_and_left_at_the_default() -> None:
