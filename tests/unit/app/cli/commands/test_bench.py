@@ -1,4 +1,4 @@
-"""The report of `darkroom bench`, with measurements that the test makes up."""
+"""The table and the report of `darkroom bench`, with measurements that the test makes up."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.pictures import jpeg
 
 URL = "http://127.0.0.1:9"
 
-STEP = {
+STEP: dict[str, Any] = {
     "loop": "closed",
     "connections": 1,
     "images_per_second": 5.0,
@@ -81,3 +81,9 @@ def test_a_report_of_all_steps_is_not_interrupted(
     assert run(["bench", URL, "--photos", photo, "--connections", "1,8"]) == ExitCode.OK
     found = json.loads(capsys.readouterr().out)
     assert (found["interrupted"], len(found["steps"])) == (False, 2)
+
+
+def test_a_server_s_names_of_errors_cannot_steer_the_terminal() -> None:
+    row = bench._row({**STEP, "errors": {"\x1b[2J\x9b\n": 3}}, colours=False)
+    assert row.isprintable()
+    assert "\\x1b[2J\\x9b\\x0a: 3" in row
