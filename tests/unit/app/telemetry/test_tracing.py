@@ -27,7 +27,7 @@ def test_an_exporter_that_is_not_there_is_refused_with_those_that_are(
 
 def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "find_spec", lambda _name: None)
-    with pytest.raises(ValueError, match=r"darkroom\[otel\]"):
+    with pytest.raises(ValueError, match=r"\.\[otel\]"):
         check(True)
     check(False)
 

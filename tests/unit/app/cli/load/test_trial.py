@@ -45,10 +45,14 @@ def test_a_signal_stops_the_server_that_is_measured(
         signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     sender = threading.Thread(target=send)
-    sender.start()
-    with pytest.raises(SystemExit) as ended:
-        ending.run(trial.rate({}, [b""], 1, 1000.0))
-    sender.join()
+    before = signal.signal(number, signal.SIG_DFL)  # tests that nohup starts ignore SIGHUP
+    try:
+        sender.start()
+        with pytest.raises(SystemExit) as ended:
+            ending.run(trial.rate({}, [b""], 1, 1000.0))
+        sender.join()
+    finally:
+        signal.signal(number, before)
     assert ended.value.code == ExitCode.TERMINATED
     assert gone(int(path.read_text()))
 
