@@ -1,4 +1,4 @@
-"""What is said about a file, and what is not looked at for it."""
+"""Descriptions of files: the values that they hold, and the parts of a file that are not read."""
 
 import io
 

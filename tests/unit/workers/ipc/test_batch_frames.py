@@ -29,7 +29,7 @@ def record(number: int, n_images: int = 64) -> BatchRecord:
 
 
 class Connected(asyncio.Transport):
-    """Transport that hands all that is written to the protocol at the other end."""
+    """Transport that passes written bytes to the protocol at the other end."""
 
     def __init__(self, other: asyncio.Protocol) -> None:
         super().__init__()
