@@ -10,19 +10,18 @@ as if they cost nothing.
 """
 
 import heapq
+import math
 import time
 from collections.abc import Callable
 
-from app.admission.places import Place, Share, Through, small
+from app.admission.places import Place, Places, Share, small
+from app.admission.shedding import SLACK, Tagged, shed
 from app.admission.turn import Turn
-from app.admission.waiting import LEAST_COST, ClientQueue, Waiting, too_late
+from app.admission.waiting import LEAST_COST, ClientQueue, Waiting
 from models.domain.deadline import Deadline
 
 SHED_EVERY = 0.25
 """Seconds between two searches for images whose turn comes too late."""
-
-SLACK = 1.15
-"""Times the predicted wait that must fit before the deadline of an image that waits already."""
 
 FEW = 64
 """Clients that are remembered although none of their images waits."""
@@ -47,18 +46,15 @@ class FairLine:
         clock: Callable[[], float] = time.monotonic,
         most_bulk: int | None = None,
     ) -> None:
-        self._least = least
-        self._quota = least if most_bulk is None else most_bulk
-        self._room = room
+        self._places = Places(least, room, least if most_bulk is None else most_bulk)
         self._predict = predict
         self._clock = clock
         self._virtual = 0.0
         self._clients: dict[str, ClientQueue] = {}
-        self._heap: list[tuple[float, int, ClientQueue]] = []
+        self._heap: list[Tagged] = []
         """The clients with images in line, by their tags."""
         self._shed_at = 0.0
         self._number = 0
-        self._small, self._large = Through(), Through()
 
     @property
     def waiting(self) -> int:
@@ -68,7 +64,7 @@ class FairLine:
     @property
     def past(self) -> float:
         """Seconds of work past the line."""
-        return self._small.work + self._large.work
+        return self._places.work
 
     def waits(self, client: str) -> bool:
         """Return whether images of a client wait."""
@@ -79,14 +75,17 @@ class FairLine:
         """Return the seconds until a new image that costs `cost` seconds would end.
 
         The result is None if the order of asking says that: if the image is not much cheaper than
-        those of its client that wait, or if one of them would be overdue before.
+        those of its client that wait, here or for memory, or if one would be overdue before. Even
+        then it does not wait for those that wait for memory.
         """
         queue = self._clients.get(client)
         before = None if queue is None else queue.before(cost)
         if queue is None or before is None:
             return None
-        wait = self._predict(self.past + (before + cost) * len(self._heap))
-        return wait if self._clock() + SLACK * wait < queue.overdue_from() else None
+        wait = self._wait(queue, before + cost)
+        if self._clock() + SLACK * wait < queue.overdue_from():
+            return wait
+        return self._wait(queue, queue.in_line_now() + cost) if queue.away else None
 
     def turn(
         self,
@@ -118,13 +117,14 @@ class FairLine:
             queue = self._clients[client] = ClientQueue()
         # Nothing waits: the image passes without a future and a turn of the event loop. Its tag is
         # set as if it had been queued, or the next image of its client would be served too early.
-        if not self._heap and self._fits(held := share()):
+        if not self._heap and self._places.fits(held := share()):
             queue.start = max(self._virtual, queue.finish)
             return self._enter(queue, estimate, held is Share.BULK)
         self._number += 1
         waiting = Waiting(self._number, estimate, deadline, share, measured or estimate, estimate())
         now = self._clock()
-        queue.add(waiting, now, deadline.remaining(now) - SLACK * self._wait(queue, waiting.cost))
+        wait = self._wait(queue, queue.work + waiting.cost)
+        queue.add(waiting, now, deadline.remaining(now) - SLACK * wait)
         if not queue.in_line:
             queue.start = max(self._virtual, queue.finish)
             self._push(queue, waiting)
@@ -144,49 +144,48 @@ class FairLine:
 
     def leave(self, place: Place) -> None:
         """End a turn, and give turns to waiting images."""
-        self._of(place).remove(place)
+        self._places.remove(place)
         self._let_through()
-        through = self._small.images + self._large.images
+        through = self._places.images
         if self._heap:
             self._shed()
         elif not through:
-            self._virtual = 0.0
-            self._clients.clear()  # memory follows the present load, not the past
+            self._forget(math.inf)  # memory follows the present load, not the past
         if len(self._clients) > 2 * (len(self._heap) + through) + FEW:
-            late = self._virtual
-            self._clients = {
-                name: each
-                for name, each in self._clients.items()
-                if each.live or each.finish > late
-            }
+            self._forget(self._virtual)
 
-    def come_back(self, place: Place) -> None:
+    def suspend(self, place: Place) -> None:
+        """Give an image's place to others for a while; `resume` must be called then."""
+        place.away.add(place)
+        self.leave(place)
+
+    def resume(self, place: Place) -> None:
         """Count an image again that left its place for a while, also where that is one too many."""
-        self._of(place).add(place)
+        place.away.discard(place)
+        self._places.add(place)
 
-    def _wait(self, queue: ClientQueue, cost: float) -> float:
-        """Return the seconds until `cost` more would end if its client's work went in order."""
+    def _forget(self, late: float) -> None:
+        """Forget clients that have nothing here, and whose last image ended before `late`."""
+        self._clients = {
+            name: each
+            for name, each in self._clients.items()
+            if each.live or each.away or each.finish > late
+        }
+        if not self._clients:
+            self._virtual = 0.0
+
+    def _wait(self, queue: ClientQueue, work: float) -> float:
+        """Return the seconds until `work` of a client in line is completed: all take turns."""
         clients = len(self._heap) + (not queue.in_line)
-        return self._predict(self.past + (queue.work + cost) * clients)
-
-    def _of(self, place: Place) -> Through:
-        return self._large if place.large else self._small
-
-    def _fits(self, share: Share) -> bool:
-        images, work = self._small.images, self._small.work
-        if share is not Share.SMALL:
-            images, work = images + self._large.images, work + self._large.work
-            if share is Share.BULK and self._large.images >= self._quota:
-                return False
-        return images < self._least or work < self._room()
+        return self._predict(self.past + work * clients)
 
     def _enter(self, queue: ClientQueue, estimate: Callable[[], float], large: bool) -> Place:
         """Let the next image of a client through."""
         cost = max(estimate(), LEAST_COST)
         self._virtual = max(self._virtual, queue.start)
         queue.finish = queue.start + cost
-        place = Place(cost, large)
-        self._of(place).add(place)
+        place = Place(cost, large, estimate, queue.away)
+        self._places.add(place)
         return place
 
     def _push(self, queue: ClientQueue, first: Waiting) -> None:
@@ -200,12 +199,12 @@ class FairLine:
         """
         passed_over: list[tuple[ClientQueue, Waiting]] = []
         now = self._clock()
-        while self._heap and self._fits(Share.SMALL):
+        while self._heap and self._places.fits(Share.SMALL):
             queue = self._heap[0][2]
             first = queue.first(now)
             share = Share.SMALL if first is None else first.share()
-            fits = self._fits(share)
-            if not fits and self._large.images < self._quota:
+            fits = self._places.fits(share)
+            if not fits and self._places.bulk_fits:
                 break
             heapq.heappop(self._heap)
             queue.in_line = False
@@ -230,21 +229,4 @@ class FairLine:
         if now < self._shed_at:
             return
         self._shed_at = now + SHED_EVERY
-        ahead = self.past
-        for each, cost in self._in_order(now):
-            wait = self._predict(ahead + cost)
-            if wait * SLACK > each.deadline.remaining(now):
-                each.turn.set_exception(too_late(wait))
-            else:
-                ahead += cost
-
-    def _in_order(self, now: float) -> list[tuple[Waiting, float]]:
-        """Return the images in the order in which they will be let through, with their costs."""
-        tagged: list[tuple[float, int, Waiting, float]] = []
-        for start, _, queue in self._heap:
-            tag = start
-            for each in queue.in_order(now):
-                cost = each.estimate()
-                tagged.append((tag, each.number, each, cost))
-                tag += cost
-        return [(each, cost) for _, _, each, cost in sorted(tagged, key=lambda each: each[:2])]
+        shed(self._heap, self.past, self._predict, now)

@@ -1,5 +1,6 @@
-"""What an image takes behind the fair line, and how much of the server its client holds."""
+"""What images take past the fair line, and how much of the server their clients hold."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,18 +20,23 @@ def small() -> Share:
     return Share.SMALL
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """What an image past the line takes there: its cost in seconds, and whether its client held
-    most of all images when it was let through.
+    """What an image past the line takes there: its cost in seconds as it was known then, and
+    whether its client held most of all images when it was let through.
+
+    `estimate` returns what the cost is known to be now. `away` are those of its client that are
+    left for a while.
     """
 
     cost: float
     large: bool
+    estimate: Callable[[], float]
+    away: set["Place"]
 
 
 class Through:
-    """Images past the line, and their work in seconds."""
+    """A number of images, and their work in seconds."""
 
     __slots__ = ("images", "work")
 
@@ -47,3 +53,52 @@ class Through:
         """Count one less; nothing is left of rounding when all are gone."""
         self.images -= 1
         self.work = self.work - place.cost if self.images else 0.0
+
+
+class Places:
+    """The images past the line, and whether one more may pass it.
+
+    `least` images may always be there, or as many as together take less than `room()` seconds.
+    Those of a client that holds most do not count for images of clients with a small share; while
+    others want something, there are at most `most_bulk` of them.
+    """
+
+    __slots__ = ("_large", "_least", "_most_bulk", "_room", "_small")
+
+    def __init__(self, least: int, room: Callable[[], float], most_bulk: int) -> None:
+        self._least = least
+        self._most_bulk = most_bulk
+        self._room = room
+        self._small, self._large = Through(), Through()
+
+    @property
+    def images(self) -> int:
+        """Return how many images are past the line."""
+        return self._small.images + self._large.images
+
+    @property
+    def work(self) -> float:
+        """Return their seconds of work."""
+        return self._small.work + self._large.work
+
+    @property
+    def bulk_fits(self) -> bool:
+        """Return whether one more image of a client that holds most may be there beside others."""
+        return self._large.images < self._most_bulk
+
+    def fits(self, share: Share) -> bool:
+        """Return whether an image of a client with this share may pass now."""
+        images, work = self._small.images, self._small.work
+        if share is not Share.SMALL:
+            images, work = images + self._large.images, work + self._large.work
+            if share is Share.BULK and not self.bulk_fits:
+                return False
+        return images < self._least or work < self._room()
+
+    def add(self, place: Place) -> None:
+        """Count an image as past the line."""
+        (self._large if place.large else self._small).add(place)
+
+    def remove(self, place: Place) -> None:
+        """Count it no more."""
+        (self._large if place.large else self._small).remove(place)

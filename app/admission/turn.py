@@ -25,7 +25,10 @@ class Line(Protocol):
     def leave(self, place: Place) -> None:
         """End a turn."""
 
-    def come_back(self, place: Place) -> None:
+    def suspend(self, place: Place) -> None:
+        """Give a turn to others for a while."""
+
+    def resume(self, place: Place) -> None:
         """Begin a turn again that was left for a while."""
 
 
@@ -72,8 +75,8 @@ class Turn:
         """Let other images have this turn while the block waits for something that is scarcer."""
         place = self._place
         assert place is not None
-        self._line.leave(place)
+        self._line.suspend(place)
         try:
             yield
         finally:
-            self._line.come_back(place)
+            self._line.resume(place)

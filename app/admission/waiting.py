@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 
 from app.admission.places import Place, Share
 from models.domain.deadline import Deadline
-from models.domain.errors import Overloaded
 
 LONGEST_OVERTAKEN = 15.0
 """Seconds for which later images of its client may go before an image, at most."""
@@ -100,6 +99,7 @@ class ClientQueue:
         "_overdue",
         "_sharing",
         "_virtual",
+        "away",
         "finish",
         "in_line",
         "live",
@@ -115,6 +115,8 @@ class ClientQueue:
         """Images that wait, including those whose requests have just ended."""
         self.work = 0.0
         """Their seconds of work, as estimated when they came."""
+        self.away: set[Place] = set()
+        """Places that images left for a while, to wait for memory. Cheap ones need not wait too."""
         self._gone = 0
         """Images whose requests ended while they waited, since the heaps were last tidied."""
         self._virtual = 0.0
@@ -161,17 +163,23 @@ class ClientQueue:
         return None
 
     def before(self, cost: float) -> float | None:
-        """Return the seconds of work that is served before a new image of `cost` seconds.
+        """Return the seconds of work in line that is served before a new image of `cost` seconds.
 
-        The result is None if the image is not much cheaper than those that wait, because then it
-        overtakes few of them or none.
+        The result is None if the image is not much cheaper than those that wait, in line or for
+        memory, because then it overtakes few of them or none.
         """
-        if not self.live or CHEAP * cost * self.live > self.work:
+        images = self.live + len(self.away)
+        work = self.work + sum([place.estimate() for place in self.away])
+        if not images or CHEAP * cost * images > work:
             return None
         rank = self._virtual + rounded(cost)
         return sum(
             [each.cost for each in self._asked if each.rank <= rank and not each.turn.done()]
         )
+
+    def in_line_now(self) -> float:
+        """Return the seconds of work that waits in line, as estimated now."""
+        return sum([each.estimate() for each in self._asked if not each.turn.done()])
 
     def overdue_from(self) -> float:
         """Return the moment from which the order of asking holds if nothing is served before."""
@@ -226,13 +234,3 @@ class ClientQueue:
         self._sharing = [entry for entry in self._sharing if not entry[2].gone]
         for heap in (self._by_rank, self._overdue, self._sharing):
             heapq.heapify(heap)
-
-
-def too_late(wait: float) -> Overloaded:
-    """Return the refusal of an image whose turn comes `wait` seconds from now."""
-    return Overloaded(
-        f"the work before this image takes about {wait:.1f} seconds, longer than its deadline "
-        "allows; try again later",
-        retry_after=wait,
-        reason="deadline",
-    )

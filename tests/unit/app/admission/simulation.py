@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,15 +113,27 @@ class Simulation:
         self.seconds = seconds
         self.chance = random.Random(1)
 
-    async def request(self, client: str, seconds: float, seen: Seen, cost: float = 1.0) -> None:
-        """Simulate a request of one image, before a deadline."""
+    async def request(
+        self,
+        client: str,
+        seconds: float,
+        seen: Seen,
+        cost: float = 1.0,
+        memory: AbstractAsyncContextManager[object] | None = None,
+    ) -> None:
+        """Simulate a request of one image, before a deadline; it may wait for `memory`."""
         start = self.clock()
         deadline = Deadline.after(seconds, start)
         try:
             with self.admission.enter(client, deadline) as permit:
                 permit.complete(100_000)
                 permit.expect(1, cost)
-                async with asyncio.timeout_at(deadline.alarm), permit.turn(cost):
+                async with AsyncExitStack() as held:
+                    await held.enter_async_context(asyncio.timeout_at(deadline.alarm))
+                    await held.enter_async_context(turn := permit.turn(cost))
+                    if memory is not None:
+                        async with turn.left():
+                            await held.enter_async_context(memory)
                     with permit.work(cost, PIXELS) as work:
                         took = self.seconds * cost * self.chance.uniform(0.7, 1.3)
                         async with self.cores.one(permit.lane):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 
 from app.admission.line import FairLine
 from app.admission.places import Place, Share
@@ -23,6 +24,8 @@ class Line:
         """What each client holds now."""
         self.places: list[Place] = []
         self.tasks: list[asyncio.Task[None]] = []
+        self.left = AsyncExitStack()
+        """Turns that are left as long as this is open."""
 
     async def ask(self, *names: str) -> None:
         """Let images wait; the first letter of a name is its client."""
@@ -161,5 +164,25 @@ def test_a_client_that_leaves_lets_those_through_that_waited_behind_its_large_sh
         await asyncio.gather(line.tasks[1], return_exceptions=True)
         await asyncio.sleep(0)
         assert line.order == ["a1", "c1"]
+
+    asyncio.run(scenario())
+
+
+def test_images_that_wait_for_memory_delay_large_ones_of_their_client_and_no_cheap_ones() -> None:
+    async def scenario() -> None:
+        line = Line()
+        line.cost = 2.0
+        for _ in range(10):
+            turn = line.line.turn("a", lambda: 2.0, NEVER)
+            await turn.take()
+            await line.left.enter_async_context(turn.left())
+        assert line.line.overtaking("a", 2.0) is None
+        assert line.line.overtaking("a", 0.125) == 0.125
+        line.deadline = Deadline(100.0 + 5.0)
+        await line.ask("a0", "a1")
+        assert line.line.overtaking("a", 0.125) == 2.0 + 2.0 + 0.125, "a1 would be overdue"
+        await line.end_all()
+        await line.left.aclose()
+        assert line.line.past == 20.0
 
     asyncio.run(scenario())

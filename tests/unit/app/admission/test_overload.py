@@ -136,6 +136,44 @@ def test_short_images_of_a_client_do_not_wait_for_its_long_ones() -> None:
     simulate(scenario())
 
 
+def test_short_images_of_a_client_do_not_wait_for_its_long_ones_that_wait_for_memory() -> None:
+    async def scenario() -> None:
+        server, long, short = Simulation(), Seen(), Seen()
+        await server.open_loop("a", CAPACITY / 2, 3, 30.0, Seen())
+        await server.request("a", 30.0, Seen(), 0.2)
+        memory = asyncio.Semaphore(2)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(64):
+                group.create_task(server.request("a", 60.0, long, 10.0, memory))
+            await asyncio.sleep(2)
+            for _ in range(10):
+                for _ in range(5):
+                    group.create_task(server.request("a", 10.0, short, 0.2))
+                await asyncio.sleep(1)
+        assert len(long.good) == 64
+        assert not short.refused, "the long ones take 16 seconds"
+        assert max(seconds for _, seconds in short.good) < 3
+
+    simulate(scenario())
+
+
+def test_long_images_are_refused_that_would_wait_too_long_for_memory() -> None:
+    async def scenario() -> None:
+        server, first, more = Simulation(), Seen(), Seen()
+        await server.request("a", 30.0, Seen(), 10.0)
+        memory = asyncio.Semaphore(2)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(64):
+                group.create_task(server.request("a", 60.0, first, 10.0, memory))
+            await asyncio.sleep(2)
+            for _ in range(10):
+                group.create_task(server.request("a", 10.0, more, 10.0, memory))
+        assert len(more.refused) == 10
+        assert max(seconds for _, seconds in more.refused) == 0
+
+    simulate(scenario())
+
+
 def test_bulk_has_all_cores_while_nobody_else_wants_something() -> None:
     async def scenario() -> None:
         server, other, flood = Simulation(), Seen(), Seen()

@@ -1,0 +1,45 @@
+"""Refuse images in line whose turn is predicted to come too late for their deadlines."""
+
+from collections.abc import Callable, Iterable
+
+from app.admission.waiting import ClientQueue, Waiting
+from models.domain.errors import Overloaded
+
+SLACK = 1.15
+"""Times the predicted wait that must fit before the deadline of an image that waits already."""
+
+Tagged = tuple[float, int, ClientQueue]
+"""A client in line: the virtual time at which its next image starts, and that image's number."""
+
+
+def shed(
+    clients: Iterable[Tagged], past: float, predict: Callable[[float], float], now: float
+) -> None:
+    """Refuse what will be too late, with `past` seconds of work before all that waits."""
+    for each, cost in _in_order(clients, now):
+        wait = predict(past + cost)
+        if wait * SLACK > each.deadline.remaining(now):
+            each.turn.set_exception(_too_late(wait))
+        else:
+            past += cost
+
+
+def _in_order(clients: Iterable[Tagged], now: float) -> list[tuple[Waiting, float]]:
+    """Return the images in the order in which they will be let through, with their costs."""
+    tagged: list[tuple[float, int, Waiting, float]] = []
+    for start, _, queue in clients:
+        tag = start
+        for each in queue.in_order(now):
+            cost = each.estimate()
+            tagged.append((tag, each.number, each, cost))
+            tag += cost
+    return [(each, cost) for _, _, each, cost in sorted(tagged, key=lambda each: each[:2])]
+
+
+def _too_late(wait: float) -> Overloaded:
+    return Overloaded(
+        f"the work before this image takes about {wait:.1f} seconds, longer than its deadline "
+        "allows; try again later",
+        retry_after=wait,
+        reason="deadline",
+    )
