@@ -7,6 +7,8 @@ to `/classify`, raw bodies to `/filter` (a Gaussian blur of sigma 2, answered as
 pairs, old then new and in the next pair new then old, after one run of each that does not count.
 What counts is the median over the pairs of new rate by old rate, and of new p50 by old p50: a slow
 moment of the machine falls on both halves of a pair. A run with any error is an error of the whole.
+The CPU time of all processes of a server for an image, user and system, varies less than rates
+while other programs use the cores.
 
 Run: python -m tests.bench.checkouts --old FOLDER [--pairs 5] [--seconds 4] [--connections 8]
 [--flags "--front-ends 2"] [--only raw ...] [--wrk PATH]
@@ -88,11 +90,14 @@ def compared(
         wrk.write_requests(requests, kind.requests)
         connections = kind.connections or options.connections
 
-        def run(subject: Subject) -> wrk.Report:
+        def run(subject: Subject) -> tuple[wrk.Report, float]:
+            """Return the report, and the milliseconds of CPU time for an image."""
+            before = subject.all_cpu_seconds()
             report = wrk.run(program, subject.port, requests, connections, options.seconds)
             if report.errors or not report.requests:
                 raise RuntimeError(f"{kind.name}, port {subject.port}: {report}")
-            return report
+            used = subject.all_cpu_seconds() - before
+            return report, used * 1e3 / (report.requests * kind.images)
 
         run(old), run(new)
         pairs = []
@@ -100,17 +105,24 @@ def compared(
             first, second = (old, new) if number % 2 == 0 else (new, old)
             one, other = run(first), run(second)
             pairs.append((one, other) if number % 2 == 0 else (other, one))
-    rates = [after.per_second / before.per_second for before, after in pairs]
-    delays = [after.p50_ms / before.p50_ms for before, after in pairs]
+    reports = [(before, after) for (before, _), (after, _) in pairs]
+    cpu = [(before, after) for (_, before), (_, after) in pairs]
+    rates = [after.per_second / before.per_second for before, after in reports]
+    delays = [after.p50_ms / before.p50_ms for before, after in reports]
+    times = [after / before for before, after in cpu]
     return {
         "connections": connections,
-        "old_images_per_second": _median([before.per_second * kind.images for before, _ in pairs]),
-        "new_images_per_second": _median([after.per_second * kind.images for _, after in pairs]),
-        "old_p50_ms": _median([before.p50_ms for before, _ in pairs]),
-        "new_p50_ms": _median([after.p50_ms for _, after in pairs]),
+        "old_images_per_second": _median([one.per_second * kind.images for one, _ in reports]),
+        "new_images_per_second": _median([one.per_second * kind.images for _, one in reports]),
+        "old_p50_ms": _median([before.p50_ms for before, _ in reports]),
+        "new_p50_ms": _median([after.p50_ms for _, after in reports]),
+        "old_cpu_ms_per_image": _median([before for before, _ in cpu]),
+        "new_cpu_ms_per_image": _median([after for _, after in cpu]),
         "rate_ratio": round(statistics.median(rates), 3),
         "rate_ratios": [round(rate, 3) for rate in rates],
         "p50_ratio": round(statistics.median(delays), 3),
+        "cpu_ratio": round(statistics.median(times), 3),
+        "cpu_ratios": [round(time, 3) for time in times],
     }
 
 
@@ -170,9 +182,8 @@ def main() -> None:
                 continue
             found[kind.name] = compared(old, new, kind, options, program)
             shown = found[kind.name]
-            print(
-                f"{kind.name:10} rate {shown['rate_ratio']}, p50 {shown['p50_ratio']}", flush=True
-            )
+            ratios = (f"{name} {shown[f'{name}_ratio']}" for name in ("rate", "p50", "cpu"))
+            print(f"{kind.name:10} {', '.join(ratios)}", flush=True)
     report = {
         "benchmark": "checkouts",
         "command": shlex.join(["python", "-m", "tests.bench.checkouts", *sys.argv[1:]]),

@@ -35,6 +35,17 @@ class Subject:
                 found[pid] = (words[-1] if "app.processes.member" in words else "server", seconds)
         return found
 
+    def all_cpu_seconds(self) -> float:
+        """Return the CPU seconds of all processes so far, with those of children that have ended
+        and were waited for.
+        """
+        total = 0
+        for pid in family(self.process.pid):
+            with suppress(OSError):
+                stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                total += sum(map(int, stat[11:15]))
+        return total / TICKS
+
 
 def thread_seconds(pid: int) -> tuple[float, float]:
     """Return the CPU seconds of a process's main thread, on which its event loop runs, and of all
