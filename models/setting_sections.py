@@ -15,6 +15,7 @@ SECTIONS = {
     "body_timeout": "connections",
     "grace": "stopping and readiness",
     "fetch_allowed_networks": "images from URLs",
+    "storage_allow": "images in folders and buckets",
 }
 """The first setting of each section, in the order of `Settings`, and the title of the section."""
 

@@ -24,6 +24,8 @@ from models.setting_types import (
     Precision,
     ResultCache,
     Several,
+    StoragePrefixes,
+    StorageTargets,
     Texts,
     Tracing,
     cache_folder,
@@ -229,6 +231,8 @@ class Settings(BaseSettings):
     fetch_per_host: int = Field(8, ge=1, description="URLs fetched at a time from one host")
     fetch_retries: int = Field(2, ge=0, le=10, description="retries of a failed fetch")
     fetch_max_redirects: int = Field(5, ge=0, le=20, description="redirects followed")
+    storage_allow: StoragePrefixes = ()
+    storage_allow_write: StorageTargets = ()
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 

@@ -30,6 +30,7 @@ APP = (
     "parsing",
     "connections",
     "urls",
+    "storage",
     "intake",
     "fetch",
     "decoders",

@@ -1,0 +1,140 @@
+"""Objects in buckets of S3, Google Cloud Storage and Azure, by obstore.
+
+Endpoints and credentials are those of the server's environment (`AWS_…`, `GOOGLE_…`, `AZURE_…`):
+no client can choose them. Keys and error texts of stores never reach a client's shell or logs
+unshortened.
+"""
+
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from app.storage.local_files import PIECE, Entry, too_large
+from app.storage.location import Location
+from models.domain.errors import InternalError, NotFound, OriginFailed
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+log = logging.getLogger("darkroom.storage")
+
+AT_ONCE = 1000
+"""Objects of one page of a listing: the most that S3 sends."""
+
+MISSING = (
+    "s3://, gs:// and az:// need the package obstore: install Darkroom with its extra `storage` "
+    "(pip install 'darkroom[storage]')"
+)
+
+_RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}
+
+
+def installed() -> bool:
+    """Return whether obstore can be imported, without importing it."""
+    return find_spec("obstore") is not None
+
+
+class Buckets:
+    """One client for each bucket, made at its first use and kept."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, ObjectStore] = {}
+
+    async def pieces(self, location: Location, limit: int) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of an object; raise NotFound, TooLarge and OriginFailed."""
+        import obstore
+
+        with _explained(location):
+            reply = await obstore.get_async(self._store(location), location.key)
+            size = reply.meta["size"]
+        if size > limit:
+            raise too_large(location, size, limit)
+        left = limit
+        stream = reply.stream(min_chunk_size=PIECE).__aiter__()
+        while True:
+            with _explained(location):
+                piece = await anext(stream, None)
+            if piece is None:
+                return
+            left -= len(piece)
+            if left < 0:
+                raise too_large(location, limit + 1, limit)
+            yield bytes(piece)
+
+    async def entries(self, location: Location) -> AsyncGenerator[Entry, None]:
+        """Yield the objects below a prefix in the store's order, a page at a time.
+
+        Objects of names that begin with a dot, and those that mark folders, are left out.
+        """
+        import obstore
+
+        pages = obstore.list(self._store(location), location.key or None, chunk_size=AT_ONCE)
+        start = len(location.key) + 1 if location.key else 0
+        while True:
+            with _explained(location):
+                page = await anext(pages, None)
+            if page is None:
+                return
+            for each in page:
+                name = each["path"][start:]
+                if name and not any(part.startswith(".") for part in name.split("/")):
+                    yield Entry(name, each["size"])
+
+    async def write(self, location: Location, content: bytes | AsyncIterable[bytes]) -> None:
+        """Make or replace an object completely or not at all, in several parts if it is large."""
+        import obstore
+
+        with _explained(location):
+            await obstore.put_async(self._store(location), location.key, content)
+
+    def _store(self, location: Location) -> "ObjectStore":
+        store = self._stores.get(location.root)
+        if store is None:
+            with _explained(location):
+                store = self._stores[location.root] = _connected(location)
+        return store
+
+
+def _connected(location: Location) -> "ObjectStore":
+    if not installed():
+        raise InternalError(MISSING)
+    from obstore import store
+
+    kinds: dict[str, Any] = {"s3": store.S3Store, "gs": store.GCSStore, "az": store.AzureStore}
+    made: ObjectStore = kinds[location.scheme](location.bucket, retry_config=_RETRIES)
+    return made
+
+
+@contextmanager
+def _explained(location: Location) -> Iterator[None]:
+    """Turn errors of obstore into errors that a client may read; log the cause."""
+    from obstore.exceptions import (
+        BaseError,
+        InvalidPathError,
+        PermissionDeniedError,
+        UnauthenticatedError,
+    )
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise NotFound(f"{location}: there is no such object") from None
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        _note(location, error)
+        raise OriginFailed(f"{location.root} refuses the server's credentials") from None
+    except InvalidPathError:
+        text = "has a key with empty parts, `.`, `..` or control characters below it"
+        raise OriginFailed(f"{location} {text}; choose a deeper prefix") from None
+    except (BaseError, ValueError) as error:
+        _note(location, error)
+        raise OriginFailed(f"{location.root} failed; the server's log has the cause") from None
+
+
+def _note(location: Location, error: Exception) -> None:
+    """Log the first line of an error without queries of URLs, which may carry signatures."""
+    first = str(error).split("\n", 1)[0][:500]
+    log.warning("%s: %s", location.root, re.sub(r"\?[^\s]*", "?…", first))

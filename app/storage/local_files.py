@@ -1,0 +1,225 @@
+"""Files below allowed local folders; every function blocks, so call them on a thread.
+
+A path is walked from the allowed folder, one part at a time, relative to an open directory and
+without following symbolic links. So no link below the folder leads out of it, not even one that is
+made between a check and the opening. Links on the way to the allowed folder itself are followed:
+the operator chose them.
+"""
+
+import os
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from secrets import token_hex
+from threading import Lock
+from typing import BinaryIO
+
+from app.storage.location import Location
+from models.domain.errors import InvalidParameter, NotFound, OriginFailed, TooLarge
+
+PIECE = 1 << 20
+"""Bytes of a file that are read, and so are in memory, at a time."""
+
+DEEPEST = 64
+"""Folders inside each other that a listing walks through."""
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file that a listing found: its `name` relative to what was listed, and its bytes."""
+
+    name: str
+    size: int
+
+
+def pieces(location: Location, root: Location, limit: int) -> Generator[bytes, None, None]:
+    """Yield the bytes of a regular file below `root`, PIECE at a time.
+
+    Raises NotFound, TooLarge for more than `limit` bytes, and OriginFailed.
+    """
+    with _explained(location):
+        descriptor = _opened(location, root)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        size = os.fstat(descriptor).st_size
+        left = limit
+        while size <= limit and left >= 0:
+            with _explained(location):
+                piece = file.read(min(PIECE, left + 1))
+            if not piece:
+                return
+            left -= len(piece)
+            if left >= 0:
+                yield piece
+    raise too_large(location, max(size, limit + 1), limit)
+
+
+def entries(location: Location, root: Location) -> Generator[Entry, None, None]:
+    """Yield the regular files below a folder, in the order of the file system.
+
+    Names that begin with a dot, links, and everything that is no regular file are left out. At most
+    DEEPEST folders are open at a time, and none is in memory whole.
+    """
+    with _explained(location), _walked(root, location.parts[len(root.parts) :]) as folder:
+        yield from _below(folder, "", 0)
+
+
+class Writing:
+    """A file that is being written, and that gets its name when it is complete.
+
+    Each method may run on another thread, and `abort` also while another one runs. The bytes are
+    forced to the disk before the file gets its name. Raises OriginFailed, and InvalidParameter for
+    a location that is `root` itself.
+    """
+
+    def __init__(self, location: Location, root: Location) -> None:
+        self._names = location.parts[len(root.parts) :]
+        if not self._names:
+            raise InvalidParameter(f"{location} is a folder that is allowed, not a file below it")
+        self._location, self._root = location, root
+        self._lock = Lock()
+        self._held = ExitStack()
+        self._file: BinaryIO | None = None
+        self._folder = -1
+        self._temporary = f".darkroom-{token_hex(8)}.tmp"
+        self._aborted = False
+
+    def add(self, piece: bytes) -> None:
+        """Append bytes; the first ones make the folders on the way and a temporary file."""
+        with self._lock, _explained(self._location):
+            if not self._aborted:
+                self._opened().write(piece)
+
+    def whole(self, content: bytes) -> None:
+        """Write all bytes at once."""
+        self.add(content)
+        self.finish()
+
+    def finish(self) -> None:
+        """Give the file its name, in place of one that had it."""
+        with self._lock, _explained(self._location):
+            if self._aborted:
+                return
+            file = self._opened()
+            file.flush()
+            os.fsync(file.fileno())
+            folder = self._folder
+            os.replace(self._temporary, self._names[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            self._held.close()
+
+    def abort(self) -> None:
+        """Remove the temporary file; nothing is written after that. After `finish` it does nothing
+        but forget.
+        """
+        with self._lock:
+            self._aborted = True
+            self._held.close()
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            walk = _walked(self._root, self._names[:-1], make=True)
+            self._folder = self._held.enter_context(walk)
+            self._held.callback(self._remove)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self._temporary, flags, 0o666, dir_fd=self._folder)
+            self._file = self._held.enter_context(os.fdopen(descriptor, "wb"))
+        return self._file
+
+    def _remove(self) -> None:
+        with suppress(FileNotFoundError):  # it has got its name, or was never made
+            os.unlink(self._temporary, dir_fd=self._folder)
+
+
+def too_large(location: Location, size: int, limit: int) -> TooLarge:
+    """Return the error of a file with more than `limit` bytes."""
+    return TooLarge(
+        f"{location} has {size} bytes or more; one image has at most {limit} "
+        "(DARKROOM_MAX_IMAGE_BYTES)"
+    )
+
+
+def _opened(location: Location, root: Location) -> int:
+    """Return a descriptor of a regular file.
+
+    A path descriptor is checked before the file is opened, because to open a device or a pipe may
+    already do something or block.
+    """
+    names = location.parts[len(root.parts) :]
+    if not names:
+        raise IsADirectoryError
+    with _walked(root, names[:-1]) as folder:
+        found = os.open(names[-1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        mode = os.fstat(found).st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "a link, a device or a pipe"
+            raise OriginFailed(f"{location} is {kind}; only regular files are read")
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
+
+
+@contextmanager
+def _walked(root: Location, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+    """Provide a path descriptor of the folder that is reached by `names` from `root`."""
+    folder = os.open("/" + root.key, _FOLDER)
+    try:
+        for name in names:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _below(folder: int, path: str, depth: int) -> Iterator[Entry]:
+    if depth > DEEPEST:
+        raise OriginFailed(f"{path} lies more than {DEEPEST} folders deep; list a deeper prefix")
+    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        with os.scandir(readable) as found:
+            for each in found:
+                if each.name.startswith("."):
+                    continue
+                if each.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):  # removed since it was listed
+                        yield Entry(path + each.name, each.stat(follow_symlinks=False).st_size)
+                elif each.is_dir(follow_symlinks=False):
+                    yield from _inner(readable, each.name, path, depth)
+    finally:
+        os.close(readable)
+
+
+def _inner(folder: int, name: str, path: str, depth: int) -> Iterator[Entry]:
+    try:
+        inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):  # removed or replaced since it was listed
+        return
+    try:
+        yield from _below(inner, f"{path}{name}/", depth + 1)
+    finally:
+        os.close(inner)
+
+
+@contextmanager
+def _explained(location: Location) -> Iterator[None]:
+    """Turn errors of the file system into errors that a client may read."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise NotFound(f"{location}: there is no such file") from None
+    except IsADirectoryError:
+        raise OriginFailed(f"{location} is a folder; only regular files are read") from None
+    except NotADirectoryError:
+        text = f"{location}: a part before the last is no folder; links are not followed"
+        raise OriginFailed(text) from None
+    except PermissionError:
+        raise OriginFailed(f"{location}: the server may not read or write there") from None
+    except OSError as error:
+        raise OriginFailed(f"{location}: {error.strerror or 'the file system failed'}") from None

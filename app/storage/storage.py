@@ -1,0 +1,211 @@
+"""Storage as the rest of the server sees it: checked locations that are read, listed and written.
+
+Only prefixes of `DARKROOM_STORAGE_ALLOW` are read and listed, and only those of
+`DARKROOM_STORAGE_ALLOW_WRITE` are written to.
+"""
+
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Generator,
+    Sequence,
+)
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
+from functools import partial
+from itertools import islice
+from threading import Lock
+from typing import Generic, TypeVar
+
+from app.storage import local_files
+from app.storage.buckets import MISSING, Buckets, installed
+from app.storage.local_files import Entry
+from app.storage.location import AllowList, Location, parse
+from models.domain.errors import AddressRefused, OriginTimedOut, ServiceError
+from models.settings import Settings
+
+THREADS = 8
+"""Threads that read and write local files: a folder on a stuck network disk stops no other work."""
+
+AT_ONCE = 256
+"""Names that a thread lists before it hands them over."""
+
+PIECES = 2
+"""Pieces of a file that a thread reads before it hands them over; a small file takes one thread."""
+
+T = TypeVar("T")
+
+
+class Storage:
+    """Reads, lists and writes below allowed prefixes; `timeout` bounds reading one file, in
+    seconds, and waiting for one page of a listing.
+    """
+
+    def __init__(self, readable: AllowList, writable: AllowList, timeout: float = 20.0) -> None:
+        self._readable = readable
+        self._writable = writable
+        self._timeout = timeout
+        self._buckets = Buckets()
+        self._threads = ThreadPoolExecutor(THREADS, "storage")
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "Storage":
+        """Return the storage that the operator allows; ValueError states what is wrong with it."""
+        readable = _allowed(settings.storage_allow, "DARKROOM_STORAGE_ALLOW")
+        writable = _allowed(settings.storage_allow_write, "DARKROOM_STORAGE_ALLOW_WRITE")
+        return cls(readable, writable, settings.fetch_total_timeout)
+
+    def readable(self, address: str) -> Location:
+        """Return the location of an address that may be read or listed.
+
+        Raises InvalidParameter for what is no address, and AddressRefused.
+        """
+        return _checked(address, self._readable)
+
+    def writable(self, address: str) -> Location:
+        """Return the location of an address that may be written to, with the same errors."""
+        return _checked(address, self._writable)
+
+    async def read(self, location: Location, limit: int) -> bytes:
+        """Return a file of at most `limit` bytes; errors are those of `pieces`."""
+        async with aclosing(self.pieces(location, limit)) as pieces:
+            return b"".join([piece async for piece in pieces])
+
+    async def pieces(self, location: Location, limit: int) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a file, about 1 MiB at a time.
+
+        Raises AddressRefused, NotFound, TooLarge for more than `limit` bytes, OriginFailed, and
+        OriginTimedOut. The time in which the caller holds a piece does not count.
+        """
+        root = _root(location, self._readable)
+        if location.scheme == "file":
+            files = local_files.pieces(location, root, limit)
+            source = self._on_thread(files, PIECES)
+        else:
+            source = self._buckets.pieces(location, limit)
+        async with aclosing(self._in_time(source, location)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def list(self, location: Location) -> AsyncGenerator[Entry, None]:
+        """Yield the files below `location` as they are found; memory does not grow with them.
+
+        Raises AddressRefused, NotFound (local folders only; a bucket has no empty folders),
+        OriginFailed and OriginTimedOut.
+        """
+        root = _root(location, self._readable)
+        if location.scheme == "file":
+            source = self._on_thread(local_files.entries(location, root), AT_ONCE)
+        else:
+            source = self._buckets.entries(location)
+        async with aclosing(self._in_time(source, location)) as entries:
+            async for entry in entries:
+                yield entry
+
+    async def write(self, location: Location, content: bytes | AsyncIterable[bytes]) -> None:
+        """Make or replace a file; readers see all of it or nothing.
+
+        Raises AddressRefused and OriginFailed.
+        """
+        root = _root(location, self._writable)
+        if location.scheme != "file":
+            await self._buckets.write(location, content)
+            return
+        writing = local_files.Writing(location, root)
+        try:
+            if isinstance(content, bytes):
+                await self._run(partial(writing.whole, content))
+            else:
+                async for piece in content:
+                    await self._run(partial(writing.add, piece))
+                await self._run(writing.finish)
+        except BaseException:
+            self._later(writing.abort)
+            raise
+
+    def close(self) -> None:
+        """Accept no more work; threads finish what they have, such as removing unfinished files."""
+        self._threads.shutdown(wait=False)
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    def _later(self, function: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the threads have ended: so has what they held
+            self._threads.submit(function)
+
+    async def _on_thread(self, source: Generator[T, None, None], n: int) -> AsyncGenerator[T, None]:
+        """Yield from a blocking generator, which runs on a thread for `n` items at a time."""
+        steps = _Steps(source)
+        try:
+            taken = [*await self._run(partial(steps.take, n))]
+            while taken:
+                for each in taken:
+                    yield each
+                taken = await self._run(partial(steps.take, n)) if len(taken) == n else []
+        except BaseException:
+            self._later(steps.close)
+            raise
+
+    async def _in_time(
+        self, source: AsyncGenerator[T, None], location: Location
+    ) -> AsyncGenerator[T, None]:
+        """Yield from `source`; raise OriginTimedOut when one step takes too long."""
+        async with aclosing(source):
+            while True:
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        found = await anext(source)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    text = f"{location.root} did not answer for {self._timeout:g} seconds"
+                    raise OriginTimedOut(text) from None
+                yield found
+
+
+class _Steps(Generic[T]):
+    """A generator that threads advance, one at a time, and that may be closed at any time."""
+
+    def __init__(self, source: Generator[T, None, None]) -> None:
+        self._source = source
+        self._lock = Lock()
+
+    def take(self, n: int) -> list[T]:
+        with self._lock:
+            return [*islice(self._source, n)]
+
+    def close(self) -> None:
+        with self._lock:
+            self._source.close()
+
+
+def _allowed(prefixes: Sequence[str], setting: str) -> AllowList:
+    """Return the prefixes of a setting; ValueError states which of them is wrong."""
+    found = []
+    for text in prefixes:
+        try:
+            location = parse(text)
+        except ServiceError as error:
+            raise ValueError(f"{setting}: {text!r}: {error.detail}") from None
+        if location.scheme == "file" and not location.parts:
+            raise ValueError(f"{setting}: {text!r} is all of the disk; name a folder")
+        if location.scheme != "file" and not installed():
+            raise ValueError(f"{setting}: {MISSING}")
+        found.append(location)
+    return AllowList(found, setting)
+
+
+def _checked(address: str, allowed: AllowList) -> Location:
+    location = parse(address)
+    _root(location, allowed)
+    return location
+
+
+def _root(location: Location, allowed: AllowList) -> Location:
+    root = allowed.containing(location)
+    if root is None:
+        raise AddressRefused(f"{location.root}: this storage address is {allowed.hint}")
+    return root

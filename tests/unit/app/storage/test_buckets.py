@@ -1,0 +1,133 @@
+"""S3 by moto's server and Azure by Azurite, each in a process of its own."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.storage import buckets
+from app.storage.storage import Storage
+from models.domain.errors import NotFound, OriginFailed, TooLarge
+from models.settings import Settings
+from tests.object_stores import BUCKET, azure, azurite, s3
+
+pytest.importorskip("obstore")
+pytest.importorskip("moto")
+
+
+@pytest.fixture(scope="module", params=["s3", "az"])
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of an empty bucket of a server that runs."""
+    program = azurite()
+    if request.param == "az" and program is None:
+        pytest.skip("Azurite is not installed: npm install azurite, and name it by AZURITE")
+    folder = tmp_path_factory.mktemp("azurite")
+    server = s3() if request.param == "s3" else azure(program or "", folder)
+    with server as environment, pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_"))]:
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        yield f"{request.param}://{BUCKET}"
+
+
+def run(root: str, scenario: Callable[[Storage], Awaitable[None]]) -> None:
+    settings = Settings(storage_allow=(root,), storage_allow_write=(f"{root}/out/",))
+
+    async def main() -> None:
+        storage = Storage.from_settings(settings)
+        await scenario(storage)
+        storage.close()
+
+    asyncio.run(main())
+
+
+async def pieces(total: int) -> AsyncIterator[bytes]:
+    for start in range(0, total, 1_000_000):
+        yield bytes([start // 1_000_000 % 256]) * min(1_000_000, total - start)
+
+
+def test_what_was_written_is_read_and_listed(root: str) -> None:
+    names = ["plain.jpg", "a b%20#?.jpg", "ü/deep/er.png"]
+
+    async def scenario(storage: Storage) -> None:
+        for name in names:
+            await storage.write(storage.writable(f"{root}/out/one/{name}"), name.encode())
+        await storage.write(storage.writable(f"{root}/out/one/.hidden"), b"")
+        await storage.write(storage.writable(f"{root}/out/one2/other"), b"")
+        folder = storage.readable(f"{root}/out/one/")
+        found = {each.name: each.size async for each in storage.list(folder)}
+        assert found == {name: len(name.encode()) for name in names}
+        for name in names:
+            assert await storage.read(folder.below(name), 100) == name.encode()
+
+    run(root, scenario)
+
+
+def test_a_large_object_goes_in_parts_and_comes_in_pieces(root: str) -> None:
+    async def scenario(storage: Storage) -> None:
+        target = storage.writable(f"{root}/out/large")
+        await storage.write(target, pieces(12_345_678))
+        sizes = [len(piece) async for piece in storage.pieces(target, 20_000_000)]
+        assert sum(sizes) == 12_345_678
+        assert len(sizes) > 1
+        whole = b"".join([piece async for piece in pieces(12_345_678)])
+        assert await storage.read(target, 12_345_678) == whole
+        with pytest.raises(TooLarge, match="one image has at most 12345677"):
+            await storage.read(target, 12_345_677)
+
+    run(root, scenario)
+
+
+def test_a_write_that_fails_makes_no_object(root: str) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        async for piece in pieces(7_000_000):
+            yield piece
+        raise ZeroDivisionError
+
+    async def scenario(storage: Storage) -> None:
+        target = storage.writable(f"{root}/out/broken")
+        with pytest.raises(ZeroDivisionError):
+            await storage.write(target, broken())
+        with pytest.raises(NotFound, match="there is no such object"):
+            await storage.read(target, 100)
+
+    run(root, scenario)
+
+
+def test_more_than_a_page_is_listed(root: str) -> None:
+    async def scenario(storage: Storage) -> None:
+        every = [storage.writable(f"{root}/out/many/{number:04}") for number in range(1100)]
+        for start in range(0, 1100, 50):
+            await asyncio.gather(*(storage.write(each, b"") for each in every[start : start + 50]))
+        folder = storage.readable(f"{root}/out/many")
+        assert [each.name async for each in storage.list(folder)] == [
+            f"{number:04}" for number in range(1100)
+        ]
+
+    run(root, scenario)
+
+
+def test_a_missing_bucket_is_an_error_of_its_item(root: str) -> None:
+    async def scenario(storage: Storage) -> None:
+        with pytest.raises((NotFound, OriginFailed)):
+            await storage.read(storage.readable(f"{root}2/a"), 100)
+
+    async def main() -> None:
+        storage = Storage.from_settings(Settings(storage_allow=(f"{root}2",)))
+        await scenario(storage)
+        storage.close()
+
+    asyncio.run(main())
+
+
+def test_a_bucket_without_the_extra_ends_the_start_with_its_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("app.storage.storage.installed", lambda: False)
+    with pytest.raises(ValueError, match=r"install Darkroom with its extra `storage`"):
+        Storage.from_settings(Settings(storage_allow=("s3://bucket/photos",)))
+    Storage.from_settings(Settings(storage_allow=(tmp_path.as_uri(),))).close()
+    assert buckets.installed()

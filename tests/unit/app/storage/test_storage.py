@@ -1,0 +1,250 @@
+"""Local folders; `test_buckets.py` has the other schemes."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from app.storage.location import parse
+from app.storage.storage import Storage
+from models.domain.errors import (
+    AddressRefused,
+    InvalidParameter,
+    NotFound,
+    OriginFailed,
+    ServiceError,
+    TooLarge,
+)
+from models.settings import Settings
+
+
+def run(folder: Path, scenario: Callable[[Storage], Awaitable[None]]) -> None:
+    """Run a scenario with a storage that may read and write below `folder`."""
+    settings = Settings(storage_allow=(folder.as_uri(),), storage_allow_write=(folder.as_uri(),))
+
+    async def main() -> None:
+        storage = Storage.from_settings(settings)
+        try:
+            await scenario(storage)
+        finally:
+            storage.close()
+
+    asyncio.run(main())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a thread of the storage."""
+    while not condition():
+        os.sched_yield()
+
+
+async def read(storage: Storage, path: Path, limit: int = 1 << 30) -> bytes:
+    return await storage.read(storage.readable(path.as_uri()), limit)
+
+
+async def listed(storage: Storage, path: Path) -> dict[str, int]:
+    return {each.name: each.size async for each in storage.list(storage.readable(path.as_uri()))}
+
+
+def refused(folder: Path, path: Path, error: type[ServiceError], match: str) -> None:
+    async def scenario(storage: Storage) -> None:
+        with pytest.raises(error, match=match):
+            await read(storage, path)
+
+    run(folder, scenario)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, 5 << 20])
+def test_a_file_is_read_whole(tmp_path: Path, size: int) -> None:
+    (tmp_path / "a%20 b#?.bin").write_bytes(os.urandom(size))
+
+    async def scenario(storage: Storage) -> None:
+        found = await read(storage, tmp_path / "a%20 b#?.bin", limit=size)
+        assert found == (tmp_path / "a%20 b#?.bin").read_bytes()
+
+    run(tmp_path, scenario)
+
+
+def test_a_file_over_the_limit_is_too_large(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(1001))
+
+    async def scenario(storage: Storage) -> None:
+        with pytest.raises(TooLarge, match="1001 bytes or more; one image has at most 1000"):
+            await read(storage, tmp_path / "a", limit=1000)
+
+    run(tmp_path, scenario)
+
+
+def test_a_file_outside_every_prefix_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "allowed").mkdir()
+    (tmp_path / "allowed2").mkdir()
+    (tmp_path / "allowed2" / "a").write_bytes(b"secret")
+    match = "not allowed here; the operator allows prefixes with DARKROOM_STORAGE_ALLOW"
+    refused(tmp_path / "allowed", tmp_path / "allowed2" / "a", AddressRefused, match)
+
+
+def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
+    refused(tmp_path, tmp_path / "none.jpg", NotFound, "there is no such file")
+
+
+def test_a_link_to_a_file_outside_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "in" / "a.jpg").symlink_to(tmp_path / "secret")
+    refused(tmp_path / "in", tmp_path / "in" / "a.jpg", OriginFailed, "only regular files")
+
+
+def test_a_link_to_a_folder_outside_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a.jpg").write_bytes(b"secret")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
+    refused(tmp_path / "in", tmp_path / "in" / "link" / "a.jpg", OriginFailed, "not followed")
+
+    async def scenario(storage: Storage) -> None:
+        assert await listed(storage, tmp_path / "in") == {}
+        target = storage.writable((tmp_path / "in" / "link" / "new").as_uri())
+        with pytest.raises(OriginFailed, match="not followed"):
+            await storage.write(target, b"x")
+        assert [each.name for each in (tmp_path / "out").iterdir()] == ["a.jpg"]
+
+    run(tmp_path / "in", scenario)
+
+
+def test_the_allowed_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "a").write_bytes(b"image")
+    (tmp_path / "data").symlink_to(tmp_path / "disk")
+
+    async def scenario(storage: Storage) -> None:
+        assert await read(storage, tmp_path / "data" / "a") == b"image"
+
+    run(tmp_path / "data", scenario)
+
+
+def test_pipes_devices_and_folders_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    refused(tmp_path, tmp_path / "pipe", OriginFailed, "only regular files")
+    refused(tmp_path, tmp_path / "folder", OriginFailed, "is a folder")
+    refused(tmp_path, tmp_path, OriginFailed, "is a folder")
+    refused(Path("/dev"), Path("/dev/zero"), OriginFailed, "a device")
+
+
+def test_a_listing_has_regular_files_at_any_depth(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "1.jpg").write_bytes(b"1")
+    (tmp_path / "a" / "b" / "2.jpg").write_bytes(b"22")
+    (tmp_path / ".hidden").write_bytes(b"3")
+    (tmp_path / "link").symlink_to(tmp_path / "1.jpg")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "many").mkdir()
+    for number in range(600):
+        (tmp_path / "many" / f"{number}").touch()
+
+    async def scenario(storage: Storage) -> None:
+        found = await listed(storage, tmp_path)
+        assert len(found) == 602
+        assert found["1.jpg"] == 1
+        assert found["a/b/2.jpg"] == 2
+        assert found["many/599"] == 0
+        assert await listed(storage, tmp_path / "a") == {"b/2.jpg": 2}
+
+    run(tmp_path, scenario)
+
+
+def test_a_listing_that_is_given_up_leaves_no_descriptor(tmp_path: Path) -> None:
+    for number in range(600):
+        (tmp_path / f"{number}").touch()
+
+    async def scenario(storage: Storage) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        entries = storage.list(storage.readable(tmp_path.as_uri()))
+        await anext(entries)
+        assert len(os.listdir("/proc/self/fd")) > before
+        await entries.aclose()
+        await asyncio.to_thread(until, lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+    run(tmp_path, scenario)
+
+
+def test_names_that_are_not_utf_8_are_listed_and_read(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xff.jpg")).write_bytes(b"image")
+
+    async def scenario(storage: Storage) -> None:
+        folder = storage.readable(tmp_path.as_uri())
+        [entry] = [each async for each in storage.list(folder)]
+        address = str(folder.below(entry.name))
+        assert address.endswith("/%FF.jpg")
+        assert await storage.read(storage.readable(address), 100) == b"image"
+
+    run(tmp_path, scenario)
+
+
+def test_a_file_is_written_with_its_folders(tmp_path: Path) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for number in range(3):
+            yield bytes([number]) * 1000
+
+    async def scenario(storage: Storage) -> None:
+        target = storage.writable((tmp_path / "a" / "b.bin").as_uri())
+        await storage.write(target, b"old")
+        await storage.write(target, pieces())
+        assert (tmp_path / "a" / "b.bin").read_bytes() == b"\0" * 1000 + b"\1" * 1000 + b"\2" * 1000
+        assert [each.name for each in (tmp_path / "a").iterdir()] == ["b.bin"]
+
+    run(tmp_path, scenario)
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"half"
+        raise ZeroDivisionError
+
+    async def scenario(storage: Storage) -> None:
+        target = storage.writable((tmp_path / "a.bin").as_uri())
+        await storage.write(target, b"old")
+        with pytest.raises(ZeroDivisionError):
+            await storage.write(target, broken())
+
+    run(tmp_path, scenario)  # closing the storage waits for nothing, so look until it is removed
+    until(lambda: len(list(tmp_path.iterdir())) == 1)
+    assert (tmp_path / "a.bin").read_bytes() == b"old"
+
+
+def test_a_link_at_the_place_of_a_written_file_is_replaced_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "precious").write_bytes(b"old")
+    (tmp_path / "in" / "a").symlink_to(tmp_path / "precious")
+
+    async def scenario(storage: Storage) -> None:
+        await storage.write(storage.writable((tmp_path / "in" / "a").as_uri()), b"new")
+
+    run(tmp_path / "in", scenario)
+    assert (tmp_path / "precious").read_bytes() == b"old"
+    assert (tmp_path / "in" / "a").read_bytes() == b"new"
+
+
+def test_the_allowed_folder_itself_is_never_written_to(tmp_path: Path) -> None:
+    async def scenario(storage: Storage) -> None:
+        with pytest.raises(InvalidParameter, match="not a file below it"):
+            await storage.write(storage.writable(tmp_path.as_uri()), b"x")
+
+    run(tmp_path, scenario)
+
+
+def test_what_may_be_read_may_not_be_written(tmp_path: Path) -> None:
+    storage = Storage.from_settings(Settings(storage_allow=(tmp_path.as_uri(),)))
+    with pytest.raises(AddressRefused, match="DARKROOM_STORAGE_ALLOW_WRITE"):
+        storage.writable((tmp_path / "a").as_uri())
+    with pytest.raises(AddressRefused, match="DARKROOM_STORAGE_ALLOW_WRITE"):
+        asyncio.run(storage.write(parse((tmp_path / "a").as_uri()), b""))
+    storage.close()
+
+
+@pytest.mark.parametrize("prefix", ["file:///a/../b", "file:///a//b", "s3://x/"])
+def test_a_wrong_prefix_ends_the_start(prefix: str) -> None:
+    with pytest.raises(ValueError, match="DARKROOM_STORAGE_ALLOW: '"):
+        Storage.from_settings(Settings(storage_allow=(prefix,)))
