@@ -13,6 +13,7 @@ ServiceError
 ├── UnsupportedMedia 415         not an image of a format we read
 ├── Unprocessable 422
 │   ├── Undecodable              corrupt or truncated image
+│   ├── BadArchive               a damaged, encrypted or bomb-like ZIP or TAR, or member of one
 │   ├── TooManyPixels            larger than the pixel limit
 │   ├── Quarantined              content that ended two workers a while ago
 │   ├── InvalidParameter         an unknown or out-of-range option, with its path
@@ -34,31 +35,8 @@ ServiceError
     └── OriginTimedOut           the origin of a URL was too slow
 """
 
-from collections.abc import Sequence
-from typing import ClassVar
-
 from models.domain.field_error import FieldError as FieldError
-
-
-class ServiceError(Exception):
-    """An error with a status, a stable code and a text the client may read.
-
-    `detail` is public: it states what is wrong and what to do, never anything internal. Clients get
-    the seconds of `retry_after` if another try can help.
-    """
-
-    status: ClassVar[int] = 500
-    code: ClassVar[str] = "internal_error"
-    title: ClassVar[str] = "Internal error"
-    retryable: ClassVar[bool] = False
-
-    def __init__(
-        self, detail: str, errors: Sequence[FieldError] = (), retry_after: float = 5.0
-    ) -> None:
-        super().__init__(detail)
-        self.detail = detail
-        self.errors = tuple(errors)
-        self.retry_after = retry_after
+from models.domain.service_error import ServiceError as ServiceError
 
 
 class MalformedRequest(ServiceError):
@@ -143,6 +121,12 @@ class Undecodable(Unprocessable):
     """The image is corrupt or truncated."""
 
     code, title = "undecodable", "Image cannot be decoded"
+
+
+class BadArchive(Unprocessable):
+    """A ZIP or TAR, or one member of it, cannot be read or breaks a limit."""
+
+    code, title = "bad_archive", "Archive cannot be read"
 
 
 class TooManyPixels(Unprocessable):

@@ -28,6 +28,7 @@ APP = (
     "http",
     "page",
     "parsing",
+    "archives",
     "connections",
     "urls",
     "storage",

@@ -1,0 +1,36 @@
+import pytest
+
+from app.archives.names import LONGEST_NAME, is_hidden, safe_name
+
+
+@pytest.mark.parametrize(
+    ("given", "safe"),
+    [
+        ("a/b.jpg", "a/b.jpg"),
+        ("/etc/passwd", "etc/passwd"),
+        ("../../etc/passwd", "etc/passwd"),
+        ("a/../../b", "a/b"),
+        ("./a//b", "a/b"),
+        ("C:\\photos\\a.jpg", "photos/a.jpg"),
+        ("..\\..\\a.jpg", "a.jpg"),
+        ("a\0b\n.jpg", "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}.jpg"),
+        ("..", "unnamed"),
+        ("", "unnamed"),
+        ("\ud800.jpg", "\N{REPLACEMENT CHARACTER}.jpg"),
+    ],
+)
+def test_a_name_becomes_a_relative_path_without_parents(given: str, safe: str) -> None:
+    assert safe_name(given) == safe
+
+
+def test_a_long_name_keeps_its_end() -> None:
+    name = safe_name("x/" * 5000 + "a.jpg")
+    assert len(name) <= LONGEST_NAME
+    assert name.endswith("/a.jpg")
+    assert not name.startswith("/")
+
+
+@pytest.mark.parametrize("name", [".a", "x/.git/a", "__MACOSX/a", "x/__MACOSX/a"])
+def test_files_of_operating_systems_are_hidden(name: str) -> None:
+    assert is_hidden(name)
+    assert not is_hidden("a.b/c")

@@ -1,0 +1,271 @@
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from app.archives.limits import ArchiveLimits
+from app.archives.member import Archive, Member
+from app.archives.opening import open_archive
+from models.domain.errors import BadArchive, TooLarge
+
+LIMIT = 1 << 20
+
+
+def packed(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return a ZIP of files by their names."""
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w", method) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return sink.getvalue()
+
+
+def contents(data: bytes) -> dict[str, bytes]:
+    """Return what a ZIP holds, by name."""
+    with open_archive(io.BytesIO(data)) as archive:
+        return {each.name: archive.read(each, LIMIT) for each in archive.members()}
+
+
+def patched(data: bytes, change: Callable[[bytearray, int], None], entry: int = 0) -> bytes:
+    """Return a ZIP with one entry of its directory changed, whose position `change` is given."""
+    changed, at = bytearray(data), -1
+    for _ in range(entry + 1):
+        at = data.index(b"PK\x01\x02", at + 1)
+    change(changed, at)
+    return bytes(changed)
+
+
+def only(archive: Archive) -> Member:
+    """Return the single member of an archive."""
+    (member,) = archive.members()
+    return member
+
+
+FILES = {"a.jpg": b"first" * 100, "folder/b.png": bytes(range(256)), "c.gif": b""}
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2], ids=str
+)
+def test_members_are_read_in_their_order_with_their_content(method: int) -> None:
+    assert list(contents(packed(FILES, method)).items()) == list(FILES.items())
+
+
+def test_a_path_is_opened_and_indices_count_from_zero(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(packed(FILES))
+    with open_archive(tmp_path / "x.zip") as archive:
+        assert [each.index for each in archive.members()] == [0, 1, 2]
+
+
+def test_folders_links_and_hidden_files_are_left_out() -> None:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        archive.mkdir("folder")
+        link = zipfile.ZipInfo("link.jpg")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+        for name in ("__MACOSX/._a.jpg", ".hidden.jpg", "x/.git/a.jpg", "a.jpg"):
+            archive.writestr(name, b"1")
+    assert list(contents(sink.getvalue())) == ["a.jpg"]
+
+
+def test_members_of_a_pipe_with_descriptors_after_them_are_read() -> None:
+    class Pipe(io.RawIOBase):
+        content = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: object) -> int:
+            self.content += bytes(data)  # type: ignore[call-overload]  # zipfile gives buffers
+            return len(data)  # type: ignore[arg-type]  # as above
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in FILES.items():
+            archive.writestr(name, data)
+    assert contents(pipe.content) == FILES
+
+
+def test_zip64_sizes_and_more_than_65535_members_are_read() -> None:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        with archive.open("wide.jpg", "w", force_zip64=True) as file:
+            file.write(b"wide")
+        for n in range(65_600):
+            archive.writestr(str(n), b"")
+    with open_archive(sink) as found:
+        members = list(found.members())
+        assert len(members) == 65_601
+        assert found.read(members[0], LIMIT) == b"wide"
+        assert found.find("65599") == members[-1]
+
+
+def test_bytes_before_the_archive_are_skipped() -> None:
+    data = packed({"a": b"1"})
+    assert contents(data[:4] + b"a program that unpacks" + data) == {"a": b"1"}
+
+
+def test_names_without_a_flag_are_utf8_if_they_can_be_else_code_page_437() -> None:
+    data = packed({"aaaa.jpg": b"1", "bbb.jpg": b"2"})
+    data = data.replace(b"aaaa", "äö".encode()).replace(b"bbb", b"b\x84b")
+    assert list(contents(data)) == ["äö.jpg", "bäb.jpg"]
+
+
+def test_the_unicode_name_of_info_zip_wins_if_its_checksum_is_right() -> None:
+    sink = io.BytesIO()
+    with zipfile.ZipFile(sink, "w") as archive:
+        for name, checksum in (("one.jpg", zlib.crc32(b"one.jpg")), ("two.jpg", 1)):
+            info = zipfile.ZipInfo(name)
+            field = struct.pack("<BL", 1, checksum) + "猫.jpg".encode()
+            info.extra = struct.pack("<HH", 0x7075, len(field)) + field
+            archive.writestr(info, b"1")
+    assert list(contents(sink.getvalue())) == ["猫.jpg", "two.jpg"]
+
+
+def test_of_two_members_of_a_name_both_are_read_and_the_last_is_found() -> None:
+    data = packed({"aa": b"old", "ab": b"new"}).replace(b"ab", b"aa")
+    with open_archive(io.BytesIO(data)) as archive:
+        assert [archive.read(each, LIMIT) for each in archive.members()] == [b"old", b"new"]
+        found = archive.find("aa")
+        assert found is not None
+        assert archive.read(found, LIMIT) == b"new"
+        assert archive.find("missing") is None
+
+
+def test_a_member_over_the_limit_is_refused_alone() -> None:
+    with open_archive(io.BytesIO(packed({"a": b"12345", "b": b"1234"}))) as archive:
+        large, small = archive.members()
+        with pytest.raises(TooLarge, match="the image has 5 bytes; one has at most 4"):
+            archive.read(large, 4)
+        assert archive.read(small, 4) == b"1234"
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_a_damaged_member_harms_no_other(method: int) -> None:
+    data = packed({"a.jpg": bytes(range(256)) * 9, "b.jpg": b"good"}, method)
+    at = data.index(b"a.jpg") + 20
+    damaged = data[:at] + bytes(8) + data[at + 8 :]
+    with open_archive(io.BytesIO(damaged)) as archive:
+        first, second = archive.members()
+        with pytest.raises(BadArchive, match=r"'a\.jpg' is damaged in the ZIP"):
+            archive.read(first, LIMIT)
+        assert archive.read(second, LIMIT) == b"good"
+
+
+def _encrypt(data: bytearray, at: int) -> None:
+    data[at + 8] |= 1
+
+
+def _lzma(data: bytearray, at: int) -> None:
+    data[at + 10] = 14
+
+
+def _smaller(data: bytearray, at: int) -> None:
+    struct.pack_into("<L", data, at + 24, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_encrypt, "is encrypted; send it without a password"),
+        (_lzma, r"packed by method 14; stored \(0\), deflate \(8\) and bzip2 \(12\) are read"),
+        (_smaller, "is damaged"),
+    ],
+)
+def test_a_member_that_cannot_be_read_says_why(
+    change: Callable[[bytearray, int], None], text: str
+) -> None:
+    data = patched(packed({"a": b"12345" * 100, "b": b"good"}), change)
+    with open_archive(io.BytesIO(data)) as archive:
+        first, second = archive.members()
+        with pytest.raises(BadArchive, match=text):
+            archive.read(first, LIMIT)
+        assert archive.read(second, LIMIT) == b"good"
+
+
+def test_a_stored_member_that_states_a_smaller_size_is_not_read_at_all() -> None:
+    data = patched(packed({"a": b"12345"}, zipfile.ZIP_STORED), _smaller)
+    with open_archive(io.BytesIO(data)) as archive, pytest.raises(BadArchive, match="damaged"):
+        archive.read(only(archive), LIMIT)
+
+
+def test_entries_that_share_bytes_are_refused() -> None:
+    data = packed({"a": b"1" * 1000, "b": b"2" * 1000})
+
+    def overlap(changed: bytearray, at: int) -> None:
+        struct.pack_into("<L", changed, at + 42, 10)
+
+    with pytest.raises(BadArchive, match="entries share bytes"):
+        open_archive(io.BytesIO(patched(data, overlap, entry=1)))
+
+
+def test_entries_in_another_order_than_their_content_are_accepted() -> None:
+    data = packed({"a": b"1", "b": b"2"}, zipfile.ZIP_STORED)
+    start = data.index(b"PK\x01\x02")
+    middle = data.index(b"PK\x01\x02", start + 1)
+    end = data.index(b"PK\x05\x06")
+    swapped = data[:start] + data[middle:end] + data[start:middle] + data[end:]
+    assert list(contents(swapped).items()) == [("b", b"2"), ("a", b"1")]
+
+
+def test_an_archive_that_unpacks_to_far_more_than_it_has_is_refused() -> None:
+    data = packed({str(n): bytes(1 << 20) for n in range(4)})
+    with pytest.raises(BadArchive, match="unpacks to more than 1000000; at most 100 times"):
+        open_archive(io.BytesIO(data), ArchiveLimits(free=1_000_000))
+    with open_archive(io.BytesIO(data)) as archive:
+        assert len(list(archive.members())) == 4
+
+
+def test_too_many_members_are_refused_before_the_directory_is_read() -> None:
+    class Counted(io.BytesIO):
+        most = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            found = super().read(size)
+            self.most = max(self.most, len(found))
+            return found
+
+    huge = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 10**7, 10**7, 46 * 10**5, 0)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, 46 * 10**5, 1)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 65535, 65535, 46 * 10**5, 0, 0)
+    file = Counted(b"PK\x03\x04" + bytes(46 * 10**5 - 4) + huge + locator + end)
+    with pytest.raises(BadArchive, match="more than 1000000 entries; send several"):
+        open_archive(file)
+    assert file.most < 1 << 17
+
+
+def test_a_directory_with_more_entries_than_it_states_is_refused_too() -> None:
+    data = bytearray(packed({str(n): b"" for n in range(20)}))
+    struct.pack_into("<2H", data, len(data) - 14, 1, 1)
+    with pytest.raises(BadArchive, match="more than 10 entries"):
+        open_archive(io.BytesIO(data), ArchiveLimits(members=10))
+
+
+@pytest.mark.parametrize("kept", [30, 200, -30, -1])
+def test_a_cut_archive_is_refused_with_a_clear_text(kept: int) -> None:
+    with pytest.raises(BadArchive, match=r"the ZIP is damaged or incomplete|directory is damaged"):
+        open_archive(io.BytesIO(packed(FILES)[:kept]))
+
+
+def test_every_single_changed_byte_gives_content_or_a_clear_error() -> None:
+    data = packed({"a.jpg": b"first" * 10, "b.jpg": b"second"})
+    allowed = (BadArchive, TooLarge)
+    for at in range(len(data)):
+        changed = data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :]
+        with suppress(*allowed), open_archive(io.BytesIO(changed)) as archive:
+            for member in archive.members():
+                with suppress(*allowed):
+                    assert archive.read(member, 100) in (b"first" * 10, b"second")
+
+
+def test_a_file_of_another_kind_is_refused() -> None:
+    with pytest.raises(BadArchive, match="neither a ZIP nor a TAR"):
+        open_archive(io.BytesIO(b"\xff\xd8\xff\xe0" * 1000))
+    with pytest.raises(BadArchive, match="it has no bytes"):
+        open_archive(io.BytesIO(b""))
