@@ -27,6 +27,9 @@ WIDER: tuple[dict[str, Any], ...] = (
     {"name": "rank", "size": 31, "percentile": 50},
     {"name": "unsharp_mask", "sigma": 50},
     {"name": "pad", "left": 500, "border_mode": "mirror"},
+    {"name": "resize", "width": 7000, "height": 7000, "fit": "fill"},
+    {"name": "resize", "width": 2500, "height": 3000, "fit": "fill"},
+    {"name": "resize", "width": 1900, "height": 1400, "fit": "fill"},
 )
 
 _MMAP_THRESHOLD = -3

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from models.domain.image import Pixels
 from workers.filters.base import Filter
+from workers.filters.geometry import resampling
 from workers.kernels.items import Pass, Shape
 from workers.preprocess import columns_first
 
@@ -19,6 +20,9 @@ _METHODS = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
+
+LARGE = 8 << 20
+"""Pixels of the source or of the result from which an image is resized in stripes."""
 
 
 class Resize(Filter):
@@ -54,8 +58,12 @@ class Resize(Filter):
 
         Pillow resamples with integer weights of 22 bits, along both axes in the order of
         `columns_first` (libImaging/Resample.c), and antialiases by widening its window when it
-        shrinks.
+        shrinks. Large images are resized in stripes, with the same bytes.
         """
+        if self._is_large(pixels.shape):
+            height, width = self.size_after(*pixels.shape[:2])
+            box = self._box(pixels.shape, height, width)
+            return resampling.resized(pixels, (height, width), _METHODS[self.method], box)
         source = np.ascontiguousarray(pixels)
         image = Image.fromarray(source[:, :, 0] if source.shape[2] == 1 else source)
         height, width = self.size_after(image.height, image.width)
@@ -65,6 +73,18 @@ class Resize(Filter):
         else:
             resized = image.resize((width, height), method)
         return np.array(resized).reshape(height, width, pixels.shape[2])
+
+    def memory(self, shape: Shape) -> int:
+        """Return the bytes that `apply` takes at a time beside its input, by estimate."""
+        size = self.size_after(*shape[:2])
+        box = self._box(shape, *size)
+        if self._is_large(shape):
+            return resampling.memory(shape, size, box)
+        return resampling.memory_at_once(shape, size, box)
+
+    def _is_large(self, shape: Shape) -> bool:
+        """Return whether the source or the result has more pixels than one call should take."""
+        return max(shape[0] * shape[1], math.prod(self.size_after(*shape[:2]))) > LARGE
 
     def device_data(self, shape: Shape) -> bytes:
         """Return `struct Resize`; the device computes the weights itself."""
