@@ -6,7 +6,7 @@ UV := $(shell command -v uv)
 PIP = $(if $(UV),$(UV) pip install -q --python $(BIN)/python,$(BIN)/python -m pip install -q)
 LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-annotate --custom-compile-command "make lock"
-CUDA = $(wildcard workers/kernels/*.cu* workers/filters/*/*.cu* tests/emulation/*.hpp)
+CUDA = $(wildcard workers/kernels/*.cu workers/kernels/headers/*.cuh workers/filters/*/*.cu* tests/emulation/*.hpp)
 
 # PyTorch's wheels without CUDA, which the package index does not have for x86-64.
 TORCH_INDEX = https://download.pytorch.org/whl/cpu

@@ -32,9 +32,9 @@ class FilterEngine:
     """One slot and no networks; it has the methods that `tests.gpu.equality.runner` uses."""
 
     def __init__(self, max_pixels: int, max_batch_size: int, folder: Path) -> None:
-        from workers.engines.cuda import nvjpeg
+        from workers.engines.cuda.compiled.modules import Kernels
         from workers.engines.cuda.filtering import Filtering
-        from workers.engines.cuda.modules import Kernels
+        from workers.engines.cuda.nvjpeg import decoder as nvjpeg
         from workers.engines.cuda.slot import Marks, Region, Slot, Tables
         from workers.engines.cuda.streams import Streams
         from workers.kernels.cubins import CubinStore

@@ -194,7 +194,7 @@ template <class T> T __shfl_down_sync(unsigned, T value, int step)
     int lane = threadIdx.x & 31;
     return emulation::exchange(value, lane + step > 31 ? lane : lane + step);
 }
-// Replaces the function of kernels/scan.cuh, which is inline PTX.
+// Replaces the function of kernels/headers/scan.cuh, which is inline PTX.
 static inline void add_lower(unsigned& value, int step)
 {
     unsigned lower = __shfl_up_sync(~0u, value, step);
@@ -212,7 +212,7 @@ static inline unsigned __ballot_sync(unsigned, int is)
     return bits;
 }
 
-// Replaces the function of kernels/mma.cuh, with the layout of PTX's mma.m16n8k32.
+// Replaces the function of kernels/headers/mma.cuh, with the layout of PTX's mma.m16n8k32.
 #define EMULATED
 static inline void multiply_add(const uint4& left, const unsigned* right, unsigned* sums)
 {

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from tests.emulation.emulator import emulator
-from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
+from workers.engines.cuda.nvjpeg.decoder import Decoder, NvJpegError
 from workers.engines.cuda.slot import Marks, Region, Slot, Tables
 
 CPU = torch.device("cpu")
@@ -17,7 +17,7 @@ POISON = 0xCD
 
 
 class EmulatedKernels:
-    """Launcher like `workers.engines.cuda.modules.Kernels` that runs each kernel immediately.
+    """Launcher like `engines.cuda.compiled.modules.Kernels` that runs each kernel immediately.
 
     `launched` lists the names of the kernels.
     """

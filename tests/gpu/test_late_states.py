@@ -8,7 +8,7 @@ from models.domain.image import Image
 from tests.gpu.conftest import MAX_BATCH_SIZE, as_jpeg, jpeg
 from tests.gpu.equality import Run
 from workers.engines.cuda.engine import SLOTS, CudaEngine
-from workers.engines.cuda.nvjpeg import sizes
+from workers.engines.cuda.nvjpeg.decoder import sizes
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 

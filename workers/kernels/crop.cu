@@ -12,8 +12,8 @@
 // Threads take samples in order, one after another; no thread owns a row. A line of weights per
 // axis is int[2 + taps][side]: first source pixel, number of pixels, then the weights
 // (`crop_weights`).
-#include "kernels/common.cuh"
-#include "kernels/source.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/source.cuh"
 
 struct Crop {
     Source source;

@@ -10,7 +10,7 @@ from torch import Tensor
 from models.codec import pixels_of
 from models.domain.image import Image, Source
 from models.networks.spec import Preprocessing
-from workers.engines.cuda.launcher import Launcher
+from workers.engines.cuda.compiled.launcher import Launcher
 from workers.engines.cuda.slot import Slot
 from workers.engines.cuda.sources import SOURCE, Sources, Table
 from workers.preprocess import columns_first, crop, geometry

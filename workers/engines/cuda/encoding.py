@@ -9,8 +9,8 @@ from cuda.pathfinder import DynamicLibNotFoundError
 from models.domain.errors import ServiceError, Unavailable
 from models.domain.image import Image, Jpeg, Pixels
 from models.domain.job import Result
-from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, NvJpegUnfit
-from workers.engines.cuda.nvjpeg_encoder import Encoder, Placed
+from workers.engines.cuda.nvjpeg.decoder import NvJpeg, NvJpegError, NvJpegUnfit
+from workers.engines.cuda.nvjpeg.encoder import Encoder, Placed
 from workers.engines.cuda.slot import Slot
 from workers.operations import DeviceJpeg
 

@@ -21,14 +21,14 @@ from models.domain.job import Job, Result
 from models.networks.resnet18 import RESNET18
 from models.networks.spec import Preprocessing
 from workers.engines.cuda.classifying import Classifying
+from workers.engines.cuda.compiled.modules import Kernels
 from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.encoding import as_jpegs
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.late_states import LateStates
 from workers.engines.cuda.lost import diagnosed
-from workers.engines.cuda.modules import Kernels
 from workers.engines.cuda.network import GraphedNetwork
-from workers.engines.cuda.nvjpeg import NvJpeg, NvJpegError, NvJpegUnfit, first_sizes, sizes
+from workers.engines.cuda.nvjpeg.decoder import NvJpeg, NvJpegError, NvJpegUnfit, first_sizes, sizes
 from workers.engines.cuda.self_test import Kind, run_self_test, samples
 from workers.engines.cuda.slot import ALIGNMENT, Marks, Outputs, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times

@@ -8,7 +8,7 @@ import numpy as np
 
 from models.domain.image import Image
 from models.domain.job import Job
-from workers.engines.cuda.launcher import Launcher
+from workers.engines.cuda.compiled.launcher import Launcher
 from workers.engines.cuda.slot import Region, Slot
 from workers.engines.cuda.sources import SOURCE, Sources, Table
 from workers.engines.cuda.streams import Streams

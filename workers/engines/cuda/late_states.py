@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from models.domain.image import Jpeg
-from workers.engines.cuda.nvjpeg import DESTINATION, Decoder, NvJpegError
+from workers.engines.cuda.nvjpeg.decoder import DESTINATION, Decoder, NvJpegError
 from workers.engines.cuda.slot import Region
 from workers.engines.cuda.sources import SOURCE, planes
 from workers.engines.cuda.streams import CAPTURING

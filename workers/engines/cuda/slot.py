@@ -15,8 +15,8 @@ from torch import Tensor
 from models.domain.errors import ServiceError
 from models.domain.image import Pixels
 from models.domain.job import Job
-from workers.engines.cuda.nvjpeg import Decoder
-from workers.engines.cuda.nvjpeg_encoder import Encoder
+from workers.engines.cuda.nvjpeg.decoder import Decoder
+from workers.engines.cuda.nvjpeg.encoder import Encoder
 
 ALIGNMENT = 256
 TABLE_BYTES = 4 << 20

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.codec import pixels_of
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg, Source, Subsampling
-from workers.engines.cuda.nvjpeg import DESTINATION, NvJpegError
+from workers.engines.cuda.nvjpeg.decoder import DESTINATION, NvJpegError
 from workers.engines.cuda.slot import Region, Slot
 
 log = logging.getLogger("darkroom.cuda")
@@ -27,7 +27,7 @@ SOURCE = np.dtype(
         ("reserved", np.int32),
     ]
 )
-"""The struct `Source` of kernels/source.cuh."""
+"""The struct `Source` of kernels/headers/source.cuh."""
 
 Table = NDArray[Any]
 """A structured array with one row for each image."""
@@ -38,7 +38,7 @@ KINDS = {
     Subsampling.S422: 6,
     Subsampling.S420: 7,
 }
-"""The enum `Kind` of kernels/source.cuh; the kind of samples is their number of channels."""
+"""The enum `Kind` of headers/source.cuh; the kind of samples is their number of channels."""
 
 PITCH = 32
 """Bytes; the rows of a plane begin at multiples of it."""

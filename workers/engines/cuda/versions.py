@@ -5,8 +5,8 @@ from importlib import metadata
 import torch
 from cuda.pathfinder import DynamicLibNotFoundError
 
-from workers.engines.cuda.nvjpeg import library_version
-from workers.engines.cuda.nvrtc import Nvrtc
+from workers.engines.cuda.compiled.nvrtc import Nvrtc
+from workers.engines.cuda.nvjpeg.decoder import library_version
 
 
 def versions() -> dict[str, str | None]:

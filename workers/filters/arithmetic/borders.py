@@ -28,7 +28,7 @@ OPENCV: Mapping[Border, int] = {
 }
 """The border modes as constants of OpenCV.
 
-The order of the keys is the numbering of `enum Border` in kernels/borders.cuh.
+The order of the keys is the numbering of `enum Border` in kernels/headers/borders.cuh.
 """
 
 NUMPY: Mapping[Border, Literal["edge", "symmetric", "reflect", "wrap"]] = {

@@ -1,6 +1,6 @@
 // Squares of 2 · radius + 1 pixels around a pixel, and the means over them.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 struct Box {
     int radius, area;  // area: the square of 2 · radius + 1

@@ -1,8 +1,8 @@
 // Write the plane of lumas that filters of several passes work on.
 #include "filters/arithmetic/grey_plane.cuh"
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
-#include "kernels/luma.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
+#include "kernels/headers/luma.cuh"
 
 template <int C> __device__ __forceinline__ void grey_line(const Item& item, int block)
 {

@@ -1,7 +1,7 @@
 // The plane of lumas. For a grey image it is the image itself; for others it lies in scratch, which
 // has room for three times as much.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 __device__ __forceinline__ u32 pixels_of(const Item& item) { return (u32)item.width * item.height; }
 

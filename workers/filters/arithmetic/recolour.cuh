@@ -1,6 +1,6 @@
 // Join filtered colours with the alpha of the image, in tiles of CORRELATE_WIDTH pixels a row.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr int CORRELATE_WIDTH = 64;
 

@@ -13,9 +13,9 @@
 // `line` holds the row of results until `store_row` writes it by words. box_blur_opaque.cu is for
 // images without alpha.
 #include "filters/arithmetic/box.cuh"
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
-#include "kernels/scan.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
+#include "kernels/headers/scan.cuh"
 
 constexpr int BOX_WIDTH = 512, BOX_HEIGHT = 128, BOX_COLUMNS = BOX_WIDTH + 1008;
 

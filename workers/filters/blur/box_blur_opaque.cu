@@ -17,9 +17,9 @@
 // Thread t makes the pixels tile.x + 4 · t … + 3 of the row.
 #include "filters/arithmetic/box.cuh"
 #include "filters/blur/column_running_sums.cuh"
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
-#include "kernels/scan.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
+#include "kernels/headers/scan.cuh"
 
 constexpr int MOST_WARPS = 16;
 constexpr int SUMS_LINE = THREADS + 64;  // quads before which squares may end, and 64 more

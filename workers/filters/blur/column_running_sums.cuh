@@ -9,8 +9,8 @@
 // grows by 255 too much for each row that the window went down, and the caller takes that away. A
 // thread owns its quad alone; nothing here lies in shared memory.
 #pragma once
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 // Copy an image of less than four columns to its scratch, four columns wide. Every block of the
 // image writes the same bytes there, so no block waits for another.

@@ -1,6 +1,6 @@
 // The first pass of the Gaussian: rows of the image to scratch.
 #include "filters/separable/gaussian_rows.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
     gaussian_rows(const Item* items, const u32* starts, int n)

@@ -2,7 +2,7 @@
 // divided by its alpha, or an unsharp mask.
 #include "filters/separable/gaussian_columns.cuh"
 #include "filters/separable/gaussian_rows.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 // Blur an image with alpha: colours are divided by the alpha that they were weighed with.
 template <bool INSIDE>

@@ -18,10 +18,10 @@
 #include "filters/separable/gaussian_rows.cuh"
 #include "filters/separable/gaussian_rule.cuh"
 #include "filters/separable/separable.cuh"
-#include "kernels/bit_planes.cuh"
-#include "kernels/common.cuh"
-#include "kernels/mma.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/bit_planes.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/mma.cuh"
+#include "kernels/headers/pixels.cuh"
 
 constexpr int MMA_WIDTH = 64, MMA_ROWS = 32, MMA_HEIGHT = 64, MMA_STEPS = 7;
 // Words of 64 samples and the largest reach at both ends.

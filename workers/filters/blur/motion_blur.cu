@@ -1,7 +1,7 @@
 // Blur along a line: the sum over the weights that are not 0, in Q15. A thread makes four pixels of
 // a row. With alpha the sums are of premultiplied colours and fit 32 bits.
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 struct Tap {
     short x, y;  // distance from the pixel

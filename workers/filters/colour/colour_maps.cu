@@ -1,6 +1,6 @@
 // Filters of single pixels that mix channels: colour matrices, colorize, hue, threshold, composite.
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
 
 // The red, green and blue of the result as weighted sums of those of the image, plus an offset, in
 // Q16.

@@ -22,10 +22,10 @@
 #include "filters/separable/gaussian_rule.cuh"
 #include "filters/separable/separable.cuh"
 #include "filters/separable/separable_store.cuh"
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
-#include "kernels/pixels.cuh"
-#include "kernels/union_find.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
+#include "kernels/headers/pixels.cuh"
+#include "kernels/headers/union_find.cuh"
 
 struct Canny {
     int low, high;  // a gradient above `low` may belong to an edge, one above `high` begins one

@@ -73,7 +73,7 @@ class Canny(Filter):
     # 4. A kept pixel above `high` starts an edge; one above `low` continues it.
     # 5. An edge is a component, connected over 8 neighbours, of pixels above `low` that contains
     #    one above `high`. OpenCV follows edges with a stack; the GPU joins components by union-find
-    #    (kernels/union_find.cuh). Both find the same set, because it does not depend on the order.
+    #    (headers/union_find.cuh). Both find the same set, because it does not depend on the order.
     def apply(self, pixels: Pixels) -> Pixels:
         """Return `cv2.Canny` of the luma, aperture 3, L1 gradient: uint8 (H, W, 1 or 3), 0 or 255.
 

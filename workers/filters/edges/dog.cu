@@ -3,7 +3,7 @@
 #include "filters/arithmetic/grey_plane.cuh"
 #include "filters/separable/gaussian_columns.cuh"
 #include "filters/separable/gaussian_rows.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 struct Dog {
     u32 scale;   // Q16

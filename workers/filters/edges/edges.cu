@@ -2,8 +2,8 @@
 // table maps the length of a gradient to a tone. A block makes 128 × 64 pixels; a thread makes the
 // same four pixels of EDGES_ROWS rows.
 #include "filters/edges/spread.cuh"
-#include "kernels/common.cuh"
-#include "kernels/luma.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/luma.cuh"
 
 // The head of the data. Behind it lie `last` + 1 tones, one for every length of a gradient; longer
 // gradients have the last tone.

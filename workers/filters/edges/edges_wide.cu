@@ -1,6 +1,6 @@
 // Edges by one operator of up to 7 × 7 integer weights on the luma; the result is grey.
-#include "kernels/borders.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/borders.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr int WIDE_EDGES_WIDTH = 64, WIDE_EDGES_HEIGHT = 16, MOST_SIDE = 7;
 constexpr int WIDE_EDGES_PITCH = WIDE_EDGES_WIDTH + MOST_SIDE - 1;

@@ -1,7 +1,7 @@
 // Grey results of the edge filters as pixels of the image's number of channels.
 #pragma once
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 // Turn four tones into four pixels; alpha is the image's.
 template <int C>

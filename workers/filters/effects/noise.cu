@@ -1,8 +1,8 @@
 // Normally distributed noise: Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as
 // 1, 2, 3", SC 2011) gives a 16-bit number for every colour sample, and a table maps the number to
 // the quantile that is added. Two samples share a word.
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
 
 constexpr int QUANTILE_GROUP = 64, QUANTILE_GROUPS = 65536 / QUANTILE_GROUP, MOST_TAIL = 64;
 constexpr u32 NOISE_LINE = 4 * LINE;  // samples a block

@@ -1,7 +1,7 @@
 // Pixelation: squares of one colour. A block sums and then fills all squares that begin in its
 // tile.
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 constexpr int PIXELATE_SIDE = 64, MOST_SQUARES = 32 * 32;
 constexpr int PIECE = 64;  // pixels of one row and one square that a thread sums

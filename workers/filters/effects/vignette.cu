@@ -1,7 +1,7 @@
 // Vignette: light that falls off towards the corners. The first kernel makes a table of the light
 // by squared distance from the centre, the second one applies it to all pixels.
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 struct Vignette {
     double amount, radius;

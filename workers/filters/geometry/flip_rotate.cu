@@ -1,6 +1,6 @@
 // Flips and rotations: pixels only change places. Flips reverse sixteen pixels a thread; rotations
 // go through a square in shared memory. A tile is a tile of the result.
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr int FLIP_WIDTH = 128, FLIP_HEIGHT = 32, ROTATE_SIDE = 64;
 

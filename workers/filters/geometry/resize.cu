@@ -18,7 +18,7 @@
 // on, 16 at a time. Second axis: thread t owns the words t, t + 256, … (C of them) of the result, 4
 // samples each.
 #include "filters/geometry/resize.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr int RESIZE_WIDTH = 64, RESIZE_HEIGHT = 16;
 constexpr int RESIZE_ROWS = 32, RESIZE_COLUMNS = 128;  // both windows take the same number of bytes

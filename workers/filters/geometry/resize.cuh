@@ -1,6 +1,6 @@
 // Parameters and lines of weights, which both passes of resampling use.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 struct Resize {
     // Across and down, of the part of the source that is resampled, in its pixels.

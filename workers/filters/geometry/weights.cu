@@ -1,7 +1,7 @@
 // The weights of Pillow's resampling (Resample.c), computed in doubles in Pillow's order of
 // operations. The sine is the device's; its last bits make no difference in weights of 22 bits.
 #include "filters/geometry/resize.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 __device__ __forceinline__ double sinc(double x)
 {

@@ -1,8 +1,8 @@
 // Crop and pad: the result is a window onto the image that may extend beyond it. The result is one
 // line of samples, LINE of them a block.
-#include "kernels/borders.cuh"
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
+#include "kernels/headers/borders.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
 
 struct Window {
     int left, top, width, height;  // left, top: in the image; width, height: of the result

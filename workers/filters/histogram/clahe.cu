@@ -13,8 +13,8 @@
 //     |  C · · D |   |       tables' values in one word; with more than CLAHE_PLACES places, the
 //     +----+----+----+       values come from scratch.
 #include "filters/histogram/histogram.cuh"
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 struct Clahe {
     // Regions along a side; their size in pixels; the most samples of a level.

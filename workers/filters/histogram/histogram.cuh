@@ -1,7 +1,7 @@
 // Histograms: where the counts lie, how a block counts, and cumulative sums.
 #pragma once
-#include "kernels/common.cuh"
-#include "kernels/scan.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/scan.cuh"
 
 // The data of filters that count levels; `parameters` belong to the filter.
 struct HistogramData {

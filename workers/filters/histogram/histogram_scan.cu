@@ -1,7 +1,7 @@
 // Histograms of the image's levels or lumas, counted in integers, whose order does not matter.
 #include "filters/histogram/histogram.cuh"
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
 
 constexpr u32 HISTOGRAM_LINE = 8 * LINE;  // samples a block
 

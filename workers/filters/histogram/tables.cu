@@ -1,8 +1,8 @@
 // What follows from histograms: Otsu's threshold, and the tables of autocontrast and equalize. A
 // block takes an image, a thread a level. The order of all operations is the specification's.
 #include "filters/histogram/histogram.cuh"
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
 
 // Pillow's ImageOps.autocontrast: `cut` samples are lost at either end.
 extern "C" __global__ void __launch_bounds__(256)

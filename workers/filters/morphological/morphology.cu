@@ -4,8 +4,8 @@
 // run of samples in each of their rows. Minima over windows of 2**k samples come from those over
 // 2**(k - 1) ("doubled windows"); any window is the minimum of two of them that overlap.
 #include "filters/morphological/morphology.cuh"
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
 
 constexpr int LINES_WIDTH = 256, LINES_HEIGHT = 32, LINES_WORDS = (LINES_WIDTH + 256) + 8;
 constexpr int STRIP_WIDTH = 128, STRIP_HEIGHT = 64, STRIP_ROWS = 32;

@@ -1,7 +1,7 @@
 // The passes of erosion and dilation, and where their images lie.
 #pragma once
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
 
 enum Buffer { SOURCE, RESULT, SCRATCH, SPARE };
 

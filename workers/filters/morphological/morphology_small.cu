@@ -2,8 +2,8 @@
 // shared memory. For the rows, words hold one sample of four rows, so that neighbours in a row are
 // neighbouring words.
 #include "filters/morphological/morphology.cuh"
-#include "kernels/bit_planes.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/bit_planes.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr int SMALL_RECT_WIDTH = 64;
 constexpr int SMALL_RECT_WORDS = 6640,

@@ -12,8 +12,8 @@
 // Where rows of the image are whole vectors of 16 bytes, words come from the image and results go
 // there directly; else the tile and a border of one row and 16 bytes lie in shared memory
 // (staging.cuh).
-#include "kernels/common.cuh"
-#include "kernels/staging.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/staging.cuh"
 
 // The low, middle and high of a sample and both its neighbours. Two samples share a word, in the
 // high byte of each half; the low bytes cannot change their order.

@@ -1,6 +1,6 @@
 // The data of medians and ranks of every size.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 // The side of the square, and how many of its samples are before the one sought in ascending order.
 struct RankSquare {

@@ -14,8 +14,8 @@
 // Bits are 128 in a byte and D has twos, so that the sums down columns, at most 101, lie in the
 // second byte. Lane 4 · g + t owns rows g and g + 8, columns 2 · t and 2 · t + 1 of a product.
 #pragma once
-#include "kernels/common.cuh"
-#include "kernels/mma.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/mma.cuh"
 
 constexpr int SEARCH_WIDTH = 128, SEARCH_GROUPS = 4;  // pixels a tile; groups of 16 columns a warp
 

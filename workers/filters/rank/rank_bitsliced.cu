@@ -15,8 +15,8 @@
 // band of 63, 21 or 16 rows (for 1, 3 or 4 channels): 32 results, and the block takes one band
 // after another.
 #include "filters/rank/rank.cuh"
-#include "kernels/bit_planes.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/bit_planes.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr int BITSLICED_WIDTH = 128, BITSLICED_HEIGHT = 63,
               BITSLICED_WORDS = 8 * (BITSLICED_WIDTH / 32 * 4 + 2);

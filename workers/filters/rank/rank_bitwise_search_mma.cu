@@ -18,8 +18,8 @@
 //                                0 for results at the base or below, then with 127 for those above.
 #include "filters/rank/rank.cuh"
 #include "filters/rank/rank_band_counts.cuh"
-#include "kernels/bit_planes.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/bit_planes.cuh"
+#include "kernels/headers/common.cuh"
 
 // Find the bits of the results in `sought`, 64 a lane: two words for each of eight planes. Results
 // are below 128, or at most 128 where the first `bit` is 7.

@@ -8,7 +8,7 @@
 //   +---------------+    written.
 #pragma once
 #include "filters/separable/gaussian_rows.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr int COLUMNS_WIDTH = 64, COLUMNS_HEIGHT = 32;
 

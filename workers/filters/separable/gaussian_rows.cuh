@@ -9,8 +9,8 @@
 //  +----+----+----+----+-- … --+----+----+       4 of premultiplied samples. Samples slide through
 //                                                registers, eight weights at a time.
 #pragma once
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 struct Gaussian {
     int across, down;  // taps on either side, rounded up to fours with weights of 0

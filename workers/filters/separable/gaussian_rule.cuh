@@ -1,6 +1,6 @@
 // The Gaussian as a rule of separable.cuh.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 // The Gaussian: rows are weighed in Q24 and rounded to the upper two bytes, columns in Q16.
 struct Blurred {

@@ -2,7 +2,7 @@
 
 A banded matrix turns 16 + 2 · reach samples of a line into 16 neighbouring sums. It is cut into
 pieces of 16 × 32 bytes, each laid out as the 32 lanes of a warp hold operand A of PTX's
-mma.m16n8k32 (PTX ISA, section "Matrix fragments for mma.m16n8k32"); kernels/mma.cuh reads them.
+mma.m16n8k32 (PTX ISA, section "Matrix fragments for mma.m16n8k32"); headers/mma.cuh reads them.
 """
 
 from collections.abc import Sequence

@@ -20,10 +20,10 @@
 // whose sums one lane gets become one word of its next factor. Lane 4 · g + t owns row g and g + 8
 // and the four pixels from 4 · t on of a 16 × 16 result.
 #pragma once
-#include "kernels/common.cuh"
-#include "kernels/luma.cuh"
-#include "kernels/mma.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/luma.cuh"
+#include "kernels/headers/mma.cuh"
+#include "kernels/headers/pixels.cuh"
 
 struct Separable {
     u32 parameters[4];  // parameters of the rule

@@ -4,7 +4,7 @@
 #include "filters/separable/gaussian_rule.cuh"
 #include "filters/separable/separable.cuh"
 #include "filters/separable/separable_store.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 struct Unsharp {
     static constexpr int ACROSS = 3, DOWN = 2;

@@ -2,8 +2,8 @@
 // memory.
 #pragma once
 #include "filters/separable/separable.cuh"
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 // Store rows that do not begin at multiples of 16 bytes or do not end in the image. The function is
 // separate for the reason given at `replicated4`.

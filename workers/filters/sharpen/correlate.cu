@@ -1,8 +1,8 @@
 // Correlation with at most 31 × 31 integer weights, in 64-bit sums. A tile with its surroundings
 // lies in shared memory, a pixel a word, without alpha. A thread makes four pixels of a row.
 #include "filters/arithmetic/recolour.cuh"
-#include "kernels/borders.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/borders.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr int CORRELATE_HEIGHT = 16, MOST_WEIGHTS = 31;
 constexpr int CORRELATE_PITCH = CORRELATE_WIDTH + MOST_WEIGHTS;

@@ -2,9 +2,9 @@
 // to 0 … 255. Borders replicate. Two samples share a word, so that one multiplication serves both
 // (pixel_pairs.cuh); sums have 16 bits. The tile and its threads are those of staging.cuh and
 // `ThreadSlice`: 128 × 32 pixels, a thread makes the same four pixels of four rows.
-#include "kernels/common.cuh"
-#include "kernels/pixel_pairs.cuh"
-#include "kernels/staging.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixel_pairs.cuh"
+#include "kernels/headers/staging.cuh"
 
 struct CorrelateInt {
     u32 added;       // 2**15 more than what is added to a sum, in both halves

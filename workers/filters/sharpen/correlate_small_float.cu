@@ -10,9 +10,9 @@
 //    | | w0 | w1 | … | w31     | |   after the other. `planes` holds the results until they are
 //    | +-----------------------+ |   interleaved again.
 //    +---------------------------+
-#include "kernels/borders.cuh"
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/borders.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 struct CorrelateSmall {
     float offset;  // the offset plus a half

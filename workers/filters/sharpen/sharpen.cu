@@ -1,9 +1,9 @@
 // Pillow's ImageEnhance.Sharpness: a blend of the image with its filter SMOOTH, which is (sum of 3
 // × 3 + 4 · centre) / 13, rounded half up. No such quotient is near a half, so integers give what
 // Pillow's floats give.
-#include "kernels/common.cuh"
-#include "kernels/pixel_pairs.cuh"
-#include "kernels/staging.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixel_pairs.cuh"
+#include "kernels/headers/staging.cuh"
 
 // Return a sharpened sample, not yet cut to 0 … 255, in the lower half. `sums` holds 13 times the
 // smooth sample. The quotient is computed with a half added: 1290555 is 2**24 / 13, and no quotient

@@ -19,9 +19,9 @@
 //     |                                     |  radius rows    4 · (l % 8) … + 3 of row l / 8.
 //     +-------------------------------------+
 #include "filters/arithmetic/recolour.cuh"
-#include "kernels/borders.cuh"
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/borders.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 // The largest radius; weights of a row of the window.
 constexpr int MOST_REACH = 16, SPACE_PITCH = 2 * MOST_REACH + 1;

@@ -19,10 +19,10 @@
 // Shared memory holds `before` for one row: of four lines (lumas, colours, lumas squared, products)
 // in `guided_fit`, of two (slopes, offsets) in `guided_mean`.
 #include "filters/arithmetic/box.cuh"
-#include "kernels/common.cuh"
-#include "kernels/luma.cuh"
-#include "kernels/pixels.cuh"
-#include "kernels/scan.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/luma.cuh"
+#include "kernels/headers/pixels.cuh"
+#include "kernels/headers/scan.cuh"
 
 struct Guided {
     Box box;

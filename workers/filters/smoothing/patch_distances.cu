@@ -20,8 +20,8 @@
 //   |       | … + 7             |       |    Second step: thread t adds 2 · near + 1 of these for
 //   |       +-------------------+       |    its 8 pixels of a column, from the top down.
 //   +-----------------------------------+
-#include "kernels/borders.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/borders.cuh"
+#include "kernels/headers/common.cuh"
 
 // The head of the data. Behind it lie the weights in units of 2**-14, by sums of squares shifted
 // right, two a word; the last weight is 0.

@@ -5,7 +5,7 @@
 #include "filters/separable/gaussian_rows.cuh"
 #include "filters/separable/separable.cuh"
 #include "filters/separable/separable_store.cuh"
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 struct Adaptive {
     Box box;       // of the unweighted mean

@@ -1,8 +1,8 @@
 // Contrast around the mean luma: one pass sums the lumas in integers, whose order does not matter,
 // the other maps all samples by a table.
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
-#include "kernels/luma.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
+#include "kernels/headers/luma.cuh"
 
 struct Contrast {
     u64 sum;  // sum of all lumas; uploaded as 0

@@ -1,6 +1,6 @@
 // Filters of single pixels: tables, and blends of a colour with its luma.
-#include "kernels/common.cuh"
-#include "kernels/lines.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/lines.cuh"
 
 extern "C" __global__ void __launch_bounds__(256)
     apply_table(const Item* items, const u32* starts, int n)

@@ -89,7 +89,8 @@ def test_kernels_stand_in_cu_files_and_what_several_files_use_in_headers() -> No
 def test_a_file_includes_only_its_own_folder_and_the_shared_ones() -> None:
     for file in [*HEADERS, *FILES]:
         folder = file.relative_to(loader.FOLDER).parent.as_posix()
-        allowed = {"kernels", *((*SHARED, folder) if folder != "kernels" else ())}
+        family = not folder.startswith("kernels")
+        allowed = {"kernels/headers", *((*SHARED, folder) if family else ())}
         for name in re.findall(r'#include "([^"]*)"', file.read_text("utf-8")):
             assert name.rpartition("/")[0] in allowed, f"{file} includes {name}"
 

@@ -19,8 +19,8 @@ from models.domain.job import Job
 from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, Planes, noise, staging_slot
 from workers.engines.cuda import encoding
 from workers.engines.cuda.filtering import Filtering
-from workers.engines.cuda.nvjpeg import Decoder, NvJpegError
-from workers.engines.cuda.nvjpeg_encoder import Placed
+from workers.engines.cuda.nvjpeg.decoder import Decoder, NvJpegError
+from workers.engines.cuda.nvjpeg.encoder import Placed
 from workers.engines.cuda.slot import Region, SlotFull
 from workers.engines.cuda.sources import Sources
 from workers.filters.registry import parse_chain, parse_one

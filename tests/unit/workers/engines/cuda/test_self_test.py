@@ -9,7 +9,7 @@ from models.domain.errors import ServiceError, Undecodable
 from models.domain.job import Job, Labels, Result
 from tests.fakes import fake_job, number_of
 from workers.engines.cuda.engine import SLOTS
-from workers.engines.cuda.nvjpeg import sizes
+from workers.engines.cuda.nvjpeg.decoder import sizes
 from workers.engines.cuda.self_test import Kind, SelfTestFailed, run_self_test
 from workers.scheduling.engine import BatchResult
 

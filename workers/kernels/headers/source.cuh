@@ -13,7 +13,7 @@
 // coordinates. An image of samples lies interleaved; its alpha is composited over white as by
 // Pillow's alpha_composite.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 // GREY is also the kind of a grey JPEG.
 enum Kind { GREY = 1, RGB = 3, RGBA = 4, S444 = 5, S422 = 6, S420 = 7 };

@@ -1,6 +1,6 @@
 // Transposition of matrices of bits and of bytes.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 // Exchange the bits of a outside `mask` with the bits of b `shift` places lower, which are inside
 // it.

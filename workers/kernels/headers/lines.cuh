@@ -1,7 +1,7 @@
 // An image as one line of samples: a block takes LINE of them, a thread 48 bytes, which are whole
 // pixels of 1, 3 and 4 channels.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr u32 LINE = 12288;
 

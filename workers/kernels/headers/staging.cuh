@@ -1,6 +1,6 @@
 // A tile of samples as they lie in memory, with its surroundings, in shared memory.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr int STAGED_WIDTH = 128, STAGED_HEIGHT = 32, MEDIAN_ROWS = 4;
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from models.domain.image import Subsampling
-from workers.engines.cuda.nvjpeg import DESTINATION, NvJpeg, NvJpegError
-from workers.engines.cuda.nvjpeg_encoder import RGB_INTERLEAVED, Encoder, Placed
+from workers.engines.cuda.nvjpeg.decoder import DESTINATION, NvJpeg, NvJpegError
+from workers.engines.cuda.nvjpeg.encoder import RGB_INTERLEAVED, Encoder, Placed
 
 FILE = bytes(range(200))
 

@@ -1,6 +1,6 @@
 // Sums over the lanes of a warp and the warps of a block.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 // Add the value of the lane `step` below, if there is one.
 #ifndef EMULATED

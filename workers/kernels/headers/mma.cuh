@@ -7,7 +7,7 @@
 //
 // Before compute capability 8.0 four products of 8 × 16 times 16 × 8 do the same.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 #ifndef EMULATED
 __device__ __forceinline__ void multiply_add(const uint4& left, const u32* right, u32* sums)

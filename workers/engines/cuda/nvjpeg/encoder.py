@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from models.domain.image import Pixels, Subsampling
-from workers.engines.cuda.nvjpeg import DESTINATION, NvJpeg, NvJpegError
+from workers.engines.cuda.nvjpeg.decoder import DESTINATION, NvJpeg, NvJpegError
 
 RGB_INTERLEAVED = 5
 """NVJPEG_INPUT_RGBI."""

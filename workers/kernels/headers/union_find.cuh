@@ -5,7 +5,7 @@
 // D. P. Playne, K. Hawick, "A new algorithm for parallel connected-component labelling on GPUs",
 // IEEE TPDS 2018.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 constexpr u32 NO_EDGE = ~0u;
 

@@ -2,8 +2,8 @@
 // multiplication serves two. Tiles and their surroundings are those of staging.cuh; a thread takes
 // C words of four rows.
 #pragma once
-#include "kernels/common.cuh"
-#include "kernels/staging.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/staging.cuh"
 
 constexpr int PAIRS_ROWS = 4;
 

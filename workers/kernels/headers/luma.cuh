@@ -1,7 +1,7 @@
 // Lumas (ITU-R BT.601, in 16-bit fixed point as Pillow's) of four pixels at once.
 #pragma once
-#include "kernels/common.cuh"
-#include "kernels/pixels.cuh"
+#include "kernels/headers/common.cuh"
+#include "kernels/headers/pixels.cuh"
 
 // Return the lumas of four interleaved pixels. The upper and lower bytes of the weights are
 // multiplied apart.

@@ -1,6 +1,6 @@
 // Loads of four pixels of a row at once, interleaved or as planes.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 // Interleave: turn a word of four samples for each channel into C words of pixels; `deinterleave`
 // undoes it.

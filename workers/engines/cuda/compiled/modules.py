@@ -8,7 +8,7 @@ import cupy
 import torch
 
 from models.setting_types import cache_folder
-from workers.engines.cuda.nvrtc import Nvrtc
+from workers.engines.cuda.compiled.nvrtc import Nvrtc
 from workers.kernels import loader
 from workers.kernels.compilation import compiled
 from workers.kernels.cubins import CubinStore, folders

@@ -5,7 +5,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from workers.engines.cuda.nvjpeg import DESTINATION, Decoder, NvJpeg, first_sizes, sizes
+from workers.engines.cuda.nvjpeg.decoder import DESTINATION, Decoder, NvJpeg, first_sizes, sizes
 
 
 class Library:

@@ -1,6 +1,6 @@
 // Border modes: which pixel stands for a place beyond the ends of an image.
 #pragma once
-#include "kernels/common.cuh"
+#include "kernels/headers/common.cuh"
 
 enum Border { REPLICATE, REFLECT, MIRROR, WRAP, CONSTANT };
 
