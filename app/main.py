@@ -23,7 +23,7 @@ from app.executors import (
     pixels_in_flight,
     remote_executor,
 )
-from app.fetch.fetcher import Fetcher, FetchLimits
+from app.fetch.fetcher import Fetcher
 from app.http import problems
 from app.pipeline.codec_memory import CodecMemory, budget_for
 from app.pipeline.encoded_files import EncodedFiles
@@ -108,8 +108,8 @@ def _assembled(
 ) -> Service:
     """Put the parts around a started backend; `started` learns what must be stopped again."""
     executor, decoders, memory = parts
-    backend, limits = executor.backend, FetchLimits.from_settings(settings)
-    fetcher = Fetcher(limits, observe=metrics.on_fetch, counters=counters)
+    backend = executor.backend
+    fetcher = Fetcher.from_settings(settings, metrics.on_fetch, counters)
     started.push_async_callback(fetcher.aclose)
     admission = admission_for(settings, counters, executor)
     budget = PixelBudget(pixels_in_flight(settings, counters.front_ends), counters)

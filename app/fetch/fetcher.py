@@ -1,5 +1,5 @@
 """Fetch the bytes of image URLs from public addresses, within bounds of time, size, redirects and
-concurrency.
+concurrency; `stored.py` fetches those of folders and buckets.
 
 Credentials, cookies and proxies of the environment are not used.
 """
@@ -18,12 +18,15 @@ from app.admission.counters import Counters
 from app.fetch.keyed_limiter import KeyedLimiter
 from app.fetch.origin import Again, Origins
 from app.fetch.pinned_network import PinnedBackend, Resolve, SystemResolver, pinned_transport
+from app.fetch.stored import StoredImages
 from app.fetch.url_rules import UrlRules
 from app.intake.spool import Blob, Spool
+from app.storage.location import is_stored
 from app.urls.url_policy import host_of, parse_url
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
+    NotFound,
     OriginFailed,
     OriginTimedOut,
     ServiceError,
@@ -97,7 +100,8 @@ class Fetcher:
     `observe` receives the outcome of each finished fetch (ok, refused, origin_failed, timed_out,
     too_large) and its seconds; a cancelled one has none. `resolve`, `network`, `sleep` and `chance`
     replace names, connections, the wait between tries and its jitter in tests. Front ends with the
-    same `counters` share the limits on concurrency.
+    same `counters` share the limits on concurrency. `stored` fetches storage addresses; without it
+    they are refused.
     """
 
     def __init__(
@@ -109,8 +113,10 @@ class Fetcher:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
         counters: Counters | None = None,
+        stored: StoredImages | None = None,
     ) -> None:
         self._limits = limits
+        self.stored = stored
         self._observe = observe
         self._sleep = sleep
         self._chance = chance
@@ -123,11 +129,19 @@ class Fetcher:
             lambda: Spool(limits.max_bytes, limits.spool_bytes),
         )
 
+    @classmethod
+    def from_settings(
+        cls, settings: Settings, observe: Callable[[str, float], None], counters: Counters
+    ) -> "Fetcher":
+        """Return a fetcher with the operator's limits; ValueError says which setting is wrong."""
+        limits, stored = FetchLimits.from_settings(settings), StoredImages.from_settings(settings)
+        return cls(limits, observe, counters=counters, stored=stored)
+
     async def fetch(self, url: str, deadline: Deadline) -> Blob:
         """Return the body of `url`, before `deadline`; the caller closes it.
 
-        Raises InvalidParameter, AddressRefused, OriginFailed, OriginTimedOut, TooLarge and
-        DeadlineExceeded.
+        Raises InvalidParameter, AddressRefused, NotFound (of storage), OriginFailed,
+        OriginTimedOut, TooLarge and DeadlineExceeded.
         """
         clock = asyncio.get_running_loop().time
         start = clock()
@@ -151,10 +165,14 @@ class Fetcher:
         """Close every connection."""
         await self._origins.aclose()
         self._resolver.close()
+        if self.stored is not None:
+            self.stored.close()
 
     async def _in_time(self, url: str, deadline: Deadline) -> Blob:
         try:
             async with asyncio.timeout_at(deadline.alarm):
+                if self.stored is not None and is_stored(url):
+                    return await self.stored.fetch(url)
                 return await self._persistently(parse_url(url), deadline)
         except TimeoutError:
             raise DeadlineExceeded("the deadline passed while the URL was fetched") from None
@@ -188,7 +206,7 @@ class Fetcher:
 
 def _outcome(error: ServiceError) -> str:
     match error:
-        case OriginFailed():
+        case OriginFailed() | NotFound():
             return "origin_failed"
         case TimedOut():
             return "timed_out"
