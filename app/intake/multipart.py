@@ -15,6 +15,7 @@ from multipart import (
     parse_options_header,
 )
 
+from app.intake.archive_items import is_archive
 from app.intake.spool import Blob, Spool
 from models.domain.errors import MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
@@ -62,11 +63,15 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An uploaded file, or the error that refuses it; `filename` is the client's name of it."""
+    """An uploaded file, or the error that refuses it; `filename` is the client's name of it.
+
+    An `archive` has images inside; its size is bounded by that of the body.
+    """
 
     name: str
     filename: str | None
     content: Blob | ServiceError
+    archive: bool = False
 
 
 Events = AsyncIterator[MultipartSegment | bytes | None]
@@ -82,7 +87,10 @@ async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | F
             assert isinstance(head, MultipartSegment)
             name, filename = _utf8(head.name), _utf8(head.filename)[:LONGEST_NAME]
             if not _is_text(head, name):
-                yield File(name, filename or None, await _file(events, settings))
+                archive = is_archive(head.content_type, filename)
+                most = settings.max_body_bytes if archive else settings.max_image_bytes
+                content = await _file(events, most, settings.spool_bytes)
+                yield File(name, filename or None, content, archive)
             elif (field := await texts.read(events, name, head.charset)) is not None:
                 yield field
     except ParserLimitReached as error:
@@ -180,9 +188,9 @@ def _short(text: str) -> str:
     return repr(text[:60])
 
 
-async def _file(events: Events, settings: Settings) -> Blob | ServiceError:
+async def _file(events: Events, most: int, spool_bytes: int) -> Blob | ServiceError:
     """Read the whole body of a part, even if it is too large: the next part comes after it."""
-    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+    async with Spool(most, spool_bytes) as spool:
         refused: ServiceError | None = None
         async for piece in events:
             if not isinstance(piece, bytes):

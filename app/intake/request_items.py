@@ -1,61 +1,32 @@
-"""List the images of a request in order, from a raw body, a multipart or a JSON body.
+"""List the images of a request in order, from a raw body, a form, JSON, a ZIP or a TAR.
 
 Each image is a blob, a URL or an error. Nothing is fetched or decoded here.
 """
 
-import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
-from pydantic import ValidationError
 
 from app.admission import Permit
-from app.http.problems import invalid
-from app.intake import multipart
+from app.intake import archive_items, multipart
 from app.intake.body import announced
+from app.intake.item import Found, Options, check_count, shown_url, url_content
+from app.intake.item import Item as Item
+from app.intake.item import Url as Url
+from app.intake.json_items import json_items
 from app.intake.spool import Blob, Spool
-from app.parsing.arriving import ArrivingJson, JsonRoom, Text
-from app.parsing.data_uri import DataUri
-from app.parsing.structure import Bounds, Cut, cut
-from app.urls.url_policy import MAX_URL, parse_url
-from models.api.schemas import JsonImage, JsonImages
 from models.domain.errors import (
+    BadArchive,
     FieldError,
     InvalidParameter,
     MalformedRequest,
-    ServiceError,
-    TooLarge,
     UnsupportedMedia,
 )
 from models.settings import Settings
 
-JSON_AT_ONCE, BASE64_AT_ONCE = 1 << 13, 1 << 16
-"""Largest bodies, in bytes, that are parsed on the event loop: 0.1 ms, as long as to hand them to a
-thread. JSON of brackets alone takes some milliseconds."""
-
-_ROOM = JsonRoom()
-
 MOST_OPTIONS = 100
 """Largest number of options of one request, more than twice as many as exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class Url:
-    """The address of an image that has to be fetched."""
-
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One image of a request: its place, its content, the client's file name or URL, and its id."""
-
-    index: int
-    content: Blob | Url | ServiceError
-    source: str | None = None
-    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,38 +46,25 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
     """Read the body of a request; `permit` grows by the images found. Raises ServiceError."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind == "multipart/form-data":
-        found, options = await _multipart(request, settings)
+        found, options = await _multipart(request, permit, settings)
     elif kind == "application/json" or kind.endswith("+json"):
-        found, options = await _json(request, settings)
+        found, options = await json_items(request, settings)
     elif kind.startswith("image/") or kind == "application/octet-stream":
         found, options = [(await _raw(request, settings), None, None)], []
+    elif kind in archive_items.MEDIA_TYPES:
+        packed = await archive_items.whole_body(request, settings)
+        found, options = await _unpacked(packed, permit, settings), []
     else:
         raise UnsupportedMedia(
             f"Content-Type is {kind or 'missing'}; send an image as image/* or "
-            "application/octet-stream, or images as multipart/form-data or application/json"
+            "application/octet-stream, or images as multipart/form-data, application/json, "
+            "application/zip or application/x-tar"
         )
-    _check_count(len(found), settings)
+    check_count(len(found), settings)
     permit.grow(len(found) - 1, 0)
     items = (Item(n, content, source, id_) for n, (content, source, id_) in enumerate(found))
     asked = request.query_params.multi_items() if request.scope["query_string"] else ()
     return Intake(tuple(items), _once([*asked, *options]))
-
-
-Options = list[tuple[str, Any]]
-"""Names and values in the order of the request."""
-
-Found = tuple[Blob | Url | ServiceError, str | None, str | None]
-"""Content, source (file name or URL) and the client's id of an image."""
-
-
-def _check_count(count: int, settings: Settings) -> None:
-    if count == 0:
-        raise MalformedRequest("no image: send `files` or `urls`, or `images` in JSON")
-    if count > settings.max_images_per_request:
-        raise TooLarge(
-            f"{count} images; one request takes {settings.max_images_per_request} "
-            "(DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
-        )
 
 
 def _once(options: Options) -> dict[str, Any]:
@@ -130,7 +88,28 @@ async def _raw(request: Request, settings: Settings) -> Blob:
         return await spool.finish()
 
 
-async def _multipart(request: Request, settings: Settings) -> tuple[list[Found], Options]:
+async def _unpacked(
+    packed: Blob, permit: Permit, settings: Settings, already: int = 0
+) -> list[Found]:
+    files = await archive_items.unpacked(packed, permit, settings, already)
+    return [(content, name, None) for content, name in files]
+
+
+async def _of_file(
+    file: multipart.File, permit: Permit, settings: Settings, already: int
+) -> list[Found]:
+    """Return the image that a file of a form is, or those of an archive, or its error."""
+    if isinstance(file.content, Blob) and file.archive:
+        try:
+            return await _unpacked(file.content, permit, settings, already)
+        except (BadArchive, MalformedRequest) as error:
+            return [(error.with_traceback(None), file.filename, None)]
+    return [(file.content, file.filename, None)]
+
+
+async def _multipart(
+    request: Request, permit: Permit, settings: Settings
+) -> tuple[list[Found], Options]:
     found: list[Found] = []
     options: Options = []
     async for part in multipart.parts(request, settings):
@@ -138,96 +117,9 @@ async def _multipart(request: Request, settings: Settings) -> tuple[list[Found],
             if part.name not in multipart.FILES:
                 wrong = FieldError(part.name, "files are sent as `files` or `file`")
                 raise InvalidParameter(f"unknown file field {part.name[:60]!r}", [wrong])
-            found.append((part.content, part.filename, None))
+            found += await _of_file(part, permit, settings, len(found))
         elif part.name == "urls":
-            found.append((_url(part.text), _shown(part.text), None))
+            found.append((url_content(part.text), shown_url(part.text), None))
         else:
             options.append((part.name, part.text))
     return found, options
-
-
-async def _json(request: Request, settings: Settings) -> tuple[list[Found], Options]:
-    with ArrivingJson(_ROOM) as arriving:
-        async for chunk in request.stream():
-            arriving.write(chunk)
-        return await _read_json(arriving.text(), settings)
-
-
-async def _read_json(body: Text, settings: Settings) -> tuple[list[Found], Options]:
-    bounds = Bounds.of(settings.max_images_per_request)
-    small = len(body) <= JSON_AT_ONCE
-    parsed, long = (
-        _parsed(body, bounds) if small else await asyncio.to_thread(_parsed, body, bounds)
-    )
-    _check_count(len(parsed.images) + len(parsed.urls), settings)
-    contents = [
-        await _content(index, image, body, long, settings)
-        for index, image in enumerate(parsed.images)
-    ]
-    found = [
-        (content, _shown(image.url), image.id)
-        for content, image in zip(contents, parsed.images, strict=True)
-    ]
-    found.extend((_url(url), _shown(url), None) for url in parsed.urls)
-    return found, [*(parsed.model_extra or {}).items()]
-
-
-def _parsed(body: Text, bounds: Bounds) -> tuple[JsonImages, Cut]:
-    """Parse a JSON body without its long `data`, whose places are in the second value."""
-    found = cut(body, bounds)
-    try:
-        return JsonImages.model_validate_json(found.text), found
-    except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False)
-        if details[0]["type"] == "json_invalid":
-            raise MalformedRequest("the body is not valid JSON") from None
-        raise invalid(details) from None
-
-
-async def _content(
-    index: int, image: JsonImage, body: Text, long: Cut, settings: Settings
-) -> Blob | Url | ServiceError:
-    if (image.url is None) == (image.data is None):
-        wrong = FieldError(f"images[{index}]", "exactly one of `url` and `data` is needed")
-        raise InvalidParameter(f"{wrong.path}: {wrong.message}", [wrong])
-    if image.url is not None:
-        return _url(image.url)
-    data = image.data or ""
-    span = long.spans.get(data)
-    return await _decoded(DataUri(body, *span) if span else DataUri.of(data), settings)
-
-
-async def _decoded(uri: DataUri, settings: Settings) -> Blob | ServiceError:
-    """Return the bytes of a data URI, or its error."""
-    pieces = uri.pieces()
-    small = uri.end - uri.start <= BASE64_AT_ONCE
-    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
-        try:
-            spool.expect(uri.size)
-            while (
-                piece := next(pieces, b"") if small else await asyncio.to_thread(next, pieces, b"")
-            ):
-                await spool.write(piece)
-        except (TooLarge, MalformedRequest) as error:
-            return error.with_traceback(None)
-        return await spool.finish()
-
-
-async def _next(pieces: Iterator[bytes], at_once: bool) -> bytes | None:
-    return next(pieces, None) if at_once else await asyncio.to_thread(next, pieces, None)
-
-
-def _url(url: str) -> Url | ServiceError:
-    """Return the image at a URL, or the error of a URL that is too long to be fetched."""
-    if len(url) <= MAX_URL:
-        return Url(url)
-    try:
-        parse_url(url)
-    except ServiceError as error:
-        return error.with_traceback(None)
-    raise AssertionError("unreachable: it is too long")
-
-
-def _shown(url: str | None) -> str | None:
-    """Return a URL as the source in a record, cut if it is too long to be fetched."""
-    return url if url is None or len(url) <= MAX_URL else url[:200] + "…"

@@ -7,8 +7,8 @@ several parts of both kinds (`Parts`), and `/info` a description (`Describe`).
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from app.intake.item import Item, Url
 from app.intake.output_format import OutputFormat
-from app.intake.request_items import Item, Url
 from models.codec import Encoding, ImageFormat
 from models.domain.errors import ServiceError
 from workers.operations import Classify, FilterChain

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app.admission import Permit, Turn
-from app.intake.request_items import Item
+from app.intake.item import Item
 from app.intake.spool import Blob
 from app.pipeline.timings import Timings
 from models.codec import claimed_pixels

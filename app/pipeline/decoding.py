@@ -12,7 +12,7 @@ from typing import TypeVar
 from app.admission import Permit
 from app.decoders import EXPENSIVE, DecoderPool, Seen, Unasked
 from app.fetch.fetcher import Fetcher
-from app.intake.request_items import Item
+from app.intake.item import Item
 from app.intake.spool import Blob
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext

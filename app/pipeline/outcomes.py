@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from app.intake.request_items import Item
+from app.intake.item import Item
 from app.pipeline.encoded_files import EncodedFile
 from app.pipeline.timings import Timings
 from models.codec import Description, ImageFormat

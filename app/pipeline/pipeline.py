@@ -13,7 +13,7 @@ from functools import partial
 from app.admission import Permit
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
-from app.intake.request_items import Item, Url
+from app.intake.item import Item, Url
 from app.intake.spool import Blob
 from app.intake.wanted import Describe, ImageRequest, Parts, Version, Wanted, kinds
 from app.pipeline.computation import Computation

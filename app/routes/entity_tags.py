@@ -22,7 +22,7 @@ from app.http.conditional import names
 from app.http.media_types import IMAGE, JSON
 from app.http.request_lifetime import before, disconnected
 from app.intake.content_digest import digests_of
-from app.intake.request_items import Item
+from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import ImageRequest, Parts, Version
 from app.pipeline.decoding import MAGIC

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from app.http.request_lifetime import DIGITS, HEADER
+from app.intake.archive_items import MEDIA_TYPES as ARCHIVES
 from app.routes.docs_page import BESIDE_NAME
 from models.api.description import InfoOptions
 from models.api.schemas import (
@@ -109,6 +110,7 @@ def _document(options: dict[str, Schema]) -> dict[str, Any]:
             "content": {
                 "image/*": _BINARY,
                 "application/octet-stream": _BINARY,
+                **{kind: _BINARY for kind in ARCHIVES},
                 "multipart/form-data": {"schema": _form(text)},
                 "application/json": {"schema": _json(options)},
             },

@@ -24,7 +24,7 @@ from app.cli.commands.report import human_line, json_line
 from app.cli.commands.results_file import ResultsFile
 from app.cli.commands.standard_output import show
 from app.http.options import read
-from app.intake.request_items import Item
+from app.intake.item import Item
 from app.pipeline.outcomes import Answer
 from app.responses.records import record
 from app.responses.vectors import VectorStyle

@@ -14,8 +14,8 @@ from app.cli.commands.errors import WrongUsage
 from app.cli.commands.report import human_line, json_line
 from app.http.options import read
 from app.intake.filter_options import encoded_there, encoding_of
+from app.intake.item import Item
 from app.intake.output_format import output_format
-from app.intake.request_items import Item
 from app.intake.wanted import Output, Version
 from app.pipeline.outcomes import Answer, EncodedImage
 from app.responses.records import record

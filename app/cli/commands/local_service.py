@@ -13,7 +13,7 @@ from app import main
 from app.admission import Permit
 from app.cli.commands import sources
 from app.cli.commands.errors import WrongUsage
-from app.intake.request_items import Item
+from app.intake.item import Item
 from app.pipeline.outcomes import Answer
 from app.service import Service
 from app.telemetry import structured_logging

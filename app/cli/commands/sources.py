@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.cli.commands.errors import WrongUsage
-from app.intake.request_items import Url
+from app.intake.item import Url
 from app.intake.spool import Blob
 from models.codec.formats import ImageFormat, identify
 from models.domain.errors import MalformedRequest, ServiceError

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from app.http import media_types
-from app.intake.request_items import Item
+from app.intake.item import Item
 from app.intake.spool import Blob
 from app.pipeline.encoded_files import EncodedFile, EncodedFiles
 from app.pipeline.outcomes import Answer, EncodedImage

@@ -7,8 +7,8 @@ import pytest
 from fastapi import Request
 
 from app.http import media_types
+from app.intake.item import Item
 from app.intake.output_format import FixedFormat
-from app.intake.request_items import Item
 from app.intake.spool import Blob
 from app.intake.wanted import Describe, ImageRequest, Output, Version
 from app.pipeline.timings import Timings

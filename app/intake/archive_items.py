@@ -1,0 +1,134 @@
+"""Take the images out of a ZIP or TAR that is a body, or a file of a form.
+
+One member is read at a time, on a thread, into a spool of its own, so large ones go to disk and
+each is checked, fails and counts as an upload does.
+"""
+
+import asyncio
+import io
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from functools import partial
+from typing import BinaryIO, TypeVar, cast
+
+from fastapi import Request
+
+from app.admission import Permit
+from app.archives.limits import ArchiveLimits
+from app.archives.member import Archive, Member
+from app.archives.opening import SUFFIXES, open_archive
+from app.intake.spool import Blob, Spool
+from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
+from models.settings import Settings
+
+MEDIA_TYPES = (
+    "application/zip",
+    "application/x-zip-compressed",
+    "application/x-tar",
+    "application/gzip",
+    "application/x-gzip",
+    "application/x-bzip2",
+    "application/x-xz",
+)
+"""Types of bodies that are taken apart; which kind of archive it is, its first bytes say."""
+
+ENTRIES = 100
+"""Largest number of entries beside one for each image: folders, hidden files, texts."""
+
+Unpacked = tuple[Blob | ServiceError, str | None]
+"""The content of a member or its error, and its name."""
+
+T = TypeVar("T")
+
+
+def is_archive(media_type: str | None, filename: str | None) -> bool:
+    """Return whether a file of a form is taken apart, by its type or the end of its name."""
+    return media_type in MEDIA_TYPES or bool(filename and filename.lower().endswith(SUFFIXES))
+
+
+async def whole_body(request: Request, settings: Settings) -> Blob:
+    """Return an archive that is the body; `app/intake/body.py` bounds its size."""
+    async with Spool(settings.max_body_bytes, settings.spool_bytes) as spool:
+        async for chunk in request.stream():
+            await spool.write(chunk)
+        return await spool.finish()
+
+
+async def unpacked(
+    packed: Blob, permit: Permit, settings: Settings, already: int
+) -> list[Unpacked]:
+    """Return the files in an archive, in its order, and close it.
+
+    `already` is the number of images before them in the request; `permit` grows by their bytes. A
+    member that cannot be read is an error of its own, as is what comes after a damage. Raises
+    BadArchive for an archive that cannot be read at all, TooLarge for too many images, and
+    Overloaded.
+    """
+    found: list[Unpacked] = []
+    most = settings.max_images_per_request
+    try:
+        async with aclosing(_files(packed, settings)) as files:
+            async for content, name in files:
+                if already + len(found) == most:
+                    raise TooLarge(
+                        f"more than {most} images with those of the archive; one request takes "
+                        f"{most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several or POST /jobs"
+                    )
+                if isinstance(content, Blob):
+                    permit.grow(0, content.size)
+                found.append((content, name))
+    finally:
+        packed.close()
+    if not found:
+        raise MalformedRequest("the archive has no images: only folders, links or hidden files")
+    return found
+
+
+async def _files(packed: Blob, settings: Settings) -> AsyncGenerator[Unpacked, None]:
+    limits = ArchiveLimits(members=settings.max_images_per_request + ENTRIES)
+    with _file(packed) as file, await _on_thread(partial(open_archive, file, limits)) as archive:
+        members = archive.members()
+        while True:
+            try:
+                member = await _on_thread(partial(next, members, None))
+            except BadArchive as error:
+                yield error.with_traceback(None), None
+                return
+            if member is None:
+                return
+            yield await _content(archive, member, settings), member.name
+
+
+async def _content(archive: Archive, member: Member, settings: Settings) -> Blob | ServiceError:
+    async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+        try:
+            await spool.write(
+                await _on_thread(partial(archive.read, member, settings.max_image_bytes))
+            )
+        except (BadArchive, TooLarge) as error:
+            return error.with_traceback(None)
+        return await spool.finish()
+
+
+@contextmanager
+def _file(packed: Blob) -> Iterator[BinaryIO]:
+    """Provide the archive as a seekable file; one on disk is not read into memory."""
+    with packed.shown() as content:
+        if isinstance(content, bytes):
+            yield io.BytesIO(content)
+            return
+        with open(content, "rb", buffering=0, closefd=False) as file:
+            yield cast(BinaryIO, file)
+
+
+async def _on_thread(work: Callable[[], T]) -> T:
+    """Run `work` on a thread, and wait for its end even if the request is cancelled.
+
+    The file that it reads may not be closed before.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise
