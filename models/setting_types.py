@@ -170,28 +170,3 @@ ModelNames = Annotated[
 
 Digests = Annotated[str, Field(pattern=r"^([a-z0-9_]+=)?[0-9a-f]{64}(,[a-z0-9_]+=[0-9a-f]{64})*$")]
 """A SHA-256 digest in hexadecimal digits, or one for each network: `network=digest,…`."""
-
-
-StoragePrefix = Annotated[
-    str, Field(pattern=r"^(file:///[^/]|(s3|gs|az)://[a-z0-9])", max_length=4096)
-]
-"""The address of a folder: `file:///data/photos/` or `s3://bucket/photos/`."""
-
-StoragePrefixes = Annotated[
-    tuple[StoragePrefix, ...],
-    NoDecode,
-    BeforeValidator(split),
-    Field(
-        description="folders and buckets that images are read from by their address: "
-        "`file:///data/photos/,s3://bucket/photos/` (also gs:// and az://); none: no storage",
-    ),
-]
-"""Prefixes that may be read, between commas."""
-
-StorageTargets = Annotated[
-    tuple[StoragePrefix, ...],
-    NoDecode,
-    BeforeValidator(split),
-    Field(description="folders and buckets that jobs may write to, in the same form; none: none"),
-]
-"""Prefixes that may be written to, between commas."""

@@ -6,6 +6,13 @@ from typing import Any
 from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from models.fetch_settings import (
+    AllowedHosts,
+    AllowedNetworks,
+    NamesKept,
+    StoragePrefixes,
+    StorageTargets,
+)
 from models.setting_types import (
     ApiKeysFile,
     CacheControl,
@@ -15,7 +22,6 @@ from models.setting_types import (
     Digests,
     Etags,
     EtagsFor,
-    Hosts,
     ModelNames,
     Network,
     Networks,
@@ -24,8 +30,6 @@ from models.setting_types import (
     Precision,
     ResultCache,
     Several,
-    StoragePrefixes,
-    StorageTargets,
     Texts,
     Tracing,
     cache_folder,
@@ -213,17 +217,11 @@ class Settings(BaseSettings):
         5.0, gt=0, description="seconds between canary inferences; ready means one passed lately"
     )
 
-    fetch_allowed_networks: Networks = Field(
-        (), description="networks image URLs may point to although they are not public"
-    )
+    fetch_allowed_networks: AllowedNetworks = ()
     fetch_ports: Ports = Field(
         "80,443", description="ports that images are fetched from: numbers and ranges, 1-65535: all"
     )
-    fetch_allowed_hosts: Hosts = Field(
-        (),
-        description="hosts that images are fetched from, with `*.example.org` for all names below "
-        "example.org; none: every public one",
-    )
+    fetch_allowed_hosts: AllowedHosts = ()
     fetch_connect_timeout: float = Field(3.0, gt=0, description="seconds to connect to an origin")
     fetch_read_timeout: float = Field(10.0, gt=0, description="seconds between bytes of an origin")
     fetch_total_timeout: float = Field(20.0, gt=0, description="seconds one URL may take")
@@ -231,6 +229,7 @@ class Settings(BaseSettings):
     fetch_per_host: int = Field(8, ge=1, description="URLs fetched at a time from one host")
     fetch_retries: int = Field(2, ge=0, le=10, description="retries of a failed fetch")
     fetch_max_redirects: int = Field(5, ge=0, le=20, description="redirects followed")
+    fetch_dns_cache: NamesKept = 30.0
     storage_allow: StoragePrefixes = ()
     storage_allow_write: StorageTargets = ()
 

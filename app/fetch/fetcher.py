@@ -16,6 +16,7 @@ import httpx
 
 from app.admission.counters import Counters
 from app.fetch.keyed_limiter import KeyedLimiter
+from app.fetch.name_cache import CachingResolver
 from app.fetch.origin import Again, Origins
 from app.fetch.pinned_network import PinnedBackend, Resolve, SystemResolver, pinned_transport
 from app.fetch.stored import StoredImages
@@ -53,6 +54,7 @@ class FetchLimits:
     max_redirects: int
     allowed_networks: tuple[Network, ...]
     urls: UrlRules
+    names_kept: float
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "FetchLimits":
@@ -69,6 +71,7 @@ class FetchLimits:
             max_redirects=settings.fetch_max_redirects,
             allowed_networks=settings.fetch_allowed_networks,
             urls=UrlRules.from_settings(settings),
+            names_kept=settings.fetch_dns_cache,
         )
 
 
@@ -122,7 +125,8 @@ class Fetcher:
         self._chance = chance
         self._turns = KeyedLimiter(limits.concurrency, limits.per_host, counters)
         self._resolver = SystemResolver(limits.concurrency)
-        backend = PinnedBackend(limits.allowed_networks, resolve or self._resolver, network)
+        names = CachingResolver(resolve or self._resolver, limits.names_kept)
+        backend = PinnedBackend(limits.allowed_networks, names, network)
         self._origins = Origins(
             pinned_transport(backend, limits.concurrency),
             httpx.Timeout(limits.read_timeout, connect=limits.connect_timeout, pool=None),
