@@ -181,7 +181,8 @@ def test_a_name_that_turns_inward_between_two_hops_is_refused(answers: list[list
             there.answers["/"] = redirect("/next")
             there.answers["/next"] = body(b"secret", Connection="close")
             wires, names = Wires(), Names({"image.example": answers})
-            fetcher = Fetcher(LIMITS, resolve=names, network=wires)
+            limits = replace(LIMITS, names_kept=0)
+            fetcher = Fetcher(limits, resolve=names, network=wires)
             first = await one(fetcher, there, "/next")
             assert first == b"secret"
             assert isinstance(await one(fetcher, there), AddressRefused)
