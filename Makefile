@@ -15,11 +15,11 @@ TORCH_INDEX = https://download.pytorch.org/whl/cpu
 
 install: .venv/.installed
 
-.venv/.installed: requirements-dev.lock requirements-docs.lock pyproject.toml
+.venv/.installed: requirements-dev.lock requirements-docs.lock pyproject.toml clients/python/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) --require-hashes -r requirements-dev.lock
 	$(PIP) --require-hashes -r requirements-docs.lock
-	$(PIP) --no-deps --no-build-isolation -e .
+	$(PIP) --no-deps --no-build-isolation -e clients/python -e .
 	rm -f .venv/.runtime-*
 	touch $@
 
@@ -47,7 +47,7 @@ serve: .venv/.runtime-$(RUNTIME)
 # A test process for each core, at most eight, because each loads PyTorch. The tests of one file stay
 # in one process and share its servers. Files that take long come first, so that all end together.
 PARALLEL = -n auto --maxprocesses 8 --dist loadscope --no-loadscope-reorder
-TESTS = tests/e2e tests/unit/workers tests/unit tests/contract tests/gpu
+TESTS = tests/e2e tests/unit/workers tests/unit tests/contract tests/gpu clients/python/tests
 
 test: install
 	$(BIN)/pytest $(PARALLEL) $(TESTS)

@@ -14,7 +14,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "clients/python/README.md",
+)
 """The pages whose examples are run."""
 
 RUN = {"sh": "", "python": "python -", "js": "node --input-type=module -"}

@@ -19,6 +19,7 @@ CHAPTERS = {
     "Use": (
         "docs/quick-start",
         "docs/api",
+        "docs/clients",
         "docs/bulk",
         "docs/filters",
         "docs/formats",

@@ -96,7 +96,7 @@ def environment(printed: Path) -> dict[str, str]:
         "HOME": str(printed),
         "PATH": f"{sys.prefix}/bin{os.pathsep}{inherited['PATH']}",
         "PRINTED": str(printed),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "clients/python/src")]),
         "PYTHONWARNINGS": "",
         "XDG_CACHE_HOME": str(printed),
     }

@@ -20,10 +20,14 @@ RIDDLES = re.compile(
 
 FILES = [
     path
-    for package in ("app", "models", "workers", "tools")
+    for package in ("app", "models", "workers", "tools", "clients")
     for path in sorted((ROOT / package).rglob("*.py"))
 ]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "clients").glob("*/*.md")),
+]
 ALL_FILES = FILES + sorted((ROOT / "tests").rglob("*.py"))
 VERBLESS = re.compile(
     r"(an?|the|all|and|any|as|beside|by|each|every|from|how|in|it|its|no|nothing|of|on|one|only"

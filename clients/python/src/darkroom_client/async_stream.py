@@ -1,0 +1,90 @@
+"""Many images over several connections: a task for each request that is under way."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from contextlib import aclosing
+
+import httpx
+
+from darkroom_client.async_wire import AsyncWire
+from darkroom_client.flow import DONE, Flow, Report
+from darkroom_client.image_results import results_of
+from darkroom_client.images import Groups, Image, Item, Source, item, length
+from darkroom_client.records import ImageResult
+from darkroom_client.requests import ImageCall
+from darkroom_client.settings import Settings
+
+Images = Iterable[Source] | AsyncIterable[Source]
+
+
+async def groups(images: Images, settings: Settings) -> AsyncGenerator[list[Item], None]:
+    """Yield the images of each request; images are taken from the caller only when needed."""
+    collected = Groups(settings.images_per_request, settings.bytes_per_request)
+    index = 0
+    async for image in _each(images):
+        given = await asyncio.to_thread(item, index, image) if _reads(image) else item(index, image)
+        for group in collected.add(given):
+            yield group
+        index += 1
+    for group in collected.rest():
+        yield group
+
+
+async def results(
+    http: httpx.AsyncClient, call: ImageCall, images: Images, settings: Settings
+) -> AsyncGenerator[ImageResult, None]:
+    """Yield the result of each image, each as it finishes.
+
+    After an error of a whole request the results of those under way are yielded, then the error is
+    raised. When the caller stops, requests under way are cancelled.
+    """
+    flow = Flow(call, settings.connections, length(images))
+    reports: asyncio.Queue[Report] = asyncio.Queue()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def converse(one: ImageCall, group: list[Item]) -> None:
+        conversation = results_of(AsyncWire(http), one, group, settings.retries)
+        try:
+            async with aclosing(conversation) as found:
+                async for result in found:
+                    reports.put_nowait(result)
+        except Exception as error:  # `Flow` raises it again in the task of the caller
+            reports.put_nowait(error)
+        finally:
+            reports.put_nowait(DONE)
+
+    try:
+        async with aclosing(groups(images, settings)) as waiting:
+            while True:
+                may_start = reports.empty() and flow.may_start()
+                group = await anext(waiting, None) if may_start else None
+                if group is not None:
+                    task = asyncio.create_task(converse(flow.start(), group))
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+                elif reports.empty() and flow.ended():
+                    return
+                elif (result := flow.take(await reports.get())) is not None:
+                    yield result
+    finally:
+        await _cancel([*tasks])
+
+
+async def _cancel(tasks: "list[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _each(images: Images) -> AsyncIterator[Source]:
+    if isinstance(images, AsyncIterable):
+        async for image in images:
+            yield image
+    else:
+        for image in images:
+            yield image
+
+
+def _reads(image: Source) -> bool:
+    """Return whether making an item of an image reads a file."""
+    return hasattr(image.content if isinstance(image, Image) else image, "read")

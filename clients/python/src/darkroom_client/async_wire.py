@@ -1,0 +1,65 @@
+"""A wire on asyncio's event loop; files are read on threads."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from darkroom_client.files import stored
+from darkroom_client.images import Item, read
+from darkroom_client.records import ImageResult
+from darkroom_client.requests import Call
+from darkroom_client.settings import failed, request_options
+
+
+class AsyncAnswer:
+    """The answer of `httpx.AsyncClient`."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it comes; raises ConnectionFailed if it breaks off."""
+        try:
+            async for piece in self._response.aiter_bytes():
+                yield piece
+        except httpx.TransportError as error:
+            raise failed(error) from error
+
+
+class AsyncWire:
+    """Send requests by `httpx.AsyncClient`."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    @asynccontextmanager
+    async def send(self, call: Call, seconds: float | None) -> AsyncIterator[AsyncAnswer]:
+        """Send a request and wait for the headers of its answer; see `Wire`."""
+        request = self._http.build_request(**request_options(call, seconds))
+        try:
+            response = await self._http.send(request, stream=True)
+        except httpx.TransportError as error:
+            raise failed(error) from error
+        try:
+            yield AsyncAnswer(response)
+        finally:
+            await response.aclose()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    async def load(self, each: Item) -> bytes:
+        """Return the content of an image; raises OSError."""
+        if each.path is None:
+            return each.content or b""
+        return await asyncio.to_thread(read, each.path)
+
+    async def store(self, result: ImageResult, folder: Path) -> ImageResult:
+        """Write the images of a result to files, and return it with their paths; raises OSError."""
+        return await asyncio.to_thread(stored, result, folder)

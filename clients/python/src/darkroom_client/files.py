@@ -1,0 +1,65 @@
+"""Write results to files, whole or not at all."""
+
+import os
+import re
+import secrets
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+import msgspec
+
+from darkroom_client.records import FilteredImage, ImageResult
+
+EXTENSIONS = {
+    "image/avif": ".avif",
+    "image/bmp": ".bmp",
+    "image/gif": ".gif",
+    "image/jpeg": ".jpg",
+    "image/png": ".png",
+    "image/tiff": ".tiff",
+    "image/webp": ".webp",
+}
+"""Extensions of files by their media types."""
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name beside it, then rename it; raises OSError."""
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def stored(result: ImageResult, folder: Path) -> ImageResult:
+    """Write the images of a result to a folder; return it with paths instead of their data."""
+    stem = f"{result.index:06d}-{_stem(result.source)}".rstrip("-")
+    image = result.image and _stored(result.image, folder, stem)
+    versions = result.versions and [
+        msgspec.structs.replace(
+            each, image=each.image and _stored(each.image, folder, f"{stem}-{each.index}")
+        )
+        for each in result.versions
+    ]
+    return msgspec.structs.replace(result, image=image, versions=versions)
+
+
+def _stored(image: FilteredImage, folder: Path, stem: str) -> FilteredImage:
+    if image.data is None:
+        return image
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / (stem + EXTENSIONS.get(image.media_type, ".bin"))
+    write(path, image.data)
+    return msgspec.structs.replace(image, data=None, path=path)
+
+
+def _stem(source: str | None) -> str:
+    """Return the name in a path or URL without its extension, safe as a part of a file's name."""
+    text = source or ""
+    if text.lower().startswith(("http://", "https://")):
+        text = urlsplit(text).path
+    name = PurePosixPath(text.replace("\\", "/")).stem
+    return re.sub(r"[^\w.-]+", "_", name).strip("._")[:80]

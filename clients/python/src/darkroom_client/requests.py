@@ -1,0 +1,201 @@
+"""Requests as values: what is asked, and how the options of methods become fields of forms."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from darkroom_client.images import Item
+
+JSON_LINES = "application/x-ndjson"
+Operation = str | Mapping[str, Any]
+"""One filter: its name, or its name with parameters as in `{"name": "sepia", "amount": 0.5}`."""
+
+Operations = Operation | Sequence[Operation]
+"""One filter, or a chain of them that is applied in order."""
+
+Versions = Sequence[Mapping[str, Any]]
+"""Versions as in `POST /process`: `{"id": "grey", "name": "grayscale", "format": "webp"}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a call is: images that are done, how many of them failed, and all if known."""
+
+    done: int
+    failed: int
+    total: int | None
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of every call.
+
+    `deadline` is the time in seconds that each request may take with all its tries; the server gets
+    it as `X-Deadline-Ms`. `request_id` names the requests in the logs of the server; the second
+    request of a call gets `-2` behind it, and so on.
+    """
+
+    deadline: float | None
+    request_id: str | None
+
+
+class ImageOptions(CallOptions, total=False):
+    """Options of calls with images: `progress` is called after each, in the caller's thread."""
+
+    progress: Callable[[Progress], None] | None
+
+
+class ClassifyOptions(ImageOptions, total=False):
+    """Options of `classify`, as in `POST /classify`; what is not given is the server's default."""
+
+    top_k: int | None
+    function_to_apply: Literal["softmax", "sigmoid", "none"] | None
+    model: str | None
+    output: Literal["labels", "logits", "embedding"] | None
+
+
+class EncodingOptions(ImageOptions, total=False):
+    """Options of encoded images, as in `POST /filter`; `out` is a folder for the results.
+
+    With `out` every image is written there under its index and name, whole or not at all, and the
+    result has its `path` instead of its `data`.
+    """
+
+    format: str | None
+    quality: int | None
+    progressive: bool | None
+    chroma: Literal["420", "422", "444"] | None
+    lossless: bool | None
+    png_level: int | None
+    avif_speed: int | None
+    metadata: Literal["strip", "keep"] | None
+    encoder: Literal["cpu", "gpu"] | None
+    out: str | Path | None
+
+
+class ProcessOptions(ClassifyOptions, EncodingOptions, total=False):
+    """Options of `process`: those of both; `labels=False` leaves out the labels."""
+
+    labels: bool
+
+
+class InfoOptions(ImageOptions, total=False):
+    """Options of `info`; `colour=False` leaves out the dominant colour and decodes no pixel."""
+
+    colour: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request without its host."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str | list[str]] = field(default_factory=dict)
+    files: Sequence[tuple[str, bytes]] = ()
+    content: bytes | None = None
+
+    def with_headers(self, **headers: str) -> "Call":
+        """Return the same request with more headers; `_` stands for `-` in their names."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return replace(self, headers={**self.headers, **named})
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCall:
+    """What is done to images: the path, the fields of each form, and the options of the call."""
+
+    path: str
+    fields: Mapping[str, str]
+    deadline: float | None = None
+    request_id: str | None = None
+    progress: Callable[[Progress], None] | None = None
+    out: Path | None = None
+
+    def numbered(self, number: int) -> "ImageCall":
+        """Return the call with the id of its request of this number, counted from 1."""
+        if self.request_id is None or number == 1:
+            return self
+        return replace(self, request_id=f"{self.request_id}-{number}")
+
+    def request(self, items: Sequence[tuple[Item, bytes]]) -> tuple[Call, list[Item]]:
+        """Return a request for images with their contents, and the images in its order.
+
+        A form has its fields before its files, so URLs come first.
+        """
+        urls = [each for each, _ in items if each.url is not None]
+        files = [(each, content) for each, content in items if each.url is None]
+        fields: dict[str, str | list[str]] = {**self.fields}
+        if urls:
+            fields["urls"] = [str(each.url) for each in urls]
+        named = [(_file_name(each), content) for each, content in files]
+        call = Call("POST", self.path, headers={"Accept": JSON_LINES}, fields=fields, files=named)
+        return call, [*urls, *(each for each, _ in files)]
+
+
+def classify(options: ClassifyOptions) -> ImageCall:
+    """Return the call of `POST /classify`; vectors come as base64, which is exact and short."""
+    vectors = options.get("output") not in (None, "labels")
+    return _call("/classify", options, {"vector_format": "base64"} if vectors else {})
+
+
+def filtered(operations: Operations, options: EncodingOptions) -> ImageCall:
+    """Return the call of `POST /filter`."""
+    return _call("/filter", options, {"ops": json.dumps(chain(operations))})
+
+
+def process(versions: Versions, options: ProcessOptions) -> ImageCall:
+    """Return the call of `POST /process`."""
+    fields = {"versions": json.dumps([dict(each) for each in versions])}
+    if options.get("output") not in (None, "labels"):
+        fields["vector_format"] = "base64"
+    return _call("/process", options, fields)
+
+
+def info(options: InfoOptions) -> ImageCall:
+    """Return the call of `POST /info`."""
+    return _call("/info", options, {})
+
+
+def chain(operations: Operations) -> list[dict[str, Any]]:
+    """Return one filter or several as the list that the server takes."""
+    many = [operations] if isinstance(operations, str | Mapping) else operations
+    return [{"name": each} if isinstance(each, str) else dict(each) for each in many]
+
+
+_OF_CALLS = frozenset({"deadline", "request_id", "progress", "out"})
+
+
+def _call(path: str, options: Mapping[str, Any], fields: dict[str, str]) -> ImageCall:
+    asked = {
+        name: _text(value)
+        for name, value in options.items()
+        if name not in _OF_CALLS and value is not None
+    }
+    own = {name: value for name, value in options.items() if name in _OF_CALLS}
+    if own.get("out") is not None:
+        own["out"] = Path(own["out"])
+    check_deadline(own.get("deadline"))
+    return ImageCall(path, asked | fields, **own)
+
+
+def check_deadline(seconds: float | None) -> None:
+    """Raise ValueError for a deadline that is not in the future."""
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"deadline is {seconds}: give a positive number of seconds, or None")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _file_name(each: Item) -> str:
+    """Return the name of a file in a form, without its folders and control characters."""
+    name = (each.source or "").replace("\\", "/").rpartition("/")[2]
+    plain = "".join(char for char in name if char.isprintable())
+    return plain[:200] or f"image-{each.index}"

@@ -1,0 +1,178 @@
+"""A server on 127.0.0.1 whose answers are scripted, and both clients behind one function."""
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from darkroom_client import AsyncClient, Client, ImageResult, Retries
+
+QUICK = Retries(tries=4, first_pause=0.001, longest_pause=0.002)
+"""Retries whose pauses take no time worth mentioning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request: its path, its headers and the names of its files; URLs come before files."""
+
+    path: str
+    headers: dict[str, str]
+    names: list[str]
+    fields: dict[str, str]
+    body: bytes
+
+
+Answer = Callable[["Exchange"], None]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request and the means to answer it."""
+
+    request: Received
+    handler: BaseHTTPRequestHandler
+
+    def head(self, status: int, kind: str, **headers: str) -> None:
+        """Send the head of an answer that ends with its connection."""
+        self.handler.send_response(status)
+        self.handler.send_header("Content-Type", kind)
+        for name, value in headers.items():
+            self.handler.send_header(name.replace("_", "-"), value)
+        self.handler.end_headers()
+        self.handler.close_connection = True
+
+    def line(self, index: int, **members: object) -> None:
+        """Send the record of an image."""
+        record = {"index": index, "status": "ok"} | members
+        self.handler.wfile.write(json.dumps(record).encode() + b"\n")
+
+
+@dataclass(slots=True)
+class Scripted:
+    """The requests of a server, and its answers in order; all others are `answered_well`."""
+
+    answers: list[Answer] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list)
+    url: str = ""
+
+
+def answered_well(exchange: Exchange) -> None:
+    """Answer every image well."""
+    exchange.head(200, "application/x-ndjson")
+    for index in range(len(exchange.request.names)):
+        exchange.line(index)
+
+
+def problem(status: int, code: str, **headers: str) -> Answer:
+    """Answer with a problem document."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.head(status, "application/problem+json", **headers)
+        document = {"code": code, "detail": f"it is {code}", "status": status, "title": code}
+        exchange.handler.wfile.write(json.dumps(document).encode())
+
+    return answer
+
+
+def page(status: int, **headers: str) -> Answer:
+    """Answer as a proxy does, with a page in HTML."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.head(status, "text/html", **headers)
+        exchange.handler.wfile.write(b"<h1>proxy</h1>\n")
+
+    return answer
+
+
+def broken_after(count: int) -> Answer:
+    """Answer the first images, then break the connection in the middle of a record."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.head(200, "application/x-ndjson", Content_Length="100000")
+        for index in range(count):
+            exchange.line(index)
+        exchange.handler.wfile.write(b'{"index": ')
+
+    return answer
+
+
+def fails(index: int, status: int, code: str) -> Answer:
+    """Answer all images well but one."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.head(200, "application/x-ndjson")
+        error = {"code": code, "detail": "it failed", "status": status}
+        for each in range(len(exchange.request.names)):
+            failed = {"status": "error", "error": error} if each == index else {}
+            exchange.line(each, **failed)
+
+    return answer
+
+
+@contextmanager
+def scripted(*answers: Answer) -> Iterator[Scripted]:
+    """Run a server with these answers on a free port."""
+    script = Scripted([*answers])
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            names, fields = parts(body)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            received = Received(self.path, headers, names, fields, body)
+            with lock:
+                script.requests.append(received)
+                answer = script.answers.pop(0) if script.answers else answered_well
+            answer(Exchange(received, self))
+
+        do_GET = do_POST
+        do_DELETE = do_POST
+
+        def log_message(self, *_: object) -> None:
+            """Write nothing to standard error."""
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """Ignore clients that leave."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        script.url = f"http://127.0.0.1:{server.server_port}"
+        yield script
+        server.shutdown()
+        thread.join()
+
+
+def parts(body: bytes) -> tuple[list[str], dict[str, str]]:
+    """Return the images (URLs and names of files) and the other fields of a form."""
+    text = body.decode("latin-1")
+    urls = re.findall(r'name="urls"\r\n\r\n(.*?)\r\n--', text, re.DOTALL)
+    files = re.findall(r'name="files"; filename="([^"]*)"', text)
+    others = dict(re.findall(r'name="(?!urls)(\w+)"\r\n\r\n(.*?)\r\n--', text, re.DOTALL))
+    return [*urls, *files], others
+
+
+def stream(kind: str, url: str, images: Any, **given: Any) -> list[ImageResult]:
+    """Return what `classify_stream` of one of the clients yields, in its order.
+
+    `connections`, `images_per_request` and `bytes_per_request` are settings of the client.
+    """
+    names = ("connections", "images_per_request", "bytes_per_request", "retries")
+    chosen = {name: given.pop(name) for name in names if name in given}
+    settings: dict[str, Any] = {"retries": QUICK, "connections": 1} | chosen
+
+    async def asked() -> list[ImageResult]:
+        async with AsyncClient(url, **settings) as client:
+            return [each async for each in client.classify_stream(images, **given)]
+
+    if kind == "async":
+        return asyncio.run(asked())
+    with Client(url, **settings) as client:
+        return [*client.classify_stream(images, **given)]

@@ -1,0 +1,301 @@
+"""Many images over both clients: what is sent, what is sent again, and what the caller gets."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clients.python.tests.scripted import (
+    QUICK,
+    Exchange,
+    answered_well,
+    broken_after,
+    fails,
+    page,
+    problem,
+    scripted,
+    stream,
+)
+from darkroom_client import (
+    AsyncClient,
+    Busy,
+    Client,
+    ConnectionFailed,
+    DeadlineExceeded,
+    Image,
+    ImageResult,
+    InvalidAnswer,
+    InvalidRequest,
+    Progress,
+    Retries,
+    Unauthorized,
+)
+
+pytestmark = pytest.mark.parametrize("kind", ["sync", "async"])
+
+IMAGES = [Image(b"content", f"{n}.jpg", f"id-{n}") for n in range(5)]
+
+
+def indices(results: list[ImageResult]) -> list[int]:
+    return sorted(each.index for each in results)
+
+
+def test_every_image_has_one_result_with_its_own_name_and_id(kind: str) -> None:
+    with scripted() as server:
+        found = stream(kind, server.url, IMAGES, images_per_request=2)
+        assert indices(found) == [0, 1, 2, 3, 4]
+        assert all(each.source == f"{each.index}.jpg" for each in found)
+        assert all(each.id == f"id-{each.index}" for each in found)
+        assert [len(each.names) for each in server.requests] == [2, 2, 1]
+
+
+def test_requests_are_bounded_in_bytes(kind: str) -> None:
+    images = [bytes(10), bytes(10), bytes(100), bytes(10)]
+    with scripted() as server:
+        assert len(stream(kind, server.url, images, bytes_per_request=25)) == 4
+        assert [len(each.names) for each in server.requests] == [2, 1, 1]
+
+
+def test_urls_and_files_may_be_mixed(kind: str) -> None:
+    with scripted() as server:
+        images = [b"content", "https://example.com/a.jpg", Image(b"content", "c.jpg")]
+        found = stream(kind, server.url, images)
+        sources = {each.index: each.source for each in found}
+        assert sources == {0: None, 1: "https://example.com/a.jpg", 2: "c.jpg"}
+        assert server.requests[0].names == ["https://example.com/a.jpg", "image-0", "c.jpg"]
+
+
+def test_a_request_of_urls_alone_is_a_form(kind: str) -> None:
+    with scripted() as server:
+        assert len(stream(kind, server.url, ["https://example.com/a.jpg"], top_k=3)) == 1
+        assert server.requests[0].headers["content-type"].startswith("multipart/form-data")
+        assert server.requests[0].fields == {"top_k": "3"}
+
+
+def test_a_refusal_with_retry_after_is_tried_again_under_the_same_id(kind: str) -> None:
+    with scripted(problem(503, "overloaded", Retry_After="0")) as server:
+        assert indices(stream(kind, server.url, IMAGES)) == [0, 1, 2, 3, 4]
+        ids = {each.headers["x-request-id"] for each in server.requests}
+        assert (len(server.requests), len(ids)) == (2, 1)
+
+
+def test_a_refusal_without_retry_after_is_raised_at_once(kind: str) -> None:
+    with scripted(problem(503, "weights_missing")) as server:
+        with pytest.raises(Busy, match="it is weights_missing") as caught:
+            stream(kind, server.url, IMAGES, request_id="mine")
+        assert (len(server.requests), caught.value.request_id) == (1, "mine")
+
+
+def test_a_server_that_refuses_every_try_is_an_error_with_the_number_of_tries(kind: str) -> None:
+    with scripted(*[problem(429, "rate_limited", Retry_After="0")] * 4) as server:
+        with pytest.raises(Busy, match="4 tries"):
+            stream(kind, server.url, IMAGES)
+        assert len(server.requests) == 4
+
+
+def test_the_pause_of_a_proxy_that_replaces_its_server_is_waited_for(kind: str) -> None:
+    with scripted(page(502), page(503)) as server:
+        assert len(stream(kind, server.url, IMAGES)) == 5
+        assert len(server.requests) == 3
+
+
+def test_after_a_broken_connection_only_images_without_a_result_are_sent_again(kind: str) -> None:
+    with scripted(broken_after(3)) as server:
+        assert indices(stream(kind, server.url, IMAGES)) == [0, 1, 2, 3, 4]
+        assert [each.names for each in server.requests][1] == ["3.jpg", "4.jpg"]
+
+
+def test_an_answer_that_lacks_images_is_completed_by_another_request(kind: str) -> None:
+    def short(exchange: Exchange) -> None:
+        exchange.head(200, "application/x-ndjson")
+        exchange.line(4)
+
+    with scripted(short) as server:
+        assert indices(stream(kind, server.url, IMAGES)) == [0, 1, 2, 3, 4]
+        assert len(server.requests[1].names) == 4
+
+
+def test_a_request_that_is_too_large_is_cut_in_halves(kind: str) -> None:
+    with scripted(problem(413, "too_large"), problem(413, "too_large")) as server:
+        assert indices(stream(kind, server.url, IMAGES)) == [0, 1, 2, 3, 4]
+        assert [len(each.names) for each in server.requests] == [5, 2, 1, 1, 3]
+
+
+def test_one_image_that_is_too_large_is_an_error_of_its_own(kind: str) -> None:
+    with scripted(problem(413, "too_large")) as server:
+        (found,) = stream(kind, server.url, [b"large"])
+        assert found.error is not None
+        assert found.error.code == "too_large"
+
+
+def test_an_image_that_was_refused_for_now_is_sent_again_alone(kind: str) -> None:
+    with scripted(fails(2, 503, "overloaded")) as server:
+        found = stream(kind, server.url, IMAGES)
+        assert indices(found) == [0, 1, 2, 3, 4]
+        assert all(each.ok for each in found)
+        assert server.requests[1].names == ["2.jpg"]
+
+
+def test_an_image_that_is_always_refused_keeps_its_error(kind: str) -> None:
+    answers = [fails(2, 503, "overloaded"), *[fails(0, 503, "overloaded")] * 3]
+    with scripted(*answers) as server:
+        found = {each.index: each for each in stream(kind, server.url, IMAGES)}
+        assert [n for n, each in found.items() if not each.ok] == [2]
+        assert len(server.requests) == 4
+
+
+def test_a_damaged_image_is_not_sent_again(kind: str) -> None:
+    with scripted(fails(2, 422, "undecodable")) as server:
+        found = {each.index: each for each in stream(kind, server.url, IMAGES)}
+        assert not found[2].ok
+        assert len(server.requests) == 1
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_its_own(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "good.jpg").write_bytes(b"content")
+    with scripted() as server:
+        images = [tmp_path / "none.jpg", tmp_path / "good.jpg", tmp_path]
+        found = {each.index: each for each in stream(kind, server.url, images)}
+        assert [found[n].ok for n in range(3)] == [False, True, False]
+        error = found[0].error
+        assert error is not None
+        assert (error.code, error.status) == ("unreadable", 0)
+        assert "No such file" in error.detail
+
+
+def test_an_error_of_a_request_comes_after_the_results_of_the_others(kind: str) -> None:
+    with scripted(answered_well, problem(422, "invalid_parameter")) as server:
+        seen: list[Progress] = []
+        with pytest.raises(InvalidRequest, match="it is invalid_parameter"):
+            stream(kind, server.url, IMAGES, images_per_request=2, progress=seen.append)
+        assert [each.done for each in seen] == [1, 2]
+        assert len(server.requests) == 2
+
+
+def test_progress_counts_images_and_failures(kind: str) -> None:
+    with scripted(fails(0, 422, "undecodable")) as server:
+        seen: list[Progress] = []
+        stream(kind, server.url, IMAGES, images_per_request=3, progress=seen.append)
+        assert seen[-1] == Progress(5, 1, 5)
+        stream(kind, server.url, iter(IMAGES), progress=seen.append)
+        assert seen[-1] == Progress(5, 0, None)
+
+
+def test_images_are_taken_only_when_there_is_room_for_them(kind: str) -> None:
+    taken: list[int] = []
+    before: list[int] = []
+
+    def images() -> Iterator[bytes]:
+        for number in range(1000):
+            taken.append(number)
+            yield b"content"
+
+    def note(_: Progress) -> None:
+        before.append(len(taken))
+
+    with scripted() as server:
+        found = stream(
+            kind, server.url, images(), images_per_request=5, connections=3, progress=note
+        )
+        assert len(found) == 1000
+        # What was taken and has no result yet is under way or in the next request.
+        assert max(count - done for done, count in enumerate(before)) <= 3 * 5 + 5
+
+
+def test_a_deadline_is_sent_and_bounds_all_tries_together(kind: str) -> None:
+    with scripted(problem(503, "overloaded", Retry_After="50")) as server:
+        with pytest.raises(Busy):
+            stream(kind, server.url, IMAGES, deadline=20)
+        (request,) = server.requests
+        assert 0 < int(request.headers["x-deadline-ms"]) <= 20_000
+
+
+def test_an_answer_that_does_not_come_before_the_deadline_is_an_error(kind: str) -> None:
+    released = threading.Event()
+
+    def late(_: Exchange) -> None:
+        released.wait(100)
+
+    with scripted(late) as server:
+        try:
+            with pytest.raises(DeadlineExceeded, match=r"within 0\.2 s"):
+                stream(kind, server.url, IMAGES, deadline=0.2)
+        finally:
+            released.set()
+
+
+def test_a_server_that_is_not_there_is_an_error_after_all_tries(kind: str) -> None:
+    with scripted() as server:
+        url = server.url
+    with pytest.raises(ConnectionFailed, match="request one"):
+        stream(kind, url, IMAGES, request_id="one")
+
+
+def test_another_program_at_the_address_is_noticed(kind: str) -> None:
+    with scripted(page(200)) as server, pytest.raises(InvalidAnswer):
+        stream(kind, server.url, IMAGES)
+
+
+def test_a_missing_key_is_an_error_of_its_own_kind(kind: str) -> None:
+    with scripted(problem(401, "unauthorized")) as server, pytest.raises(Unauthorized):
+        stream(kind, server.url, IMAGES)
+
+
+def test_requests_of_one_call_are_numbered_by_its_id(kind: str) -> None:
+    with scripted() as server:
+        stream(kind, server.url, IMAGES, images_per_request=2, request_id="all")
+        assert [each.headers["x-request-id"] for each in server.requests] == [
+            "all",
+            "all-2",
+            "all-3",
+        ]
+
+
+def test_a_caller_that_stops_early_causes_no_further_requests(kind: str) -> None:
+    endless = iter(lambda: b"content", b"")
+
+    async def asked(url: str) -> None:
+        async with AsyncClient(url, connections=2, retries=QUICK) as client:
+            stream = client.classify_stream(endless)
+            await anext(stream)
+            await stream.aclose()
+
+    with scripted() as server:
+        if kind == "async":
+            asyncio.run(asked(server.url))
+        else:
+            with Client(server.url, connections=2, retries=QUICK) as client:
+                results = client.classify_stream(endless)
+                next(results)
+                results.close()
+        assert len(server.requests) <= 3
+
+
+def test_the_key_and_further_headers_are_sent(kind: str) -> None:
+    async def asked(url: str) -> None:
+        async with AsyncClient(url, api_key="secret", headers={"X-Team": "a"}) as client:
+            await client.classify(b"content")
+
+    with scripted() as server:
+        if kind == "async":
+            asyncio.run(asked(server.url))
+        else:
+            with Client(server.url, api_key="secret", headers={"X-Team": "a"}) as client:
+                client.classify(b"content")
+        headers = server.requests[0].headers
+        assert (headers["authorization"], headers["x-team"]) == ("Bearer secret", "a")
+
+
+@pytest.mark.parametrize("deadline", [0, -1, float("nan")])
+def test_a_deadline_in_the_past_is_refused(kind: str, deadline: float) -> None:
+    with pytest.raises(ValueError, match="positive number of seconds"):
+        stream(kind, "http://127.0.0.1:9", IMAGES, deadline=deadline)
+
+
+def test_no_try_comes_after_the_last_one(kind: str) -> None:
+    with scripted(broken_after(0), broken_after(1)) as server:
+        with pytest.raises(ConnectionFailed):
+            stream(kind, server.url, IMAGES, retries=Retries(tries=2, first_pause=0.001))
+        assert [len(each.names) for each in server.requests] == [5, 5]

@@ -1,0 +1,216 @@
+"""The Python client and its examples against a real server."""
+
+import asyncio
+import csv
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image as Picture
+
+from darkroom_client import AsyncClient, Client, Image, ImageError, InvalidRequest, Source
+from tests.drawn_classes import DRAWN
+from tests.e2e.conftest import Running, Start
+from tests.pictures import encoded
+from tests.server import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "clients/python/examples"
+
+
+@pytest.fixture(scope="module")
+def labelling(start: Start) -> Iterator[Running]:
+    with start(weights="bundled", max_images_per_request=8) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def url(labelling: Running) -> str:
+    return f"http://127.0.0.1:{labelling.port}"
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[Client]:
+    with Client(url, images_per_request=4) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    for label, draw in DRAWN.items():
+        (folder / f"{label.replace(' ', '_')}.jpg").write_bytes(encoded(draw(), quality=92))
+    return folder
+
+
+def picture(content: bytes) -> "Picture.Image":
+    return Picture.open(io.BytesIO(content))
+
+
+def test_one_image_has_one_result(client: Client, photos: Path) -> None:
+    found = client.classify(photos / "golf_ball.jpg", top_k=1)
+    assert found.checked().predictions is not None
+    assert [each.label for each in found.predictions or ()] == ["golf ball"]
+    assert found.source == str(photos / "golf_ball.jpg")
+
+
+def test_many_images_have_results_in_their_order(client: Client, photos: Path) -> None:
+    paths = sorted(photos.glob("*.jpg"))
+    images: list[Source] = [*paths, b"no image", Image(paths[0].read_bytes(), "named", "mine")]
+    found = client.classify(images, top_k=1)
+    assert [each.index for each in found] == [*range(len(images))]
+    assert [each.ok for each in found] == [True] * len(paths) + [False, True]
+    assert (found[-1].source, found[-1].id) == ("named", "mine")
+    error = found[-2].error
+    assert error is not None
+    assert (error.code, error.status) == ("unsupported_media", 415)
+
+
+def test_requests_with_more_images_than_the_server_takes_are_cut(url: str, photos: Path) -> None:
+    images = [photos / "church.jpg"] * 20
+    with Client(url, images_per_request=20) as client:
+        assert all(each.ok for each in client.classify(images))
+
+
+def test_an_address_that_the_server_refuses_is_an_error_of_its_image(client: Client) -> None:
+    found = client.classify("http://169.254.169.254/latest")
+    assert found.error is not None
+    assert found.error.code == "address_refused"
+
+
+def test_a_filtered_image_is_bytes_with_a_type(client: Client, photos: Path) -> None:
+    found = client.filter(photos / "church.jpg", {"name": "resize", "width": 40, "height": 40})
+    assert picture(found.content).size == (40, 40)
+    assert found.image is not None
+    assert (found.image.media_type, found.image.size) == ("image/jpeg", len(found.content))
+
+
+def test_filtered_images_are_written_to_files(client: Client, photos: Path, tmp_path: Path) -> None:
+    images: list[Source] = [photos / "church.jpg", b"damaged", photos / "golf_ball.jpg"]
+    found = client.filter(images, ["sepia", "invert"], format="png", out=tmp_path)
+    assert [each.ok for each in found] == [True, False, True]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "000000-church.png",
+        "000002-golf_ball.png",
+    ]
+    with pytest.raises(ImageError):
+        _ = found[1].content
+
+
+def test_versions_and_labels_come_together(client: Client, photos: Path) -> None:
+    versions = [{"id": "grey", "name": "grayscale"}, {"name": "sobel", "format": "png"}]
+    found = client.process(photos / "church.jpg", versions, top_k=2).checked()
+    assert len(found.predictions or ()) == 2
+    assert found.versions is not None
+    grey, edges = found.versions
+    assert (grey.id, picture(grey.content).format) == ("grey", "JPEG")
+    assert edges.image is not None
+    assert edges.image.media_type == "image/png"
+
+
+def test_files_are_described(client: Client, photos: Path) -> None:
+    found = client.info(photos / "church.jpg", colour=False)
+    assert found.info is not None
+    assert (found.info.format, found.info.colour) == ("jpeg", None)
+
+
+def test_embeddings_are_vectors(client: Client, photos: Path) -> None:
+    assert len(client.classify(photos / "church.jpg", output="embedding").vector) == 512
+    assert len(client.classify(photos / "church.jpg", output="logits").vector) == 10
+
+
+def test_a_wrong_option_is_an_error_that_names_it(client: Client, photos: Path) -> None:
+    with pytest.raises(InvalidRequest, match="top_k") as caught:
+        client.classify(photos / "church.jpg", top_k=5000, request_id="wrong-1")
+    assert caught.value.request_id == "wrong-1"
+    errors = caught.value.problem.errors
+    assert errors is not None
+    assert errors[0].path == "top_k"
+
+
+def test_the_catalogue_is_typed(client: Client) -> None:
+    blur = next(each for each in client.filters() if each.name == "gaussian_blur")
+    assert "sigma" in blur.parameters
+    (network,) = client.models()
+    assert (network.network, len(network.classes)) == ("resnet18", 10)
+    health = client.health()
+    assert (health.ready, health.status) == (True, "ok")
+    assert "worker" in health.details
+
+
+def test_the_asynchronous_client_has_the_same_answers(
+    client: Client, url: str, photos: Path
+) -> None:
+    paths = sorted(photos.glob("*.jpg"))
+
+    async def asked() -> list[str]:
+        async with AsyncClient(url, images_per_request=4) as other:
+            stream = other.classify_stream(paths, top_k=1)
+            found = {each.index: each.predictions or [] async for each in stream}
+            one = await other.filter(paths[0], "invert", format="png")
+            assert picture(one.content).format == "PNG"
+            assert await other.filters() == client.filters()
+            assert await other.models() == client.models()
+            assert (await other.health()).ready
+        return [found[n][0].label for n in range(len(paths))]
+
+    expected = [(each.predictions or [])[0].label for each in client.classify(paths, top_k=1)]
+    assert asyncio.run(asked()) == expected
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    assert public(AsyncClient) - {"aclose"} == public(Client) - {"close"}
+
+
+def example(name: str, *arguments: str | Path) -> str:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_example_of_a_folder_labels_each_photo(url: str, photos: Path, tmp_path: Path) -> None:
+    example("classify_folder.py", url, photos, tmp_path / "labels.csv")
+    with (tmp_path / "labels.csv").open(newline="") as file:
+        found = {Path(row["photo"]).stem: row["label"] for row in csv.DictReader(file)}
+    assert len(found) == len([*photos.iterdir()])
+    assert found["golf_ball"] == "golf ball"
+
+
+def test_the_example_of_filters_writes_a_file_for_each_photo(
+    url: str, photos: Path, tmp_path: Path
+) -> None:
+    assert "failed" not in example("filter_folder.py", url, photos, tmp_path)
+    assert len([*tmp_path.glob("*.webp")]) == len([*photos.iterdir()])
+
+
+def test_the_example_of_embeddings_finds_a_photo(url: str, photos: Path, tmp_path: Path) -> None:
+    near = tmp_path / "turned.jpg"
+    with Picture.open(photos / "church.jpg") as church:
+        near.write_bytes(encoded(church.transpose(Picture.Transpose.FLIP_LEFT_RIGHT), quality=92))
+    assert str(photos / "church.jpg") in example("find_similar.py", url, near, photos)
+
+
+def test_the_asynchronous_example_makes_versions(url: str, photos: Path, tmp_path: Path) -> None:
+    printed = example("versions_async.py", url, tmp_path, photos / "golf_ball.jpg")
+    assert "ok golf ball" in printed
+    names = sorted(each.name for each in tmp_path.iterdir())
+    assert names == ["000000-golf_ball-0.webp", "000000-golf_ball-1.png"]
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    text = Path(__file__).read_text()
+    assert all(f'"{each.name}"' in text for each in EXAMPLES.glob("*.py"))

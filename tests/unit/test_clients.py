@@ -1,0 +1,98 @@
+"""The distributions of clients: what they import, what their wheels hold, how long files are."""
+
+import ast
+import importlib.util
+import subprocess
+import sys
+import tomllib
+import zipfile
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "clients/python"
+FILES = sorted((FOLDER / "src/darkroom_client").rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Return the packages that a file imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            found.add((node.module or "").split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_client_imports_its_dependencies_and_nothing_of_the_server(path: Path) -> None:
+    project = tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]
+    declared = {each.split(">")[0] for each in project["dependencies"]}
+    assert declared == {"httpx", "msgspec"}
+    assert imported(path) <= {*sys.stdlib_module_names, "darkroom_client", *declared}
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_examples_need_only_the_client(path: Path) -> None:
+    assert imported(path) <= {*sys.stdlib_module_names, "darkroom_client"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_files_and_functions_of_the_client_are_short(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree)
+    assert len(text.splitlines()) <= 250
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 40, node.name
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the wheel and the source distribution, built without a network."""
+    if importlib.util.find_spec("hatchling") is None:
+        pytest.skip("hatchling, which builds the wheel, is not installed")
+    folder = tmp_path_factory.mktemp("client")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    subprocess.run(command, cwd=FOLDER, check=True, capture_output=True)
+    return folder
+
+
+def test_the_wheel_holds_the_package_its_types_and_its_licence(built: Path) -> None:
+    (wheel,) = built.glob("darkroom_client-*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        names = set(file.namelist())
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        described = message_from_string(file.read(metadata).decode())
+        (licence,) = (name for name in names if name.endswith("licenses/LICENSE"))
+        assert file.read(licence) == (ROOT / "LICENSE").read_bytes()
+    assert "darkroom_client/py.typed" in names
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"darkroom_client"}
+    assert {path.name for path in FILES} <= {Path(name).name for name in names}
+    assert described.get_all("Requires-Dist") == ["httpx<1,>=0.28", "msgspec<1,>=0.20"]
+    assert "Typing :: Typed" in (described.get_all("Classifier") or [])
+
+
+def test_the_client_works_without_the_server_installed(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("darkroom_client-*.whl")
+    code = (
+        f"import sys; sys.path.insert(0, {str(wheel)!r}); import darkroom_client, "
+        "darkroom_client.webhooks; from importlib.metadata import version; "
+        "assert {'app', 'models', 'workers', 'darkroom', 'numpy', 'torch'}.isdisjoint(sys.modules);"
+        "print(version('darkroom-client'), darkroom_client.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("0.1.0 ")
+    assert str(wheel) in done.stdout
+
+
+def test_client_and_server_have_the_same_version() -> None:
+    server = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert tomllib.loads((FOLDER / "pyproject.toml").read_text())["project"]["version"] == server
