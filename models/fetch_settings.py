@@ -5,12 +5,20 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
-from models.setting_types import Hosts, Networks, split
+from models.setting_types import Hosts, Networks, Ports, split
 
 AllowedNetworks = Annotated[
     Networks, Field(description="networks image URLs may point to although they are not public")
 ]
 """Networks that are fetched from beside the public ones."""
+
+AllowedPorts = Annotated[
+    Ports,
+    Field(
+        description="ports that images are fetched from: numbers and ranges, 1-65535: all",
+    ),
+]
+"""Ports and ranges of them, between commas."""
 
 AllowedHosts = Annotated[
     Hosts,
@@ -55,3 +63,15 @@ StorageTargets = Annotated[
     Field(description="folders and buckets that jobs may write to, in the same form; none: none"),
 ]
 """Prefixes that may be written to, between commas."""
+
+WebhookSecrets = Annotated[
+    tuple[str, ...],
+    NoDecode,
+    BeforeValidator(split),
+    Field(
+        repr=False,
+        description="secrets that sign webhooks of jobs, each `whsec_` and base64 of 24 to 64 "
+        "bytes; several between commas while receivers change theirs; none: no webhooks",
+    ),
+]
+"""Secrets of Standard Webhooks, between commas."""

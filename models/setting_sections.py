@@ -16,6 +16,7 @@ SECTIONS = {
     "grace": "stopping and readiness",
     "fetch_allowed_networks": "images from URLs",
     "storage_allow": "images in folders and buckets",
+    "webhook_secret": "webhooks",
 }
 """The first setting of each section, in the order of `Settings`, and the title of the section."""
 

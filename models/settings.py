@@ -9,9 +9,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from models.fetch_settings import (
     AllowedHosts,
     AllowedNetworks,
+    AllowedPorts,
     NamesKept,
     StoragePrefixes,
     StorageTargets,
+    WebhookSecrets,
 )
 from models.setting_types import (
     ApiKeysFile,
@@ -26,7 +28,6 @@ from models.setting_types import (
     Network,
     Networks,
     Optimize,
-    Ports,
     Precision,
     ResultCache,
     Several,
@@ -218,9 +219,7 @@ class Settings(BaseSettings):
     )
 
     fetch_allowed_networks: AllowedNetworks = ()
-    fetch_ports: Ports = Field(
-        "80,443", description="ports that images are fetched from: numbers and ranges, 1-65535: all"
-    )
+    fetch_ports: AllowedPorts = "80,443"
     fetch_allowed_hosts: AllowedHosts = ()
     fetch_connect_timeout: float = Field(3.0, gt=0, description="seconds to connect to an origin")
     fetch_read_timeout: float = Field(10.0, gt=0, description="seconds between bytes of an origin")
@@ -232,6 +231,7 @@ class Settings(BaseSettings):
     fetch_dns_cache: NamesKept = 30.0
     storage_allow: StoragePrefixes = ()
     storage_allow_write: StorageTargets = ()
+    webhook_secret: WebhookSecrets = ()
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 

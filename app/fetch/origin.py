@@ -79,7 +79,7 @@ class Origins:
         if reply.status_code != httpx.codes.OK:
             error = OriginFailed(f"{host} answered {reply.status_code}")
             if reply.status_code in RETRIED:
-                raise Again(error, _retry_after(reply.headers))
+                raise Again(error, retry_after(reply.headers))
             raise error
         if reply.headers.get("content-encoding", "").lower() not in ("", "identity"):
             raise OriginFailed(f"{host} sent a compressed body although none was asked for")
@@ -111,7 +111,7 @@ def _redirect(url: httpx.URL, location: str) -> httpx.URL:
     return target
 
 
-def _retry_after(headers: httpx.Headers) -> float | None:
+def retry_after(headers: httpx.Headers) -> float | None:
     """Return the seconds of the Retry-After header; a date is compared with the reply's own
     Date.
     """

@@ -34,6 +34,7 @@ APP = (
     "storage",
     "intake",
     "fetch",
+    "webhooks",
     "decoders",
     "pipeline",
     "responses",
