@@ -28,7 +28,7 @@ from workers.scheduling.engine import BatchResult
 from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Observer
 from workers.supervision.gpu_discovery import wanted_gpus
-from workers.supervision.startup import GPU_BATCH, cores, start_worker
+from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
 
 BYTES_PER_PIXEL = 4
 """Bytes for each pixel in the shared memory through which images go to worker processes."""
@@ -129,14 +129,17 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
     """Return the admission for images that keep a device busy.
 
     That is a batch on a GPU. On a CPU it is an image to decode and one to compute for each core,
-    and one core is left free for others beside a bulk client.
+    and one core is left free for others beside a bulk client. A client alone may have two batches
+    for each core, one to compute and one to follow it.
     """
     if wanted_gpus(settings.gpus):
         size = settings.max_batch_size or GPU_BATCH
         admission = Admission.from_settings(settings, size, counters)
     else:
         n = cores(settings)
-        admission = Admission.from_settings(settings, 2 * n, counters, most_bulk=max(1, n - 1))
+        alone = 2 * n * (settings.max_batch_size or CPU_BATCH) // counters.front_ends
+        most_bulk = max(1, n - 1)
+        admission = Admission.from_settings(settings, 2 * n, counters, most_bulk, alone)
     admission.forecast.absence = executor.absence
     return admission
 

@@ -34,7 +34,8 @@ class FairLine:
     is served in the order of its arrival, so everything beyond that would only wait behind itself.
     Images of clients with a small share do not wait for those of a client that holds most, because
     behind the line they go before them. Images that have begun are not interrupted: while other
-    clients want something, at most `most_bulk` of the client that holds most are through. `predict`
+    clients want something, at most `most_bulk` of the client that holds most are through. A client
+    alone may have `alone` images through, which fill its batches where images take long. `predict`
     returns how many seconds a number of seconds of work takes now.
     """
 
@@ -45,8 +46,9 @@ class FairLine:
         predict: Callable[[float], float] = lambda _work: 0.0,
         clock: Callable[[], float] = time.monotonic,
         most_bulk: int | None = None,
+        alone: int = 0,
     ) -> None:
-        self._places = Places(least, room, least if most_bulk is None else most_bulk)
+        self._places = Places(least, room, least if most_bulk is None else most_bulk, alone)
         self._predict = predict
         self._clock = clock
         self._virtual = 0.0
@@ -67,9 +69,9 @@ class FairLine:
         return self._places.work
 
     def waits(self, client: str) -> bool:
-        """Return whether images of a client wait."""
+        """Return whether images of a client wait, or passed the line only to fill its batches."""
         queue = self._clients.get(client)
-        return queue is not None and queue.live > 0
+        return queue is not None and (queue.live > 0 or self._places.some_large)
 
     def overtaking(self, client: str, cost: float) -> float | None:
         """Return the seconds until a new image that costs `cost` seconds would end.
@@ -119,7 +121,7 @@ class FairLine:
         # set as if it had been queued, or the next image of its client would be served too early.
         if not self._heap and self._places.fits(held := share()):
             queue.start = max(self._virtual, queue.finish)
-            return self._enter(queue, estimate, held is Share.BULK)
+            return self._enter(queue, estimate, held)
         self._number += 1
         waiting = Waiting(self._number, estimate, deadline, share, measured or estimate, estimate())
         now = self._clock()
@@ -179,8 +181,9 @@ class FairLine:
         clients = len(self._heap) + (not queue.in_line)
         return self._predict(self.past + work * clients)
 
-    def _enter(self, queue: ClientQueue, estimate: Callable[[], float], large: bool) -> Place:
+    def _enter(self, queue: ClientQueue, estimate: Callable[[], float], share: Share) -> Place:
         """Let the next image of a client through."""
+        large = self._places.is_large(share, others=queue.live > 1)
         cost = max(estimate(), LEAST_COST)
         self._virtual = max(self._virtual, queue.start)
         queue.finish = queue.start + cost
@@ -213,8 +216,7 @@ class FairLine:
             if not fits:
                 passed_over.append((queue, first))
                 continue
-            large = share is Share.BULK or (share is Share.LARGE and queue.live > 1)
-            first.place = self._enter(queue, first.estimate, large)
+            first.place = self._enter(queue, first.estimate, share)
             first.turn.set_result(None)
             queue.served(first)
             queue.start = queue.finish

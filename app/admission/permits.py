@@ -56,15 +56,19 @@ class Admission:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, at_once: int, counters: Counters, most_bulk: int | None = None
+        cls,
+        settings: Settings,
+        at_once: int,
+        counters: Counters,
+        most_bulk: int | None = None,
+        alone: int = 0,
     ) -> "Admission":
         """Return admission with the limits of the settings; `at_once` images keep all cores busy.
-
-        At most `most_bulk` images of a client that holds most are under way beside others.
+        `most_bulk` and `alone` are explained in `FairLine`.
         """
         forecast = Forecast(counters, min(at_once, settings.max_images_in_flight))
         room, wait = forecast.room, forecast.wait_here
-        line = FairLine(at_once, room, wait, most_bulk=most_bulk)
+        line = FairLine(at_once, room, wait, most_bulk=most_bulk, alone=alone)
         rate = Rate.parse(settings.rate_limit)
         return cls(Limits.from_settings(settings), counters, forecast, line, rate=rate)
 

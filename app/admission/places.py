@@ -55,20 +55,30 @@ class Through:
         self.work = self.work - place.cost if self.images else 0.0
 
 
+DEPTH = 8
+"""Times `room()` that the images of a client alone may take. Images of other requests of that
+client wait for them, so there is a bound; with 0.1 s an image on two cores it is 32 images."""
+
+
 class Places:
     """The images past the line, and whether one more may pass it.
 
     `least` images may always be there, or as many as together take less than `room()` seconds.
     Those of a client that holds most do not count for images of clients with a small share; while
-    others want something, there are at most `most_bulk` of them.
+    others want something, there are at most `most_bulk` of them. A client without
+    others beside it fills its batches: it may have `alone` images there, which take at most `DEPTH`
+    times `room()`.
     """
 
-    __slots__ = ("_large", "_least", "_most_bulk", "_room", "_small")
+    __slots__ = ("_alone", "_large", "_least", "_most_bulk", "_room", "_small")
 
-    def __init__(self, least: int, room: Callable[[], float], most_bulk: int) -> None:
+    def __init__(
+        self, least: int, room: Callable[[], float], most_bulk: int, alone: int = 0
+    ) -> None:
         self._least = least
         self._most_bulk = most_bulk
         self._room = room
+        self._alone = alone
         self._small, self._large = Through(), Through()
 
     @property
@@ -93,7 +103,25 @@ class Places:
             images, work = images + self._large.images, work + self._large.work
             if share is Share.BULK and not self.bulk_fits:
                 return False
-        return images < self._least or work < self._room()
+        if images < self._least or work < (room := self._room()):
+            return True
+        return share is Share.LARGE and images < self._alone and work < DEPTH * room
+
+    def is_large(self, share: Share, *, others: bool) -> bool:
+        """Return whether an image counts as one of a client that holds most.
+
+        Those of a client alone do while `others` of it wait in line, or if they pass only to fill
+        its batches.
+        """
+        if share is Share.LARGE:
+            full = self.images >= self._least and self.work >= self._room()
+            return others or full or self._large.images > 0
+        return share is Share.BULK
+
+    @property
+    def some_large(self) -> bool:
+        """Return whether there are images of a client that holds most."""
+        return self._large.images > 0
 
     def add(self, place: Place) -> None:
         """Count an image as past the line."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from app.admission.line import FairLine
-from app.admission.places import Place, Share
+from app.admission.places import Place, Places, Share
 from models.domain.deadline import NEVER, Deadline
 from tests.server import PATIENCE
 
@@ -186,3 +186,37 @@ def test_images_that_wait_for_memory_delay_large_ones_of_their_client_and_no_che
         assert line.line.past == 20.0
 
     asyncio.run(scenario())
+
+
+def test_a_client_alone_fills_its_batches_although_its_images_take_long() -> None:
+    places = Places(least=2, room=lambda: 0.4, most_bulk=1, alone=6)
+    passed: list[Place] = []
+
+    def fill(share: Share, cost: float) -> int:
+        """Let images pass while they fit; return how many there are."""
+        while places.fits(share):
+            large = places.is_large(share, others=False)
+            passed.append(Place(cost, large, lambda: cost, set()))
+            places.add(passed[-1])
+        return places.images
+
+    def end_all() -> None:
+        while passed:
+            places.remove(passed.pop())
+
+    assert fill(Share.SMALL, 0.3) == 2
+    end_all()
+    assert fill(Share.LARGE, 0.3) == 6
+    assert [place.large for place in passed] == [False] * 2 + [True] * 4
+    assert not places.fits(Share.BULK)
+    end_all()
+    assert fill(Share.LARGE, 1.0) == 4, "these fill batches, but others of the client wait long"
+
+
+def test_images_that_only_fill_batches_keep_no_other_client_waiting() -> None:
+    places = Places(least=1, room=lambda: 0.4, most_bulk=1, alone=6)
+    for _ in range(6):
+        assert places.fits(Share.LARGE)
+        places.add(Place(0.3, places.is_large(Share.LARGE, others=True), lambda: 0.3, set()))
+    assert not places.fits(Share.LARGE)
+    assert places.fits(Share.SMALL)
