@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from app.bulk.errors import CannotWrite, WrongUsage
 from app.cli.catalogue import COMMANDS, overview
 from app.cli.commands import standard_output
-from app.cli.commands.errors import CannotWrite, WrongUsage
 from app.cli.help import CommandParser, examples
 from models.exit_codes import ExitCode
 from models.version import VERSION

@@ -1,4 +1,4 @@
-"""`darkroom classify FOLDER --out FILE`, also when it is killed on the way."""
+"""`darkroom classify` and `filter` with folders, also when they are killed on the way."""
 
 import contextlib
 import json
@@ -17,15 +17,15 @@ SMALL = ["--gpus", "0", "--weights", "random", "--precision", "fp32"]
 
 
 AHEAD = 4
-"""Images in work at a time, in place of 32: so few images are enough for a test."""
+"""Images in work at a time, in place of 64: so few images are enough for a test."""
 
 RUNS = f"""
 import os, sys
 import app.main, torch, workers.engines.cpu
-from app.cli.commands import classify, local_service
+from app.bulk.engines import in_process, reading
 from app.cli.script import main
 
-local_service.AHEAD = {AHEAD}
+in_process.AHEAD = reading.IMAGES = {AHEAD}
 for _ in sys.stdin:
     child = os.fork()
     if not child:
@@ -124,3 +124,49 @@ def test_the_results_of_a_folder_are_in_a_folder_even_of_one_image(tmp_path: Pat
     done = subprocess.run(filtering, capture_output=True, timeout=PATIENCE)
     assert done.returncode == ExitCode.OK, done.stderr
     assert [each.name for each in (tmp_path / "made").iterdir()] == ["a.jpg"]
+
+
+def test_filtering_that_was_killed_goes_on_and_redoes_nothing(tmp_path: Path) -> None:
+    folder, made, errors = tmp_path / "photos", tmp_path / "made", tmp_path / "errors"
+    (folder / "more").mkdir(parents=True)
+    for number in range(AHEAD + 4):
+        (folder / f"{number:03}.jpg").write_bytes(jpeg())
+    (folder / "more" / "000.png").write_text("no image")
+    pipe = folder / "more" / "last.jpg"
+    os.mkfifo(pipe)
+    failed = tmp_path / "made.failed.jsonl"
+
+    def recorded() -> int:
+        return b"".join(each.read_bytes() for each in tmp_path.glob("*.partial")).count(b"\n")
+
+    words = ["filter", str(folder), "--op", "invert", "--out", str(made), "--gpus", "0"]
+    with runs_of(words, errors) as runs:
+        first = runs.start()
+        until(lambda: recorded() >= 4)
+        os.kill(first, signal.SIGKILL)
+        assert runs.exit_code() == -signal.SIGKILL
+        kept = recorded()
+        times = {each: (made / each).stat().st_mtime_ns for each in names_in(made)[:kept]}
+        assert not failed.exists()
+        pipe.unlink()
+        pipe.write_bytes(jpeg())
+        runs.start()
+        assert runs.exit_code() == ExitCode.FAILED
+        assert f"{AHEAD + 6} images, {kept} of them by an earlier run, 1 failed" in (
+            errors.read_text()
+        )
+        runs.start()
+        assert runs.exit_code() == ExitCode.WRONG_USAGE  # its results are there
+    assert times == {each: (made / each).stat().st_mtime_ns for each in times}
+    assert names_in(made) == [*(f"{n:03}.jpg" for n in range(AHEAD + 4)), "more/last.jpg"]
+    (record,) = map(json.loads, failed.read_text().splitlines())
+    assert (record["index"], record["status"]) == (AHEAD + 4, "error")
+    assert record["file"] == str(made / "more" / "000.png")
+    found = {each.name for each in tmp_path.iterdir()}
+    assert found == {"photos", "made", "errors", "made.failed.jsonl"}
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the files below a folder; a temporary one would be among them."""
+    files = (each for each in folder.rglob("*") if each.is_file())
+    return sorted(str(each.relative_to(folder)) for each in files)

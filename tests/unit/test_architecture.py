@@ -43,6 +43,7 @@ APP = (
     "routes",
     "main",
     "processes",
+    "bulk",
     "cli",
 )
 """The rooms of `app`: each may import only those before it."""
@@ -65,6 +66,18 @@ CONNECTIONS = (
     "http1",
 )
 """What all connections of a process share, then the protocol of one."""
+
+BULK = (
+    "errors",
+    "report",
+    "progress",
+    "sources",
+    "outputs",
+    "engines",
+    "results_sink",
+    "session",
+)
+"""What a bulk command reads and writes, then what answers it."""
 
 WORKERS = (
     "host_lock",
@@ -110,6 +123,7 @@ FILTERS = (
 
 ORDERS = {
     "app": APP,
+    "app.bulk": BULK,
     "app.connections": CONNECTIONS,
     "workers": WORKERS,
     "workers.filters": FILTERS,

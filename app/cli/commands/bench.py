@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
+from app.bulk.errors import WrongUsage
 from app.cli import offline
 from app.cli.commands import chain, health
 from app.cli.commands.command import complete_files
-from app.cli.commands.errors import WrongUsage
 from app.cli.commands.standard_output import show
 from app.cli.load.client import Origin
 from app.cli.load.messages import distinct, photos, requests

@@ -4,8 +4,8 @@ import argparse
 import re
 from collections.abc import Sequence
 
+from app.bulk.errors import WrongUsage
 from app.cli.commands.command import complete_with
-from app.cli.commands.errors import WrongUsage
 from app.intake.filter_options import parsed_json
 from models.domain.errors import InvalidParameter
 from workers.filters.registry import FILTERS, parse_chain

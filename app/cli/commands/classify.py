@@ -1,15 +1,23 @@
 """`darkroom classify`: print labels, logits or embeddings, one JSON line a file, in order."""
 
 import argparse
-import hashlib
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.admission import Permit
-from app.cli.commands import expansion, local_service, sources
+from app.bulk import session
+from app.bulk.engines import in_process, local_service
+from app.bulk.engines.engine import Finished, tasks_of
+from app.bulk.engines.work import Classification
+from app.bulk.errors import WrongUsage
+from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.outputs.tables import VectorColumn, conversion
+from app.bulk.progress import Progress
+from app.bulk.report import human_line, record_of
+from app.bulk.results_sink import ResultsSink
+from app.bulk.sources.expansion import Sources
+from app.cli.commands import source_flags
 from app.cli.commands.command import (
     JSON,
     LOCAL,
@@ -18,23 +26,11 @@ from app.cli.commands.command import (
     complete_files,
     complete_with,
 )
-from app.cli.commands.errors import WrongUsage
-from app.cli.commands.progress import Progress
-from app.cli.commands.report import human_line, json_line
-from app.cli.commands.results_file import ResultsFile
+from app.cli.commands.source_flags import SourceFlags
 from app.cli.commands.standard_output import show
-from app.http.options import read
-from app.intake.item import Item
-from app.pipeline.outcomes import Answer
-from app.responses.records import record
-from app.responses.vectors import VectorStyle
-from app.routes.network_choice import asked
-from app.service import Service
 from app.system.terminal import has_colours, is_terminal
-from models.api.schemas import ClassifyOptions, Record
-from models.domain.errors import InvalidParameter, ServiceError
+from models.domain.errors import InvalidParameter
 from models.exit_codes import ExitCode
-from models.networks.served import Model
 from models.settings import Settings
 from workers.operations import NetworkOutput
 
@@ -48,7 +44,7 @@ EXAMPLES = (
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    expansion.declare(parser)
+    source_flags.declare(parser)
     parser.add_argument("--top-k", type=int, help="classes per image (default: 5)")
     output = parser.add_argument(
         "--output", help="labels, or logits or embedding of the first network (default: labels)"
@@ -61,8 +57,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument(
         "--out",
         metavar="FILE",
-        help="write JSON Lines there, when all are done; the same command again continues after "
-        "an interruption (default: print)",
+        help="write records there, when all are done: .csv, .parquet, else JSON Lines; the same "
+        "command again continues after an interruption (default: print)",
     )
     complete_files(out)
     parser.add_argument("--force", action="store_true", help="replace an existing --out")
@@ -76,6 +72,7 @@ def run(
     include: Sequence[str],
     exclude: Sequence[str],
     lists: Sequence[str],
+    nul: bool,
     out: str | None,
     force: bool,
     as_json: bool,
@@ -83,92 +80,82 @@ def run(
 ) -> int:
     """Print or write the records; the exit code is FAILED when any image failed."""
     given = {name: value for name, value in options.items() if value is not None}
+    work = Classification(given, settings.networks[0], timing=out is None)
     try:
-        wanted = asked(read(ClassifyOptions, given), settings.networks[0])
+        work.wanted()
     except InvalidParameter as error:
         wrong = error.errors[0]
         flag = wrong.path.replace("_", "-")
         raise WrongUsage(f"--{flag}: {wrong.message} (given: {wrong.given})") from None
-    files = expansion.expanded(files, include, exclude, lists)
-    sources.check(files)
-    vectors = VectorStyle.of(given)
+    sources = SourceFlags(files, include, exclude, lists, nul).sources()
+    total = sources.count()
 
-    async def work(service: Service, item: Item, permit: Permit) -> Answer:
-        return await service.pipeline.answer(item, wanted, permit)
-
-    def made(service: Service, answer: Answer) -> Record:
-        labels = service.model.labels if service.model else None
-        return record(answer, labels, vectors=vectors)
+    async def start() -> in_process.InProcess:
+        return await in_process.start(settings, work)
 
     if out is None:
-        return _printed(settings, files, work, made, as_json)
-    chosen = {name: getattr(settings, name) for name in (*WEIGHTS, "max_pixels")}
-    results = ResultsFile(Path(out), files, {**given, **chosen}, replaces=force)
-    return _written(settings, files, work, made, results)
+        running = session.run(settings, start, tasks_of(iter(sources)), Printed(as_json))
+        return local_service.run(running)
+    return _written(settings, start, sources, total, Path(out), force, given)
 
 
-def _printed(
-    settings: Settings,
-    files: Sequence[str],
-    work: local_service.ItemWork,
-    made: Callable[[Service, Answer], Record],
-    as_json: bool,
-) -> int:
-    """Print the records to standard output."""
-    for_people = is_terminal(sys.stdout) and not as_json
-    colours = has_colours(sys.stdout)
+class Printed:
+    """Sink that prints records to standard output: for people on a terminal, else JSON."""
 
-    def show_record(service: Service, answer: Answer) -> None:
-        found = made(service, answer)
-        show(human_line(found, colours=colours) if for_people else json_line(found))
+    def __init__(self, as_json: bool) -> None:
+        self._for_people = is_terminal(sys.stdout) and not as_json
+        self._colours = has_colours(sys.stdout)
 
-    answering = local_service.answer_each(settings, files, work, show_record, needs_weights=True)
-    return local_service.run(answering)
+    def begin(self, _identity: Mapping[str, object] | None) -> None:
+        """Do nothing: printed records are never continued."""
+
+    def keep(self, finished: list[Finished]) -> None:
+        """Print records."""
+        for each in finished:
+            if self._for_people:
+                show(human_line(record_of(each.line), colours=self._colours))
+            else:
+                show(each.line)
 
 
 def _written(
     settings: Settings,
-    files: Sequence[str],
-    work: local_service.ItemWork,
-    made: Callable[[Service, Answer], Record],
-    results: ResultsFile,
+    start: session.Start,
+    sources: Sources,
+    total: int,
+    out: Path,
+    force: bool,
+    given: Mapping[str, Any],
 ) -> int:
     """Write the records that are missing to the file; the summary goes to standard error."""
+    chosen = {name: getattr(settings, name) for name in (*WEIGHTS, "max_pixels")}
+    left = iter(sources)
+    results = ResultsFile(
+        out,
+        (each.name for each in left),
+        {**given, **chosen},
+        replaces=force,
+        convert=conversion(out, _vector(given)),
+    )
     first = results.done
-    with Progress(len(files), first, results.failed) as progress:
-
-        def keep(service: Service, answer: Answer) -> None:
-            failed = isinstance(answer.outcome, ServiceError)
-            if results.done == first and service.model is not None:
-                results.begin(_identity(service.model))
-            results.add(json_line(made(service, answer)), failed)
-            progress.add(failed)
-
-        if first < len(files):
-            answering = local_service.answer_each(
-                settings, files[first:], work, keep, needs_weights=True, first=first
-            )
+    with Progress(total, first, results.failed) as progress:
+        if first < total:
+            sink = ResultsSink(results, progress)
             try:
-                local_service.run(answering)
+                local_service.run(session.run(settings, start, tasks_of(left, first), sink))
             except WrongUsage:  # of weights, for instance
                 results.abandon()
+                raise
+            except BaseException:  # re-raised
+                results.close()
                 raise
     results.finish()
     print(progress.summary(), file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK
 
 
-def _identity(model: Model) -> dict[str, object]:
-    """Return the properties of a loaded network that its records depend on.
-
-    The options do not say them all: `--weights auto` takes the weights that can be had, and the
-    content of a file of labels may change.
-    """
-    names = json.dumps([model.labels.labels, model.labels.wnids]).encode()
-    return {
-        "network": model.record.name,
-        "weights": model.record.sha256,
-        "labels": hashlib.sha256(names).hexdigest(),
-        "preprocessing": model.record.preprocessing,
-        "precision": model.record.precision,
-    }
+def _vector(given: Mapping[str, Any]) -> VectorColumn | None:
+    output = NetworkOutput(given.get("output", NetworkOutput.LABELS))
+    if output is NetworkOutput.LABELS:
+        return None
+    return VectorColumn(output.value, given.get("vector_format") == "base64")

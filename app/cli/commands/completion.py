@@ -3,8 +3,8 @@
 import argparse
 import shlex
 
+from app.bulk.errors import WrongUsage
 from app.cli.commands.command import OFFERED
-from app.cli.commands.errors import WrongUsage
 from app.cli.commands.standard_output import show
 from models.exit_codes import ExitCode
 

@@ -3,26 +3,26 @@
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from pathlib import Path
+from dataclasses import dataclass, fields
 from typing import Any
 
-from app.admission import Permit
-from app.cli.commands import chain, expansion, local_service, sources, targets
+from app.bulk import session
+from app.bulk.engines import in_process, local_service
+from app.bulk.engines.engine import Finished, Task, tasks_of
+from app.bulk.engines.filtering import Filtering
+from app.bulk.errors import WrongUsage
+from app.bulk.report import file_of, human_line, record_of
+from app.cli.commands import chain, filter_folder, source_flags, targets
 from app.cli.commands.command import JSON, LOCAL, add_settings, complete_files
-from app.cli.commands.errors import WrongUsage
-from app.cli.commands.report import human_line, json_line
+from app.cli.commands.source_flags import SourceFlags
+from app.cli.commands.targets import Target
 from app.http.options import read
 from app.intake.filter_options import encoded_there, encoding_of
-from app.intake.item import Item
 from app.intake.output_format import output_format
 from app.intake.wanted import Output, Version
-from app.pipeline.outcomes import Answer, EncodedImage
-from app.responses.records import record
-from app.service import Service
 from app.system.terminal import has_colours, is_terminal
 from models.api.schemas import EncodingOptions
-from models.codec import OUTPUT_FORMATS, Encoding
+from models.codec import OUTPUT_FORMATS, Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
 from models.settings import Settings
 from workers.operations import FilterChain
@@ -36,11 +36,12 @@ EXAMPLES = (
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the files, the filters, the target, and the options of encoding."""
-    expansion.declare(parser)
+    source_flags.declare(parser)
     chain.declare(parser, required=True)
     output = parser.add_argument(
         "-o",
         "--output",
+        "--out",
         required=True,
         help="a file, a folder (made if it is missing; for one file end its name with /), or - "
         "(standard output)",
@@ -67,6 +68,7 @@ def run(
     include: Sequence[str],
     exclude: Sequence[str],
     lists: Sequence[str],
+    nul: bool,
     ops: str | None,
     op: Sequence[str],
     output: str,
@@ -74,32 +76,64 @@ def run(
     as_json: bool,
     **encoding: Any,
 ) -> int:
-    """Write filtered files to `output`, and one JSON line for each to standard error.
+    """Write filtered files to `output`; the exit code is FAILED when any image failed.
 
-    `encoding` has the format and the other encoding options of `POST /filter`. The exit code is
-    FAILED when any image failed.
+    Images that are arguments have a record each on standard error. For those of folders and lists
+    there is a progress bar. `encoding` has the options of `POST /filter` for the encoder.
     """
-    has_several = bool(lists) or any(Path(each).is_dir() for each in files)
-    files = expansion.expanded(files, include, exclude, lists, results=output)
+    flags = SourceFlags(files, include, exclude, lists, nul)
+    sources = flags.sources(results=output)
     filters = chain.given_chain(ops, op)
     assert filters is not None  # argparse requires one of the flags
-    target = targets.target_of(output, len(files) + has_several, force)
+    if not sources.are_named:
+        version = _version(filters, encoding, encoding["format"])
+        asked = filter_folder.Asked(settings, version, output, force, as_json)
+        return filter_folder.run(asked, sources, flags.files, {"ops": [ops, op], **encoding})
+    target = targets.target_of(output, len(files), force)
     version = _version(filters, encoding, encoding["format"] or targets.format_of(target))
-    sources.check(files)
     targets.check(target, files, version.output.format.of)
+    work = Filtering(version, _Named(target), timing=True)
 
-    async def work(service: Service, item: Item, permit: Permit) -> Answer:
-        return await service.pipeline.answer(item, version, permit)
+    async def start() -> in_process.InProcess:
+        return await in_process.start(settings, work)
 
-    def keep(_service: Service, answer: Answer) -> None:
-        name = None
-        if isinstance(answer.outcome, EncodedImage):
-            name = targets.name_for(answer.item.source or "image", answer.outcome.format)
-            targets.write(target, name, answer.outcome.file.read())
-        place = str(target.file(name)) if name and not target.is_standard_output else None
-        _report(answer, place, as_json)
+    running = session.run(settings, start, tasks_of(iter(sources)), Reported(as_json))
+    return local_service.run(running)
 
-    return local_service.run(local_service.answer_each(settings, files, work, keep))
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Destination of images that are arguments: a file, a folder or standard output."""
+
+    target: Target
+
+    def write(self, task: Task, format_: ImageFormat, data: bytes) -> str | None:
+        name = targets.name_for(task.source.name, format_)
+        targets.write(self.target, name, data)
+        return None if self.target.is_standard_output else str(self.target.file(name))
+
+    def planned(self, _task: Task) -> str | None:
+        return None
+
+
+class Reported:
+    """Sink that writes records to standard error: for people on a terminal, else JSON."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._for_people = is_terminal(sys.stderr) and not as_json
+        self._colours = has_colours(sys.stderr)
+
+    def begin(self, _identity: Mapping[str, object] | None) -> None:
+        """Do nothing: printed records are never continued."""
+
+    def keep(self, finished: list[Finished]) -> None:
+        """Write records."""
+        for each in finished:
+            text = each.line.decode()
+            if self._for_people:
+                record, file = record_of(each.line), file_of(each.line)
+                text = human_line(record, file, colours=self._colours)
+            print(text, end="", file=sys.stderr)
 
 
 def _version(filters: FilterChain, encoding: Mapping[str, Any], format_: str | None) -> Version:
@@ -112,13 +146,3 @@ def _version(filters: FilterChain, encoding: Mapping[str, Any], format_: str | N
     except InvalidParameter as error:
         first = error.errors[0]
         raise WrongUsage(f"--{first.path.replace('_', '-')}: {first.message}") from None
-
-
-def _report(answer: Answer, place: str | None, as_json: bool) -> None:
-    """Write the record to standard error: for people on a terminal, else JSON."""
-    made = record(answer)
-    if is_terminal(sys.stderr) and not as_json:
-        text = human_line(made, place, colours=has_colours(sys.stderr))
-    else:
-        text = json_line(made).decode()
-    print(text, end="", file=sys.stderr)

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 from urllib.parse import urlsplit
 
-from app.cli.commands.errors import WrongUsage
+from app.bulk.errors import WrongUsage
 from app.cli.commands.standard_output import show
 from app.system.terminal import Style, has_colours, printable, styled
 from models.exit_codes import ExitCode

@@ -2,9 +2,9 @@
 
 import argparse
 
+from app.bulk.errors import WrongUsage
 from app.cli import offline
 from app.cli.commands.command import add_settings
-from app.cli.commands.errors import WrongUsage
 from app.telemetry import structured_logging
 from models.settings import Settings
 

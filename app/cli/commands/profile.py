@@ -5,10 +5,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.outputs import atomic_file
 from app.cli import offline
-from app.cli.commands import atomic_file, chain
+from app.cli.commands import chain
 from app.cli.commands.command import LOCAL, WEIGHTS, add_settings
-from app.cli.commands.errors import CannotWrite, WrongUsage
 from app.cli.commands.standard_output import show
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode

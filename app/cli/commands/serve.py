@@ -6,8 +6,8 @@ import os
 import socket
 import sys
 
+from app.bulk.errors import WrongUsage
 from app.cli.commands.command import add_settings
-from app.cli.commands.errors import WrongUsage
 from models.exit_codes import ExitCode
 from models.settings import Settings
 

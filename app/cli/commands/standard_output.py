@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.cli.commands.errors import CannotWrite
+from app.bulk.errors import CannotWrite
 
 
 def show(output: bytes | str) -> None:

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.cli.commands import atomic_file, sources
-from app.cli.commands.errors import CannotWrite, WrongUsage
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.outputs import atomic_file
+from app.bulk.sources import contents
 from app.cli.commands.standard_output import show
 from models.codec import ENCODABLE, ImageFormat
 
@@ -120,7 +121,7 @@ def _file_for(
     if not target.is_folder:
         return target.path
     fixed = {format_for(each) for each in ENCODABLE}
-    source = sources.format_of(name)
+    source = contents.format_of(name)
     if len(fixed) > 1 and source is None:
         return None
     return target.file(name_for(name, fixed.pop() if source is None else format_for(source)))
@@ -130,7 +131,7 @@ def _inodes(names: Sequence[str]) -> frozenset[tuple[int, int]]:
     """Return the device and the inode of each source that is a file; links give their target's."""
     found = set()
     for name in names:
-        if not sources.is_url(name):
+        if not contents.is_url(name):
             with suppress(OSError, ValueError):  # it is missing, or has a null byte in its name
                 status = os.stat(name)
                 found.add((status.st_dev, status.st_ino))

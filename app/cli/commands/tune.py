@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.outputs import atomic_file
 from app.cli import offline
-from app.cli.commands import atomic_file
 from app.cli.commands.command import WEIGHTS, add_settings, complete_files
-from app.cli.commands.errors import CannotWrite, WrongUsage
 from app.cli.commands.standard_output import show
 from app.cli.load import ending
 from app.cli.load.messages import distinct

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.cli.commands.errors import WrongUsage
+from app.bulk.errors import WrongUsage
 from app.cli.load.client import Origin
 from models.codec.formats import identify
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.commands.errors import WrongUsage
+from app.bulk.errors import WrongUsage
 from app.cli.commands.kernels import run
 from app.cli.offline import compile_kernels
 from models.exit_codes import ExitCode

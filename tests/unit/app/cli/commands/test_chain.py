@@ -2,8 +2,8 @@
 
 import pytest
 
+from app.bulk.errors import WrongUsage
 from app.cli.commands.chain import given_chain
-from app.cli.commands.errors import WrongUsage
 
 JSON = '[{"name": "gaussian_blur", "sigma": 2}, {"name": "sepia"}]'
 

@@ -1,16 +1,16 @@
-"""The records of `darkroom classify --out`, with answers in place of a network."""
+"""The records of `darkroom classify --out`, with records in place of a network."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from app.cli.commands import classify, local_service
-from app.cli.commands.errors import WrongUsage
-from app.cli.commands.results_file import ResultsFile
+from app.bulk.engines.engine import Finished, Task
+from app.bulk.engines.work import identity_of
+from app.bulk.errors import WrongUsage
+from app.bulk.report import json_line
+from app.bulk.sources.expansion import Sources
+from app.cli.commands import classify
 from models.api.schemas import ModelRecord, Record
 from models.exit_codes import ExitCode
 from models.labels import LabelSet
@@ -34,46 +34,44 @@ def model(sha256: str = "ab12", labels: tuple[str, ...] = ("cat", "dog")) -> Mod
     return Model(record, LabelSet("own", labels, (None,) * len(labels)))
 
 
-def written(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, loaded: Model, ends_after: int = 9
-) -> int:
-    """Classify FILES by the network `loaded`; the run is interrupted `ends_after` records."""
+class Recorded:
+    """Engine whose network is `loaded`; it ends after some records as an interrupted run does."""
 
-    async def answer_each(
-        _settings: Settings,
-        files: Sequence[str],
-        _work: local_service.ItemWork,
-        on_answer: Callable[..., None],
-        **_options: Any,
-    ) -> int:
-        for number, name in enumerate(files):
-            if number == ends_after:
+    def __init__(self, loaded: Model, ends_after: int) -> None:
+        self.identity = identity_of(loaded)
+        self._ends_after = ends_after
+
+    async def answers(self, tasks: Iterator[Task]) -> AsyncGenerator[list[Finished], None]:
+        for number, task in enumerate(tasks):
+            if number == self._ends_after:
                 raise InterruptedError
-            on_answer(SimpleNamespace(model=loaded), SimpleNamespace(outcome=None, name=name))
-        return ExitCode.OK
+            record = Record(index=task.index, source=task.source.name, status="ok")
+            yield [Finished(json_line(record), failed=False)]
 
-    monkeypatch.setattr(local_service, "answer_each", answer_each)
-    monkeypatch.setattr(local_service, "run", asyncio.run)
-    results = ResultsFile(folder / "out.jsonl", FILES, {}, replaces=False)
-    work: Any = None
+    async def aclose(self) -> None:
+        """There is nothing to end."""
 
-    def made(_service: object, answer: Any) -> Record:
-        return Record(index=0, source=answer.name, status="ok")
 
-    try:
-        return classify._written(Settings(), FILES, work, made, results)
-    finally:
-        results._file.close()
+def written(folder: Path, loaded: Model, ends_after: int = 9) -> int:
+    """Classify FILES by the network `loaded`; the run is interrupted `ends_after` records."""
+    for name in FILES:
+        (folder / name).touch()
+    sources = Sources([str(folder / name) for name in FILES])
+
+    async def start() -> Recorded:
+        return Recorded(loaded, ends_after)
+
+    return classify._written(
+        Settings(), start, sources, len(FILES), folder / "out.jsonl", force=False, given={}
+    )
 
 
 @pytest.mark.parametrize("later", [model("cd34"), model(labels=("cat", "cow"))])
-def test_records_of_other_weights_or_labels_are_not_added(
-    later: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_of_other_weights_or_labels_are_not_added(later: Model, tmp_path: Path) -> None:
     with pytest.raises(InterruptedError):
-        written(tmp_path, monkeypatch, model(), ends_after=1)
+        written(tmp_path, model(), ends_after=1)
     with pytest.raises(WrongUsage, match="is of another network than is loaded now"):
-        written(tmp_path, monkeypatch, later)
-    assert written(tmp_path, monkeypatch, model()) == ExitCode.OK
-    assert [*tmp_path.iterdir()] == [tmp_path / "out.jsonl"]
+        written(tmp_path, later)
+    assert written(tmp_path, model()) == ExitCode.OK
+    assert {each.name for each in tmp_path.iterdir()} == {*FILES, "out.jsonl"}
     assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == len(FILES)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.cli.commands import atomic_file
-from app.cli.commands.errors import CannotWrite, WrongUsage
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.outputs import atomic_file
 from app.cli.commands.targets import Target, check, format_of, name_for, target_of, write
 from models.codec import ImageFormat
 from tests.pictures import jpeg, png

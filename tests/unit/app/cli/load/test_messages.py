@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.cli.commands.errors import WrongUsage
+from app.bulk.errors import WrongUsage
 from app.cli.load.client import Origin
 from app.cli.load.messages import COPIES, distinct, photos, requests
 from tests.pictures import jpeg, png

@@ -5,8 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.commands.errors import WrongUsage
-from app.cli.commands.expansion import expanded
+from app.bulk.errors import WrongUsage
+from app.bulk.sources.expansion import Sources
+from app.bulk.sources.walk import Choice
+
+
+def expanded(
+    names: list[str],
+    include: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    lists: tuple[str, ...] = (),
+    results: str | None = None,
+) -> list[str]:
+    sources = Sources(names, Choice(include, exclude), lists, results=results)
+    return [each.name for each in sources]
 
 
 @pytest.fixture
@@ -50,7 +62,7 @@ def test_a_folder_without_an_image_is_refused(tmp_path: Path) -> None:
 
 def test_a_list_has_one_source_on_each_line(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "list").write_bytes(f"{folder}/in\r\n\nhttps://example.org/a b.jpg\n".encode())
-    assert expanded(["-"], exclude=["raw"], lists=[str(tmp_path / "list")]) == [
+    assert expanded(["-"], exclude=("raw",), lists=(str(tmp_path / "list"),)) == [
         "-",
         f"{folder}/in/c.webp",
         "https://example.org/a b.jpg",
@@ -59,19 +71,19 @@ def test_a_list_has_one_source_on_each_line(folder: Path, tmp_path: Path) -> Non
 
 def test_a_list_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a.jpg\nb.jpg")))
-    assert expanded([], lists=["-"]) == ["a.jpg", "b.jpg"]
+    assert expanded([], lists=("-",)) == ["a.jpg", "b.jpg"]
 
 
 @pytest.mark.parametrize(
     ("names", "lists", "message"),
     [
-        ([], [], "name files, folders or URLs"),
-        (["-"], ["-"], "only once"),
-        (["a.jpg"], ["/nonexistent/list"], "--from: /nonexistent/list: No such file"),
+        ([], (), "name files, folders or URLs"),
+        (["-"], ("-",), "only once"),
+        (["a.jpg"], ("/nonexistent/list",), "--from: /nonexistent/list: No such file"),
     ],
 )
 def test_sources_that_cannot_be_read_are_refused(
-    names: list[str], lists: list[str], message: str
+    names: list[str], lists: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(WrongUsage, match=message):
         expanded(names, lists=lists)

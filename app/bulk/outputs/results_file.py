@@ -1,8 +1,9 @@
 """A file of records that a command can continue after it was stopped, even by kill -9.
 
-Records are appended to a partial file beside the target. It becomes the target when all records are
-there, so no reader sees half of them. A line that was cut off is removed before work goes on.
-Another small file names the network that makes the records, so those of two are never mixed.
+Records are appended as JSON Lines to a partial file beside the target. When all are there it
+becomes the target, or is converted to its format (CSV, Parquet), so no reader sees half of them. A
+line that was cut off is removed before work goes on. Another small file names the network that
+makes the records, so those of two are never mixed.
 """
 
 import errno
@@ -11,42 +12,58 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from app.cli.commands import atomic_file
-from app.cli.commands.errors import CannotWrite, WrongUsage
-from app.cli.commands.report import readable
+import msgspec
+
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.outputs import atomic_file
+from app.bulk.report import readable
 
 SYNC = 1.0
 """Seconds after which appended records are forced to the disk: a power failure costs no more."""
 
 
+Convert = Callable[[Path, Path], None]
+"""Writes the records of the first file, JSON Lines, to the second one in another format."""
+
+
 class ResultsFile:
     """The records of the images `names`, in this order; `done` are there already.
 
-    `options` are what the records depend on. A run with other options has another partial file,
-    and begins anew. Raises WrongUsage and CannotWrite.
+    Exactly `done` names are taken from an iterator, so that it goes on with the first image without
+    a record. `options` are what the records depend on. A run with other options has another partial
+    file, and begins anew. `convert` makes the target of the records, unless it is JSON Lines.
+    Raises WrongUsage and CannotWrite.
     """
 
     def __init__(
-        self, path: Path, names: Sequence[str], options: Mapping[str, object], *, replaces: bool
+        self,
+        path: Path,
+        names: Iterable[str],
+        options: Mapping[str, object],
+        *,
+        replaces: bool,
+        convert: Convert | None = None,
     ) -> None:
         path = _regular(path)
         if not replaces and path.exists():
             raise WrongUsage(f"--out: {path} exists already; add --force to replace it")
         digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
-        self._path, self._replaces = path, replaces
+        self._path, self._replaces, self._convert = path, replaces, convert
         self._partial = path.with_name(f"{path.name}.{digest.hexdigest()[:8]}.partial")
         self._network = self._partial.with_suffix(".network")
         self._synced = time.monotonic()
+        self.resumed = self._partial.exists()
+        """True if an earlier run with the same options has begun and did not end."""
         try:
             self._file = self._locked()
         except OSError as error:
             raise CannotWrite(f"{self._partial}: {error.strerror or error}") from None
         try:
-            self.done, self.failed = self._continued(names)
+            self.done, self.failed = self._continued(iter(names))
         except BaseException:  # re-raised
             self._file.close()
             raise
@@ -72,10 +89,10 @@ class ResultsFile:
                 "make the earlier one available again, or remove the file to begin anew"
             )
 
-    def add(self, record: bytes, failed: bool) -> None:
-        """Append one record, a line of JSON."""
+    def add(self, records: bytes, failed: int, count: int = 1) -> None:
+        """Append records, lines of JSON; `failed` of them are errors."""
         try:
-            rest = memoryview(record)
+            rest = memoryview(records)
             while rest:  # unbuffered: it survives the end of this process, and may write less
                 rest = rest[self._file.write(rest) :]
             if time.monotonic() - self._synced > SYNC:
@@ -83,18 +100,20 @@ class ResultsFile:
                 self._synced = time.monotonic()
         except OSError as error:
             raise CannotWrite(f"{self._partial}: {error.strerror}") from None
-        self.done += 1
+        self.done += count
         self.failed += failed
 
     def finish(self) -> None:
         """Give the file its name, now that it is complete."""
         try:
             os.fsync(self._file.fileno())
-            if self._replaces:
+            if self._convert is not None:
+                atomic_file.convert(self._partial, self._path, self._convert, self._replaces)
+            elif self._replaces:
                 os.replace(self._partial, self._path)
             else:
                 atomic_file.publish(self._partial, self._path)
-                self._partial.unlink(missing_ok=True)  # the other name of the same file
+            self._partial.unlink(missing_ok=True)  # or the other name of the same file
             self._network.unlink(missing_ok=True)
             atomic_file.sync_folder(self._path.parent)
         except FileExistsError:
@@ -105,6 +124,10 @@ class ResultsFile:
             raise CannotWrite(f"{self._path}: {error.strerror}") from None
         finally:
             self._file.close()
+
+    def close(self) -> None:
+        """Close the partial file, which the same command continues."""
+        self._file.close()
 
     def abandon(self) -> None:
         """Remove the partial file if it has no record: nothing was begun."""
@@ -134,7 +157,7 @@ class ResultsFile:
             raise WrongUsage(f"--out: another command has just written {self._path}")
         return file
 
-    def _continued(self, names: Sequence[str]) -> tuple[int, int]:
+    def _continued(self, names: Iterator[str]) -> tuple[int, int]:
         """Return the numbers of records and of failures in the file, and cut off a torn line."""
         self._file.seek(0)
         done = failed = end = 0
@@ -142,8 +165,8 @@ class ResultsFile:
             for line in lines:
                 if not line.endswith(b"\n"):
                     break
-                record = _parsed(line)
-                if done >= len(names) or record.get("source") != readable(names[done]):
+                record, name = _parsed(line), next(names, None)
+                if name is None or record.get("source") != readable(name):
                     raise WrongUsage(
                         f"--out: {self._partial} is of other images than now; remove it to begin "
                         "anew"
@@ -172,7 +195,7 @@ def _regular(path: Path) -> Path:
 
 def _parsed(line: bytes) -> dict[str, object]:
     try:
-        record = json.loads(line)
+        record = msgspec.json.decode(line)
     except ValueError:
         return {}
     return record if isinstance(record, dict) else {}

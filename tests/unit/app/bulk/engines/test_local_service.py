@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.commands import local_service
+from app.bulk.engines import local_service
 from models.exit_codes import ExitCode
 
 
@@ -52,20 +52,3 @@ def test_a_signal_that_another_thread_takes_ends_a_command_that_waits(
         signal.signal(signal.SIGTERM, before)
         sender.join()
     assert ended.value.args == (code,)
-
-
-def test_a_pipe_is_read_while_the_event_loop_goes_on(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-
-    async def scenario() -> None:
-        answers = local_service._in_order(None, [str(pipe)], None, None)  # type: ignore[arg-type]  # unused
-        reading = asyncio.ensure_future(anext(answers))
-        with await asyncio.to_thread(pipe.open, "wb"):
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert not reading.done()
-        with pytest.raises(TypeError):  # there is no work for its content
-            await reading
-
-    asyncio.run(scenario())

@@ -34,13 +34,13 @@ class Progress:
     ) -> None:
         self._bar.close()
 
-    def add(self, failed: bool) -> None:
-        """Count an image."""
-        self._done += 1
+    def add(self, failed: int, count: int = 1) -> None:
+        """Count images, of which `failed` have failed."""
+        self._done += count
         if failed:
-            self._failed += 1
+            self._failed += failed
             self._bar.set_postfix_str(f"{self._failed} failed", refresh=False)
-        self._bar.update()
+        self._bar.update(count)
 
     def summary(self) -> str:
         """Return one line: images, failures, those of an earlier run, seconds and rate."""

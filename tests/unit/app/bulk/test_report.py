@@ -3,7 +3,7 @@
 import json
 import os
 
-from app.cli.commands.report import human_line, json_line
+from app.bulk.report import human_line, json_line
 from app.http.problems import problem
 from app.responses.records import line
 from models.api.schemas import FilteredImage, Prediction, Record

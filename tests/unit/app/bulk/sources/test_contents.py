@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.commands.errors import WrongUsage
-from app.cli.commands.sources import check, format_of
+from app.bulk.errors import WrongUsage
+from app.bulk.sources.contents import check, format_of
 from models.codec import ImageFormat
 from tests.pictures import jpeg, png
 

@@ -1,4 +1,4 @@
-"""The input files of a command: checked before anything is started, read one after the other."""
+"""The contents of sources: checked before anything is started, read one after the other."""
 
 import os
 import stat
@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.cli.commands.errors import WrongUsage
+from app.bulk.errors import WrongUsage
+from app.bulk.sources.source import Source
 from app.intake.item import Url
 from app.intake.spool import Blob
 from models.codec.formats import ImageFormat, identify
@@ -27,16 +28,38 @@ def check(names: Sequence[str]) -> None:
         raise WrongUsage("\ndarkroom: ".join([*problems, "nothing was done"]))
 
 
-def content(name: str) -> Blob | Url | ServiceError:
-    """Return the bytes of a file or of standard input, a URL, or the error of a missing file."""
+def content(source: Source, limit: int) -> Blob | Url | ServiceError:
+    """Return the bytes of an image, a URL to fetch, or the error of what cannot be read.
+
+    `limit` is the largest number of bytes of a member of an archive.
+    """
+    name = source.name
     if is_url(name):
         return Url(name)
     try:
-        return Blob.of(
-            sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
-        )
-    except OSError as error:
-        return MalformedRequest(f"cannot read {name}: {error.strerror}")
+        if source.load is not None:
+            return Blob.of(source.load(limit))
+        if name == STANDARD_INPUT:
+            return Blob.of(sys.stdin.buffer.read())
+        with open(name, "rb", buffering=0) as file:
+            return Blob.of(file.read())
+    except ServiceError as error:
+        return error
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        reason = getattr(error, "strerror", None) or error
+        return MalformedRequest(f"cannot read {name}: {reason}")
+
+
+def may_wait(source: Source) -> bool:
+    """Return whether reading may wait for another program: standard input, pipes, devices."""
+    if source.load is not None or is_url(source.name):
+        return False
+    if source.name == STANDARD_INPUT:
+        return True
+    try:
+        return not stat.S_ISREG(os.stat(source.name).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def format_of(name: str) -> ImageFormat | None:

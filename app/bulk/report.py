@@ -1,5 +1,9 @@
 """Write the record of an image: a line of JSON for programs, words for a person at a terminal."""
 
+import json
+
+import msgspec
+
 from app.responses.records import line
 from app.system.terminal import Style, printable, styled
 from models.api.schemas import Record
@@ -20,6 +24,28 @@ def json_line(made: Record) -> bytes:
     if made.error is None:
         return line(made)
     return made.model_dump_json(exclude_none=True, exclude={"error": OF_HTTP}).encode() + b"\n"
+
+
+def with_file(line: bytes, file: str | None) -> bytes:
+    """Return a record, a line of JSON, with the file that its image was written to."""
+    if file is None:
+        return line
+    return line.removesuffix(b"}\n") + b',"file":' + json.dumps(readable(file)).encode() + b"}\n"
+
+
+def record_of(line: bytes) -> Record:
+    """Return the record of a line; the members that `json_line` leaves out of errors are empty."""
+    made = msgspec.json.decode(line)
+    made.pop("file", None)
+    if error := made.get("error"):
+        made["error"] = {"type": "", "title": "", "status": 0, **error}
+    return Record.model_validate(made)
+
+
+def file_of(line: bytes) -> str | None:
+    """Return the file in the record of a line."""
+    file = msgspec.json.decode(line).get("file")
+    return file if isinstance(file, str) else None
 
 
 def human_line(made: Record, target: str | None = None, *, colours: bool = False) -> str:

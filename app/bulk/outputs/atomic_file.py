@@ -4,7 +4,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -53,6 +53,17 @@ def unfinished(path: Path, *, replace: bool) -> Iterator[Path]:
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def convert(source: Path, path: Path, write: Callable[[Path, Path], None], replace: bool) -> None:
+    """Make `path` of the file `source` by `write`; it appears whole, with its content on disk.
+
+    Raises as `write` of this module does.
+    """
+    with unfinished(path, replace=replace) as temporary:
+        write(source, temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def check_writable(folder: Path) -> None:

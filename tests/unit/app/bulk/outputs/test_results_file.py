@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.cli.commands.errors import CannotWrite, WrongUsage
-from app.cli.commands.report import json_line
-from app.cli.commands.results_file import ResultsFile
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.report import json_line
 from models.api.schemas import Record
 
 NAMES = ["a.jpg", "b.jpg", "c.jpg"]
@@ -163,7 +163,7 @@ def test_the_names_of_files_are_forced_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr("app.cli.commands.atomic_file.sync_folder", synced.append)
+    monkeypatch.setattr("app.bulk.outputs.atomic_file.sync_folder", synced.append)
     opened(tmp_path).finish()
     assert synced == [tmp_path, tmp_path]
 

@@ -1,0 +1,62 @@
+"""Read the images of tasks ahead, several for each hand-over to a thread."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from app.bulk.engines.engine import Task
+from app.bulk.sources import contents
+from app.intake.item import Item, Url
+from app.intake.spool import Blob
+from models.domain.errors import ServiceError
+
+IMAGES = 16
+"""Most images of a chunk: one hand-over to a thread costs as much as reading several of them."""
+
+BYTES = 8 << 20
+"""Bytes after which a chunk ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A task with its content."""
+
+    task: Task
+    item: Item
+    size: int
+
+
+class Reader:
+    """Reads tasks in chunks, in order. `limit` bounds the bytes of a member of an archive.
+
+    Regular files are read together. A pipe is read alone, because another program decides when its
+    bytes come, and images before it must not wait for them.
+    """
+
+    def __init__(self, tasks: Iterator[Task], limit: int) -> None:
+        self._tasks, self._limit = tasks, limit
+        self._held: Task | None = None
+
+    def chunk(self) -> list[Read]:
+        """Return the next tasks with their contents; none at the end. Call it on a thread."""
+        found: list[Read] = []
+        size = 0
+        while len(found) < IMAGES and size < BYTES and (task := self._next()) is not None:
+            waits = contents.may_wait(task.source)
+            if waits and found:
+                self._held = task
+                break
+            read = self._read(task)
+            found.append(read)
+            size += read.size
+            if waits:
+                break
+        return found
+
+    def _next(self) -> Task | None:
+        held, self._held = self._held, None
+        return held or next(self._tasks, None)
+
+    def _read(self, task: Task) -> Read:
+        content: Blob | Url | ServiceError = contents.content(task.source, self._limit)
+        size = content.size if isinstance(content, Blob) else 0
+        return Read(task, Item(task.index, content, task.source.name), size)

@@ -1,0 +1,92 @@
+"""The formats of a file of records, by its suffix: JSON Lines, CSV or Parquet."""
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.bulk.errors import WrongUsage
+from app.bulk.outputs.results_file import Convert
+
+COLUMNS = (
+    "index",
+    "source",
+    "status",
+    "rank",
+    "label",
+    "score",
+    "class_id",
+    "wnid",
+    "error_code",
+    "error_detail",
+)
+"""The columns of a CSV of labels; docs/bulk.md describes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorColumn:
+    """The member of records that is a vector, in place of labels, and whether it is base64."""
+
+    name: str
+    as_base64: bool
+
+
+def conversion(path: Path, vector: VectorColumn | None) -> Convert | None:
+    """Return what makes a file of this name from JSON Lines; None if it is JSON Lines itself.
+
+    WrongUsage where the library of the format is not installed.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        return partial(write_csv, vector=vector)
+    if suffix != ".parquet":
+        return None
+    try:
+        from app.bulk.outputs.parquet import write_parquet
+    except ImportError:
+        raise WrongUsage(
+            f"--out: {path} needs PyArrow, which is not installed: "
+            'run `pip install "darkroom[parquet]"`, or name a file that ends with .jsonl or .csv'
+        ) from None
+    return partial(write_parquet, vector=vector)
+
+
+def records_of(lines: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a file of JSON Lines."""
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    with lines.open("rb") as file:
+        for line in file:
+            yield decoder.decode(line)
+
+
+def write_csv(lines: Path, path: Path, vector: VectorColumn | None) -> None:
+    """Write records as CSV by RFC 4180: UTF-8, a header, CRLF, a row for each prediction.
+
+    A record that is an error, or has a vector, is one row. A vector of numbers is written as JSON.
+    """
+    own = COLUMNS if vector is None else (*COLUMNS[:3], vector.name, *COLUMNS[-2:])
+    with path.open("x", encoding="utf-8", newline="") as file:
+        rows = csv.DictWriter(file, own, restval="", extrasaction="ignore")
+        rows.writeheader()
+        for record in records_of(lines):
+            rows.writerows(_rows(record, vector))
+
+
+def _rows(record: Mapping[str, Any], vector: VectorColumn | None) -> Iterator[dict[str, Any]]:
+    error = record.get("error", {})
+    own = {name: record.get(name, "") for name in COLUMNS[:3]}
+    own |= {f"error_{name}": error[name] for name in ("code", "detail") if name in error}
+    if vector is not None and vector.name in record:
+        value = record[vector.name]
+        own[vector.name] = value if vector.as_base64 else json.dumps(value)
+    found = record.get("predictions")
+    if not found:
+        yield own
+        return
+    for rank, each in enumerate(found, 1):
+        yield {**own, **each, "rank": rank}

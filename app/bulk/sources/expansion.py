@@ -1,0 +1,98 @@
+"""The images that the arguments of a command stand for, lazily and in a fixed order."""
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from app.bulk.errors import WrongUsage
+from app.bulk.sources import contents
+from app.bulk.sources.lists import SourceList
+from app.bulk.sources.source import Source, place_of
+from app.bulk.sources.walk import Choice, below, walk
+
+
+class Sources:
+    """Files, URLs, standard input, and the images of folders, patterns and lists.
+
+    They come in the order of `names`, then of `lists`; a folder stands for its images in the order
+    of `walk`. A name that is no file but matches files as a pattern stands for them. Each iteration
+    begins anew and searches again, so names are never in memory together. `results` is a folder
+    that is not searched.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        choice: Choice | None = None,
+        lists: Sequence[str] = (),
+        separator: bytes = b"\n",
+        results: str | None = None,
+    ) -> None:
+        if not names and not lists:
+            raise WrongUsage("name files, folders or URLs, or a list of them with --from")
+        if [*names, *lists].count(contents.STANDARD_INPUT) > 1:
+            raise WrongUsage("-: standard input can be read only once")
+        self._names, self._choice, self._results = names, choice or Choice(), results
+        self._lists = [SourceList(each, separator) for each in lists]
+
+    @property
+    def are_named(self) -> bool:
+        """Return whether each image is an argument of its own: none is searched for."""
+        return not self._lists and not any(map(_stands_for_many, self._names))
+
+    @property
+    def is_one_folder(self) -> bool:
+        """Return whether all images are those of one folder."""
+        return not self._lists and len(self._names) == 1 and os.path.isdir(self._names[0])
+
+    def check(self) -> None:
+        """Raise WrongUsage, with a line for each argument that cannot be read.
+
+        Images of folders and lists are not looked at: one that cannot be read has an error as its
+        record.
+        """
+        contents.check([name for name in self._names if not _stands_for_many(name)])
+
+    def count(self) -> int:
+        """Return the number of images; WrongUsage where a folder or a pattern has none."""
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[Source]:
+        for name in chain(self._names, *self._lists):
+            found = self._inside(name)
+            first = next(found, None)
+            if first is None:
+                raise WrongUsage(f"{name}: no image in it; --include chooses other names")
+            yield first
+            yield from found
+
+    def _inside(self, name: str) -> Iterator[Source]:
+        if name == contents.STANDARD_INPUT or contents.is_url(name):
+            yield Source(name, place_of(name) if name != contents.STANDARD_INPUT else "image")
+        elif os.path.isdir(name):
+            yield from self._folder(name)
+        elif _is_pattern(name) and (match := sorted(glob.glob(name))):
+            for each in match:
+                yield from self._folder(each) if os.path.isdir(each) else self._file(each)
+        else:
+            yield from self._file(name)  # a missing file is reported with all others
+
+    def _folder(self, folder: str) -> Iterator[Source]:
+        for inner in walk(folder, self._choice, self._results):
+            yield Source(below(folder, inner), inner)
+
+    def _file(self, name: str) -> Iterator[Source]:
+        """Yield a file; below a folder of results it has its own name, one of a list its path."""
+        place = place_of(name)
+        yield Source(name, place if self._lists else place.rpartition("/")[2])
+
+
+def _is_pattern(name: str) -> bool:
+    return not os.path.lexists(name) and glob.has_magic(name)
+
+
+def _stands_for_many(name: str) -> bool:
+    if name == contents.STANDARD_INPUT or contents.is_url(name):
+        return False
+    return os.path.isdir(name) or (_is_pattern(name) and bool(glob.glob(name)))

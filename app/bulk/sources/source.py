@@ -1,0 +1,28 @@
+"""One image of a bulk command: its name, and the place of its result below a folder."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An image that was not read yet.
+
+    `name` is a path, a URL, `-`, or `archive.zip/member`. `place` is a relative path without `..`:
+    where the result of the image is put below a folder of results. `load` reads a member of an
+    archive: it takes the largest number of bytes, and raises ServiceError.
+    """
+
+    name: str
+    place: str
+    load: Callable[[int], bytes] | None = None
+
+
+def place_of(name: str) -> str:
+    """Return the place of the result for a path or a URL of a list: the same folders, mirrored."""
+    if name.startswith(("http://", "https://")):
+        parts = urlsplit(name)
+        name = f"{parts.netloc.rpartition('@')[2]}/{parts.path}"
+    kept = [part for part in name.split("/") if part not in ("", ".", "..")]
+    return "/".join(kept) or "image"

@@ -1,0 +1,59 @@
+"""The sources of a command, and the flags that choose among them."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from app.bulk.sources.expansion import Sources
+from app.bulk.sources.walk import Choice
+from app.cli.commands.command import FILES, complete_files
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFlags:
+    """The values of the arguments that `declare` adds."""
+
+    files: Sequence[str]
+    include: Sequence[str]
+    exclude: Sequence[str]
+    lists: Sequence[str]
+    nul: bool
+
+    def sources(self, results: str | None = None) -> Sources:
+        """Return the images; WrongUsage where an argument cannot be read.
+
+        The folder `results` is not searched.
+        """
+        choice = Choice(self.include, self.exclude)
+        found = Sources(self.files, choice, self.lists, b"\0" if self.nul else b"\n", results)
+        found.check()
+        return found
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Add the sources, and the flags that choose files of folders."""
+    complete_files(parser.add_argument("files", nargs="*", metavar="FILE", help=FILES))
+    lists = parser.add_argument(
+        "--from",
+        dest="lists",
+        action="append",
+        default=[],
+        metavar="LIST",
+        help="a file with one source on each line, - for standard input; repeatable",
+    )
+    complete_files(lists)
+    parser.add_argument(
+        "-0",
+        "--null",
+        dest="nul",
+        action="store_true",
+        help="lists are separated by NUL bytes, as by `find -print0` (default: lines)",
+    )
+    group = parser.add_argument_group("files of folders and archives")
+    for name, text in (
+        ("include", "take files whose name or path matches, as '*.png' (default: all images)"),
+        ("exclude", "leave out files and folders that match (default: none)"),
+    ):
+        group.add_argument(
+            f"--{name}", action="append", default=[], metavar="PATTERN", help=f"{text}; repeatable"
+        )

@@ -1,0 +1,122 @@
+"""Records as CSV and Parquet."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from app.bulk.errors import WrongUsage
+from app.bulk.outputs import parquet
+from app.bulk.outputs.results_file import ResultsFile
+from app.bulk.outputs.tables import VectorColumn, conversion
+
+LABELLED = {
+    "index": 0,
+    "source": 'a,"b".jpg',
+    "status": "ok",
+    "predictions": [
+        {"label": "golf ball", "wnid": "n1", "class_id": 8, "score": 0.75},
+        {"label": "été", "class_id": 3, "score": 0.25},
+    ],
+}
+FAILED = {
+    "index": 1,
+    "source": "b.jpg",
+    "status": "error",
+    "error": {"code": "undecodable", "detail": "line\nbreak"},
+}
+EMBEDDING = VectorColumn("embedding", as_base64=False)
+
+
+def converted(
+    folder: Path, name: str, *records: object, vector: VectorColumn | None = None
+) -> Path:
+    convert = conversion(folder / name, vector)
+    assert convert is not None
+    lines = folder / "lines"
+    lines.write_text("".join(json.dumps(each) + "\n" for each in records))
+    convert(lines, folder / name)
+    return folder / name
+
+
+def test_a_csv_has_a_row_for_each_prediction_and_each_error(tmp_path: Path) -> None:
+    path = converted(tmp_path, "out.csv", LABELLED, FAILED)
+    assert path.read_bytes().startswith(b"index,source,status,rank,label,score,class_id,wnid,")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert [(each["index"], each["rank"], each["label"]) for each in rows] == [
+        ("0", "1", "golf ball"),
+        ("0", "2", "été"),
+        ("1", "", ""),
+    ]
+    assert rows[0]["source"] == 'a,"b".jpg'
+    assert (rows[2]["error_code"], rows[2]["error_detail"]) == ("undecodable", "line\nbreak")
+
+
+def test_a_csv_of_vectors_has_them_as_json(tmp_path: Path) -> None:
+    record = {"index": 0, "source": "a.jpg", "status": "ok", "embedding": [0.5, -1.0]}
+    path = converted(tmp_path, "out.csv", FAILED, record, vector=EMBEDDING)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert rows[0]["embedding"] == ""
+    assert json.loads(rows[1]["embedding"]) == [0.5, -1.0]
+
+
+def test_a_parquet_file_has_a_row_for_each_image(tmp_path: Path) -> None:
+    rows = pq.read_table(converted(tmp_path, "out.parquet", LABELLED, FAILED)).to_pylist()
+    assert rows[0]["predictions"][1] == {
+        "label": "été",
+        "wnid": None,
+        "class_id": 3,
+        "score": 0.25,
+    }
+    assert rows[0]["error"] is None
+    assert (rows[1]["predictions"], rows[1]["error"]) == (None, FAILED["error"])
+
+
+def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "VALUES", 4)
+    record = {"index": 0, "source": "a.jpg", "status": "ok", "embedding": [0.5, -1.0]}
+    path = converted(tmp_path, "out.parquet", *[record] * 5, vector=EMBEDDING)
+    file = pq.ParquetFile(path)
+    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [2, 2, 1]
+    assert file.read().column("embedding")[4].as_py() == [0.5, -1.0]
+
+
+def test_other_names_stay_json_lines() -> None:
+    assert conversion(Path("out.jsonl"), None) is None
+    assert conversion(Path("out.txt"), None) is None
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "app.bulk.outputs.parquet")
+    monkeypatch.delattr("app.bulk.outputs.parquet", raising=False)
+    with pytest.raises(WrongUsage, match=r'pip install "darkroom\[parquet\]"'):
+        conversion(Path("out.parquet"), None)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_a_table_that_was_interrupted_is_continued_and_appears_at_the_end(
+    name: str, tmp_path: Path
+) -> None:
+    path, names = tmp_path / name, ['a,"b".jpg', "b.jpg"]
+
+    def opened() -> ResultsFile:
+        return ResultsFile(path, names, {}, replaces=False, convert=conversion(path, None))
+
+    first = opened()
+    first.add(json.dumps(LABELLED).encode() + b"\n", failed=0)
+    first.close()
+    assert not path.exists()
+    second = opened()
+    assert (second.done, second.resumed) == (1, True)
+    second.add(json.dumps(FAILED).encode() + b"\n", failed=1)
+    second.finish()
+    assert [*tmp_path.iterdir()] == [path]
+    whole = path.read_bytes()
+    converted(tmp_path, f"whole-{name}", LABELLED, FAILED)
+    assert (tmp_path / f"whole-{name}").read_bytes() == whole
