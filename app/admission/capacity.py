@@ -1,5 +1,6 @@
 """Measure how much admitted work the server completes in a second while it is busy."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -9,8 +10,16 @@ from app.admission.fields import Total
 WINDOW = 0.25
 """Seconds that one measurement lasts at least."""
 
-NEWEST = 0.3
-"""Weight of the newest measurement: after a second the old capacity has little influence."""
+FEW = 4
+"""Images that are completed in a measurement at least, if it lasts no longer than `LONGEST`. So few
+long images end in `WINDOW` that its result would be several times too high or too low."""
+
+LONGEST = 5.0
+"""Seconds after which a measurement ends with the next image that is completed."""
+
+MEMORY = 0.7
+"""Seconds after which a measurement has 1/e of its influence left. A measurement weighs by its
+length, or short ones, in which much happened to end, would weigh most."""
 
 LEAST = 0.2
 """Lowest capacity. Work is measured in seconds of the device, so a device that computes completes
@@ -24,7 +33,9 @@ class Capacity:
 
     A measurement counts fully only if at least `busy_images` were in flight during all of it,
     because a server that waits for clients or origins is slower than it could be. Of the other
-    measurements only those count that are higher than the last one of a busy server.
+    measurements only those count that are higher than the last one of a busy server. Each ends with
+    an image that is completed, since the work of an image counts when it is completed. Time without
+    a worker, which is positive `absence()`, does not count.
     """
 
     def __init__(
@@ -32,32 +43,38 @@ class Capacity:
         counters: Counters,
         busy_images: int,
         clock: Callable[[], float] = time.monotonic,
+        absence: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._counters = counters
         self._busy_images = busy_images
         self._clock = clock
+        self._absence = absence
         self.per_second = 0.0
         """Seconds of work completed in a second; 0 if it has not been measured yet."""
         self._busy = False
         self._start(clock())
 
-    def look(self) -> None:
-        """Measure; to be called when work begins and when it has been completed."""
+    def look(self, completed: int = 0) -> None:
+        """Measure; to be called when work begins, and when `completed` images were completed."""
         total = self._counters.total
         self._busy = self._busy and self._is_busy()
+        self._completed += completed
         now = self._clock()
+        if self._absence():
+            self._start(now)
         seconds = now - self._since
-        if seconds < WINDOW:
-            return
+        few = self.per_second and self._completed < FEW and seconds < LONGEST
+        if seconds < WINDOW or few or not self._completed:
+            return  # without its end, the time of a long image would not count
         done = total(Total.DONE) - self._done
         if done > 0:  # it is negative after the column of a front end was cleared
             measured = done / MICRO / seconds
             known = self.per_second
+            weight = 1.0 - math.exp(-seconds / MEMORY) if known else 1.0
             if self._busy:
-                self.per_second = known + (measured - known) * NEWEST if known else measured
-                self.per_second = max(LEAST, self.per_second)
+                self.per_second = max(LEAST, known + (measured - known) * weight)
             elif known:
-                self.per_second = max(known, measured)
+                self.per_second = known + max(0.0, measured - known) * weight
         self._start(now)
 
     def wait(self, microseconds: float) -> float:
@@ -66,6 +83,7 @@ class Capacity:
 
     def _start(self, now: float) -> None:
         self._since = now
+        self._completed = 0
         self._done = self._counters.total(Total.DONE)
         self._busy = self._is_busy()
 

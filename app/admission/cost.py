@@ -2,7 +2,7 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from models.domain.job import Trace
@@ -64,7 +64,7 @@ class CostModel:
             return max(self._mean, self._least(kind, pixels))
         if pixels is None:
             return known.mean
-        size = _size(pixels)
+        size = size_class(pixels)
         if (cost := known.sizes.get(size)) is not None:
             return cost
         nearest = min(known.sizes, key=lambda each: abs(each - size))
@@ -123,7 +123,7 @@ class CostModel:
         self._kinds.move_to_end(kind)
         if len(self._kinds) > MOST_KINDS:
             self._kinds.popitem(last=False)
-        size = _size(pixels)
+        size = size_class(pixels)
         known.sizes[size] = cost = _mean(known.sizes.get(size, 0.0), seconds)
         known.mean = _mean(known.mean, seconds)
         known.latency = _mean(known.latency, took + pixels * OVERHEAD_PER_PIXEL)
@@ -131,7 +131,36 @@ class CostModel:
         return cost
 
 
-def _size(pixels: int) -> int:
+class ImageCost:
+    """The cost of one image on which work of some kinds is wanted, whenever it is asked for.
+
+    `pixels` returns the size of the image as far as it is known.
+    """
+
+    __slots__ = ("_costs", "_kinds", "_pixels")
+
+    def __init__(
+        self, costs: CostModel, kinds: Sequence[Hashable], pixels: Callable[[], int | None]
+    ) -> None:
+        self._costs = costs
+        self._kinds = kinds
+        self._pixels = pixels
+
+    def estimate(self) -> float:
+        """Return the estimated seconds."""
+        return sum([self._costs.estimate(kind, self._pixels()) for kind in self._kinds])
+
+    def measured(self) -> float:
+        """Return the seconds as far as they were measured."""
+        return sum([self._costs.measured(kind, self._pixels()) for kind in self._kinds])
+
+    def group(self) -> Hashable:
+        """Return what images have in common that cost the same: their kinds and their size."""
+        return self._kinds, size_class(self._pixels() or 0)
+
+
+def size_class(pixels: int) -> int:
+    """Return the class of sizes for which one cost is learnt: the bits of the pixels' number."""
     return pixels.bit_length()
 
 

@@ -58,7 +58,10 @@ class Forecast:
         """Returns the seconds that work of a client takes if it overtakes others of its line, else
         None; it takes the client and the seconds of work."""
         self.costs = CostModel(clock)
-        self.capacity = Capacity(counters, busy_images, clock)
+        self.capacity = Capacity(counters, busy_images, clock, self._absent)
+
+    def _absent(self) -> float:
+        return self.absence()  # which is set later
 
     def backlog(self) -> float:
         """Return the seconds until all admitted work is completed."""
@@ -166,7 +169,7 @@ class Forecast:
     def done(self, work: int) -> None:
         """Count work as completed; `charge` has already subtracted it."""
         self._counters.add(Total.DONE, work)
-        self.capacity.look()
+        self.capacity.look(completed=1)
 
     def _of_clients(self) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
         now = self._clock()

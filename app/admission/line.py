@@ -4,24 +4,22 @@ Start-time fair queueing (Goyal, Vin and Cheng, 1996, https://doi.org/10.1145/24
 client is tagged with the virtual time at which its next image would start if the client had a fair
 part, and the client with the smallest tag goes next. A client with one image therefore waits for
 what is under way and not for a flood of another client. Which image of a client is its next one is
-explained in `waiting.py`. The tag is made when the image before it is let through, with what that
-one is known to cost by then: images of a kind that was never measured would otherwise all be tagged
-as if they cost nothing.
+explained in `client_queue.py`. The tag is made when the image before it is let through, with what
+that one is known to cost by then: images of a kind that was never measured would otherwise all be
+tagged as if they cost nothing.
 """
 
 import heapq
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
+from app.admission.client_queue import ClientQueue
 from app.admission.places import Place, Places, Share, small
-from app.admission.shedding import SLACK, Tagged, shed
+from app.admission.shedding import EVERY, SLACK, Tagged, shed
 from app.admission.turn import Turn
-from app.admission.waiting import LEAST_COST, ClientQueue, Waiting
+from app.admission.waiting import LEAST_COST, Waiting, rounded
 from models.domain.deadline import Deadline
-
-SHED_EVERY = 0.25
-"""Seconds between two searches for images whose turn comes too late."""
 
 FEW = 64
 """Clients that are remembered although none of their images waits."""
@@ -96,14 +94,15 @@ class FairLine:
         deadline: Deadline,
         share: Callable[[], Share] = small,
         measured: Callable[[], float] | None = None,
+        group: Callable[[], Hashable] | None = None,
     ) -> Turn:
         """Wait for the turn of an image that takes `estimate()` seconds; it ends with the block.
 
         `share` returns how much its client holds now, and `measured` the seconds as far as they
-        were measured, 0 for unknown kinds. Raises Overloaded as soon as it is known that its turn
-        comes too late for its deadline.
+        were measured, 0 for unknown kinds; `group`, what images have in common that cost the same.
+        Raises Overloaded as soon as it is known that its turn comes too late for its deadline.
         """
-        return Turn(self, client, estimate, deadline, share, measured or estimate)
+        return Turn(self, client, estimate, deadline, share, measured or estimate, group)
 
     async def take(
         self,
@@ -112,24 +111,22 @@ class FairLine:
         deadline: Deadline,
         share: Callable[[], Share] = small,
         measured: Callable[[], float] | None = None,
+        group: Callable[[], Hashable] | None = None,
     ) -> Place:
         """Wait for a turn; return the argument with which `leave` must be called at its end."""
         queue = self._clients.get(client)
         if queue is None:
             queue = self._clients[client] = ClientQueue()
-        # Nothing waits: the image passes without a future and a turn of the event loop. Its tag is
-        # set as if it had been queued, or the next image of its client would be served too early.
+        # Nothing waits: the image passes without a future. Its tag is set as if it had been queued,
+        # or the next image of its client would be served too early.
         if not self._heap and self._places.fits(held := share()):
             queue.start = max(self._virtual, queue.finish)
             return self._enter(queue, estimate, held)
         self._number += 1
-        waiting = Waiting(self._number, estimate, deadline, share, measured or estimate, estimate())
-        now = self._clock()
-        wait = self._wait(queue, queue.work + waiting.cost)
-        queue.add(waiting, now, deadline.remaining(now) - SLACK * wait)
-        if not queue.in_line:
-            queue.start = max(self._virtual, queue.finish)
-            self._push(queue, waiting)
+        measured = measured or estimate
+        kind = group() if group else rounded(measured())
+        waiting = Waiting(self._number, estimate, deadline, share, measured, kind, estimate())
+        self._join(queue, waiting)
         self._let_through()
         self._shed()
         try:
@@ -143,6 +140,15 @@ class FairLine:
             raise
         assert waiting.place is not None
         return waiting.place
+
+    def _join(self, queue: ClientQueue, waiting: Waiting) -> None:
+        """Let an image wait, and its client take turns."""
+        now = self._clock()
+        wait = self._wait(queue, queue.work + waiting.cost)
+        queue.add(waiting, now, waiting.deadline.remaining(now) - SLACK * wait)
+        if not queue.in_line:
+            queue.start = max(self._virtual, queue.finish)
+            self._push(queue, waiting)
 
     def leave(self, place: Place) -> None:
         """End a turn, and give turns to waiting images."""
@@ -230,5 +236,5 @@ class FairLine:
         now = self._clock()
         if now < self._shed_at:
             return
-        self._shed_at = now + SHED_EVERY
+        self._shed_at = now + EVERY
         shed(self._heap, self.past, self._predict, now)

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from app.admission.capacity import MICRO
+from app.admission.cost import ImageCost
 from app.admission.counters import Key
 from app.admission.fields import Total
 from app.admission.limits import Amount
@@ -142,15 +143,9 @@ class Permit:
         `pixels` returns the size of the image as far as it is known; it is asked when the image
         must wait.
         """
-        costs, line = self._admission.forecast.costs, self._admission.line
-
-        def estimate() -> float:
-            return sum([costs.estimate(kind, pixels()) for kind in kinds])
-
-        def measured() -> float:
-            return sum([costs.measured(kind, pixels()) for kind in kinds])
-
-        return line.turn(self._client, estimate, self.deadline, self._share, measured)
+        line, cost = self._admission.line, ImageCost(self._admission.forecast.costs, kinds, pixels)
+        client, deadline, share = self._client, self.deadline, self._share
+        return line.turn(client, cost.estimate, deadline, share, cost.measured, cost.group)
 
     @property
     def lane(self) -> Lane:

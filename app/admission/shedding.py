@@ -2,11 +2,25 @@
 
 from collections.abc import Callable, Iterable
 
-from app.admission.waiting import ClientQueue, Waiting
+from app.admission.client_queue import ClientQueue
+from app.admission.waiting import Waiting
 from models.domain.errors import Overloaded
 
 SLACK = 1.15
-"""Times the predicted wait that must fit before the deadline of an image that waits already."""
+"""Times the predicted wait that must fit before the deadline of an image whose turn comes soon: it
+would be begun in vain otherwise."""
+
+EVERY = 0.25
+"""Seconds between two searches for images whose turn comes too late."""
+
+SOON = 2 * EVERY
+"""Seconds within which a turn comes soon: there may be no other search before it."""
+
+FAR = 0.9
+"""The same part of a wait from `SOON` on. The image was let in with a margin, so if it seems late
+now, costs or capacity were estimated a little wrongly, then or now, and the next estimate may show
+that it is in time. Nothing is lost while it waits. A client that was let in must not be refused
+because of noise."""
 
 Tagged = tuple[float, int, ClientQueue]
 """A client in line: the virtual time at which its next image starts, and that image's number."""
@@ -18,7 +32,8 @@ def shed(
     """Refuse what will be too late, with `past` seconds of work before all that waits."""
     for each, cost in _in_order(clients, now):
         wait = predict(past + cost)
-        if wait * SLACK > each.deadline.remaining(now):
+        needed = wait * (SLACK if wait < SOON else FAR)
+        if needed > each.deadline.remaining(now):
             each.turn.set_exception(_too_late(wait))
         else:
             past += cost

@@ -1,6 +1,6 @@
 """The turn of one image in the fair line."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Protocol
@@ -19,6 +19,7 @@ class Line(Protocol):
         deadline: Deadline,
         share: Callable[[], Share],
         measured: Callable[[], float],
+        group: Callable[[], Hashable] | None,
     ) -> Place:
         """Wait for a turn."""
 
@@ -45,9 +46,10 @@ class Turn:
         deadline: Deadline,
         share: Callable[[], Share],
         measured: Callable[[], float],
+        group: Callable[[], Hashable] | None,
     ) -> None:
         self._line = line
-        self._asked = client, estimate, deadline, share, measured
+        self._asked = client, estimate, deadline, share, measured, group
         self._place: Place | None = None
 
     async def take(self) -> None:

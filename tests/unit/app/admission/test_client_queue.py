@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.admission.client_queue import LONGEST_OVERTAKEN, SURE, ClientQueue
 from app.admission.line import FairLine
 from app.admission.places import small
-from app.admission.waiting import LONGEST_OVERTAKEN, SURE, ClientQueue, Waiting
+from app.admission.waiting import Waiting
 from models.domain.deadline import NEVER, Deadline
 
 COSTS = st.sampled_from([2.0**-n for n in range(8)])
@@ -35,7 +36,7 @@ class Served:
 
 
 def waiting(number: int, cost: Callable[[], float], until: Deadline = NEVER) -> Waiting:
-    return Waiting(number, cost, until, small, cost)
+    return Waiting(number, cost, until, small, cost, cost())
 
 
 def serve(arrivals: Sequence[tuple[float, float]], deadline: float = math.inf) -> list[Served]:
