@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from app.admission import Admission
 from app.admission.counters import Counters
+from app.decoders import Limits
+from app.pipeline.codec_memory import CodecMemory, budget_for
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
@@ -28,6 +30,7 @@ from workers.scheduling.engine import BatchResult
 from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Observer
 from workers.supervision.gpu_discovery import wanted_gpus
+from workers.supervision.malloc import return_freed_memory
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
 
 BYTES_PER_PIXEL = 4
@@ -142,6 +145,25 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
         admission = Admission.from_settings(settings, 2 * n, counters, most_bulk, alone)
     admission.forecast.absence = executor.absence
     return admission
+
+
+def job_images(settings: Settings) -> int:
+    """Return the images of jobs that one process works on at a time.
+
+    They are twice as many as keep a device busy, so that it has work while records are written.
+    """
+    if settings.job_images_in_flight:
+        return settings.job_images_in_flight
+    busy = settings.max_batch_size or GPU_BATCH if wanted_gpus(settings.gpus) else cores(settings)
+    return max(4, 2 * busy)
+
+
+def codec_memory_for(settings: Settings, counters: Counters) -> CodecMemory:
+    """Return the memory that all front ends together may decode and encode large images with."""
+    threads = cores(settings)
+    processes = Limits.from_settings(settings, threads).processes or threads
+    limit = budget_for(settings.codec_memory, counters.front_ends * processes)
+    return CodecMemory(limit, counters, return_freed_memory)
 
 
 def _computing(welcome: Welcome) -> Computing:

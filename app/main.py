@@ -19,13 +19,15 @@ from app.decoders import DecoderPool, Limits
 from app.executors import (
     Executor,
     admission_for,
+    codec_memory_for,
     local_executor,
     pixels_in_flight,
     remote_executor,
 )
 from app.fetch.fetcher import Fetcher
 from app.http import problems
-from app.pipeline.codec_memory import CodecMemory, budget_for
+from app.job_start import start_jobs
+from app.pipeline.codec_memory import CodecMemory
 from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.known_results import KnownResults
 from app.pipeline.pipeline import Pipeline
@@ -41,6 +43,7 @@ from app.routes import (
     filter,
     health,
     info,
+    jobs,
     page,
     process,
 )
@@ -55,7 +58,6 @@ from models.api.schemas import ModelRecord
 from models.settings import Settings
 from models.version import VERSION
 from workers.supervision.gpu_discovery import wanted_gpus
-from workers.supervision.malloc import return_freed_memory
 from workers.supervision.startup import cores
 
 log = logging.getLogger("darkroom.main")
@@ -79,7 +81,7 @@ async def start_service(
     """
     counters = counters or Counters()
     async with AsyncExitStack() as started:  # a failure below stops what has been started
-        memory = _codec_memory(settings, counters)
+        memory = codec_memory_for(settings, counters)
         limits = Limits.from_settings(settings, cores(settings))
         decoders = DecoderPool(limits, metrics.on_decoder_end, memory)
         started.push_async_callback(decoders.aclose)
@@ -155,17 +157,11 @@ def _at_scrape(executor: Executor, usage: Usage) -> Collector:
     return AtScrape(executor.backend.load, usage, models, lambda: executor.computing().degraded)
 
 
-def _codec_memory(settings: Settings, counters: Counters) -> CodecMemory:
-    """Return the memory that all front ends together may decode and encode large images with."""
-    threads = cores(settings)
-    processes = Limits.from_settings(settings, threads).processes or threads
-    limit = budget_for(settings.codec_memory, counters.front_ends * processes)
-    return CodecMemory(limit, counters, return_freed_memory)
-
-
 async def stop_service(service: Service) -> None:
     """Refuse new work, finish the accepted work, and stop the threads."""
     service.stopping.set()
+    if service.jobs is not None:
+        await service.jobs.aclose()
     service.admission.draining = True
     await service.backend.aclose()
     await service.fetcher.aclose()
@@ -187,9 +183,12 @@ async def _serving(service: Service, traces: TracerProvider | None) -> AsyncIter
 
 
 async def _started(app: FastAPI, starting: Coroutine[None, None, Service]) -> Service:
-    """Return the started service; note wrong settings, with which the next start would fail too."""
+    """Return the started service with its jobs.
+
+    Wrong settings are noted, because the next start would fail with them too.
+    """
     try:
-        return await starting
+        return await start_jobs(await starting, stop_service)
     except ValueError as error:
         log.critical("%s", error)
         app.state.wrong_settings = True
@@ -238,7 +237,7 @@ def create_app(
 def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     """Add the routes, the conversion of errors to problems, and the access log."""
     images = (classify.router, filter.router, info.router, process.router)
-    for router in (*images, catalogue.router, health.router, docs.router, page.router):
+    for router in (*images, jobs.router, catalogue.router, health.router, docs.router, page.router):
         app.include_router(router)
     app.include_router(debug.router, include_in_schema=settings.debug_batches > 0)
     problems.install(app)

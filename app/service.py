@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
@@ -21,6 +21,9 @@ from models.domain.batch_record import BatchRecord
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
 from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
+
+if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
+    from app.jobs.jobs import Jobs
 
 LONGEST_NAME = 60
 """Characters of a name that a client gave which an error message repeats."""
@@ -93,6 +96,8 @@ class Service:
     """Returns the last batches of all workers, at most this number, the newest first."""
     ends_with_worker: bool
     """True if the worker is in this process; a front end waits for a new worker instead."""
+    jobs: "Jobs | None" = None
+    """The jobs of the data folder; None if there is no such setting."""
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Lock for making thumbnails, one at a time: several would occupy all threads."""
     bodies: dict[str, tuple[object, bytes]] = field(default_factory=dict)

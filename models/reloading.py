@@ -30,9 +30,11 @@ FIXED = frozenset(
         "precision",
         "optimize",
         "threads",
+        "data_folder",
+        "jobs_database",
     }
 )
-"""Settings that need a restart: sockets, the number of processes, and the networks."""
+"""Settings that need a restart: sockets, the number of processes, the networks, and jobs."""
 
 IN_PLACE = frozenset(
     {

@@ -17,6 +17,7 @@ SECTIONS = {
     "fetch_allowed_networks": "images from URLs",
     "storage_allow": "images in folders and buckets",
     "webhook_secret": "webhooks",
+    "data_folder": "jobs",
 }
 """The first setting of each section, in the order of `Settings`, and the title of the section."""
 

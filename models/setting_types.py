@@ -97,6 +97,53 @@ Count = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[0-9]{1,3})$"
 Several = Annotated[str, BeforeValidator(str), Field(pattern="^(auto|[1-9][0-9]?)$")]
 """One or more, or `auto`."""
 
+GpuWorkers = Annotated[
+    Several,
+    Field(
+        description="processes that feed one GPU, each with a network and buffers of its own; "
+        "auto: 2 where a GPU has 8 cores or more, else 1",
+    ),
+]
+"""The number of worker processes of each GPU, or `auto`."""
+
+SpareWorkers = Annotated[
+    Count,
+    Field(
+        description="processes for each GPU, or for the CPU, that are warm and wait to take the "
+        "place of a worker that died, beside front ends; auto: 1 on machines with 4 GiB or more",
+    ),
+]
+"""The number of spare workers, or `auto`."""
+
+Decoders = Annotated[
+    Count,
+    Field(
+        description="processes that decode all but baseline JPEGs, in each process that serves "
+        "HTTP; auto: one a core, at least 2; 0: threads decode, which cannot be ended",
+    ),
+]
+"""The number of decoder processes, or `auto`."""
+
+CodecMemory = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="estimated bytes that large images take at a time, and as many the largest; "
+        "more wait; 0: 96 MiB for each decoder process, at least 192 MiB",
+    ),
+]
+"""Bytes for decoding and encoding large images, or 0."""
+
+PixelsInFlight = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="decoded pixels in memory; more wait for their turn; 0: 200 million, or room "
+        "for one largest image for each front end, whichever is more",
+    ),
+]
+"""Decoded pixels in memory, or 0."""
+
 
 RateLimit = Annotated[
     str,

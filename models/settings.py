@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import Field, PrivateAttr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from models import job_settings as job
 from models.fetch_settings import (
     AllowedHosts,
     AllowedNetworks,
@@ -19,18 +20,22 @@ from models.setting_types import (
     ApiKeysFile,
     CacheControl,
     ClientRate,
+    CodecMemory,
     Count,
     DebugBatches,
+    Decoders,
     Digests,
     Etags,
     EtagsFor,
+    GpuWorkers,
     ModelNames,
     Network,
     Networks,
     Optimize,
+    PixelsInFlight,
     Precision,
     ResultCache,
-    Several,
+    SpareWorkers,
     Texts,
     Tracing,
     cache_folder,
@@ -55,16 +60,8 @@ class Settings(BaseSettings):
     gpus: Count = Field(
         "auto", description="NVIDIA GPUs to compute on; auto: all there are; 0: none"
     )
-    gpu_workers: Several = Field(
-        "auto",
-        description="processes that feed one GPU, each with a network and buffers of its own; "
-        "auto: 2 where a GPU has 8 cores or more, else 1",
-    )
-    spare_workers: Count = Field(
-        "auto",
-        description="processes for each GPU, or for the CPU, that are warm and wait to take the "
-        "place of a worker that died, beside front ends; auto: 1 on machines with 4 GiB or more",
-    )
+    gpu_workers: GpuWorkers = "auto"
+    spare_workers: SpareWorkers = "auto"
     settings_file: Path | None = Field(
         None,
         description="file with lines DARKROOM_NAME=value, read at the start and on SIGHUP; the "
@@ -149,17 +146,8 @@ class Settings(BaseSettings):
     )
     rate_limit: ClientRate = None
     api_keys_file: ApiKeysFile = None
-    max_pixels_in_flight: int = Field(
-        0,
-        ge=0,
-        description="decoded pixels in memory; more wait for their turn; 0: 200 million, or room "
-        "for one largest image for each front end, whichever is more",
-    )
-    decoders: Count = Field(
-        "auto",
-        description="processes that decode all but baseline JPEGs, in each process that serves "
-        "HTTP; auto: one a core, at least 2; 0: threads decode, which cannot be ended",
-    )
+    max_pixels_in_flight: PixelsInFlight = 0
+    decoders: Decoders = "auto"
     decode_timeout: float = Field(
         10.0,
         gt=0,
@@ -167,12 +155,7 @@ class Settings(BaseSettings):
         "smaller ones get less, at least 2",
     )
     encode_timeout: float = Field(60.0, gt=0, description="seconds of CPU time to encode an image")
-    codec_memory: int = Field(
-        0,
-        ge=0,
-        description="estimated bytes that large images take at a time, and as many the largest; "
-        "more wait; 0: 96 MiB for each decoder process, at least 192 MiB",
-    )
+    codec_memory: CodecMemory = 0
     decode_memory: int = Field(320 << 20, ge=1, description="estimated bytes to decode one image")
     encode_memory: int = Field(768 << 20, ge=1, description="estimated bytes to encode one image")
     spool_bytes: int = Field(
@@ -232,6 +215,15 @@ class Settings(BaseSettings):
     storage_allow: StoragePrefixes = ()
     storage_allow_write: StorageTargets = ()
     webhook_secret: WebhookSecrets = ()
+
+    data_folder: job.DataFolder = None
+    jobs_database: job.JobsDatabase = None
+    job_retention: job.JobRetention = 86400.0
+    max_jobs_per_client: job.JobsPerClient = 16
+    max_job_items: job.JobItems = 10_000_000
+    max_job_bytes: job.JobBytes = 16 << 30
+    max_data_bytes: job.DataBytes = 64 << 30
+    job_images_in_flight: job.JobImages = 0
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 

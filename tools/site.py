@@ -21,6 +21,7 @@ CHAPTERS = {
         "docs/api",
         "docs/clients",
         "docs/bulk",
+        "docs/jobs",
         "docs/filters",
         "docs/formats",
         "docs/errors",

@@ -16,7 +16,7 @@ def cross_origin(origins: Sequence[str]) -> Callable[[ASGIApp], ASGIApp]:
     return lambda app: CORSMiddleware(
         app,
         allow_origins=origins,
-        allow_methods=("GET", "HEAD", "POST"),
+        allow_methods=("GET", "HEAD", "POST", "DELETE"),
         allow_headers=("*",),
         expose_headers=EXPOSED,
     )

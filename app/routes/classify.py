@@ -13,7 +13,7 @@ from app.routes.image_route import ImageRoute
 from app.routes.network_choice import classification
 from app.routes.openapi import LABELS
 from app.routes.request_documents import classify_document
-from app.service import Service
+from app.service import Computing, Service
 from models.api.schemas import ClassifyOptions
 from models.domain.errors import WeightsMissing
 from workers.operations import Classify
@@ -31,12 +31,16 @@ async def classify(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def _wanted(given: Mapping[str, Any], _accept: str | None, service: Service) -> Classify:
+def classify_wanted(given: Mapping[str, Any], computing: Computing) -> Classify:
     """Return what the options ask for; raises WeightsMissing without a model."""
-    wanted = classification(read(ClassifyOptions, given), service.computing())
+    wanted = classification(read(ClassifyOptions, given), computing)
     if isinstance(wanted, WeightsMissing):
         raise wanted
     return wanted
+
+
+def _wanted(given: Mapping[str, Any], _accept: str | None, service: Service) -> Classify:
+    return classify_wanted(given, service.computing())
 
 
 def _form(accept: str | None, _single: bool) -> str:

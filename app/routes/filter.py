@@ -36,12 +36,16 @@ async def filter_images(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def _wanted(given: Mapping[str, Any], accept: str | None, _service: Service) -> Version:
+def filter_wanted(given: Mapping[str, Any], accept: str | None) -> Version:
     """Return the filters and the output that the options and Accept ask for."""
     options, asked = read_with_encoding(FilterOptions, given)
     encoding = encoding_of(asked)
     operation = encoded_there(chain_of(options), encoding, asked.format)
     return Version(operation, Output(output_format(asked.format, accept, strict=True), encoding))
+
+
+def _wanted(given: Mapping[str, Any], accept: str | None, _service: Service) -> Version:
+    return filter_wanted(given, accept)
 
 
 def _form(accept: str | None, single: bool) -> str:

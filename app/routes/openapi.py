@@ -40,7 +40,8 @@ _RETRY_AFTER = {
 }
 
 
-def _problem(description: str, *, retry: bool = False) -> dict[str, Any]:
+def described_problem(description: str, *, retry: bool = False) -> dict[str, Any]:
+    """Return the description of an answer with a problem; `retry`: it has Retry-After."""
     found: dict[str, Any] = {
         "description": description,
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
@@ -49,23 +50,23 @@ def _problem(description: str, *, retry: bool = False) -> dict[str, Any]:
 
 
 PROBLEMS: Responses = {
-    400: _problem("The request cannot be parsed, its Host or framing is not valid"),
-    401: _problem("An API key is needed, or the one given is not known"),
-    403: _problem("The API key is disabled"),
-    408: _problem("The headers or the body came too slowly"),
-    414: _problem("The URL is too long"),
-    422: _problem("A parameter is unknown or out of range; `errors` has their paths"),
-    429: _problem("This client has too much under way", retry=True),
-    431: _problem("The headers are too large"),
-    503: _problem("Busy, stopping, or without weights", retry=True),
-    "default": _problem("What is wrong, and what to do (RFC 9457)"),
+    400: described_problem("The request cannot be parsed, its Host or framing is not valid"),
+    401: described_problem("An API key is needed, or the one given is not known"),
+    403: described_problem("The API key is disabled"),
+    408: described_problem("The headers or the body came too slowly"),
+    414: described_problem("The URL is too long"),
+    422: described_problem("A parameter is unknown or out of range; `errors` has their paths"),
+    429: described_problem("This client has too much under way", retry=True),
+    431: described_problem("The headers are too large"),
+    503: described_problem("Busy, stopping, or without weights", retry=True),
+    "default": described_problem("What is wrong, and what to do (RFC 9457)"),
 }
 """The errors of every route."""
 
-NOT_FOUND: Responses = {404: _problem("There is no such filter; GET /filters lists them")}
+NOT_FOUND: Responses = {404: described_problem("There is no such filter; GET /filters lists them")}
 
 NOT_LISTED: Responses = {
-    404: _problem("Batches are not listed here; DARKROOM_DEBUG_BATCHES turns it on")
+    404: described_problem("Batches are not listed here; DARKROOM_DEBUG_BATCHES turns it on")
 }
 """The error of `GET /debug/batches` where the setting is 0."""
 
@@ -74,13 +75,13 @@ _OF_IMAGES: Responses = {
         "description": "If-None-Match names the ETag of the answer; nothing was computed",
         "headers": _ETAG,
     },
-    406: _problem("No format that Accept allows can be made"),
-    413: _problem("The body, a file or the number of images is over its limit"),
-    415: _problem("Not an image of a format that is read, or another Content-Type"),
-    422: _problem("The image cannot be decoded, an option is wrong, or a URL is refused"),
-    500: _problem("A fault of the server; it has been logged"),
-    502: _problem("The origin of a URL failed"),
-    504: _problem("The deadline passed, or the origin of a URL was too slow"),
+    406: described_problem("No format that Accept allows can be made"),
+    413: described_problem("The body, a file or the number of images is over its limit"),
+    415: described_problem("Not an image of a format that is read, or another Content-Type"),
+    422: described_problem("The image cannot be decoded, an option is wrong, or a URL is refused"),
+    500: described_problem("A fault of the server; it has been logged"),
+    502: described_problem("The origin of a URL failed"),
+    504: described_problem("The deadline passed, or the origin of a URL was too slow"),
 }
 
 LABELS: Responses = _OF_IMAGES | {

@@ -15,7 +15,7 @@ from app.routes.image_route import ImageRoute
 from app.routes.network_choice import classification
 from app.routes.openapi import PARTS
 from app.routes.request_documents import process_document
-from app.service import Service
+from app.service import Computing, Service
 from models.api.schemas import ProcessOptions
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
 
@@ -34,13 +34,13 @@ async def process(request: Request) -> Response:
     return await handle(request, _wanted, _form)
 
 
-def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> Parts:
+def process_wanted(given: Mapping[str, Any], accept: str | None, computing: Computing) -> Parts:
     """Return the parts that the options ask for; raises InvalidParameter.
 
     Without weights only the labels fail, unless nothing else is wanted.
     """
     options, encoding = read_with_encoding(ProcessOptions, given)
-    labels = classification(options, service.computing()) if options.labels else None
+    labels = classification(options, computing) if options.labels else None
     wanted = Parts(labels, versions_of(options.versions, encoding, accept))
     if not wanted.n_parts:
         wrong = FieldError("versions", "without labels at least one version is needed")
@@ -48,6 +48,10 @@ def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> P
     if isinstance(labels, WeightsMissing) and not wanted.versions:
         raise labels
     return wanted
+
+
+def _wanted(given: Mapping[str, Any], accept: str | None, service: Service) -> Parts:
+    return process_wanted(given, accept, service.computing())
 
 
 def _form(accept: str | None, _single: bool) -> str:

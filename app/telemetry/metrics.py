@@ -78,6 +78,7 @@ class Metrics:
         self.image = lru_cache(CHILDREN)(self.images.labels)
         self._add_decoders()
         self._add_batches()
+        self._add_jobs()
         self._add_gauges()
 
     def _add_known_results(self) -> None:
@@ -114,6 +115,16 @@ class Metrics:
             "request that ended early, by a crash.",
             ("reason",),
         )
+
+    def _add_jobs(self) -> None:
+        self.job_items = self._counter(
+            "job_items_total", "Items of jobs that were done: ok or failed.", ("outcome",)
+        )
+        self._job_item = lru_cache(CHILDREN)(self.job_items.labels)
+
+    def on_job_item(self, outcome: str) -> None:
+        """Count an item of a job that was done."""
+        self._job_item(outcome).inc()
 
     def _add_batches(self) -> None:
         self.batch_size = self._histogram(

@@ -44,9 +44,12 @@ class Pictures(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def documented(start: Start) -> Iterator[Running]:
+def documented(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with start(
-        weights="bundled", fetch_allowed_networks="127.0.0.0/8", fetch_ports="1-65535"
+        weights="bundled",
+        fetch_allowed_networks="127.0.0.0/8",
+        fetch_ports="1-65535",
+        data_folder=tmp_path_factory.mktemp("jobs"),
     ) as running:
         yield running
 

@@ -1,0 +1,5 @@
+"""Long batches: take a manifest, work through it in the background, keep its results.
+
+Start reading at `jobs.py`; `store/` is the database and `runner.py` does the work.
+May import the rooms above it in the order of `tests/unit/test_architecture.py`, and `models`.
+"""

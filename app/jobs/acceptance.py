@@ -1,0 +1,107 @@
+"""Make a job of a request: receive its body, and queue it once it is on disk."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+
+from app.jobs.asked import Asked
+from app.jobs.files import DataFolder
+from app.jobs.ids import new_id
+from app.jobs.receiving import receive, too_large
+from app.jobs.store.jobs import JobRows
+from app.jobs.store.values import Job, State
+from models.domain.errors import Overloaded
+from models.domain.job_errors import IdempotencyMismatch, StorageFull, TooManyJobs
+from models.settings import Settings
+
+ARRIVING = 16
+"""Bodies of jobs that one process receives at a time."""
+
+
+class Acceptance:
+    """Accepts jobs for one process; calls `on_queued` after each."""
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        rows: JobRows,
+        settings: Settings,
+        on_queued: Callable[[], None],
+    ) -> None:
+        self._folder = folder
+        self._rows = rows
+        self._settings = settings
+        self._on_queued = on_queued
+        self._arriving = 0
+
+    async def accept(
+        self, asked: Asked, body: AsyncIterator[bytes], kind: str, n_bytes: int
+    ) -> Job:
+        """Return the queued job of a body of media type `kind`, which announces `n_bytes` or 0.
+
+        With a key that the client used before it is the job of that time. Raises ServiceError.
+        """
+        await self._check(asked, n_bytes)
+        self._arriving += 1
+        try:
+            return await self._received(asked, body, kind)
+        finally:
+            self._arriving -= 1
+
+    async def _check(self, asked: Asked, n_bytes: int) -> None:
+        """Raise the error of a body that is refused before it is read."""
+        settings = self._settings
+        if n_bytes > settings.max_job_bytes:
+            raise too_large(settings.max_job_bytes)
+        if self._arriving >= ARRIVING:
+            raise Overloaded(f"{ARRIVING} bodies of jobs are arriving; try again later", 5.0)
+        usage = await self._rows.usage(asked.client)
+        most = settings.max_jobs_per_client
+        repeated = asked.key and await self._rows.by_key(asked.client, asked.key)
+        if usage.unfinished >= most and not repeated:
+            raise TooManyJobs(
+                f"{usage.unfinished} of your jobs are not finished; {most} may be "
+                "(DARKROOM_MAX_JOBS_PER_CLIENT); wait for one, or cancel one",
+                retry_after=30.0,
+            )
+        if usage.stored + n_bytes > settings.max_data_bytes:
+            raise StorageFull(
+                f"jobs store {usage.stored} bytes; {settings.max_data_bytes} may be stored "
+                "(DARKROOM_MAX_DATA_BYTES); delete finished jobs, or wait until some expire"
+            )
+
+    async def _received(self, asked: Asked, body: AsyncIterator[bytes], kind: str) -> Job:
+        id_, files = new_id(), self._folder
+        folder = await asyncio.to_thread(files.add, id_)
+        queued: Job | None = None
+        digested = json.dumps([kind, asked.operation, asked.options], sort_keys=True).encode()
+        try:
+            found = await receive(body, kind, folder, self._settings, digested)
+            new = Job(
+                id=id_,
+                client=asked.client,
+                state=State.QUEUED,
+                operation=asked.operation,
+                options=asked.options,
+                total=found.total,
+                done=0,
+                failed=0,
+                stored=found.stored,
+                created=time.time(),
+                key=asked.key,
+                digest=found.digest,
+            )
+            queued = await self._rows.add(new, found.spans)
+        except OSError as error:
+            raise StorageFull(f"the data folder takes no more: {error.strerror}") from None
+        finally:
+            if queued is None or queued.id != id_:
+                await asyncio.to_thread(files.remove, id_)
+        if queued.digest != found.digest:
+            raise IdempotencyMismatch(
+                "this Idempotency-Key was used for another body, operation or options; take a new "
+                "key for new work"
+            )
+        self._on_queued()
+        return queued

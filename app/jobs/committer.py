@@ -1,0 +1,82 @@
+"""Commit finished chunks: sync their records to a file, then let the database count them."""
+
+import asyncio
+import logging
+from collections import defaultdict
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.jobs.chunk_records import ChunkRecords, store
+from app.jobs.files import DataFolder
+from app.jobs.store.chunks import ChunkRows
+from app.jobs.store.values import Stored
+
+log = logging.getLogger("darkroom.jobs")
+
+AGAIN = 1.0
+"""Seconds after which a database that does not answer is asked again."""
+
+Finished = tuple[ChunkRecords, asyncio.Future[bool]]
+"""A chunk whose items are all done, and whether its records count, once that is known."""
+
+
+class Committer:
+    """Commits the chunks of one process; those that wait meanwhile share a sync and a transaction.
+
+    With 15,000 images a second, one sync for each chunk would be more than disks do.
+    """
+
+    def __init__(self, folder: DataFolder, rows: ChunkRows, owner: str, retention: float) -> None:
+        self._folder = folder
+        self._rows = rows
+        self._owner = owner
+        self._retention = retention
+        self._queue: asyncio.Queue[Finished] = asyncio.Queue()
+
+    async def commit(self, chunk: ChunkRecords) -> bool:
+        """Return True when the records of a chunk count, False if another process took it over.
+
+        Raises OSError where the disk does not take them.
+        """
+        finished: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait((chunk, finished))
+        return await finished
+
+    async def run(self) -> None:
+        """Commit until this is cancelled."""
+        while True:
+            batch = [await self._queue.get()]
+            while not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            await self._commit([each for each in batch if not each[1].done()])
+
+    async def _commit(self, batch: list[Finished]) -> None:
+        by_job: dict[str, list[ChunkRecords]] = defaultdict(list)
+        for chunk, _ in batch:
+            by_job[chunk.claim.job].append(chunk)
+        stored: list[Stored] = []
+        failed: dict[str, OSError] = {}
+        for job, chunks in by_job.items():
+            folder = self._folder.of(job)
+            try:
+                stored += await asyncio.to_thread(store, chunks, folder, self._owner)
+            except OSError as error:  # the disk is full, or the job was removed
+                failed[job] = error
+        kept = {(each.claim.job, each.claim.number) for each in await self._counted(stored)}
+        for chunk, finished in batch:
+            if finished.done():
+                continue
+            if chunk.claim.job in failed:
+                finished.set_exception(failed[chunk.claim.job])
+            else:
+                finished.set_result((chunk.claim.job, chunk.claim.number) in kept)
+
+    async def _counted(self, stored: list[Stored]) -> list[Stored]:
+        """Commit records that are synced; wait for a database that does not answer."""
+        while stored:
+            try:
+                return await self._rows.commit(stored, self._owner, self._retention)
+            except (SQLAlchemyError, OSError) as error:
+                log.warning("the database of jobs does not answer; trying again: %s", error)
+                await asyncio.sleep(AGAIN)
+        return []

@@ -1,0 +1,102 @@
+"""The data folder: one folder for each job, with its manifest, its archive and its results.
+
+Results are appended to files that belong to one process each, and the database names the bytes that
+count. So a torn end of a file, after a crash, is never read.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiofiles
+
+from app.jobs.store.values import Rows
+
+JOBS, MANIFEST, ARCHIVE = "jobs", "manifest.jsonl", "archive"
+
+PIECE = 1 << 18
+"""Bytes that are read at a time."""
+
+ABANDONED = 3600.0
+"""Seconds without a change after which a folder that is no job's is removed. Bodies that are still
+arriving change their folder every few seconds (DARKROOM_BODY_TIMEOUT)."""
+
+
+class DataFolder:
+    """The files of all jobs below `root`. Methods that are no coroutines block."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._jobs = root / JOBS
+
+    def make(self) -> None:
+        """Make the folder; the text of ValueError says why it cannot be used."""
+        try:
+            self._jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            probe = self._jobs / f".probe-{os.getpid()}"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise ValueError(
+                f"DARKROOM_DATA_FOLDER {self.root} cannot be written: {error.strerror}"
+            ) from None
+
+    def of(self, job: str) -> Path:
+        """Return the folder of a job."""
+        return self._jobs / job
+
+    def add(self, job: str) -> Path:
+        """Make the folder of a new job."""
+        folder = self.of(job)
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def remove(self, job: str) -> None:
+        """Remove all files of a job; does nothing if there are none."""
+        shutil.rmtree(self.of(job), ignore_errors=True)
+
+    def unchanged(self) -> list[str]:
+        """Return the names of folders in which nothing has changed for ABANDONED seconds."""
+        before = time.time() - ABANDONED
+        return [each.name for each in self._jobs.iterdir() if _newest(each) < before]
+
+    async def rows(self, job: str, rows: Rows, first: int, last: int) -> AsyncIterator[bytes]:
+        """Yield the rows from `first` to the one before `last`, all of one run, in pieces."""
+        skip, wanted, left = max(0, first - rows.row), last - rows.row, rows.length
+        seen = 0
+        async with aiofiles.open(self.of(job) / rows.file, "rb") as file:
+            await file.seek(rows.at)
+            while left and seen < wanted:
+                piece = await file.read(min(PIECE, left))
+                if not piece:
+                    raise OSError(f"the results of job {job} end before byte {rows.at + left}")
+                left -= len(piece)
+                start, stop = _between(piece, skip - seen, wanted - seen)
+                seen += piece.count(b"\n")
+                if start < stop:
+                    yield piece[start:stop]
+
+
+def _between(piece: bytes, skip: int, wanted: int) -> tuple[int, int]:
+    """Return where the lines begin that follow `skip` line ends, and where `wanted` lines end."""
+    return _after(piece, skip), len(piece) if piece.count(b"\n") < wanted else _after(piece, wanted)
+
+
+def _after(piece: bytes, n_lines: int) -> int:
+    """Return the place after a number of line ends, or the end of the piece."""
+    place = 0
+    for _ in range(n_lines):
+        place = piece.find(b"\n", place) + 1
+        if not place:
+            return len(piece)
+    return place
+
+
+def _newest(folder: Path) -> float:
+    """Return the last change of a folder or of a file in it."""
+    try:
+        return max(each.stat().st_mtime for each in (folder, *folder.iterdir()))
+    except OSError:  # it was removed meanwhile
+        return time.time()

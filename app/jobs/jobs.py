@@ -1,0 +1,191 @@
+"""The jobs of one server: what routes ask for, and the start and end of the runner.
+
+Import this file only where a data folder is set: it imports SQLAlchemy.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.jobs.acceptance import Acceptance
+from app.jobs.files import DataFolder
+from app.jobs.runner import Runner
+from app.jobs.store.chunks import ChunkRows
+from app.jobs.store.database import opened
+from app.jobs.store.jobs import JobRows
+from app.jobs.store.owners import Owner
+from app.jobs.store.values import UNFINISHED, Job, State
+from app.jobs.work import ImageWorker, WorkOf
+from models.domain.errors import NotFound
+from models.domain.job_errors import ResultsExpired
+from models.settings import Settings
+
+log = logging.getLogger("darkroom.jobs")
+
+SWEEP = 10.0
+"""Seconds between two removals of what has expired."""
+
+FOLLOW = 0.5
+"""Seconds between two looks for new results of a job that a client follows."""
+
+RUNS = 100
+"""Runs of results that one query finds."""
+
+
+class Jobs:
+    """The jobs of the data folder, as one process sees them. Every client has jobs of its own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: DataFolder,
+        rows: JobRows,
+        chunks: ChunkRows,
+        runner: Runner,
+        owner: Owner,
+        dispose: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.folder = folder
+        self.rows = rows
+        self._settings = settings
+        self._chunks = chunks
+        self._runner = runner
+        self._owner = owner
+        self._dispose = dispose
+        self.acceptance = Acceptance(folder, rows, settings, runner.wake)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def start(
+        cls,
+        settings: Settings,
+        worker: ImageWorker,
+        work_of: WorkOf,
+        most: int,
+        stopping: Callable[[], bool],
+        on_item: Callable[[str], None],
+    ) -> "Jobs":
+        """Open the data folder and the database, and go on with the jobs that are there.
+
+        The text of ValueError says which setting is wrong.
+        """
+        assert settings.data_folder is not None
+        folder = DataFolder(settings.data_folder)
+        await asyncio.to_thread(folder.make)
+        engine = await opened(settings.jobs_database, settings.data_folder)
+        rows, chunks, owner = JobRows(engine), ChunkRows(engine), Owner(engine)
+        runner = Runner(
+            rows,
+            chunks,
+            owner,
+            folder,
+            worker,
+            work_of,
+            most,
+            settings.job_retention,
+            stopping,
+            on_item,
+        )
+        jobs = cls(settings, folder, rows, chunks, runner, owner, engine.dispose)
+        try:
+            await owner.enter()
+            await chunks.release_abandoned()
+        except BaseException:
+            await engine.dispose()
+            raise
+        jobs._tasks = [asyncio.create_task(runner.run()), asyncio.create_task(jobs._sweep())]
+        return jobs
+
+    async def aclose(self) -> None:
+        """Finish the chunks in work within the drain time, give back the others, and end."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_timeout):
+                await self._runner.idle()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(SQLAlchemyError, OSError):  # then the lease ends by time
+            await self._runner.release()
+            await self._owner.leave()
+        await self._dispose()
+
+    async def find(self, id_: str, client: str) -> Job:
+        """Return a job of a client; raises NotFound."""
+        job = await self.rows.find(id_, client)
+        if job is None:
+            raise NotFound(f"there is no job {id_[:64]!r} here; GET /jobs lists yours")
+        return job
+
+    async def listed(
+        self, client: str, state: str | None, before: str | None, limit: int
+    ) -> list[Job]:
+        """Return jobs of a client, the newest first, from the one after `before` on."""
+        return await self.rows.listed(client, State(state) if state else None, before, limit)
+
+    async def rate(self, job: Job) -> float | None:
+        """Return the images a second of a running job, None while that is unknown."""
+        return await self._chunks.rate(job.id) if job.state is State.RUNNING else None
+
+    async def delete(self, id_: str, client: str) -> State | None:
+        """Cancel a job that is not finished, and return its state; remove one that is: None."""
+        job = await self.find(id_, client)
+        if job.state in UNFINISHED:
+            await self.rows.cancel(id_, self._settings.job_retention)
+            self._runner.wake()
+            return (await self.find(id_, client)).state
+        if await self.rows.remove(id_):
+            await asyncio.to_thread(self.folder.remove, id_)
+        return None
+
+    async def results(
+        self, job: Job, offset: int, limit: int | None, *, follow: bool
+    ) -> AsyncGenerator[bytes | memoryview, None]:
+        """Yield the records of a job as JSON Lines from row `offset` on, in the order of commit.
+
+        With `follow` it waits for the records of a job that still runs. Raises ResultsExpired.
+        """
+        if job.state is State.EXPIRED:
+            raise ResultsExpired("the results were kept for their time (DARKROOM_JOB_RETENTION)")
+        end = None if limit is None else offset + limit
+        while end is None or offset < end:
+            found = await self._chunks.results(job.id, offset, RUNS)
+            for rows in found:
+                last = rows.row + rows.count if end is None else min(end, rows.row + rows.count)
+                if last <= offset:
+                    break
+                async for piece in self.folder.rows(job.id, rows, offset, last):
+                    yield piece
+                offset = last
+            if found:
+                continue
+            if not follow or (await self.find(job.id, job.client)).state not in UNFINISHED:
+                return
+            await asyncio.sleep(FOLLOW)
+
+    async def _sweep(self) -> None:
+        """Free abandoned chunks, end cancelled jobs and remove what has expired."""
+        while True:
+            try:
+                await self._swept()
+            except (SQLAlchemyError, OSError) as error:
+                log.warning("the database of jobs does not answer: %s", error)
+            await asyncio.sleep(SWEEP)
+
+    async def _swept(self) -> None:
+        retention = self._settings.job_retention
+        if await self._chunks.release_abandoned():
+            self._runner.wake()
+        await self.rows.end_cancelled(retention)
+        usage = await self.rows.usage("")
+        self._runner.full = usage.stored >= self._settings.max_data_bytes
+        for id_ in await self.rows.expire():
+            await asyncio.to_thread(self.folder.remove, id_)
+        await self.rows.forget(time.time() - 2 * retention)
+        idle = await asyncio.to_thread(self.folder.unchanged)
+        for id_ in {*idle} - await self.rows.known(idle):
+            await asyncio.to_thread(self.folder.remove, id_)

@@ -1,0 +1,151 @@
+"""Check a manifest line by line as it arrives, and write it in the form that the runner reads.
+
+A manifest of any length takes the memory of one line and 32 bytes for each chunk. A wrong line
+refuses the whole manifest, with its number: nothing has been computed yet, and the client learns it
+at once. What only the work can tell (an address that is refused, a damaged image) is the error of
+its own item.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from app.jobs.store.values import LARGEST_CHUNK, Span
+from app.urls.url_policy import MAX_URL
+from models.domain.errors import FieldError, MalformedRequest, TooLarge
+
+LONGEST_ID = 256
+LONGEST_PATH = 1000
+
+LONGEST_LINE = 64 << 10
+"""Bytes of a line without `data`: a URL, an id and a path whose characters are all escaped."""
+
+LARGEST_SPAN = 8 << 20
+"""Bytes of the lines of one chunk, unless it is one line."""
+
+
+class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One item of a manifest: `url`, `path` (a member of the archive) or `data` (a data URI)."""
+
+    id: Annotated[str, msgspec.Meta(max_length=LONGEST_ID)] | None = None
+    url: Annotated[str, msgspec.Meta(max_length=MAX_URL)] | None = None
+    path: Annotated[str, msgspec.Meta(max_length=LONGEST_PATH)] | None = None
+    data: str | None = None
+
+
+_DECODE = msgspec.json.Decoder(Line).decode
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class ManifestWriter:
+    """Writer of the manifest of one job. All methods block; call them in a thread.
+
+    `most` items are taken. Lines have at most `longest` bytes. Items with a `path` are taken if
+    there is an archive to find them in (`paths`).
+    """
+
+    def __init__(self, path: Path, most: int, longest: int, *, paths: bool = False) -> None:
+        self._file = path.open("wb", buffering=1 << 20)
+        self._most = most
+        self._longest = longest
+        self._paths = paths
+        self._rest = bytearray()
+        self._lines = 0
+        self.total = self.size = 0
+        self.spans: list[Span] = []
+        self._first = self._start = 0
+
+    def write(self, chunk: bytes) -> None:
+        """Take a piece of a manifest in JSON Lines; raises MalformedRequest and TooLarge."""
+        lines = chunk.split(b"\n")
+        if len(lines) == 1:
+            self._rest += chunk
+            self._bound(len(self._rest), self._lines + 1)
+            return
+        self._rest += lines[0]
+        self.line(bytes(self._rest))
+        for each in lines[1:-1]:
+            self.line(each)
+        self._rest = bytearray(lines[-1])
+
+    def line(self, text: bytes) -> None:
+        """Take one line; an empty one counts as a line and is no item."""
+        self._lines += 1
+        self._bound(len(text), self._lines)
+        if text.strip():
+            self.add(self._checked(text))
+
+    def add(self, line: Line) -> None:
+        """Add an item; raises TooLarge."""
+        if self.total >= self._most:
+            raise TooLarge(
+                f"the manifest has more than {self._most} items (DARKROOM_MAX_JOB_ITEMS); make "
+                "several jobs"
+            )
+        written = _ENCODE(line) + b"\n"
+        self._file.write(written)
+        count = self.total - self._first
+        if count and (count >= LARGEST_CHUNK or self.size - self._start > LARGEST_SPAN):
+            self._close_span()
+        self.total += 1
+        self.size += len(written)
+
+    def finish(self) -> None:
+        """Take the last line, and sync the file; raises MalformedRequest where there is no item."""
+        if self._rest:
+            self.line(bytes(self._rest))
+            self._rest.clear()
+        if not self.total:
+            raise MalformedRequest('the manifest has no item; send lines like {"url": "https://…"}')
+        self._close_span()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def close(self) -> None:
+        """Close the file, however writing it ended."""
+        self._file.close()
+
+    def _close_span(self) -> None:
+        self.spans.append(Span(self._first, self.total - self._first, self._start, self.size))
+        self._first, self._start = self.total, self.size
+
+    def _bound(self, size: int, number: int) -> None:
+        if size > self._longest:
+            self._lines = number
+            raise self._wrong(f"longer than {self._longest} bytes")
+
+    def _checked(self, text: bytes) -> Line:
+        try:
+            line = _DECODE(text)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise self._wrong(_reason(error)) from None
+        given = [name for name in ("url", "path", "data") if getattr(line, name) is not None]
+        wanted = "exactly one of `url`, `path` and `data`"
+        if len(given) != 1:
+            raise self._wrong(f"{wanted} is needed, not {' and '.join(given) or 'none'}")
+        if line.path is not None and not self._paths:
+            raise self._wrong("`path` is a member of an archive, and no archive was sent before it")
+        if line.data is None and len(text) > LONGEST_LINE:
+            raise self._wrong(f"longer than {LONGEST_LINE} bytes")
+        return line
+
+    def _wrong(self, reason: str) -> MalformedRequest:
+        place = f"line {self._lines}"
+        text = f"{place} of the manifest: {reason}; correct it, nothing was begun"
+        return MalformedRequest(text, [FieldError(place, reason)])
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, msgspec.ValidationError):
+        return str(error)[:200]
+    return 'not a JSON object such as {"id": "a", "url": "https://…"}'
+
+
+def read(path: Path, span: Span) -> list[Line]:
+    """Return the items of a chunk."""
+    with path.open("rb") as file:
+        file.seek(span.start)
+        return [_DECODE(line) for line in file.read(span.stop - span.start).splitlines()]

@@ -1,0 +1,47 @@
+"""Ask for permission to work on one image of a job, after the requests of interactive clients."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from app.admission import Admission, Permit
+from models.domain.deadline import Deadline
+from models.domain.errors import Overloaded
+
+LONGEST_WAIT = 5.0
+"""Seconds after which a refused image asks again at the latest."""
+
+
+class Permission:
+    """Gives permits to images of jobs; every image asks here before anything is read of it.
+
+    The images of a client's jobs count apart from the requests of that client. An image that
+    admission refuses waits, and asks again: jobs are never refused because others are busy.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    @asynccontextmanager
+    async def image(self, client: str, seconds: float) -> AsyncIterator[Permit]:
+        """Hold a permit for one image, which has `seconds` once it is given; raises Draining."""
+        while True:
+            try:
+                permit = self._permit(client, seconds)
+                break
+            except Overloaded as error:
+                await asyncio.sleep(min(error.retry_after, LONGEST_WAIT))
+        with permit:
+            yield permit
+
+    def _permit(self, client: str, seconds: float) -> Permit:
+        admission = self._admission
+        deadline = Deadline.after(seconds, admission.clock())
+        # A rate limit is about requests; how many images jobs have under way is limited already.
+        permit = admission.enter(f"jobs of {client}", deadline, rated=True)
+        try:
+            permit.grow(1, 0)
+        except BaseException:
+            permit.release()
+            raise
+        return permit

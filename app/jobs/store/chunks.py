@@ -1,0 +1,133 @@
+"""The rows of chunks: claim, commit, release; and where the rows of results are."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.jobs.store.tables import CHUNKS, CLAIMED, DONE, JOBS, OWNERS, WAITING
+from app.jobs.store.values import (
+    LARGEST_CHUNK,
+    RUNNABLE,
+    Claim,
+    Rows,
+    Span,
+    State,
+    Stored,
+)
+
+LATELY = 64
+"""Finished chunks by which the rate of a job is measured."""
+
+
+class ChunkRows:
+    """The table of chunks; `clock` returns seconds since 1970."""
+
+    def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    async def claim(self, job: str, owner: str) -> Claim | None:
+        """Give the next free chunk of a runnable job to `owner`; None: there is none."""
+        free = select(CHUNKS.c.number).where(CHUNKS.c.job == job, CHUNKS.c.state == WAITING)
+        # Two hosts that ask PostgreSQL at the same time get different chunks and do not wait.
+        first = free.order_by(CHUNKS.c.number).limit(1).with_for_update(skip_locked=True)
+        mine = (CHUNKS.c.job == job) & (CHUNKS.c.number == first.scalar_subquery())
+        taken = update(CHUNKS).where(mine, CHUNKS.c.state == WAITING)
+        taken = taken.values(state=CLAIMED, owner=owner, attempts=CHUNKS.c.attempts + 1)
+        begun = update(JOBS).where(JOBS.c.id == job, JOBS.c.state.in_(_values(RUNNABLE)))
+        begun = begun.values(
+            state=State.RUNNING.value, started=func.coalesce(JOBS.c.started, self._clock())
+        )
+        async with self._engine.begin() as connection:
+            if not (await connection.execute(begun)).rowcount:
+                return None
+            row = (await connection.execute(taken.returning(CHUNKS))).first()
+        if row is None:
+            return None
+        return Claim(
+            job, row.number, Span(row.first, row.n_items, row.start, row.stop), row.attempts
+        )
+
+    async def commit(self, stored: Sequence[Stored], owner: str, retention: float) -> list[Stored]:
+        """Add records to the results of their jobs; return those that `owner` had claimed still.
+
+        All are committed at once. A chunk that another process has taken over is left out, so its
+        records count once.
+        """
+        async with self._engine.begin() as connection:
+            kept = [each for each in stored if await self._commit(connection, each, owner)]
+            now = self._clock()
+            complete = (JOBS.c.done == JOBS.c.total) & (JOBS.c.state == State.RUNNING.value)
+            ids = sorted({each.claim.job for each in kept})
+            ended = update(JOBS).where(JOBS.c.id.in_(ids), complete)
+            await connection.execute(
+                ended.values(
+                    state=State.SUCCEEDED.value, finished=now, expires=now + retention, problem=None
+                )
+            )
+        return kept
+
+    async def _commit(self, connection: AsyncConnection, stored: Stored, owner: str) -> bool:
+        job, number = stored.claim.job, stored.claim.number
+        # The row of the job is locked first, so that rows of results are numbered one after the
+        # other although several hosts commit.
+        locked = update(JOBS).where(JOBS.c.id == job).values(done=JOBS.c.done + stored.count)
+        row = await connection.scalar(locked.returning(JOBS.c.done))
+        if row is None:
+            return False
+        mine = (CHUNKS.c.job == job) & (CHUNKS.c.number == number) & (CHUNKS.c.owner == owner)
+        done = update(CHUNKS).where(mine, CHUNKS.c.state == CLAIMED)
+        place = {"file": stored.file, "at": stored.at, "length": stored.length}
+        values = {"state": DONE, "row": row - stored.count, "finished": self._clock(), **place}
+        if (await connection.execute(done.values(**values))).rowcount:
+            more = {
+                "failed": JOBS.c.failed + stored.failed,
+                "stored": JOBS.c.stored + stored.length,
+            }
+            await connection.execute(update(JOBS).where(JOBS.c.id == job).values(**more))
+            return True
+        undone = update(JOBS).where(JOBS.c.id == job).values(done=JOBS.c.done - stored.count)
+        await connection.execute(undone)
+        return False
+
+    async def release(self, claims: Sequence[Claim], owner: str) -> None:
+        """Give chunks back that were not finished; this does not count as an attempt."""
+        async with self._engine.begin() as connection:
+            for each in claims:
+                mine = (CHUNKS.c.job == each.job) & (CHUNKS.c.number == each.number)
+                held = update(CHUNKS).where(mine, CHUNKS.c.owner == owner)
+                free = {"state": WAITING, "owner": None, "attempts": CHUNKS.c.attempts - 1}
+                await connection.execute(held.where(CHUNKS.c.state == CLAIMED).values(**free))
+
+    async def release_abandoned(self) -> int:
+        """Free the chunks of owners whose lease has ended; return their number."""
+        alive = select(OWNERS.c.id).where(OWNERS.c.until >= self._clock())
+        abandoned = update(CHUNKS).where(CHUNKS.c.state == CLAIMED, CHUNKS.c.owner.not_in(alive))
+        async with self._engine.begin() as connection:
+            return (await connection.execute(abandoned.values(state=WAITING, owner=None))).rowcount
+
+    async def results(self, job: str, offset: int, limit: int) -> list[Rows]:
+        """Return at most `limit` runs of rows, in order, from the one that holds row `offset`."""
+        near = CHUNKS.c.row > offset - LARGEST_CHUNK  # for the index
+        theirs = (CHUNKS.c.job == job) & near & (CHUNKS.c.row > offset - CHUNKS.c.n_items)
+        query = select(CHUNKS).where(theirs, CHUNKS.c.state == DONE, CHUNKS.c.n_items > 0)
+        async with self._engine.connect() as connection:
+            found = await connection.execute(query.order_by(CHUNKS.c.row).limit(limit))
+            return [Rows(each.row, each.n_items, each.file, each.at, each.length) for each in found]
+
+    async def rate(self, job: str) -> float | None:
+        """Return the images a second of a job by its last chunks; None before there are two."""
+        query = select(CHUNKS.c.n_items, CHUNKS.c.finished)
+        query = query.where(CHUNKS.c.job == job, CHUNKS.c.state == DONE)
+        async with self._engine.connect() as connection:
+            last = [*await connection.execute(query.order_by(CHUNKS.c.row.desc()).limit(LATELY))]
+        if len(last) < 2:
+            return None
+        seconds = max(self._clock(), last[0].finished) - last[-1].finished
+        return float(sum(row.n_items for row in last[:-1]) / seconds) if seconds > 0 else None
+
+
+def _values(states: Sequence[State]) -> list[str]:
+    return [each.value for each in states]

@@ -1,0 +1,82 @@
+"""Open the database of jobs: SQLite in the data folder, or a PostgreSQL server."""
+
+import asyncio
+import fcntl
+import os
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, event, insert, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from app.jobs.store.tables import META, METADATA, VERSION
+
+BUSY = 30.0
+"""Seconds to wait for another process that writes to SQLite, or for a connection of the pool."""
+
+
+async def opened(url: str | None, folder: Path) -> AsyncEngine:
+    """Return a connected engine whose tables exist and have the right version.
+
+    Without a URL it is SQLite in `folder`. The text of ValueError says what is wrong.
+    """
+    chosen = make_url(url) if url else make_url(f"sqlite+aiosqlite:///{folder / 'jobs.sqlite3'}")
+    sqlite = chosen.get_backend_name() == "sqlite"
+    # BEGIN IMMEDIATE: a transaction that reads first and then waits for a writer would fail.
+    given: dict[str, Any] = {"connect_args": {"isolation_level": "IMMEDIATE", "timeout": BUSY}}
+    pool = {"pool_size": 4, "max_overflow": 0, "pool_timeout": BUSY, "pool_pre_ping": not sqlite}
+    try:
+        engine = create_async_engine(chosen, **(given if sqlite else {}), **pool)
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            f"DARKROOM_JOBS_DATABASE needs the package {error.name}; install the extra `postgres`"
+        ) from None
+    if sqlite:
+        event.listen(engine.sync_engine, "connect", _prepare)
+    lock = await asyncio.to_thread(_locked, folder / "lock")
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(_create)
+    except (SQLAlchemyError, OSError) as error:
+        await engine.dispose()
+        shown = chosen.render_as_string(hide_password=True)
+        reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
+        raise ValueError(f"the database of jobs at {shown} cannot be used: {reason}") from None
+    except BaseException:
+        await engine.dispose()
+        raise
+    finally:
+        os.close(lock)
+    return engine
+
+
+def _locked(path: Path) -> int:
+    """Return the descriptor of a locked file: one process at a time makes tables."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
+
+
+def _prepare(connection: Any, _record: object) -> None:
+    """Set up a connection of SQLite: readers and one writer at a time, every commit synced."""
+    cursor = connection.cursor()
+    for each in ("journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY"):
+        cursor.execute(f"PRAGMA {each}")
+    cursor.close()
+
+
+def _create(connection: Connection) -> None:
+    """Create the tables where they are missing; raises ValueError for those of another version."""
+    METADATA.create_all(connection, tables=[META])
+    found = connection.scalar(select(META.c.value).where(META.c.name == "version"))
+    if found is not None and found != VERSION:
+        age = "newer" if found > VERSION else "older"
+        raise ValueError(
+            f"the database of jobs was made by {age} software (version {found}, this one uses "
+            f"{VERSION}); use that release, or another DARKROOM_DATA_FOLDER"
+        )
+    METADATA.create_all(connection)
+    if found is None:
+        connection.execute(insert(META).values(name="version", value=VERSION))

@@ -1,0 +1,92 @@
+"""The tables of jobs.
+
+A job is divided into chunks, runs of consecutive lines of its manifest. A chunk is worked on by one
+owner (a process), whose lease is one row of `owners`; when the lease ends, its chunks are free
+again. A finished chunk names the bytes of a results file that hold its records. Nothing else in
+that file counts, so no item is in the results twice, and none is missing when all chunks are done.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+VERSION = 1
+"""The version of these tables; it grows with every change of them."""
+
+WAITING, CLAIMED, DONE = 0, 1, 2
+"""The states of a chunk."""
+
+METADATA = MetaData()
+
+META = Table(
+    "darkroom_meta",
+    METADATA,
+    Column("name", String(32), primary_key=True),
+    Column("value", Integer, nullable=False),
+)
+
+JOBS = Table(
+    "darkroom_jobs",
+    METADATA,
+    Column("id", String(32), primary_key=True),  # they are ordered by time
+    Column("client", String(255), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("operation", String(16), nullable=False),
+    Column("options", Text, nullable=False),
+    Column("total", BigInteger, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("stored", BigInteger, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("started", Double),
+    Column("finished", Double),
+    Column("expires", Double),
+    Column("key", String(255)),
+    Column("digest", String(64), nullable=False),
+    Column("problem", Text),
+    UniqueConstraint("client", "key", name="darkroom_jobs_key"),
+    Index("darkroom_jobs_client", "client", "id"),
+    Index("darkroom_jobs_state", "state", "expires"),
+)
+
+CHUNKS = Table(
+    "darkroom_chunks",
+    METADATA,
+    Column("job", String(32), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("first", BigInteger, nullable=False),
+    Column("n_items", Integer, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("stop", BigInteger, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("owner", String(64)),
+    Column("attempts", Integer, nullable=False),
+    Column("file", String(80)),
+    Column("at", BigInteger),
+    Column("length", BigInteger),
+    Column("row", BigInteger),
+    Column("finished", Double),
+    Index("darkroom_chunks_state", "job", "state", "number"),
+    Index("darkroom_chunks_row", "job", "row"),
+    Index("darkroom_chunks_owner", "state", "owner"),
+)
+
+OWNERS = Table(
+    "darkroom_owners",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("host", String(128), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("began", String(32), nullable=False),
+    Column("until", Double, nullable=False),
+)

@@ -1,0 +1,188 @@
+"""`/jobs`: long batches that the server works through in the background."""
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from app.http import media_types
+from app.intake.body import announced
+from app.jobs.asked import Asked
+from app.responses.body import StreamedBody
+from app.routes.image_route import client_name
+from app.routes.job_documents import ACCEPTED, FOUND, LISTED, REMOVED, RESULTS, job_document
+from app.routes.job_work import work_of
+from app.service import Service, ServiceOf
+from models.api.jobs import JobItemCounts, JobListing, JobOperation, JobRecord, JobState
+from models.domain.errors import Draining, FieldError, InvalidParameter
+from models.domain.job_errors import JobsDisabled
+
+if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
+    from app.jobs.jobs import Jobs
+    from app.jobs.store.values import Job
+
+router = APIRouter(tags=["jobs"])
+
+RETRY_AFTER = 2
+"""Seconds after which it is worth asking for the state of a new job."""
+
+Id = Annotated[str, Path(description="id of the job", max_length=64)]
+
+
+@router.post(
+    "/jobs",
+    operation_id="make_job",
+    status_code=202,
+    response_model=JobRecord,
+    responses=ACCEPTED,
+    openapi_extra=job_document(),
+)
+async def make_job(
+    request: Request,
+    service: ServiceOf,
+    operation: JobOperation,
+    idempotency_key: Annotated[str | None, Header(max_length=255, pattern="^[!-~]+$")] = None,
+) -> Response:
+    """Take a manifest of images, and work through it in the background.
+
+    Options are those of the endpoint of that name. The answer comes when the manifest is on disk;
+    from then on the job survives restarts of the server.
+    """
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    if service.stopping.is_set():
+        raise Draining("this server is stopping; ask another one")
+    options = _options(request)
+    work_of(service.computing)(operation, options)
+    asked = Asked(client, operation, options, idempotency_key)
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    body = request.stream()
+    job = await jobs.acceptance.accept(asked, body, kind, announced(request))
+    headers = {"Location": f"/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)}
+    return _answer(await _record(jobs, job), 202, headers)
+
+
+@router.get("/jobs", operation_id="list_jobs", response_model=JobListing, responses=LISTED)
+async def list_jobs(
+    request: Request,
+    service: ServiceOf,
+    state: JobState | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    before: Annotated[
+        str | None, Query(max_length=64, description="id of the last job of the page before")
+    ] = None,
+) -> Response:
+    """List your jobs, the newest first."""
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    found = await jobs.listed(client, state, before, limit + 1)
+    records = [await _record(jobs, each) for each in found[:limit]]
+    following = None
+    if len(found) > limit:
+        chosen = f"&state={state}" if state else ""
+        following = f"/jobs?limit={limit}&before={found[limit - 1].id}{chosen}"
+    return _answer(JobListing(jobs=records, next=following))
+
+
+@router.get("/jobs/{id}", operation_id="get_job", response_model=JobRecord, responses=FOUND)
+async def get_job(request: Request, service: ServiceOf, id: Id) -> Response:
+    """Return the state of a job, its counts, its rate and its estimated end."""
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    return _answer(await _record(jobs, await jobs.find(id, client)))
+
+
+@router.delete("/jobs/{id}", operation_id="delete_job", status_code=202, responses=REMOVED)
+async def delete_job(request: Request, service: ServiceOf, id: Id) -> Response:
+    """Cancel a job that is not finished (202), or remove one that is, with its results (204)."""
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    if await jobs.delete(id, client) is None:
+        return Response(status_code=204)
+    return _answer(await _record(jobs, await jobs.find(id, client)), 202)
+
+
+@router.get(
+    "/jobs/{id}/results", operation_id="job_results", responses=RESULTS, response_class=Response
+)
+async def job_results(
+    request: Request,
+    service: ServiceOf,
+    id: Id,
+    offset: Annotated[int, Query(ge=0, description="records to skip")] = 0,
+    limit: Annotated[int | None, Query(ge=0, description="records to send at most")] = None,
+    follow: Annotated[
+        bool, Query(description="wait for the records of a job that still runs")
+    ] = False,
+) -> Response:
+    """Return the records of a job as JSON Lines, in the order in which they were finished.
+
+    This order never changes, so a client that has N records asks for `offset=N` next. Each record
+    has the `index` of its line in the manifest.
+    """
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    job = await jobs.find(id, client)
+    rows = jobs.results(job, offset, limit, follow=follow)
+    headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store"}
+    return StreamedBody(rows, headers, media_types.JSON_LINES[0])
+
+
+def _jobs(service: Service) -> "Jobs":
+    if service.jobs is None:
+        raise JobsDisabled(
+            "this server keeps no jobs, because it has no folder for them; its operator sets "
+            "DARKROOM_DATA_FOLDER"
+        )
+    return service.jobs
+
+
+def _options(request: Request) -> dict[str, Any]:
+    """Return the options of the operation, which stand in the query."""
+    given = dict[str, Any]()
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            wrong = FieldError(name, "given more than once", value)
+            raise InvalidParameter(f"{name[:60]}: {wrong.message}", [wrong])
+        given[name] = value
+    del given["operation"]
+    return given
+
+
+async def _record(jobs: "Jobs", job: "Job") -> JobRecord:
+    """Return a job as clients see it."""
+    rate = await jobs.rate(job)
+    left = job.total - job.done
+    end = time.time() + left / rate if rate else None
+    return JobRecord(
+        id=job.id,
+        state=job.state.value,
+        operation=job.operation,
+        options=job.options,
+        items=JobItemCounts(
+            total=job.total, done=job.done, succeeded=job.done - job.failed, failed=job.failed
+        ),
+        created=_moment(job.created),
+        started=_optional(job.started),
+        finished=_optional(job.finished),
+        expires=_optional(job.expires),
+        rate=None if rate is None else round(rate, 2),
+        estimated_end=_optional(end),
+        results=f"/jobs/{job.id}/results",
+        problem=job.problem,
+    )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(round(seconds, 3), UTC)
+
+
+def _optional(seconds: float | None) -> datetime | None:
+    return None if seconds is None else _moment(seconds)
+
+
+def _answer(
+    content: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    body = content.model_dump_json(exclude_none=True)
+    fresh = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(body, status, fresh, media_types.JSON)

@@ -1,0 +1,200 @@
+"""Jobs from the manifest to the results, by a real server."""
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import Start
+from tests.pictures import jpeg, png
+from tests.server import until
+
+LINES = {"Content-Type": "application/x-ndjson"}
+FINISHED = ("succeeded", "failed", "cancelled", "expired")
+PHOTO = f"data:image/jpeg;base64,{base64.b64encode(jpeg()).decode()}"
+DRAWING = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def client(start: Start, folder: Path) -> Iterator[httpx.Client]:
+    with start(data_folder=folder, max_jobs_per_client=2, max_job_items=500) as running:
+        yield running.client
+
+
+def manifest(*items: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in items)
+
+
+def made(client: httpx.Client, query: str, body: bytes, **headers: str) -> str:
+    """Return the path of a new job."""
+    answer = client.post(f"/jobs?operation={query}", content=body, headers=LINES | headers)
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["Retry-After"] == "2"
+    path: str = answer.headers["Location"]
+    return path
+
+
+def finished(client: httpx.Client, path: str) -> Any:
+    """Return a job that has finished."""
+    until(lambda: client.get(path).json()["state"] in FINISHED)
+    return client.get(path).json()
+
+
+def records(client: httpx.Client, path: str, query: str = "") -> list[Any]:
+    answer = client.get(f"{path}/results{query}")
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_a_job_answers_each_item_once_with_the_record_of_replies(client: httpx.Client) -> None:
+    items = [{"id": f"n{n}", "data": DRAWING if n % 7 else "data:,"} for n in range(150)]
+    path = made(client, "classify&top_k=2", manifest(*items))
+    followed = records(client, path, "?follow=true")
+    job = finished(client, path)
+    assert job["state"] == "succeeded"
+    assert job["items"] == {"total": 150, "done": 150, "succeeded": 128, "failed": 22}
+    assert job["options"] == {"top_k": "2"}
+    assert job["created"] <= job["started"] <= job["finished"] < job["expires"]
+    found = records(client, path)
+    assert found == followed
+    assert sorted(each["index"] for each in found) == [*range(150)]
+    assert all(each["id"] == f"n{each['index']}" for each in found)
+    assert all((each["status"] == "ok") == bool(each["index"] % 7) for each in found)
+    good = next(each for each in found if each["status"] == "ok")
+    body = {"images": [{"data": DRAWING}], "top_k": 2}
+    reply = client.post("/classify", json=body).json()["results"][0]
+    assert [each["label"] for each in good["predictions"]] == [
+        each["label"] for each in reply["predictions"]
+    ]
+    assert {*good} == {*reply, "id"}
+
+
+def test_results_begin_at_any_row_and_keep_their_order(client: httpx.Client) -> None:
+    path = made(client, "classify", manifest(*[{"data": "data:,"}] * 140))
+    finished(client, path)
+    whole = records(client, path)
+    for offset, limit in ((0, 1), (63, 2), (64, 64), (100, 0), (139, 5), (140, 5), (1000, 5)):
+        some = records(client, path, f"?offset={offset}&limit={limit}")
+        assert some == whole[offset : offset + limit]
+    assert records(client, path, "?offset=130") == whole[130:]
+
+
+def test_filtered_images_are_in_their_records(client: httpx.Client) -> None:
+    body = manifest({"data": DRAWING}, {"data": PHOTO})
+    path = made(client, "filter&name=grayscale&format=png", body)
+    assert finished(client, path)["state"] == "succeeded"
+    for each in records(client, path):
+        sent = (png(), jpeg())[each["index"]]
+        alone = client.post(
+            "/filter?name=grayscale&format=png",
+            content=sent,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+        assert base64.b64decode(each["image"]["data"]) == alone.content
+
+
+def test_a_json_list_is_a_manifest_too_and_process_is_an_operation(client: httpx.Client) -> None:
+    versions = '[{"name": "sobel", "format": "png"}]'
+    query = {"operation": "process", "top_k": "1", "versions": versions}
+    answer = client.post("/jobs", params=query, json=[{"id": "a", "data": PHOTO}])
+    path = answer.headers["Location"]
+    assert finished(client, path)["items"]["succeeded"] == 1
+    (found,) = records(client, path)
+    assert found["versions"][0]["image"]["media_type"] == "image/png"
+    assert len(found["predictions"]) == 1
+
+
+def test_the_same_key_and_body_are_the_same_job(client: httpx.Client) -> None:
+    body = manifest({"data": "data:,"})
+    key = {"Idempotency-Key": f"key-{time.time_ns()}"}
+    path = made(client, "classify", body, **key)
+    assert made(client, "classify", body, **key) == path
+    for query, content in (("classify&top_k=1", body), ("classify", body * 2)):
+        answer = client.post(f"/jobs?operation={query}", content=content, headers=LINES | key)
+        assert answer.status_code == 422
+        assert answer.json()["code"] == "idempotency_mismatch"
+    finished(client, path)
+
+
+def test_a_job_is_cancelled_and_its_results_stay_until_it_is_removed(
+    client: httpx.Client, folder: Path
+) -> None:
+    photo = f"data:image/jpeg;base64,{base64.b64encode(jpeg(1000, 1000)).decode()}"
+    path = made(client, "filter&name=nl_means", manifest(*[{"data": photo}] * 300))
+    until(lambda: client.get(path).json()["state"] == "running")
+    assert client.delete(path).status_code == 202
+    job = finished(client, path)
+    assert job["state"] == "cancelled"
+    assert len(records(client, path)) == job["items"]["done"] < 300
+    id_ = job["id"]
+    assert (folder / "jobs" / id_).is_dir()
+    assert client.delete(path).status_code == 204
+    assert client.get(path).status_code == client.get(f"{path}/results").status_code == 404
+    assert not (folder / "jobs" / id_).exists()
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "kind", "status", "text"),
+    [
+        ("operation=classify", b'{"url": "a"}\n{"url"}', LINES, 400, "line 2 of the manifest"),
+        ("operation=classify", b"", LINES, 400, "has no item"),
+        ("operation=classify", b"x", {"Content-Type": "text/csv"}, 415, "text/csv"),
+        ("operation=classify&top_k=0", b"x", LINES, 422, "top_k"),
+        ("operation=classify&top_k=1&top_k=2", b"x", LINES, 422, "more than once"),
+        ("operation=classify&operation=filter", b"x", LINES, 422, "more than once"),
+        ("operation=filter&name=blur", b"x", LINES, 422, "blur"),
+        ("operation=sort", b"x", LINES, 422, "operation"),
+        ("", b"x", LINES, 422, "operation"),
+        ("operation=classify", b'{"url": "a"}\n' * 501, LINES, 413, "more than 500 items"),
+    ],
+)
+def test_a_wrong_job_is_refused_whole(
+    client: httpx.Client,
+    folder: Path,
+    query: str,
+    body: bytes,
+    kind: dict[str, str],
+    status: int,
+    text: str,
+) -> None:
+    before = {*(folder / "jobs").iterdir()}
+    answer = client.post(f"/jobs?{query}", content=body, headers=kind)
+    assert answer.status_code == status, answer.text
+    assert text in answer.text
+    assert {*(folder / "jobs").iterdir()} == before
+
+
+def test_jobs_are_listed_by_pages_the_newest_first(client: httpx.Client) -> None:
+    paths = []
+    for _ in range(3):
+        paths.append(made(client, "classify", manifest({"data": "data:,"})))
+        finished(client, paths[-1])
+    page = client.get("/jobs?limit=2&state=succeeded").json()
+    ids = [each["id"] for each in page["jobs"]]
+    assert [f"/jobs/{each}" for each in ids] == [paths[2], paths[1]]
+    following = client.get(page["next"]).json()
+    assert f"/jobs/{following['jobs'][0]['id']}" == paths[0]
+    assert client.get("/jobs?state=running").json() == {"jobs": []}
+
+
+def test_an_unknown_job_is_not_found(client: httpx.Client) -> None:
+    for method, path in (("GET", "x"), ("GET", "x/results"), ("DELETE", "x")):
+        answer = client.request(method, f"/jobs/{path}")
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
+    for path in ("", "/x", "/x/results"):
+        answer = server.client.get(f"/jobs{path}")
+        assert (answer.status_code, answer.json()["code"]) == (501, "jobs_disabled")
+        assert "DARKROOM_DATA_FOLDER" in answer.json()["detail"]

@@ -1,0 +1,258 @@
+"""Jobs and chunks in a database: claims, commits, leases, cancelling and expiry."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from app.jobs.store.chunks import ChunkRows
+from app.jobs.store.database import opened
+from app.jobs.store.jobs import JobRows
+from app.jobs.store.owners import LEASE, Owner
+from app.jobs.store.tables import META
+from app.jobs.store.values import Claim, Job, Span, State, Stored
+from tests.fakes import FakeClock
+
+RETENTION = 100.0
+
+
+@dataclass
+class Store:
+    """The tables of one database, two processes that use them, and their clock."""
+
+    clock: FakeClock
+    jobs: JobRows
+    chunks: ChunkRows
+    one: Owner
+    other: Owner
+
+
+@asynccontextmanager
+async def stores(url: str | None, folder: Path) -> AsyncIterator[Store]:
+    engine, clock = await opened(url, folder), FakeClock(1000.0)
+    try:
+        store = Store(
+            clock,
+            JobRows(engine, clock),
+            ChunkRows(engine, clock),
+            Owner(engine, clock),
+            Owner(engine, clock),
+        )
+        await store.one.enter()
+        await store.other.enter()
+        yield store
+    finally:
+        await engine.dispose()
+
+
+Test = Callable[[Store], Awaitable[None]]
+Run = Callable[[Test], None]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    async def test_with(test: Test) -> None:
+        async with stores(None, tmp_path) as store:
+            await test(store)
+
+    return lambda test: asyncio.run(test_with(test))
+
+
+def job(id_: str = "1", client: str = "me", key: str | None = None, total: int = 30) -> Job:
+    return Job(id_, client, State.QUEUED, "classify", {"top_k": 1}, total, 0, 0, 5, 1000.0, key=key)
+
+
+SPANS = [Span(0, 10, 0, 100), Span(10, 10, 100, 200), Span(20, 10, 200, 300)]
+
+
+def stored(claim: Claim, failed: int = 0) -> Stored:
+    return Stored(claim, "results", claim.span.start, 100, claim.span.count, failed)
+
+
+async def claimed(store: Store, owner: Owner, id_: str = "1") -> Claim:
+    claim = await store.chunks.claim(id_, owner.id)
+    assert claim is not None
+    return claim
+
+
+def test_a_job_ends_when_all_chunks_are_committed_each_once(run: Run) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(), SPANS)
+        claims = [await claimed(store, each) for each in (store.one, store.other, store.one)]
+        assert [each.span for each in claims] == SPANS
+        assert await store.chunks.claim("1", store.one.id) is None
+        assert await store.jobs.runnable(10) == []
+        first, second, third = map(stored, claims, (2, 0, 1))
+        assert await store.chunks.commit([third, first], store.one.id, RETENTION) == [third, first]
+        assert await store.chunks.commit([third, first], store.one.id, RETENTION) == []
+        assert await store.chunks.commit([second], store.one.id, RETENTION) == []  # not its own
+        found = await store.jobs.find("1", "me")
+        assert found is not None
+        assert (found.state, found.done, found.failed, found.stored) == (State.RUNNING, 20, 3, 205)
+        store.clock.advance(5)
+        assert await store.chunks.commit([second], store.other.id, RETENTION) == [second]
+        found = await store.jobs.find("1", "me")
+        assert found is not None
+        assert (found.state, found.done, found.finished) == (State.SUCCEEDED, 30, 1005.0)
+        rows = await store.chunks.results("1", 0, 10)
+        assert [(each.row, each.at) for each in rows] == [(0, 200), (10, 0), (20, 100)]
+        assert [each.row for each in await store.chunks.results("1", 10, 1)] == [10]
+        assert [each.row for each in await store.chunks.results("1", 29, 10)] == [20]
+        assert await store.chunks.results("1", 30, 10) == []
+
+    run(test)
+
+
+def test_chunks_of_a_process_that_died_are_taken_over_and_its_late_commit_does_not_count(
+    run: Run,
+) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(), SPANS)
+        claim = await claimed(store, store.one)
+        store.clock.advance(LEASE / 2)
+        await store.other.renew()
+        assert await store.chunks.release_abandoned() == 0
+        store.clock.advance(LEASE / 2 + 1)
+        assert await store.chunks.release_abandoned() == 1
+        again = await claimed(store, store.other)
+        assert (again.span, again.attempts) == (claim.span, 2)
+        assert await store.chunks.commit([stored(claim)], store.one.id, RETENTION) == []
+        assert await store.chunks.commit([stored(again)], store.other.id, RETENTION) != []
+        found = await store.jobs.find("1")
+        assert found is not None
+        assert found.done == 10
+
+    run(test)
+
+
+def test_a_released_chunk_is_free_at_once_and_counts_as_no_attempt(run: Run) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(), SPANS)
+        claim = await claimed(store, store.one)
+        await store.chunks.release([claim], store.other.id)  # not its own
+        assert (await claimed(store, store.one)).number == 1
+        await store.chunks.release([claim], store.one.id)
+        again = await claimed(store, store.other)
+        assert (again.number, again.attempts) == (0, 1)
+
+    run(test)
+
+
+def test_a_lease_of_a_dead_process_of_this_host_ends_when_another_one_starts(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(), SPANS)
+        await claimed(store, store.one)
+        monkeypatch.setattr("app.jobs.store.owners.began", lambda _pid: "another process")
+        await store.other.leave()
+        await store.other.enter()
+        assert await store.chunks.release_abandoned() == 1
+
+    run(test)
+
+
+def test_a_key_makes_one_job_for_each_client(run: Run) -> None:
+    async def test(store: Store) -> None:
+        first = await store.jobs.add(job("1", key="k"), SPANS)
+        assert await store.jobs.add(job("2", key="k"), SPANS) == first
+        assert (await store.jobs.add(job("3", client="you", key="k"), SPANS)).id == "3"
+        assert (await store.jobs.add(job("4"), SPANS)).id == "4"
+        assert (await store.jobs.add(job("5"), SPANS)).id == "5"
+        assert await store.jobs.find("1", "you") is None
+        listed = await store.jobs.listed("me", None, None, 2)
+        assert [each.id for each in listed] == ["5", "4"]
+        assert [each.id for each in await store.jobs.listed("me", None, "4", 2)] == ["1"]
+        assert await store.jobs.listed("me", State.RUNNING, None, 2) == []
+        usage = await store.jobs.usage("me")
+        assert (usage.unfinished, usage.stored) == (3, 20)
+
+    run(test)
+
+
+def test_a_job_in_work_is_cancelled_when_its_last_chunk_is_given_back(run: Run) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(), SPANS)
+        claim = await claimed(store, store.one)
+        await store.jobs.cancel("1", RETENTION)
+        assert await store.jobs.states(["1"]) == {"1": State.CANCELLING}
+        assert await store.chunks.claim("1", store.other.id) is None
+        assert not await store.jobs.remove("1")
+        await store.chunks.release([claim], store.one.id)
+        await store.jobs.end_cancelled(RETENTION)
+        assert await store.jobs.states(["1"]) == {"1": State.CANCELLED}
+        assert await store.jobs.remove("1")
+        assert await store.jobs.find("1") is None
+
+    run(test)
+
+
+def test_a_queued_job_is_cancelled_at_once_and_expires(run: Run) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(key="k"), SPANS)
+        await store.jobs.cancel("1", RETENTION)
+        assert await store.jobs.by_state() == {"cancelled": 1}
+        assert await store.jobs.expire() == []
+        assert await store.jobs.known(["1", "2"]) == {"1"}
+        store.clock.advance(RETENTION + 1)
+        assert await store.jobs.expire() == ["1"]
+        assert await store.jobs.by_state() == {"expired": 1}
+        assert await store.jobs.known(["1"]) == set()
+        await store.jobs.forget(store.clock() - 2 * RETENTION)
+        assert await store.jobs.by_state() == {"expired": 1}
+        await store.jobs.forget(store.clock())
+        assert await store.jobs.by_state() == {}
+
+    run(test)
+
+
+def test_the_rate_is_that_of_the_last_chunks(run: Run) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(), SPANS)
+        assert await store.chunks.rate("1") is None
+        for _ in range(2):
+            claim = await claimed(store, store.one)
+            store.clock.advance(2)
+            await store.chunks.commit([stored(claim)], store.one.id, RETENTION)
+        assert await store.chunks.rate("1") == 5.0
+        store.clock.advance(8)
+        assert await store.chunks.rate("1") == 1.0
+
+    run(test)
+
+
+def test_claims_of_many_processes_at_once_are_of_different_chunks(run: Run) -> None:
+    async def test(store: Store) -> None:
+        spans = [Span(n, 1, n, n + 1) for n in range(20)]
+        await store.jobs.add(job(total=20), spans)
+        claims = await asyncio.gather(*[claimed(store, store.one) for _ in spans])
+        assert sorted(each.number for each in claims) == [*range(20)]
+        commits = [store.chunks.commit([stored(each)], store.one.id, 1) for each in claims]
+        await asyncio.gather(*commits)
+        rows = await store.chunks.results("1", 0, 100)
+        assert [each.row for each in rows] == [*range(20)]
+
+    run(test)
+
+
+def test_tables_of_a_newer_release_are_refused(tmp_path: Path) -> None:
+    async def test() -> None:
+        engine = await opened(None, tmp_path)
+        async with engine.begin() as connection:
+            await connection.execute(update(META).values(value=99))
+        await engine.dispose()
+        with pytest.raises(ValueError, match=r"made by newer software \(version 99"):
+            await opened(None, tmp_path)
+
+    asyncio.run(test())
+
+
+def test_a_database_that_cannot_be_reached_is_named_without_its_password(tmp_path: Path) -> None:
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/jobs"
+    with pytest.raises(ValueError, match=r"me:\*\*\*@127.0.0.1:1/jobs cannot be used") as caught:
+        asyncio.run(opened(url, tmp_path))
+    assert "secret" not in str(caught.value)
