@@ -41,6 +41,7 @@ def info_from(frame: Info) -> ImageInfo:
         frame.frames,
         frame.mode,
         frame.fast_jpeg,
+        frame.transparent,
     )
 
 
@@ -50,12 +51,28 @@ def error_from(frame: Failed) -> ServiceError:
 
 
 def pixels_size(frame: Pixels, max_pixels: int) -> int:
-    """Return the bytes of an answer, pixels and EXIF; raises Broken for those that cannot be."""
+    """Return the bytes of an answer, pixels and EXIF.
+
+    Raises Broken for those that cannot be, and for another shape than the header's, by which memory
+    was reserved.
+    """
     height, width, channels = frame.shape
-    exif_size = frame.exif or 0
-    if min(frame.shape) < 1 or channels > 4 or height * width > max_pixels or exif_size < 0:
+    header, exif_size = info_from(frame.info), frame.exif or 0
+    if min(frame.shape) < 1 or height * width > max_pixels or exif_size < 0:
         raise Broken("an impossible image")
+    if (height, width) != (header.height, header.width) or channels > header.most_channels:
+        raise Broken("an image of another shape than its header states")
     return height * width * channels + exif_size
+
+
+def same_size(frame: Info, accepted: Info) -> bool:
+    """Return whether an image has the pixels, and no more channels, of the header accepted before.
+
+    The sides may be swapped: a PNG may have its orientation after its pixels.
+    """
+    sides = sorted((frame.width, frame.height)), sorted((accepted.width, accepted.height))
+    channels = info_from(frame).most_channels, info_from(accepted).most_channels
+    return sides[0] == sides[1] and channels[0] <= channels[1]
 
 
 def decoded_from(frame: Pixels, info: ImageInfo, data: NDArray[np.uint8]) -> Decoded:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.decoders.area import SIZE as AREA_SIZE
-from app.decoders.conversion import decoded_from, info_from, pixels_size
+from app.decoders.conversion import decoded_from, info_from, pixels_size, same_size
 from app.decoders.frames import (
     Broken,
     Described,
@@ -125,27 +125,23 @@ async def decoded_by(
     The pixels are the service's alone: no decoder process can write to them any more. Raises
     Broken where the process ends or sends what no decoder sends.
     """
-    answer, memory = await decoder.receive()
-    asked = isinstance(answer, Info)
-    if isinstance(answer, Info):
-        _refuse_file(memory)
-        seen = _seen(answer, task.size)
-        if not accept(seen):
-            decoder.send(Drop())
-            return seen
-        decoder.send(Go())
-        answer, memory = await decoder.receive()
-    pixels = _expected(answer, memory, Pixels)
+    reply = await _reply(decoder, accept, task)
+    if isinstance(reply, Seen):
+        return reply
+    pixels = _expected(reply.frame, reply.memory, Pixels)
     if isinstance(pixels, Failed):
         return pixels
     try:
         seen, size = _seen(pixels.info, task.size), pixels_size(pixels, task.max_pixels)
+        if reply.header is not None and not same_size(pixels.info, reply.header):
+            raise Broken("pixels of another size than the header that was accepted")
     except Broken:
-        if memory is not None:
-            os.close(memory)
+        if reply.memory is not None:
+            os.close(reply.memory)
         raise
-    data = await _taken(decoder, memory, size)
-    return decoded_from(pixels, seen.info, data) if asked or accept(seen) else seen
+    data = await _taken(decoder, reply.memory, size)
+    wanted = reply.header is not None or accept(seen)
+    return decoded_from(pixels, seen.info, data) if wanted else seen
 
 
 async def described_by(
@@ -155,18 +151,12 @@ async def described_by(
 
     Raises Broken where the process ends or sends what no decoder sends.
     """
-    answer, memory = await decoder.receive()
-    if isinstance(answer, Info):
-        _refuse_file(memory)
-        seen = _seen(answer, task.size)
-        if not accept(seen):
-            decoder.send(Drop())
-            return seen
-        decoder.send(Go())
-        answer, memory = await decoder.receive()
-    found = _expected(answer, memory, Described)
+    reply = await _reply(decoder, accept, task)
+    if isinstance(reply, Seen):
+        return reply
+    found = _expected(reply.frame, reply.memory, Described)
     if isinstance(found, Described):
-        _refuse_file(memory)
+        _refuse_file(reply.memory)
     return found if isinstance(found, Failed) else found.description
 
 
@@ -177,6 +167,30 @@ async def encoded_by(decoder: DecoderProcess) -> bytes | Failed:
     if isinstance(made, Failed):
         return made
     return (await _taken(decoder, memory, made.size)).tobytes()
+
+
+class _Reply(NamedTuple):
+    """A decoder's answer, the file beside it, and the header that was accepted before, if any."""
+
+    frame: Frame
+    memory: int | None
+    header: Info | None
+
+
+async def _reply(
+    decoder: DecoderProcess, accept: Callable[[Seen], bool], task: Task
+) -> _Reply | Seen:
+    """Return the answer to a task, or the header alone if `accept` refuses it; raises Broken."""
+    answer, memory = await decoder.receive()
+    if not isinstance(answer, Info):
+        return _Reply(answer, memory, None)
+    _refuse_file(memory)
+    seen = _seen(answer, task.size)
+    if not accept(seen):
+        decoder.send(Drop())
+        return seen
+    decoder.send(Go())
+    return _Reply(*await decoder.receive(), answer)
 
 
 def _seen(answer: Info, size: int) -> Seen:

@@ -98,6 +98,7 @@ class Info(msgspec.Struct, frozen=True, tag=True):
     frames: int
     mode: str
     fast_jpeg: bool
+    transparent: bool
     cost: float
     memory: int
 

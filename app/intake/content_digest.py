@@ -10,20 +10,26 @@ AT_ONCE = 1 << 17
 a thread. After as many bytes of several contents, other work of the event loop gets its turn."""
 
 
-async def digest_of(blob: Blob) -> bytes:
-    """Return the SHA-256 of the content of a blob."""
-    if blob.size <= AT_ONCE and not blob.on_disk:
-        return blob.digest()
-    return await asyncio.to_thread(blob.digest)
+class Digester:
+    """Digests contents on one event loop, of small ones at most AT_ONCE bytes in a turn of it."""
+
+    def __init__(self) -> None:
+        self._order = asyncio.Lock()
+        self._held = 0
+
+    async def digest_of(self, blob: Blob) -> bytes:
+        """Return the SHA-256 of the content of a blob."""
+        if blob.size > AT_ONCE or blob.on_disk:
+            return await asyncio.to_thread(blob.digest)
+        async with self._order:  # the others wait in line, one for each turn of the loop
+            if self._held + blob.size > AT_ONCE:
+                await asyncio.sleep(0)
+                self._held = 0
+            self._held += blob.size
+            return blob.digest()
 
 
 async def digests_of(blobs: Iterable[Blob]) -> list[bytes]:
     """Return the SHA-256 of each content; the event loop does other work between them."""
-    found, held = [], 0
-    for blob in blobs:
-        held += blob.size
-        if held > AT_ONCE:
-            await asyncio.sleep(0)
-            held = blob.size
-        found.append(await digest_of(blob))
-    return found
+    digester = Digester()
+    return [await digester.digest_of(blob) for blob in blobs]

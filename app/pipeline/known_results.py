@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from app.intake.content_digest import digest_of
+from app.intake.content_digest import Digester
 from app.intake.spool import Blob
 from app.intake.wanted import Describe, Parts, Wanted
 from app.pipeline.encoded_files import EncodedFiles
@@ -85,6 +85,7 @@ class KnownResults:
         self._metrics = metrics
         self._kept: OrderedDict[Key, Reusable] = OrderedDict()
         self._in_making = WeakValueDictionary[tuple[Key, Lane], _Making]()
+        self._digester = Digester()
         self._seen: object = None
         self._generation = 0
         self.bytes = 0
@@ -96,7 +97,7 @@ class KnownResults:
             return None
         if isinstance(wanted, Parts) and isinstance(wanted.labels, ServiceError):
             return None
-        digest = await digest_of(content)
+        digest = await self._digester.digest_of(content)
         return Key(self._current(), digest, wanted)
 
     def known(self, key: Key, stages: Timings) -> AnswerOutcome | None:

@@ -55,7 +55,7 @@ def decode_memory(
     if plain_jpeg:
         return size + info.n_pixels * _PLAIN_JPEG
     plain, other = _DECODED[info.format]
-    per_pixel = plain if info.mode in _PLAIN_MODES else other
+    per_pixel = plain if info.mode in _PLAIN_MODES and not info.transparent else other
     if coefficients:
         per_pixel = max(per_pixel, coefficients + _PIXELS_OF_JPEG)
     if info.format is ImageFormat.TIFF and info.orientation != 1:

@@ -3,7 +3,7 @@
 Names, content types and the header itself are not trusted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from PIL.ImageFile import ImageFile
@@ -28,7 +28,8 @@ class ImageInfo:
     `width` and `height` are those of the upright image, in pixels; `orientation` is EXIF's, 1…8.
     `frames` is the header's count; GIF and TIFF have none, for them 2 means "more than one". `mode`
     is Pillow's name for the stored pixels. `fast_jpeg`: a grey or three-component 8-bit JPEG, which
-    a JPEG decoder may read without Pillow's help.
+    a JPEG decoder may read without Pillow's help. `transparent`: the pixels get alpha whatever
+    the mode is, as of a PNG or a GIF that names a transparent colour.
     """
 
     format: ImageFormat
@@ -38,6 +39,8 @@ class ImageInfo:
     frames: int
     mode: str
     fast_jpeg: bool
+    # Without `repr`, so that the texts of headers stay comparable with those recorded before it.
+    transparent: bool = field(default=False, repr=False)
 
     @property
     def n_pixels(self) -> int:
@@ -47,6 +50,8 @@ class ImageInfo:
     @property
     def most_channels(self) -> int:
         """Return the channels of the pixels; 4 where the header leaves open if they have alpha."""
+        if self.transparent:
+            return 4
         return 1 if self.mode in _GREY else 3 if self.mode in _COLOUR else 4
 
 
@@ -110,7 +115,8 @@ def _describe(image: ImageFile, format_: ImageFormat) -> Header:
         width, height = height, width
     fast = format_ is ImageFormat.JPEG and image.mode in ("L", "RGB")
     frames = _frames(image, format_)
-    info = ImageInfo(format_, width, height, orientation, frames, image.mode, fast)
+    alpha = image.has_transparency_data
+    info = ImageInfo(format_, width, height, orientation, frames, image.mode, fast, alpha)
     profile = image.info.get("icc_profile")
     profile = profile if isinstance(profile, bytes) else None
     return Header(info, profile, copyright_, exif, image)

@@ -208,6 +208,7 @@ def _info(info: ImageInfo, opened: Opened) -> Info:
         info.frames,
         info.mode,
         info.fast_jpeg,
+        info.transparent,
         opened.cost,
         opened.memory,
     )

@@ -47,7 +47,7 @@ def test_a_memory_file_is_closed_when_the_wait_for_it_was_cancelled(
 
 
 SIDE = 700
-PICTURE = Info("png", SIDE, SIDE, 1, 1, "RGB", False, 0.0, 0)
+PICTURE = Info("png", SIDE, SIDE, 1, 1, "RGB", False, False, 0.0, 0)
 TASK = Task(100, SIDE * SIDE, 1.0)
 
 
@@ -122,6 +122,52 @@ def test_sound_files_are_estimated_as_their_process_estimates_them() -> None:
         assert codec.decode_memory(opened.info, len(data)) <= opened.memory
 
 
+OTHER_SHAPES = [(SIDE + 1, SIDE, 3), (SIDE, SIDE - 1, 3), (SIDE, SIDE, 4)]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("shape", OTHER_SHAPES)
+def test_pixels_of_another_shape_than_the_header_s_end_the_process(
+    shape: tuple[int, int, int], asks: bool
+) -> None:
+    pixels = Pixels(PICTURE, shape, None, None)
+    sent = memory_file(bytes(4 * (SIDE + 1) * SIDE))
+    task = msgspec.structs.replace(TASK, max_pixels=4 * SIDE * SIDE)
+    with pytest.raises(Broken, match="shape"):
+        asyncio.run(_decoded(_Answering(pixels, sent, PICTURE if asks else None), task))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(sent)
+
+
+@pytest.mark.parametrize(
+    "header", [{"width": 1, "height": 1}, {"width": SIDE - 1}, {"mode": "L"}], ids=str
+)
+def test_pixels_of_another_size_than_the_accepted_header_end_the_process(
+    header: dict[str, object],
+) -> None:
+    accepted = msgspec.structs.replace(PICTURE, **header)
+    sent = memory_file(bytes(3 * SIDE * SIDE))
+    pixels = Pixels(PICTURE, (SIDE, SIDE, 3), None, None)
+    with pytest.raises(Broken, match="accepted"):
+        asyncio.run(_decoded(_Answering(pixels, sent, accepted), TASK))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(sent)
+
+
+def test_an_orientation_behind_the_pixels_may_swap_their_sides() -> None:
+    header = msgspec.structs.replace(PICTURE, width=30, height=20)
+    turned = msgspec.structs.replace(PICTURE, width=20, height=30, orientation=6)
+    sent = memory_file(bytes(3 * 600))
+    answering = _Answering(Pixels(turned, (30, 20, 3), None, None), sent, header)
+    decoded = asyncio.run(_decoded(answering, TASK))
+    assert isinstance(decoded, codec.Decoded)
+    assert (decoded.image.height, decoded.image.width) == (30, 20)
+
+
+async def _decoded(decoder: "_Answering", task: Task) -> object:
+    return await exchange.decoded_by(cast(DecoderProcess, decoder), lambda _seen: True, task)
+
+
 @pytest.mark.parametrize("cost", [-1.0, float("nan"), float("inf")])
 def test_an_impossible_cost_ends_the_process(cost: float) -> None:
     with pytest.raises(Broken):
@@ -168,13 +214,15 @@ def refused(answer: Info, describe: bool) -> exchange.Seen:
 
 
 class _Answering:
-    """A decoder process that has one answer, and the memory file beside it."""
+    """A decoder process that has one answer, the memory file beside it, and a header before it."""
 
-    def __init__(self, answer: Frame, memory: int | None) -> None:
-        self._answer = answer, memory
+    def __init__(self, answer: Frame, memory: int | None, header: Info | None = None) -> None:
+        self._answers: list[tuple[Frame, int | None]] = [(answer, memory)]
+        if header is not None:
+            self._answers.insert(0, (header, None))
 
     async def receive(self) -> tuple[Frame, int | None]:
-        return self._answer
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
     def send(self, _frame: Frame) -> None:
         """Take a frame and do nothing."""

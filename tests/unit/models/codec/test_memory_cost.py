@@ -121,3 +121,15 @@ def test_24_megapixels_are_encoded_in_every_format_by_default(format_: ImageForm
 def test_24_megapixels_are_decoded_in_every_format_by_default(format_: ImageFormat) -> None:
     photo = ImageInfo(format_, 6000, 4000, 1, 1, "RGB", fast_jpeg=False)
     check_decode_memory(photo, decode_memory(photo, 20_000_000), Settings().decode_memory)
+
+
+@pytest.mark.parametrize(("mode", "colour"), [("L", 7), ("RGB", (1, 2, 3))])
+def test_a_transparent_colour_counts_as_alpha(mode: str, colour: object) -> None:
+    sizes = []
+    for options in ({}, {"transparency": colour}):
+        file = BytesIO()
+        Image.new(mode, (40, 30)).save(file, "PNG", **options)
+        opened = open_file(file.getvalue(), max_pixels=40 * 30)
+        assert opened.info.most_channels == opened.decode().image.channels
+        sizes.append(decode_memory(opened.info, 0))
+    assert sizes[0] < sizes[1]
