@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +75,16 @@ def test_requests_with_more_images_than_the_server_takes_are_cut(url: str, photo
     images = [photos / "church.jpg"] * 20
     with Client(url, images_per_request=20) as client:
         assert all(each.ok for each in client.classify(images))
+
+
+def test_an_archive_among_photos_is_an_error_of_its_own(
+    client: Client, photos: Path, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(tmp_path / "more.zip", "w") as archive:
+        for photo in photos.glob("*.jpg"):
+            archive.write(photo, photo.name)
+    found = client.classify([tmp_path / "more.zip", photos / "church.jpg"])
+    assert [each.error and each.error.code for each in found] == ["unsupported_media", None]
 
 
 def test_an_address_that_the_server_refuses_is_an_error_of_its_image(client: Client) -> None:

@@ -64,7 +64,7 @@ def test_urls_and_files_may_be_mixed(kind: str) -> None:
         found = stream(kind, server.url, images)
         sources = {each.index: each.source for each in found}
         assert sources == {0: None, 1: "https://example.com/a.jpg", 2: "c.jpg"}
-        assert server.requests[0].names == ["https://example.com/a.jpg", "image-0", "c.jpg"]
+        assert server.requests[0].names == ["https://example.com/a.jpg", "image-0", "image-2"]
 
 
 def test_a_request_of_urls_alone_is_a_form(kind: str) -> None:
@@ -104,7 +104,7 @@ def test_the_pause_of_a_proxy_that_replaces_its_server_is_waited_for(kind: str) 
 def test_after_a_broken_connection_only_images_without_a_result_are_sent_again(kind: str) -> None:
     with scripted(broken_after(3)) as server:
         assert indices(stream(kind, server.url, IMAGES)) == [0, 1, 2, 3, 4]
-        assert [each.names for each in server.requests][1] == ["3.jpg", "4.jpg"]
+        assert [each.names for each in server.requests][1] == ["image-3", "image-4"]
 
 
 def test_an_answer_that_lacks_images_is_completed_by_another_request(kind: str) -> None:
@@ -135,7 +135,7 @@ def test_an_image_that_was_refused_for_now_is_sent_again_alone(kind: str) -> Non
         found = stream(kind, server.url, IMAGES)
         assert indices(found) == [0, 1, 2, 3, 4]
         assert all(each.ok for each in found)
-        assert server.requests[1].names == ["2.jpg"]
+        assert server.requests[1].names == ["image-2"]
 
 
 def test_an_image_that_is_always_refused_keeps_its_error(kind: str) -> None:

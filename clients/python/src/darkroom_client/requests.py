@@ -124,14 +124,16 @@ class ImageCall:
     def request(self, items: Sequence[tuple[Item, bytes]]) -> tuple[Call, list[Item]]:
         """Return a request for images with their contents, and the images in its order.
 
-        A form has its fields before its files, so URLs come first.
+        A form has its fields before its files, so URLs come first. Files are sent without their
+        names: the caller's results have them, and a name such as `a.zip` would make the server
+        take the file apart.
         """
         urls = [each for each, _ in items if each.url is not None]
         files = [(each, content) for each, content in items if each.url is None]
         fields: dict[str, str | list[str]] = {**self.fields}
         if urls:
             fields["urls"] = [str(each.url) for each in urls]
-        named = [(_file_name(each), content) for each, content in files]
+        named = [(f"image-{each.index}", content) for each, content in files]
         call = Call("POST", self.path, headers={"Accept": JSON_LINES}, fields=fields, files=named)
         return call, [*urls, *(each for each, _ in files)]
 
@@ -192,10 +194,3 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-def _file_name(each: Item) -> str:
-    """Return the name of a file in a form, without its folders and control characters."""
-    name = (each.source or "").replace("\\", "/").rpartition("/")[2]
-    plain = "".join(char for char in name if char.isprintable())
-    return plain[:200] or f"image-{each.index}"

@@ -78,13 +78,16 @@ def failed(error: httpx.TransportError) -> ConnectionFailed:
     return ConnectionFailed(text, permanent=cause is not None)
 
 
-def _form(call: Call) -> list[tuple[str, tuple[str | None, bytes]]]:
+Part = tuple[str, tuple[str | None, bytes] | tuple[str, bytes, str]]
+
+
+def _form(call: Call) -> list[Part]:
     """Return the parts of a form: fields, which have no file name, before files."""
-    parts: list[tuple[str, tuple[str | None, bytes]]] = []
+    parts: list[Part] = []
     for name, given in call.fields.items():
         values = [given] if isinstance(given, str) else given
         parts += [(name, (None, value.encode())) for value in values]
-    return parts + [("files", file) for file in call.files]
+    return parts + [("files", (*file, "application/octet-stream")) for file in call.files]
 
 
 def _version() -> str:
