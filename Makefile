@@ -11,7 +11,7 @@ CUDA = $(wildcard workers/kernels/*.cu workers/kernels/headers/*.cuh workers/fil
 # PyTorch's wheels without CUDA, which the package index does not have for x86-64.
 TORCH_INDEX = https://download.pytorch.org/whl/cpu
 
-.PHONY: install serve test test-slow test-all coverage lint format bench test-gpu test-browser docs site image lock
+.PHONY: install serve test test-slow test-all coverage lint format clients bench test-gpu test-browser docs site image lock
 
 install: .venv/.installed
 
@@ -74,6 +74,12 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CUDA)
 	$(BIN)/ruff check --fix .
+
+# The client in TypeScript, with its types from the server's own document; needs Node 20 and npm.
+# The Python client is part of `make install`.
+clients: install
+	$(BIN)/python -m tools.openapi_document build/openapi.json
+	cd clients/typescript && npm ci --no-audit --no-fund && npm run generate && npm run build
 
 bench: install
 	$(BIN)/python -m tests.bench.batcher

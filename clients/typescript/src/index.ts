@@ -1,0 +1,21 @@
+/** Client of Darkroom for Node and browsers. Start reading at `client.ts`. */
+
+export { Darkroom } from "./client.js";
+export type {
+  ClassifyOptions,
+  Content,
+  FilterOptions,
+  ImageInput,
+  InfoOptions,
+  Operation,
+  ProcessOptions,
+  RequestOptions,
+  Settings,
+  Version,
+} from "./client.js";
+export { imageBlob } from "./blobs.js";
+export { DarkroomError } from "./errors.js";
+export type { Problem } from "./errors.js";
+export { DEFAULT_RETRIES } from "./retries.js";
+export type { Retries } from "./retries.js";
+export type { FilteredImage, Prediction, Record } from "./results.js";

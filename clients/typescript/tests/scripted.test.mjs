@@ -1,0 +1,149 @@
+// The client against a server on 127.0.0.1 whose answers are scripted.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { after, before, test } from "node:test";
+import { Darkroom, DarkroomError, imageBlob } from "../dist/index.js";
+
+let answers = [];
+let requests = [];
+let url = "";
+const quick = { tries: 4, firstPause: 1, longestPause: 2 };
+const client = (settings = {}) => new Darkroom({ baseUrl: url, retries: quick, ...settings });
+
+const server = createServer((request, answer) => {
+  const pieces = [];
+  request.on("data", (piece) => pieces.push(piece));
+  request.on("end", () => {
+    const body = Buffer.concat(pieces).toString("latin1");
+    requests.push({ path: request.url, headers: request.headers, body });
+    (answers.shift() ?? good)(answer, body);
+  });
+});
+
+const images = (body) => (body.match(/name="(files|urls)"/g) ?? []).length;
+
+function good(answer, body) {
+  answer.writeHead(200, { "Content-Type": "application/x-ndjson" });
+  for (let index = 0; index < images(body); index++) {
+    answer.write(`${JSON.stringify({ index, status: "ok" })}\n`);
+  }
+  answer.end();
+}
+
+const problem = (status, code, headers = {}) => (answer) => {
+  answer.writeHead(status, { "Content-Type": "application/problem+json", ...headers });
+  answer.end(JSON.stringify({ type: "t", title: code, status, code, detail: `it is ${code}` }));
+};
+
+before(async () => {
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  url = `http://127.0.0.1:${server.address().port}`;
+});
+after(() => {
+  server.closeAllConnections();
+  server.close();
+});
+
+async function all(records) {
+  const found = [];
+  for await (const each of records) found.push(each);
+  return found;
+}
+
+function script(...given) {
+  answers = given;
+  requests = [];
+}
+
+const bytes = new Uint8Array([1, 2, 3]);
+
+test("images are sent in groups, and results count all images", async () => {
+  script();
+  const found = await all(client({ imagesPerRequest: 2 }).classify(Array(5).fill(bytes)));
+  assert.deepEqual(found.map((each) => each.index), [0, 1, 2, 3, 4]);
+  assert.deepEqual(requests.map((each) => images(each.body)), [2, 2, 1]);
+});
+
+test("files, URLs and ids may be mixed, and images may come asynchronously", async () => {
+  script();
+  async function* given() {
+    yield new Blob([bytes]);
+    yield "https://example.com/a.jpg";
+    yield { id: "mine", image: bytes.buffer };
+  }
+  const found = await all(client().classify(given(), { top_k: 3 }));
+  assert.deepEqual(found.map((each) => each.id), [undefined, undefined, "mine"]);
+  const [{ body }] = requests;
+  assert.match(body, /name="top_k"\r\n\r\n3\r\n/);
+  assert.ok(body.indexOf("image-0") < body.indexOf("example.com"));
+});
+
+test("a refusal with Retry-After is tried again", async () => {
+  script(problem(503, "overloaded", { "Retry-After": "0" }));
+  assert.equal((await all(client().classify([bytes]))).length, 1);
+  assert.equal(requests.length, 2);
+  assert.equal(images(requests[1].body), 1);
+});
+
+test("a refusal without Retry-After rejects at once", async () => {
+  script(problem(503, "weights_missing", { "X-Request-ID": "one" }));
+  await assert.rejects(all(client().classify([bytes])), (error) => {
+    assert.ok(error instanceof DarkroomError);
+    assert.equal(error.problem.code, "weights_missing");
+    assert.equal(error.requestId, "one");
+    return true;
+  });
+  assert.equal(requests.length, 1);
+});
+
+test("the last refusal rejects", async () => {
+  script(...Array(4).fill(problem(429, "rate_limited", { "Retry-After": "0" })));
+  await assert.rejects(all(client().classify([bytes])), /rate_limited/);
+  assert.equal(requests.length, 4);
+});
+
+test("the page of a proxy becomes a problem with its status", async () => {
+  script((answer) => answer.writeHead(404, { "Content-Type": "text/html" }).end("<h1>no</h1>"));
+  await assert.rejects(client().filters(), (error) => error.problem.status === 404);
+});
+
+test("an answer that lacks images rejects after those that came", async () => {
+  script((answer) => answer.writeHead(200).end('{"index": 1, "status": "ok"}\n'));
+  const found = [];
+  await assert.rejects(async () => {
+    for await (const each of client().classify([bytes, bytes])) found.push(each.index);
+  }, /1 of 2 images/);
+  assert.deepEqual(found, [1]);
+});
+
+test("a caller can give up while the client waits", async () => {
+  script(problem(503, "overloaded", { "Retry-After": "100" }));
+  const waiting = all(client().classify([bytes], { signal: AbortSignal.timeout(50) }));
+  await assert.rejects(waiting, { name: "TimeoutError" });
+});
+
+test("the key, the deadline and chains are sent", async () => {
+  script();
+  const keyed = client({ apiKey: "secret" });
+  await all(keyed.filter([bytes], ["sepia", { name: "flip" }], { deadlineMs: 5000 }));
+  const [{ headers, body }] = requests;
+  assert.equal(headers.authorization, "Bearer secret");
+  assert.equal(headers["x-deadline-ms"], "5000");
+  assert.match(body, /\[{"name":"sepia"},{"name":"flip"}\]/);
+});
+
+test("lines may come in any pieces", async () => {
+  const text = Buffer.from('{"index": 0, "status": "ok", "source": "é\u2028"}\n\n');
+  script((answer) => {
+    answer.writeHead(200);
+    for (const byte of text) answer.write(Uint8Array.of(byte));
+    answer.end();
+  });
+  assert.equal((await all(client().classify([bytes])))[0].source, "é\u2028");
+});
+
+test("the image of a record becomes a file", async () => {
+  const blob = imageBlob({ media_type: "image/png", width: 1, height: 1, bytes: 3, data: "YWJj" });
+  assert.equal(blob.type, "image/png");
+  assert.equal(await blob.text(), "abc");
+});

@@ -1,0 +1,60 @@
+// The client against a real server at DARKROOM_URL, with photos in the folder DARKROOM_PHOTOS.
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { test } from "node:test";
+import { Darkroom, imageBlob } from "../dist/index.js";
+
+const url = process.env.DARKROOM_URL;
+const skip = url === undefined && "DARKROOM_URL is not set: no server to ask";
+const client = new Darkroom({ baseUrl: url ?? "http://localhost:8000" });
+const photo = (name) => readFile(`${process.env.DARKROOM_PHOTOS}/${name}.jpg`);
+
+async function all(records) {
+  const found = [];
+  for await (const each of records) found.push(each);
+  return found.sort((one, other) => one.index - other.index);
+}
+
+test("photos have labels, and a damaged one an error of its own", { skip }, async () => {
+  const damaged = { id: "bad", image: "no URL" };
+  const images = [await photo("golf_ball"), damaged, await photo("church")];
+  const [ball, bad, church] = await all(client.classify(images, { top_k: 1 }));
+  assert.equal(ball.predictions[0].label, "golf ball");
+  assert.equal(church.predictions[0].label, "church");
+  assert.equal(bad.id, "bad");
+  assert.ok(bad.error.code);
+});
+
+test("filtered images are files", { skip }, async () => {
+  const [found] = await all(client.filter([await photo("church")], "sepia", { format: "png" }));
+  const blob = imageBlob(found.image);
+  assert.equal(blob.type, "image/png");
+  assert.equal(Buffer.from(await blob.arrayBuffer()).subarray(1, 4).toString(), "PNG");
+});
+
+test("labels and versions come together", { skip }, async () => {
+  const versions = [{ id: "grey", ops: ["grayscale"] }];
+  const [found] = await all(client.process([await photo("church")], versions, { top_k: 2 }));
+  assert.equal(found.predictions.length, 2);
+  assert.equal(found.versions[0].id, "grey");
+});
+
+test("files are described", { skip }, async () => {
+  const [found] = await all(client.info([await photo("church")], { colour: false }));
+  assert.equal(found.info.format, "jpeg");
+});
+
+test("the catalogue has types", { skip }, async () => {
+  const names = (await client.filters()).map((each) => each.name);
+  assert.ok(names.includes("gaussian_blur"));
+  assert.equal((await client.models())[0].classes.length, 10);
+  const { response } = await client.api.GET("/livez", { parseAs: "text" });
+  assert.equal(response.status, 200);
+});
+
+test("a wrong option rejects with its path", { skip }, async () => {
+  await assert.rejects(all(client.classify([await photo("church")], { top_k: 5000 })), (error) => {
+    assert.equal(error.problem.errors[0].path, "top_k");
+    return true;
+  });
+});
