@@ -25,6 +25,12 @@ from models.domain.errors import ServiceError
 
 Headers = Sequence[tuple[bytes, bytes]]
 
+MOST_HEADS = 64
+"""Heads that are remembered; a flood repeats a few, and clients could send endlessly many."""
+
+LARGEST_HEAD = 1024
+"""Bytes of a head that is remembered."""
+
 
 class BareRefusals:
     """Refuses requests by `guard.decide`.
@@ -35,28 +41,45 @@ class BareRefusals:
     def __init__(self, guard: Guard, default_headers: Callable[[], Headers]) -> None:
         self._guard = guard
         self._default_headers = default_headers
+        self._heads: dict[bytes, Head] = {}
+        """Heads that were parsed by `_limits`, by their bytes: they depend on nothing else."""
+        self._limits = guard.limits
 
     def __call__(self, connection: socket.socket, host: str, data: bytes) -> Refused | None:
         """Answer the request that begins with `data`, in the socket's buffer, if it is refused.
 
         Return what is left of the connection, or None if nothing was read or written.
         """
-        guard = self._guard
         length = data.find(b"\r\n\r\n") + 4
         if length < 4:
             return None
-        try:
-            head = Head(guard.limits, host, data[:length])
-        except (ServiceError, httptools.HttpParserError, httptools.HttpParserUpgrade):
-            return None
-        if head.scope is None:
+        head = self._head(data[:length])
+        if head is None or head.scope is None:
             return None
         whole = length + (head.incoming.length or 0)
-        early = guard.decide(head.scope)
+        early = self._guard.decide({**head.scope, "client": (host, 0) if host else None})
         if early is None:
             return None
         keeps = head.keeps and whole - len(data) <= SHORT_REST
         return self._answer(connection, early, keeps, whole)
+
+    def _head(self, data: bytes) -> "Head | None":
+        """Return a parsed head, or None if it is wrong."""
+        limits = self._guard.limits
+        if limits is not self._limits:
+            self._heads.clear()
+            self._limits = limits
+        head = self._heads.get(data)
+        if head is None:
+            try:
+                head = Head(limits, data)
+            except (ServiceError, httptools.HttpParserError, httptools.HttpParserUpgrade):
+                return None
+            if len(self._heads) >= MOST_HEADS:
+                self._heads.clear()
+            if len(data) <= LARGEST_HEAD:
+                self._heads[data] = head
+        return head
 
     def _answer(
         self, connection: socket.socket, early: EarlyAnswer, keeps: bool, whole: int
@@ -85,16 +108,16 @@ class BareRefusals:
 class Head:
     """One request's head, checked as the protocol checks it; `scope` is None for unusual ones.
 
-    `data` is the whole head. Raises ServiceError and the errors of httptools.
+    The scope lacks the client. `data` is the whole head. Raises ServiceError and the errors of
+    httptools.
     """
 
-    def __init__(self, limits: ConnectionLimits, host: str, data: bytes) -> None:
+    def __init__(self, limits: ConnectionLimits, data: bytes) -> None:
         self.scope: Scope | None = None
         self.keeps = False
         """Whether the client wants to keep the connection, and waits for no `100 Continue`."""
         self.incoming = Incoming(limits)
         self._url = b""
-        self._client = (host, 0) if host else None
         self._headers: list[tuple[bytes, bytes]] = []
         self._parser = httptools.HttpRequestParser(self)
         self._parser.feed_data(data)
@@ -121,7 +144,6 @@ class Head:
             "type": "http",
             "http_version": version,
             "scheme": "http",
-            "client": self._client,
             "method": parser.get_method().decode("ascii"),
             "path": path,
             "raw_path": raw_path,

@@ -16,7 +16,7 @@ from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance
 from app.connections.guard import LINGER, Guard
 from app.connections.http1 import bare_refusals
-from app.connections.http1.bare_refusals import BareRefusals
+from app.connections.http1.bare_refusals import LARGEST_HEAD, MOST_HEADS, BareRefusals
 from app.connections.http1.cycle import CLOSE, SHORT_REST
 from app.connections.phases import READING
 from app.connections.silent_connections import PEEKED, Member, SilentConnections
@@ -59,14 +59,14 @@ class Server:
         self.asked.append(scope)
         return BUSY if scope["path"] == "/busy" else None
 
-    def come(self, request: bytes) -> socket.socket:
+    def come(self, request: bytes, host: str = "192.0.2.1") -> socket.socket:
         """Connect a client that has sent `request`; return its end of the connection."""
         ours, theirs = socket.socketpair()
         for each in (ours, theirs):
             each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 21)
         theirs.setblocking(False)
         theirs.send(request)
-        self.enter(ours, theirs)
+        self.enter(ours, theirs, host)
         return theirs
 
     def come_by_tcp(self, request: bytes) -> socket.socket:
@@ -79,10 +79,10 @@ class Server:
         self.enter(ours, theirs)
         return theirs
 
-    def enter(self, ours: socket.socket, theirs: socket.socket) -> None:
+    def enter(self, ours: socket.socket, theirs: socket.socket, host: str = "192.0.2.1") -> None:
         for each in (ours, theirs):
             self.stack.enter_context(each)
-        ticket = self.entrance.enter(ours, "192.0.2.1")
+        ticket = self.entrance.enter(ours, host)
         assert ticket is not None
         self.silent.enter(ours, ticket, lambda: self.begun.append(ours.recv(1 << 16)))
 
@@ -129,6 +129,42 @@ def test_the_decision_is_made_by_what_the_head_says() -> None:
             "client": ("192.0.2.1", 0),
         }
         assert (b"x-deadline-ms", b"7") in scope["headers"]
+
+    run(scenario)
+
+
+def test_equal_heads_are_parsed_once_and_decided_each_time_for_their_own_clients() -> None:
+    async def scenario(server: Server) -> None:
+        request = sized(LAST, 0)
+        for host in ("192.0.2.1", "192.0.2.2"):
+            assert server.come(request, host).recv(1 << 16) == LAST_ANSWER
+        first, second = server.asked
+        assert first is not second
+        assert first["headers"] is second["headers"]
+        assert [each["client"][0] for each in server.asked] == ["192.0.2.1", "192.0.2.2"]
+
+    run(scenario)
+
+
+def test_a_head_that_was_parsed_is_parsed_again_by_other_limits() -> None:
+    async def scenario(server: Server) -> None:
+        request = sized(LAST, 0)
+        server.come(request)
+        server.guard.limits = replace(server.guard.limits, header_lines=1)
+        server.come(request)
+        assert server.begun == [request], "the protocol answers that there are too many lines"
+
+    run(scenario)
+
+
+def test_the_number_of_heads_that_are_remembered_is_bounded() -> None:
+    async def scenario(server: Server) -> None:
+        bare = BareRefusals(server.guard, lambda: server.headers)
+        for number in range(3 * MOST_HEADS):
+            head = sized(POST + b"X: %d%s\r\n" % (number, b"x" * number * 9), 0)
+            assert bare._head(head) is not None
+            assert len(bare._heads) <= MOST_HEADS
+            assert max(map(len, bare._heads), default=0) <= LARGEST_HEAD
 
     run(scenario)
 
