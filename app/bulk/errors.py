@@ -1,4 +1,4 @@
-"""The two errors that end a command before its work is done."""
+"""The errors that end a command before its work is done."""
 
 
 class WrongUsage(Exception):
@@ -7,3 +7,7 @@ class WrongUsage(Exception):
 
 class CannotWrite(Exception):
     """Results cannot be written; the text names the place and the reason."""
+
+
+class EngineLost(Exception):
+    """What answers the images has ended; the text says how to go on."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.errors import CannotWrite, EngineLost, WrongUsage
 from app.cli.catalogue import COMMANDS, overview
 from app.cli.commands import standard_output
 from app.cli.help import CommandParser, examples
@@ -33,6 +33,9 @@ def run(arguments: Sequence[str]) -> int:
         standard_output.discard()
         print(f"darkroom: {error}", file=sys.stderr)
         return ExitCode.CANNOT_WRITE
+    except EngineLost as error:
+        print(f"darkroom: {error}", file=sys.stderr)
+        return ExitCode.FAILED
     except BrokenPipeError:  # the reader of a pipe, as in `darkroom … | head`, has closed it
         standard_output.discard()
         return ExitCode.FAILED

@@ -94,7 +94,7 @@ def run(settings: Settings, plan: Plan) -> int:
         }
 
         def members(settings: Settings) -> Groups:
-            workers = [_worker(settings, *each) for each in addresses.items()]
+            workers = [worker(settings, *each) for each in addresses.items()]
             numbers = range(plan.front_ends)
             front = [_front_end(settings, {**orders, "number": n}, environment) for n in numbers]
             return [workers, front]
@@ -186,7 +186,8 @@ def _bound(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
-def _worker(settings: Settings, address: str, gpu: int | None) -> ProcessSpec:
+def worker(settings: Settings, address: str, gpu: int | None) -> ProcessSpec:
+    """Return the process of a worker that listens at `address`; without `gpu` it has the CPU."""
     orders = {
         "role": "worker",
         "settings": settings.model_dump(mode="json"),

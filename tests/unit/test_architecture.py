@@ -18,8 +18,10 @@ ROOTS = (
     "app/processes/member.py",
     "app/cli/offline.py",
     "app/processes/plan.py",
+    "app/processes/computing.py",
 )
-"""The composition roots of `app`: of a server, of one process of several, of no server, of all."""
+"""The composition roots of `app`: of a server, of one process of several, of no server, of all, and
+of a bulk command."""
 
 APP = (
     "system",

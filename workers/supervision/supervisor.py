@@ -74,6 +74,10 @@ class Supervisor:
         await self._rolling.ended()
         return self._code
 
+    def stop(self) -> None:
+        """Begin the shutdown, as SIGTERM does."""
+        self._told(signal.SIGTERM)
+
     async def _announce(self) -> None:
         """Call `on_ready` once all members can work."""
         while not self._all_ready(self._members.values()):  # noqa: ASYNC110 (many events)

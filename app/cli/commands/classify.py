@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.bulk import session
-from app.bulk.engines import in_process, local_service
+from app.bulk.engines import choice, local_service
 from app.bulk.engines.engine import Finished, tasks_of
 from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
@@ -45,6 +45,7 @@ EXAMPLES = (
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     source_flags.declare(parser)
+    source_flags.declare_processes(parser)
     parser.add_argument("--top-k", type=int, help="classes per image (default: 5)")
     output = parser.add_argument(
         "--output", help="labels, or logits or embedding of the first network (default: labels)"
@@ -73,6 +74,7 @@ def run(
     exclude: Sequence[str],
     lists: Sequence[str],
     nul: bool,
+    processes: str,
     out: str | None,
     force: bool,
     as_json: bool,
@@ -90,9 +92,7 @@ def run(
     sources = SourceFlags(files, include, exclude, lists, nul).sources()
     total = sources.count()
 
-    async def start() -> in_process.InProcess:
-        return await in_process.start(settings, work)
-
+    start = choice.starter(settings, work, processes, total)
     if out is None:
         running = session.run(settings, start, tasks_of(iter(sources)), Printed(as_json))
         return local_service.run(running)

@@ -37,6 +37,7 @@ EXAMPLES = (
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the files, the filters, the target, and the options of encoding."""
     source_flags.declare(parser)
+    source_flags.declare_processes(parser)
     chain.declare(parser, required=True)
     output = parser.add_argument(
         "-o",
@@ -69,6 +70,7 @@ def run(
     exclude: Sequence[str],
     lists: Sequence[str],
     nul: bool,
+    processes: str,
     ops: str | None,
     op: Sequence[str],
     output: str,
@@ -87,7 +89,7 @@ def run(
     assert filters is not None  # argparse requires one of the flags
     if not sources.are_named:
         version = _version(filters, encoding, encoding["format"])
-        asked = filter_folder.Asked(settings, version, output, force, as_json)
+        asked = filter_folder.Asked(settings, version, output, force, processes)
         return filter_folder.run(asked, sources, flags.files, {"ops": [ops, op], **encoding})
     target = targets.target_of(output, len(files), force)
     version = _version(filters, encoding, encoding["format"] or targets.format_of(target))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.bulk import session
-from app.bulk.engines import in_process, local_service
+from app.bulk.engines import choice, local_service
 from app.bulk.engines.engine import Task
 from app.bulk.engines.filtering import Filtering, InFolder
 from app.bulk.errors import WrongUsage
@@ -36,7 +36,7 @@ class Asked:
     version: Version
     output: str
     force: bool
-    as_json: bool
+    processes: str
 
 
 def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[str, object]) -> int:
@@ -92,9 +92,7 @@ def _continued(
 
     work = Filtering(asked.version, InFolder(folder))
 
-    async def start() -> in_process.InProcess:
-        return await in_process.start(asked.settings, work)
-
+    start = choice.starter(asked.settings, work, asked.processes, total)
     with Progress(total, first, results.failed) as progress:
         if first < total:
             sink = ResultsSink(results, progress)

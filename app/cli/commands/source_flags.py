@@ -57,3 +57,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{name}", action="append", default=[], metavar="PATTERN", help=f"{text}; repeatable"
         )
+
+
+def declare_processes(parser: argparse.ArgumentParser) -> None:
+    """Add the number of processes that read images."""
+    parser.add_argument(
+        "--processes",
+        default="auto",
+        metavar="N",
+        help="processes that read and decode, beside those that compute (default: auto, several "
+        "for many images on GPUs, else one for all)",
+    )

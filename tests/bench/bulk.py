@@ -1,0 +1,160 @@
+"""`darkroom classify` of many photos, against a plain loop on a CPU and against forms over HTTP.
+
+Method. A list repeats the photos of a folder until it has `--count` lines. The command classifies
+it into a file of JSON Lines, and before that a list of `--few` lines: the difference of the two
+runs is the rate without the start, in seconds and in CPU seconds of all its processes. With
+`--loop` the plain loop of `serve_cpu` runs before and after, over the same files, in this process:
+read, decode (simplejpeg), preprocess (Pillow), forward pass in batches of 32, same precision; the
+better one counts. Where other programs share the cores, compare CPU seconds an image: `cpu_ratio`.
+With `--forms` a server with the same flags gets forms of 16 photos from `darkroom bench`, and the
+best step counts. Weights are random. Only what the command needs must be installed.
+Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--loop] [--forms]
+[--connections 32,64,128] [--processes auto] [--flags "--gpus 0"]
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from models.settings import Precision
+from tests.bench.subject import answers, started
+from tests.ports import free_port
+
+DARKROOM = [sys.executable, "-m", "app.cli"]
+READY_WITHIN = 300.0
+"""Seconds; a GPU's first start compiles every kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What some images took: seconds of the wall clock and of CPU time."""
+
+    images: int
+    seconds: float
+    cpu: float
+
+    def without(self, other: "Cost") -> "Cost":
+        """Return what this run took beyond another one."""
+        seconds, cpu = self.seconds - other.seconds, self.cpu - other.cpu
+        return Cost(self.images - other.images, seconds, cpu)
+
+    def figures(self) -> dict[str, float]:
+        """Return the rate and the CPU time of an image in milliseconds."""
+        per_second = self.images / self.seconds
+        return {
+            "images_per_second": round(per_second, 1),
+            "cpu_ms_per_image": round(1e3 * self.cpu / self.images, 3),
+        }
+
+
+def listed(photos: Path, count: int, file: Path) -> Path:
+    """Write a list of `count` photos, which repeats those of a folder; return it."""
+    names = sorted(str(path.resolve()) for path in photos.iterdir() if path.is_file())
+    file.write_text("".join(f"{name}\n" for name in islice(cycle(names), count)))
+    return file
+
+
+def command(folder: Path, sources: Path, count: int, flags: list[str]) -> Cost:
+    """Run the command over a list; the cost includes all processes that it started."""
+    out = folder / f"labels-{count}.jsonl"
+    words = [*DARKROOM, "classify", "--from", str(sources), "--out", str(out), "--force", *flags]
+    before, began = os.times(), time.monotonic()
+    subprocess.run(words, check=True)
+    seconds, after = time.monotonic() - began, os.times()
+    used = after.children_user + after.children_system
+    cpu = used - before.children_user - before.children_system
+    with out.open("rb") as lines:
+        assert sum(1 for _ in lines) == count
+    return Cost(count, seconds, cpu)
+
+
+def plain_loop(sources: Path, precision: str, images: int) -> Cost:
+    """Classify images of a list in a loop without a service."""
+    from tests.bench.serve_cpu import BATCH, Loop
+
+    names = sources.read_text().splitlines()
+    loop = Loop([], Precision(precision))
+    loop.network.logits(loop.prepare([Path(names[0]).read_bytes()] * BATCH))
+    files, done = cycle(names), 0
+    began, cpu = time.monotonic(), time.process_time()
+    while done < images:
+        batch = [Path(name).read_bytes() for name in islice(files, BATCH)]
+        loop.network.logits(loop.prepare(batch))
+        done += BATCH
+    return Cost(done, time.monotonic() - began, time.process_time() - cpu)
+
+
+def forms(photos: Path, connections: str, flags: list[str]) -> list[dict[str, Any]]:
+    """Return the steps of `darkroom bench` with forms of 16 photos."""
+    port = free_port()
+    serve = [*DARKROOM, "serve", "--port", str(port), "--log-level", "warning", *flags]
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        with started(serve, port, log, answers("/readyz"), READY_WITHIN):
+            words = [*DARKROOM, "bench", f"http://127.0.0.1:{port}", "--photos", str(photos)]
+            words += ["--images-per-request", "16", "--connections", connections]
+            made = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(made.stdout)
+    steps: list[dict[str, Any]] = found["steps"]
+    return steps
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--photos", type=Path, required=True)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--few", type=int, default=1000)
+    parser.add_argument("--loop", action="store_true")
+    parser.add_argument("--forms", action="store_true")
+    parser.add_argument("--connections", default="32,64,128")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--processes", default="auto")
+    parser.add_argument("--flags", default="", help="further flags of the command and the server")
+    given = parser.parse_args()
+    flags = ["--weights", "random", "--precision", given.precision, *shlex.split(given.flags)]
+    result: dict[str, Any] = {
+        "benchmark": "bulk",
+        "command": f"python -m tests.bench.bulk {shlex.join(sys.argv[1:])}",
+        "cores": len(os.sched_getaffinity(0)),
+        "count": given.count,
+        "few": given.few,
+    }
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        many = listed(given.photos, given.count, folder / "many")
+        few = listed(given.photos, given.few, folder / "few")
+        loops = []
+        if given.loop:
+            loops.append(plain_loop(many, given.precision, given.count // 4))
+        own = [*flags, "--processes", given.processes]
+        start = command(folder, few, given.few, own)
+        whole = command(folder, many, given.count, own)
+        if given.loop:
+            loops.append(plain_loop(many, given.precision, given.count // 4))
+    cost = whole.without(start)
+    result |= {"runs": [asdict(start), asdict(whole)], "bulk": cost.figures()}
+    if loops:
+        best = min(loops, key=lambda each: each.cpu / each.images)
+        rate = max(each.images / each.seconds for each in loops)
+        result["plain_loop"] = {**best.figures(), "images_per_second": round(rate, 1)}
+        result["rate_ratio"] = round(cost.images / cost.seconds / rate, 3)
+        result["cpu_ratio"] = round((best.cpu / best.images) / (cost.cpu / cost.images), 3)
+    if given.forms:
+        result["forms"] = forms(given.photos, given.connections, flags)
+        best_step = max(each["images_per_second"] for each in result["forms"])
+        result["forms_ratio"] = round(cost.images / cost.seconds / best_step, 3)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
