@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Mapping
+from typing import Any, Protocol
 
 from starlette.types import Message, Receive
 
@@ -11,6 +11,35 @@ from models.domain.errors import SlowBody
 
 WINDOW = 10.0
 """Seconds of waiting over which the rate is measured; the first check comes at their end."""
+
+
+_NO_SCOPE: Mapping[str, Any] = {}
+
+STREAM = "stream"
+"""The key of a request's scope under which its StreamPace stands if its body is a stream."""
+
+
+class StreamPace(Protocol):
+    """The state of a request whose images are answered while others still come."""
+
+    in_flight: int
+    """Images that were read and are not answered: the client may be waiting for the server."""
+    inside_item: bool
+    """Whether an image has arrived in part."""
+    left: asyncio.Event
+    """Set when the client has left."""
+
+
+def stream_of(scope: Mapping[str, Any]) -> StreamPace | None:
+    """Return the state of a request that is a stream, None for all others."""
+    stream: StreamPace | None = scope.get(STREAM)
+    return stream
+
+
+def owes_answers(scope: Mapping[str, Any]) -> bool:
+    """Return whether a request is a stream whose client may be waiting for answers."""
+    stream = stream_of(scope)
+    return stream is not None and stream.in_flight > 0
 
 
 class _Begun:
@@ -46,13 +75,17 @@ class PatientReceive:
 
     In each window of waiting at least `rate` bytes per second must arrive. Only time in which the
     application waits for the client counts: a slow application does not make the client fail.
-    After the body there is no timeout.
+    After the body there is no timeout. A stream (see STREAM) may pause while it waits for answers,
+    and needs the rate only inside an image.
     """
 
-    __slots__ = ("_bytes", "_rate", "_reading", "_receive", "_seconds", "_window")
+    __slots__ = ("_bytes", "_rate", "_reading", "_receive", "_scope", "_seconds", "_window")
 
-    def __init__(self, receive: Receive, seconds: float, rate: int) -> None:
+    def __init__(
+        self, receive: Receive, seconds: float, rate: int, scope: Mapping[str, Any] = _NO_SCOPE
+    ) -> None:
         self._receive = receive
+        self._scope = scope
         self._seconds = seconds
         self._rate = rate
         self._reading = True
@@ -76,7 +109,9 @@ class PatientReceive:
                 self._close_window()
             if message is not None:
                 return message
-            if now >= end:
+            if now >= end and owes_answers(self._scope):
+                end = now + self._seconds
+            elif now >= end:
                 raise SlowBody(f"no body data for {self._seconds:g} seconds; send it again")
 
     async def _next(self, seconds: float) -> Message | None:
@@ -93,7 +128,9 @@ class PatientReceive:
             return None
 
     def _close_window(self) -> None:
-        if self._bytes < self._rate * WINDOW:
+        stream = stream_of(self._scope)
+        due = stream is None or (stream.inside_item and not stream.in_flight)
+        if due and self._bytes < self._rate * WINDOW:
             raise SlowBody(
                 f"{self._bytes} bytes of the body came in {WINDOW:g} seconds; at least "
                 f"{self._rate} per second are expected (DARKROOM_MIN_BODY_RATE); send it again"

@@ -20,9 +20,13 @@ T = TypeVar("T")
 
 def deadline_of(request: Request, settings: Settings) -> Deadline:
     """Return the deadline by `X-Deadline-Ms`, capped by the server, or by default, from now."""
+    return Deadline.after(seconds_of(request, settings), time.monotonic())
+
+
+def seconds_of(request: Request, settings: Settings) -> float:
+    """Return the seconds that `X-Deadline-Ms` gives, or those by default; the server has a cap."""
     text = request.headers.get(HEADER)
-    given = None if text is None else text.encode("latin-1")
-    return Deadline.after(seconds_before(given, settings), time.monotonic())
+    return seconds_before(None if text is None else text.encode("latin-1"), settings)
 
 
 def seconds_before(given: bytes | None, settings: Settings) -> float:

@@ -1,6 +1,7 @@
 """Read the images and options of a JSON body; a `data` URI is decoded into a spool of its own."""
 
 import asyncio
+from typing import TypeVar
 
 from fastapi import Request
 from pydantic import ValidationError
@@ -21,16 +22,19 @@ from models.domain.errors import (
 )
 from models.settings import Settings
 
+JsonT = TypeVar("JsonT", JsonImage, JsonImages)
+
 JSON_AT_ONCE, BASE64_AT_ONCE = 1 << 13, 1 << 16
 """Largest bodies, in bytes, that are parsed on the event loop: 0.1 ms, as long as to hand them to a
 thread. JSON of brackets alone takes some milliseconds."""
 
-_ROOM = JsonRoom()
+ROOM = JsonRoom()
+"""The memory of all large JSON bodies, and lines of streams, of this process."""
 
 
 async def json_items(request: Request, settings: Settings) -> tuple[list[Found], Options]:
     """Read a JSON body; raises ServiceError."""
-    with ArrivingJson(_ROOM) as arriving:
+    with ArrivingJson(ROOM) as arriving:
         async for chunk in request.stream():
             arriving.write(chunk)
         return await _read_json(arriving.text(), settings)
@@ -40,7 +44,9 @@ async def _read_json(body: Text, settings: Settings) -> tuple[list[Found], Optio
     bounds = Bounds.of(settings.max_images_per_request)
     small = len(body) <= JSON_AT_ONCE
     parsed, long = (
-        _parsed(body, bounds) if small else await asyncio.to_thread(_parsed, body, bounds)
+        _parsed(JsonImages, body, bounds)
+        if small
+        else await asyncio.to_thread(_parsed, JsonImages, body, bounds)
     )
     check_count(len(parsed.images) + len(parsed.urls), settings)
     contents = [
@@ -55,15 +61,35 @@ async def _read_json(body: Text, settings: Settings) -> tuple[list[Found], Optio
     return found, [*(parsed.model_extra or {}).items()]
 
 
-def _parsed(body: Text, bounds: Bounds) -> tuple[JsonImages, Cut]:
-    """Parse a JSON body without its long `data`, whose places are in the second value."""
+async def json_line(line: Text, settings: Settings) -> Found:
+    """Read one image from a line of a stream; whatever is wrong with it is its error."""
+    bounds, small = Bounds.of(1), len(line) <= JSON_AT_ONCE
+    try:
+        image, long = (
+            _parsed(JsonImage, line, bounds)
+            if small
+            else await asyncio.to_thread(_parsed, JsonImage, line, bounds)
+        )
+    except ServiceError as error:
+        return error.with_traceback(None), None, None
+    content: Blob | Url | ServiceError
+    try:
+        content = await content_of("", image, line, long, settings)
+    except InvalidParameter as error:
+        content = error.with_traceback(None)
+    return content, shown_url(image.url), image.id
+
+
+def _parsed(kind: type[JsonT], body: Text, bounds: Bounds) -> tuple[JsonT, Cut]:
+    """Parse JSON without its long `data`, whose places are in the second value."""
     found = cut(body, bounds)
     try:
-        return JsonImages.model_validate_json(found.text), found
+        return kind.model_validate_json(found.text), found
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
         if details[0]["type"] == "json_invalid":
-            raise MalformedRequest("the body is not valid JSON") from None
+            text = "the body" if kind is JsonImages else "the line"
+            raise MalformedRequest(f"{text} is not valid JSON") from None
         raise invalid(details) from None
 
 

@@ -63,8 +63,13 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
     check_count(len(found), settings)
     permit.grow(len(found) - 1, 0)
     items = (Item(n, content, source, id_) for n, (content, source, id_) in enumerate(found))
+    return Intake(tuple(items), options_of(request, options))
+
+
+def options_of(request: Request, options: Options) -> dict[str, Any]:
+    """Return the options of the query and those of the body; raises InvalidParameter."""
     asked = request.query_params.multi_items() if request.scope["query_string"] else ()
-    return Intake(tuple(items), _once([*asked, *options]))
+    return _once([*asked, *options])
 
 
 def _once(options: Options) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from functools import partial
 from app.admission import Permit
 from app.decoders import DecoderPool, Seen
 from app.fetch.fetcher import Fetcher
+from app.http.stream_window import StreamWindow
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
+from app.intake.stream import Admitted
 from app.intake.wanted import Describe, ImageRequest, Parts, Version, Wanted, kinds
 from app.pipeline.computation import Computation
 from app.pipeline.context import ExpectedPixels, ImageContext, caught
@@ -29,7 +31,7 @@ from app.pipeline.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
 from app.pipeline.parts import PartsOfImage
 from app.pipeline.pixel_budget import PixelBudget
 from app.pipeline.pixel_cost import peak_pixels
-from app.pipeline.runner import Left, run
+from app.pipeline.runner import Left, run, run_window
 from app.pipeline.spans import Spans
 from app.pipeline.timings import Timings
 from app.telemetry.metrics import Metrics
@@ -84,6 +86,20 @@ class Pipeline:
         """
         work = partial(self.answer, wanted=request.wanted, permit=permit)
         return run(work, request.items, left)
+
+    def stream(
+        self, items: AsyncGenerator[Admitted, None], wanted: Wanted, window: StreamWindow
+    ) -> AsyncGenerator[Answer, None]:
+        """Yield the answer of each image of a stream as it finishes; see `run_window`."""
+        return run_window(partial(self._admitted, wanted), items, window, Admitted.release)
+
+    async def _admitted(self, wanted: Wanted, each: Admitted) -> Answer:
+        if each.permit is not None:
+            return await self.answer(each.item, wanted, each.permit)
+        assert isinstance(each.item.content, ServiceError)
+        answer = Answer(each.item, each.item.content, Timings())
+        self._observe(_NAMES[type(wanted)], answer)
+        return answer
 
     async def fetched(
         self, items: tuple[Item, ...], permit: Permit, left: Left

@@ -6,8 +6,10 @@ ends, all work of the request has ended too when the generator is closed.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+from app.http.stream_window import StreamWindow
 from models.domain.errors import Cancelled
 
 T = TypeVar("T")
@@ -44,6 +46,75 @@ async def run(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def run_window(
+    work: Callable[[ItemT], Coroutine[Any, Any, T]],
+    items: AsyncGenerator[ItemT, None],
+    window: StreamWindow,
+    ended: Callable[[ItemT], None],
+) -> AsyncGenerator[T, None]:
+    """Yield what `work` returns for each item of a stream, as many at a time as the window has.
+
+    The next item is asked for when there is room for it; an item has its room until the caller asks
+    for the result after its own. `ended` is called for each item, also if its work never began.
+    Raises Cancelled when the client leaves.
+    """
+    tasks = _Tasks()
+
+    async def read() -> None:
+        while True:
+            await window.room()
+            try:
+                item = await anext(items)
+            except StopAsyncIteration:
+                return
+            window.begin()
+            tasks.start(work(item)).add_done_callback(partial(_call, ended, item))
+
+    watch, reading = tasks.start(window.left.wait()), tasks.start(read())
+    try:
+        while len(tasks.running) > 1:  # the watch runs as long as the client is there
+            done = await tasks.next()
+            if watch.done():
+                raise Cancelled("the client left")
+            if done is reading:
+                reading.result()
+                continue
+            yield done.result()
+            window.end()
+    finally:
+        await tasks.cancel()
+        await items.aclose()
+
+
+class _Tasks:
+    """Tasks that are started at any time and whose ends are waited for in their order."""
+
+    def __init__(self) -> None:
+        self.running: set[asyncio.Future[Any]] = set()
+        self._finished: asyncio.Queue[asyncio.Future[Any]] = asyncio.Queue()
+
+    def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Future[Any]:
+        task = asyncio.ensure_future(coroutine)
+        self.running.add(task)
+        task.add_done_callback(self._finished.put_nowait)
+        return task
+
+    async def next(self) -> asyncio.Future[Any]:
+        """Return the next task that has ended."""
+        done = await self._finished.get()
+        self.running.discard(done)
+        return done
+
+    async def cancel(self) -> None:
+        for task in self.running:
+            task.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)
+
+
+def _call(ended: Callable[[ItemT], None], item: ItemT, _task: object) -> None:
+    ended(item)
 
 
 async def until(left: Left, work: Coroutine[Any, Any, T]) -> T:

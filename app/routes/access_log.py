@@ -74,7 +74,7 @@ class AccessLog:
             streamed = streamed or message.get("more_body", False)
             await (self._taken(send(message)) if streamed else send(message))
 
-        body = PatientReceive(receive, self._body_timeout, self._min_body_rate)
+        body = PatientReceive(receive, self._body_timeout, self._min_body_rate, scope)
         # Every GET route answers HEAD too: the server omits the body, because its scope says HEAD.
         seen = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:

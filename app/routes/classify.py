@@ -8,7 +8,8 @@ from fastapi.responses import Response
 
 from app.http import media_types
 from app.http.options import read
-from app.routes.handler import handle, negotiated
+from app.routes.answering import negotiated
+from app.routes.handler import handle
 from app.routes.image_route import ImageRoute
 from app.routes.network_choice import classification
 from app.routes.openapi import LABELS

@@ -1,29 +1,25 @@
 """The steps of every request with images: what is wanted, its cost, its work, its response."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from fastapi import Request
 from fastapi.responses import Response
 
 from app.admission import Permit
-from app.http import negotiation
 from app.http.request_lifetime import before, disconnected
 from app.intake.request_items import collect
-from app.intake.wanted import ImageRequest, Wanted
+from app.intake.stream import is_stream
+from app.intake.wanted import ImageRequest
 from app.pipeline.timings import Timings
 from app.responses.render import render
-from app.responses.rendering import Rendering, headers_of
-from app.responses.vectors import VectorStyle
-from app.routes.entity_tags import caching_headers, tagged, wants_tag
+from app.routes.answering import WantedOf, rendering_of
+from app.routes.entity_tags import tagged, wants_tag
 from app.routes.image_route import permit_of
-from app.service import Service, service_of
-from models.domain.errors import NotAcceptable, TooLarge
+from app.routes.stream_handler import stream_answered
+from app.service import service_of
+from models.domain.errors import TooLarge
 from models.settings import Settings
-
-WantedOf = Callable[[Mapping[str, Any], str | None, Service], Wanted]
-"""Map the options of a request and its Accept header to what is wanted of each image."""
 
 FormOf = Callable[[str | None, bool], str]
 """Map the Accept header, and whether there is exactly one image, to the form of the response."""
@@ -31,6 +27,8 @@ FormOf = Callable[[str | None, bool], str]
 
 async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Response:
     """Answer an admitted request; everything about it is decided before its work starts."""
+    if is_stream(request.headers.get("content-type", "")):
+        return await stream_answered(request, wanted_of)
     service, permit, timings = service_of(request), permit_of(request), Timings()
     with timings.measure("intake"):
         intake = await before(permit.deadline, collect(request, permit, service.settings))
@@ -40,7 +38,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
     asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service))
     _charge(asked, permit, service.settings)
     form = form_of(accept, intake.single)
-    rendering = _rendering(request, asked, service, timings, intake.options, form)
+    rendering = rendering_of(request, asked, service, timings, intake.options, form)
     if wants_tag(request, form, service.settings):
         tags = tagged(request, asked, rendering, service, intake.options, form)
         asked, rendering, unchanged = await tags
@@ -48,14 +46,6 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
             return unchanged
     answers = service.pipeline.answers(asked, permit, partial(disconnected, request))
     return await render(answers, form, rendering)
-
-
-def negotiated(accept: str | None, offers: tuple[str, ...], refusal: str) -> str:
-    """Return the offer that Accept likes best; raises NotAcceptable that begins with `refusal`."""
-    chosen = negotiation.best(accept, offers)
-    if chosen is None:
-        raise NotAcceptable(f"{refusal} {', '.join(offers)}")
-    return chosen
 
 
 def _charge(asked: ImageRequest, permit: Permit, settings: Settings) -> None:
@@ -68,21 +58,3 @@ def _charge(asked: ImageRequest, permit: Permit, settings: Settings) -> None:
         )
     permit.grow(count - n_items, 0)
     permit.expect(n_items, *asked.kinds)
-
-
-def _rendering(
-    request: Request,
-    asked: ImageRequest,
-    service: Service,
-    timings: Timings,
-    options: Mapping[str, Any],
-    form: str,
-) -> Rendering:
-    network = asked.network
-    model = None if network is None else service.computing().chosen(network).model
-    record, labels = (None, None)
-    if model is not None:
-        record, labels = model.record_for("model" in options), model.labels
-    headers = headers_of(asked.wanted, record)
-    style, good = VectorStyle.of(options), caching_headers(form, service.settings)
-    return Rendering(request, headers, timings, record, labels, style, good)

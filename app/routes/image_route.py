@@ -13,6 +13,7 @@ from app.admission.clients import client_of
 from app.admission.targets import target_of
 from app.http.request_lifetime import deadline_of
 from app.intake.body import announced, counted, too_large
+from app.intake.stream import is_stream
 from app.responses.body import StreamedBody
 from app.service import Service, service_of
 from models.domain.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
@@ -43,7 +44,8 @@ class ImageRoute(APIRoute):
         client = client_name(service, scope)
         most = service.settings.max_body_bytes
         n_bytes = announced(request)
-        if n_bytes > most:
+        stream = is_stream(request.headers.get("content-type", ""))
+        if n_bytes > most and not stream:
             raise too_large(n_bytes, most)
         deadline = deadline_of(request, service.settings)
         admission = service.admission
@@ -51,7 +53,8 @@ class ImageRoute(APIRoute):
             scope["permit"] = permit
             if service.settings.debug_batches:
                 permit.request_id = scope["request_id"]
-            receive = counted(receive, permit, n_bytes, most)
+            if not stream:
+                receive = counted(receive, permit, n_bytes, most)
             try:
                 response = await self.endpoint(Request(scope, receive, send))
             finally:

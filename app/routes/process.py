@@ -10,7 +10,8 @@ from app.http import media_types
 from app.http.options import read_with_encoding
 from app.intake.filter_options import versions_of
 from app.intake.wanted import Parts
-from app.routes.handler import handle, negotiated
+from app.routes.answering import negotiated
+from app.routes.handler import handle
 from app.routes.image_route import ImageRoute
 from app.routes.network_choice import classification
 from app.routes.openapi import PARTS

@@ -4,8 +4,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from app.http.media_types import JSON_LINES
 from app.http.request_lifetime import DIGITS, HEADER
 from app.intake.archive_items import MEDIA_TYPES as ARCHIVES
+from app.intake.stream import LENGTH_DELIMITED
 from app.routes.docs_page import BESIDE_NAME
 from models.api.description import InfoOptions
 from models.api.schemas import (
@@ -20,6 +22,23 @@ from workers.filters.registry import FILTERS, describe
 Schema = dict[str, Any]
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
+
+_LINES = {
+    "schema": {
+        "type": "string",
+        "description": "any number of lines, each an object as in `images` of application/json; "
+        "options stand in the query; answered by application/x-ndjson while lines still come",
+    }
+}
+_LENGTH_DELIMITED = {
+    "schema": {
+        "type": "string",
+        "format": "binary",
+        "description": "any number of image files, each after its length as an unsigned number of "
+        "4 bytes, the most significant first; answered as application/x-ndjson is",
+    }
+}
+"""The bodies that are streams."""
 
 LEAST_DEADLINE = 1000
 """Milliseconds in which an ordinary request is answered."""
@@ -113,6 +132,8 @@ def _document(options: dict[str, Schema]) -> dict[str, Any]:
                 **{kind: _BINARY for kind in ARCHIVES},
                 "multipart/form-data": {"schema": _form(text)},
                 "application/json": {"schema": _json(options)},
+                **dict.fromkeys(JSON_LINES, _LINES),
+                LENGTH_DELIMITED: _LENGTH_DELIMITED,
             },
         },
     }

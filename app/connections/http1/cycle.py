@@ -14,7 +14,9 @@ from starlette.types import Scope
 from uvicorn._types import ASGISendEvent, HTTPResponseBodyEvent, HTTPResponseStartEvent
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from app.connections.body_rate import owes_answers
 from app.connections.early_answer import Decide
+from app.connections.http1.incoming import Incoming
 
 SHORT_REST = 1 << 20
 """Bytes of a body that the server reads after the answer in order to keep the connection."""
@@ -71,6 +73,12 @@ class Cycle(RequestResponseCycle):
             self.transport.close()
         self.on_response()
         return True
+
+    def body_rate(self, incoming: Incoming | None, now: float, grace: float) -> float | None:
+        """Return the rate of the body in bytes per second, None if the client need not send now."""
+        if incoming is None or owes_answers(cast(Scope, self.scope)):
+            return None
+        return incoming.rate(now, grace)
 
     async def _send_start(self, message: HTTPResponseStartEvent) -> None:
         headers = list(message.get("headers", ()))

@@ -6,10 +6,12 @@ discards what arrives until the client closes the other half. Bytes and seconds 
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import httptools
+from starlette.types import Scope
 
+from app.connections.body_rate import stream_of
 from app.connections.guard import Guard
 from app.connections.http1.cycle import Cycle
 from app.connections.phases import Phase
@@ -106,6 +108,9 @@ def disconnect(cycle: Cycle) -> None:
     """Tell the application that its client has left."""
     cycle.disconnected = True
     cycle.message_event.set()
+    stream = stream_of(cast(Scope, cycle.scope))
+    if stream is not None:  # it may read nothing at present, so the event above is not enough
+        stream.left.set()
 
 
 def known(error: httptools.HttpParserError) -> ServiceError:

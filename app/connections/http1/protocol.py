@@ -5,7 +5,7 @@ The limits cost a few dictionary operations a request: no connection has its own
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import httptools
 from uvicorn.config import Config
@@ -230,8 +230,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def body_rate(self, now: float, grace: float) -> float | None:
         """Return the bytes per second of the body that arrives, None if it cannot be blamed."""
-        incoming = self.incoming
-        return None if incoming is None or self.flow.read_paused else incoming.rate(now, grace)
+        cycle = cast(Cycle, self.cycle)
+        return None if self.flow.read_paused else cycle.body_rate(self.incoming, now, grace)
 
     def shed(self) -> None:
         """Refuse the request, because its body comes slowly and others need the connection."""

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message
 
 from app.connections import body_rate
-from app.connections.body_rate import PatientReceive
+from app.connections.body_rate import STREAM, PatientReceive
 from models.domain.errors import SlowBody
 from tests.unit.app.admission.simulation import VirtualLoop
 
@@ -131,3 +131,45 @@ def test_waiting_for_a_body_can_be_cancelled_and_ends_the_waiting_below() -> Non
         return ended
 
     assert run(scenario()) == ["below", "below"]
+
+
+class Pace:
+    """The state of a stream."""
+
+    def __init__(self, in_flight: int, inside_item: bool) -> None:
+        self.in_flight = in_flight
+        self.inside_item = inside_item
+        self.left = asyncio.Event()
+
+
+def paced(in_flight: int, inside_item: bool, pause: float) -> None:
+    """Wait `pause` seconds for the next byte of a stream in that state."""
+
+    async def scenario() -> None:
+        now = asyncio.get_running_loop().time
+        due = now() + pause
+
+        async def receive() -> Message:
+            await asyncio.sleep(due - now())  # called again after each window
+            return {"type": "http.request", "body": b"1", "more_body": True}
+
+        await PatientReceive(receive, 32, 1024, {STREAM: Pace(in_flight, inside_item)})()
+
+    run(scenario())
+
+
+def test_a_stream_may_pause_while_answers_are_owed() -> None:
+    paced(1, True, pause=25)
+    paced(1, False, pause=25)
+
+
+def test_a_stream_needs_the_rate_inside_an_image_only() -> None:
+    paced(0, False, pause=25)
+    with pytest.raises(SlowBody, match="DARKROOM_MIN_BODY_RATE"):
+        paced(0, True, pause=25)
+
+
+def test_a_stream_that_sends_nothing_more_is_slow_unless_answers_are_owed() -> None:
+    for seconds in (40, 100):
+        with pytest.raises(SlowBody, match="no body data for 32 seconds"):
+            paced(0, False, pause=seconds)

@@ -1,11 +1,13 @@
 """The work of a request: side by side, each answer as it finishes, ended with its client."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
 
-from app.pipeline.runner import run, until
+from app.http.stream_window import StreamWindow
+from app.pipeline.runner import run, run_window, until
 from models.domain.errors import Cancelled
 
 
@@ -119,5 +121,76 @@ def test_the_caller_s_own_cancellation_is_not_taken_for_a_client_that_left() -> 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert works.ended == ["a"]
+
+    asyncio.run(scenario())
+
+
+class Stream:
+    """Items of a stream; `read` lists those that were asked for."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.read: list[str] = []
+        self.closed = False
+
+    async def items(self) -> AsyncGenerator[str, None]:
+        try:
+            for name in self.names:
+                self.read.append(name)
+                yield name
+        finally:
+            self.closed = True
+
+
+def test_a_stream_is_read_when_its_window_has_room_and_its_answers_are_taken() -> None:
+    async def scenario() -> None:
+        works, stream, ended = Works("a", "b", "c", "d"), Stream("a", "b", "c", "d"), list[str]()
+        window = StreamWindow(2)
+        async with aclosing(run_window(works, stream.items(), window, ended.append)) as answers:
+            works.gates["b"].set()
+            assert await anext(answers) == "b"
+            assert (stream.read, window.in_flight) == (["a", "b"], 2)
+            works.gates["c"].set()
+            assert await anext(answers) == "c"
+            assert stream.read == ["a", "b", "c"]
+            works.gates["a"].set()
+            works.gates["d"].set()
+            assert {await anext(answers), await anext(answers)} == {"a", "d"}
+            assert [each async for each in answers] == []
+        assert sorted(ended) == ["a", "b", "c", "d"]
+        assert (window.in_flight, stream.closed) == (0, True)
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_whose_client_leaves_is_cancelled_with_all_its_work() -> None:
+    async def scenario() -> None:
+        works, stream, ended = Works("a", "b"), Stream("a", "b", "c"), list[str]()
+        window = StreamWindow(2)
+        answers = run_window(works, stream.items(), window, ended.append)
+        asking = asyncio.ensure_future(anext(answers))
+        await works.all_started.wait()
+        window.left.set()
+        with pytest.raises(Cancelled):
+            await asking
+        assert sorted(works.ended) == sorted(ended) == ["a", "b"]
+        assert stream.closed
+
+    asyncio.run(scenario())
+
+
+def test_an_item_whose_work_never_began_has_ended_too() -> None:
+    async def scenario() -> None:
+        works, ended = Works("a"), list[str]()
+
+        async def items() -> AsyncGenerator[str, None]:
+            asking.cancel()  # so the answers end before the work on the item has its first turn
+            yield "a"
+
+        answers = run_window(works, items(), StreamWindow(1), ended.append)
+        asking = asyncio.ensure_future(anext(answers))
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert (works.started, ended) == ([], ["a"])
 
     asyncio.run(scenario())

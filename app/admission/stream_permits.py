@@ -1,0 +1,98 @@
+"""Permits for the images of a stream, one at a time: a stream waits where a request is refused.
+
+While it waits nothing more is read from the client, so the refusal of one image becomes flow
+control for all. Only an image that waits longer than its deadline allows is refused.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from app.admission.permit import Permit
+from app.admission.permits import Admission
+from models.domain.deadline import Deadline
+from models.domain.errors import Overloaded, RateLimited
+
+LONGEST_PAUSE = 1.0
+"""Seconds after which a stream asks again at the latest."""
+
+SHORTEST_PAUSE = 0.05
+"""Seconds before a stream asks again."""
+
+T = TypeVar("T")
+
+
+class StreamPermits:
+    """Gives permits to the images of one client's stream, each with a deadline of its own.
+
+    Each image has `seconds` from its permit on, and asks for work of the `kinds`, `parts` of them.
+    The first one is not charged against the rate: the request was.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        client: str,
+        seconds: float,
+        kinds: Sequence[Hashable],
+        parts: int = 1,
+        request_id: str = "",
+    ) -> None:
+        self._admission = admission
+        self._client = client
+        self._seconds = seconds
+        self._kinds = kinds
+        self._parts = parts
+        self._request_id = request_id
+        self._rated = True
+
+    async def enter(self) -> Permit:
+        """Return a permit for the next image, which may still have to come.
+
+        Raises Overloaded and RateLimited after the time of an image, and Draining.
+        """
+        permit = await self._patiently(self._entered)
+        self._rated = False
+        permit.request_id = self._request_id
+        return permit
+
+    async def arrives(self, permit: Permit, n_bytes: int, announced: int = 0) -> None:
+        """Count bytes of an image that has not arrived whole; raises Overloaded and TooLarge."""
+        counted = [n_bytes]
+
+        def count() -> None:
+            permit.arrives(counted.pop() if counted else 0, announced)
+
+        await self._patiently(count)
+
+    async def complete(self, permit: Permit, n_bytes: int) -> None:
+        """Admit an image with its last bytes, and begin its time; raises Overloaded, TooLarge."""
+        try:
+            permit.complete(n_bytes)
+        except Overloaded:
+            await self._patiently(partial(permit.grow, 1, n_bytes))
+        await self._patiently(partial(permit.grow, self._parts - 1, 0))
+        permit.deadline = self._deadline()
+        await self._patiently(partial(permit.expect, 1, *self._kinds))
+        permit.deadline = self._deadline()
+
+    def _entered(self) -> Permit:
+        return self._admission.enter(self._client, self._deadline(), self._rated)
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._seconds, self._admission.clock())
+
+    async def _patiently(self, attempt: Callable[[], T]) -> T:
+        """Return what `attempt` returns; repeat it while admission refuses it."""
+        end = time.monotonic() + self._seconds
+        while True:
+            try:
+                return attempt()
+            except (Overloaded, RateLimited) as error:
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise
+                pause = max(SHORTEST_PAUSE, min(error.retry_after, LONGEST_PAUSE))
+            await asyncio.sleep(min(left, pause))

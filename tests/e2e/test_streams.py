@@ -1,0 +1,248 @@
+"""Bodies of any length at a real server: records come while images are still sent."""
+
+import asyncio
+import base64
+import json
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import Running, Start
+from tests.pictures import jpeg, png
+from tests.server import PATIENCE, until
+
+LINES = {"Content-Type": "application/x-ndjson"}
+DELIMITED = {"Content-Type": "application/x-length-delimited"}
+
+
+def line(id_: str, image: bytes) -> bytes:
+    """Return an image as a line of a stream."""
+    uri = "data:image/jpeg;base64," + base64.b64encode(image).decode()
+    return json.dumps({"id": id_, "data": uri}).encode() + b"\n"
+
+
+def delimited(*images: bytes) -> bytes:
+    """Return images with their lengths before them."""
+    return b"".join(len(each).to_bytes(4, "big") + each for each in images)
+
+
+def records(reply: httpx.Response) -> list[dict[str, Any]]:
+    """Return the records of an answer in the order of the images."""
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    found = [json.loads(each) for each in reply.text.splitlines()]
+    return sorted(found, key=lambda each: int(each["index"]))
+
+
+class Talk:
+    """A connection on which a chunked request is sent piece by piece while its answer is read."""
+
+    def __init__(self, port: int, path: str, kind: str = LINES["Content-Type"]) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n"
+        self.socket.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        self.file = self.socket.makefile("rb")
+        self.rest = b""
+        self.head: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        """Send a piece of the body, or its end if it has no bytes."""
+        self.socket.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def record(self) -> dict[str, Any] | None:
+        """Return the next record, None at the end of the answer."""
+        if not self.head:
+            while (text := self.file.readline().strip()) or not self.head:
+                if text != b"HTTP/1.1 100 Continue":
+                    self.head.append(text)
+        while b"\n" not in self.rest:
+            size = int(self.file.readline() or b"0", 16)
+            piece = self.file.read(size)
+            self.file.readline()
+            if not size:
+                return None
+            self.rest += piece
+        text, _, self.rest = self.rest.partition(b"\n")
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+@contextmanager
+def talking(port: int, path: str, kind: str = LINES["Content-Type"]) -> Iterator[Talk]:
+    """Open a connection for the block."""
+    talk = Talk(port, path, kind)
+    try:
+        yield talk
+    finally:
+        talk.file.close()
+        talk.socket.close()
+
+
+def test_lines_are_answered_by_records_with_their_ids(client: httpx.Client) -> None:
+    body = line("a", jpeg()) + b"\n" + line("b", png()).rstrip()
+    found = records(client.post("/classify?top_k=1", content=body, headers=LINES))
+    assert [(each["index"], each["id"], each["status"]) for each in found] == [
+        (0, "a", "ok"),
+        (1, "b", "ok"),
+    ]
+    assert len(found[0]["predictions"]) == 1
+
+
+def test_more_images_than_a_request_takes_are_answered(client: httpx.Client) -> None:
+    found = records(client.post("/info", content=delimited(*[png()] * 50), headers=DELIMITED))
+    assert [each["index"] for each in found] == list(range(50))
+    assert {each["status"] for each in found} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("route", "key"),
+    [
+        ("/filter?name=grayscale", "image"),
+        ("/process?versions=%5B%7B%22name%22:%22sepia%22%7D%5D", "versions"),
+    ],
+)
+def test_filtered_images_are_in_their_records(client: httpx.Client, route: str, key: str) -> None:
+    (found,) = records(client.post(route, content=delimited(jpeg()), headers=DELIMITED))
+    image = found[key][0]["image"] if key == "versions" else found[key]
+    assert base64.b64decode(image["data"]).startswith(b"\xff\xd8")
+
+
+def test_what_is_wrong_with_a_line_is_its_own_error(client: httpx.Client) -> None:
+    wrong = [b"no json", b"[1]", b'{"id": "c"}', b'{"url": "http://169.254.169.254/"}', b'{"x": 1}']
+    body = b"\n".join([*wrong, line("good", jpeg())])
+    found = records(client.post("/info", content=body, headers=LINES))
+    assert [each.get("error", {}).get("code") for each in found] == [
+        "malformed_request",
+        "invalid_parameter",
+        "invalid_parameter",
+        "address_refused",
+        "invalid_parameter",
+        None,
+    ]
+    assert found[2]["id"] == "c"
+
+
+def test_an_image_over_the_limit_is_skipped(start: Start) -> None:
+    with start(max_image_bytes=20_000, weights="bundled") as server:
+        body = delimited(b"\xff" * 100_000, png())
+        found = records(server.client.post("/info", content=body, headers=DELIMITED))
+        assert found[0]["error"]["code"] == "too_large"
+        assert found[1]["status"] == "ok"
+        endless = b'{"data": "' + b"A" * 200_000
+        (last,) = records(server.client.post("/info", content=endless, headers=LINES))
+        assert last["error"]["code"] == "too_large"
+        assert "a line has more than" in last["error"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("cut", "text"), [(2, "inside a length of 4 bytes"), (20, "inside an image")]
+)
+def test_a_body_that_is_cut_off_ends_with_an_error(
+    client: httpx.Client, cut: int, text: str
+) -> None:
+    body = delimited(png()) + delimited(png())[:cut]
+    found = records(client.post("/info", content=body, headers=DELIMITED))
+    assert [each["status"] for each in found] == ["ok", "error"]
+    assert text in found[1]["error"]["detail"]
+
+
+def test_errors_of_options_are_those_of_the_request(client: httpx.Client) -> None:
+    reply = client.post("/classify?top_k=x", content=line("a", jpeg()), headers=LINES)
+    assert (reply.status_code, reply.json()["code"]) == (422, "invalid_parameter")
+    accept = {**LINES, "Accept": "application/json"}
+    assert client.post("/classify", content=b"", headers=accept).status_code == 406
+
+
+def test_an_empty_stream_has_no_records(client: httpx.Client) -> None:
+    assert records(client.post("/classify", content=b"", headers=LINES)) == []
+
+
+def test_a_client_that_waits_for_each_answer_gets_it(server: Running) -> None:
+    with talking(server.port, "/info") as talk:
+        for n in range(5):
+            talk.send(line(str(n), png()))
+            found = talk.record()
+            assert found is not None
+            assert (found["id"], found["status"]) == (str(n), "ok")
+        talk.send(b"")
+        assert talk.record() is None
+
+
+def test_a_client_may_pause_longer_than_the_rate_of_bodies_allows(start: Start) -> None:
+    with (
+        start(min_body_rate=10**9, weights="bundled") as server,
+        talking(server.port, "/info") as talk,
+    ):
+        for n in range(2):
+            talk.send(line(str(n), png()))
+            assert talk.record() is not None
+
+
+def test_a_client_that_sends_nothing_more_is_told_so(start: Start) -> None:
+    with (
+        start(body_timeout=0.5, weights="bundled") as server,
+        talking(server.port, "/info") as talk,
+    ):
+        talk.send(line("a", png()))
+        assert talk.record() is not None
+        last = talk.record()
+        assert last is not None
+        assert last["error"]["code"] == "slow_body"
+        assert talk.record() is None
+
+
+def test_the_server_reads_no_more_than_it_can_answer(start: Start) -> None:
+    """Send without reading: the server stops reading too, so sends block."""
+    image = delimited(png(width=900, height=900))
+
+    def send_all(talk: Talk) -> None:
+        for _ in range(100_000):
+            talk.send(image)
+
+    path, kind = "/filter?name=invert&format=png", DELIMITED["Content-Type"]
+    with start(max_images_per_request=2, weights="bundled") as server:
+        with talking(server.port, path, kind) as talk:
+            talk.socket.settimeout(3)
+            with pytest.raises(TimeoutError):
+                send_all(talk)
+        until(lambda: server.app.state.service.admission.held.images == 0)
+
+
+def test_a_client_that_leaves_ends_its_work(server: Running) -> None:
+    admission = server.app.state.service.admission
+    with talking(server.port, "/filter?name=nl_means") as talk:
+        talk.send(line("a", jpeg(width=3000, height=2000)) * 3)
+        until(lambda: admission.held.images == 3)
+    until(lambda: admission.held.images == 0)
+
+
+def test_httpx_sends_from_a_generator(server: Running) -> None:
+    async def images() -> AsyncIterator[bytes]:
+        for n in range(20):
+            yield line(str(n), png())
+            await asyncio.sleep(0)
+
+    async def scenario() -> list[str]:
+        url = f"http://127.0.0.1:{server.port}/info"
+        async with (
+            httpx.AsyncClient(timeout=PATIENCE) as client,
+            client.stream("POST", url, content=images(), headers=LINES) as reply,
+        ):
+            return [json.loads(each)["id"] async for each in reply.aiter_lines()]
+
+    assert sorted(asyncio.run(scenario()), key=int) == [str(n) for n in range(20)]
+
+
+def test_curl_sends_from_a_pipe(server: Running, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"".join(line(str(n), png()) for n in range(5)))
+    command = ["curl", "-sS", "-T", "-", "-X", "POST", "-H", "Content-Type: application/x-ndjson"]
+    url = f"http://127.0.0.1:{server.port}/info"
+    with (tmp_path / "lines").open("rb") as file:
+        done = subprocess.run([*command, url], stdin=file, capture_output=True, check=True)
+    assert sorted(json.loads(each)["id"] for each in done.stdout.splitlines()) == [*"01234"]

@@ -1,0 +1,102 @@
+"""Permits of a stream: it waits where a request would be refused."""
+
+import asyncio
+import math
+
+import pytest
+
+from app.admission import Admission
+from app.admission.limits import Amount, Limits
+from app.admission.rates import Rate
+from app.admission.stream_permits import StreamPermits
+from models.domain.errors import Draining, Overloaded, TooLarge
+
+LIMITS = Limits(images=2, bytes=1000, arriving=1 << 20)
+
+
+def test_an_image_waits_until_another_has_ended() -> None:
+    async def scenario() -> None:
+        admission = Admission(LIMITS)
+        other = admission.admit(2, 0)
+        permits = StreamPermits(admission, "a", 60, ["kind"])
+        permit = await permits.enter()
+        waiting = asyncio.ensure_future(permits.complete(permit, 10))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        other.release()
+        await waiting
+        assert admission.held == Amount(1, 10)
+        assert permit.deadline.remaining(admission.clock()) > 50
+        permit.release()
+        assert admission.held == Amount(0, 0)
+
+    asyncio.run(scenario())
+
+
+def test_an_image_that_waits_too_long_is_refused() -> None:
+    async def scenario() -> None:
+        admission = Admission(LIMITS)
+        with admission.admit(2, 0):
+            permits = StreamPermits(admission, "a", 0.01, [])
+            with await permits.enter() as permit, pytest.raises(Overloaded):
+                await permits.complete(permit, 0)
+
+    asyncio.run(scenario())
+
+
+def test_what_never_fits_is_refused_at_once() -> None:
+    async def scenario() -> None:
+        permits = StreamPermits(Admission(LIMITS), "a", 60, [])
+        with await permits.enter() as permit, pytest.raises(TooLarge):
+            await permits.complete(permit, 1001)
+
+    asyncio.run(scenario())
+
+
+def test_each_part_of_an_image_counts_as_one() -> None:
+    async def scenario() -> None:
+        admission = Admission(LIMITS)
+        permits = StreamPermits(admission, "a", 60, [], parts=2)
+        with await permits.enter() as permit:
+            await permits.complete(permit, 0)
+            assert admission.held == Amount(2, 0)
+
+    asyncio.run(scenario())
+
+
+def test_the_first_image_was_charged_against_the_rate_with_its_request() -> None:
+    async def scenario() -> None:
+        admission = Admission(LIMITS, rate=Rate(per_second=1000.0, burst=1.0))
+        admission.enter("a").release()
+        permits = StreamPermits(admission, "a", 60, [])
+        (await permits.enter()).release()
+        (await permits.enter()).release()  # waits a millisecond
+
+    asyncio.run(scenario())
+
+
+def test_bytes_that_arrive_are_counted_once_and_released() -> None:
+    async def scenario() -> None:
+        admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
+        permits = StreamPermits(admission, "a", 0.01, [])
+        with await permits.enter() as permit:
+            await permits.arrives(permit, 60_000, 90_000)
+            await permits.arrives(permit, 30_000, 90_000)
+            other = await permits.enter()
+            with pytest.raises(Overloaded):
+                await permits.arrives(other, 60_000, 90_000)
+            other.release()
+            await permits.complete(permit, 0)
+            await permits.arrives(await permits.enter(), 60_000, 90_000)
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_stops_gives_no_more_permits() -> None:
+    async def scenario() -> None:
+        admission = Admission(LIMITS)
+        admission.draining = True
+        with pytest.raises(Draining):
+            await StreamPermits(admission, "a", math.inf, []).enter()
+
+    asyncio.run(scenario())
