@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 from PIL import Image as Picture
 
 from darkroom_client import AsyncClient, Client, Image, ImageError, InvalidRequest, Source
+from darkroom_client.async_jobs import AsyncJobs
+from darkroom_client.jobs import Jobs
 from tests.drawn_classes import DRAWN
 from tests.e2e.conftest import Running, Start
 from tests.pictures import encoded
@@ -24,8 +27,9 @@ EXAMPLES = ROOT / "clients/python/examples"
 
 
 @pytest.fixture(scope="module")
-def labelling(start: Start) -> Iterator[Running]:
-    with start(weights="bundled", max_images_per_request=8) as running:
+def labelling(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("data")
+    with start(weights="bundled", max_images_per_request=8, data_folder=folder) as running:
         yield running
 
 
@@ -173,12 +177,47 @@ def test_the_asynchronous_client_has_the_same_answers(
     assert asyncio.run(asked()) == expected
 
 
+def test_a_job_labels_images_in_the_background(client: Client, photos: Path) -> None:
+    images: list[Source] = [*sorted(photos.glob("*.jpg")), Image(b"no image", id="bad")]
+    job = client.jobs.create(images, top_k=1, idempotency_key="labels")
+    assert client.jobs.create(images, top_k=1, idempotency_key="labels").id == job.id
+    found = {each.index: each for each in client.jobs.results(job.id)}
+    assert sorted(found) == [*range(len(images))]
+    assert found[len(images) - 1].id == "bad"
+    labels = {Path(each.id or "").stem: each.predictions for each in found.values() if each.ok}
+    assert [each.label for each in labels["golf_ball"] or ()] == ["golf ball"]
+    ended = client.jobs.wait(job.id)
+    assert (ended.state, ended.items.failed) == ("succeeded", 1)
+    assert [each.index for each in client.jobs.results(job.id, offset=len(images) - 1)] != []
+    assert job.id in [each.id for each in client.jobs.list("succeeded")]
+    assert client.jobs.cancel(job.id).state == "succeeded"
+    client.jobs.delete(job.id)
+    with pytest.raises(InvalidRequest, match="404"):
+        client.jobs.get(job.id)
+
+
+def test_a_job_filters_images_to_files(url: str, photos: Path, tmp_path: Path) -> None:
+    paths = sorted(photos.glob("*.jpg"))[:3]
+
+    async def asked() -> list[str]:
+        async with AsyncClient(url) as client:
+            job = await client.jobs.create(paths, "filter", ops="sepia", format="png")
+            stream = client.jobs.results(job.id, out=tmp_path)
+            found = [each.image and each.image.media_type async for each in stream]
+            await client.jobs.delete(job.id)
+            return [str(each) for each in found]
+
+    assert asyncio.run(asked()) == ["image/png"] * 3
+    assert len([*tmp_path.glob("*.png")]) == 3
+
+
 def public(kind: type) -> set[str]:
     return {name for name in vars(kind) if not name.startswith("_")}
 
 
 def test_both_clients_have_the_same_methods() -> None:
     assert public(AsyncClient) - {"aclose"} == public(Client) - {"close"}
+    assert public(AsyncJobs) == public(Jobs)
 
 
 def example(name: str, *arguments: str | Path) -> str:
@@ -220,6 +259,16 @@ def test_the_asynchronous_example_makes_versions(url: str, photos: Path, tmp_pat
     assert "ok golf ball" in printed
     names = sorted(each.name for each in tmp_path.iterdir())
     assert names == ["000000-golf_ball-0.webp", "000000-golf_ball-1.png"]
+
+
+def test_the_example_of_a_job_goes_on_where_it_was(url: str, photos: Path, tmp_path: Path) -> None:
+    target = tmp_path / "labels-of-job.jsonl"
+    example("job.py", url, photos, target)
+    whole = target.read_text().splitlines(keepends=True)
+    assert len({json.loads(line)["photo"] for line in whole}) == len([*photos.iterdir()])
+    target.write_text("".join(whole[:4]))
+    example("job.py", url, photos, target)
+    assert target.read_text().splitlines(keepends=True) == whole
 
 
 def test_every_example_is_run_by_a_test() -> None:

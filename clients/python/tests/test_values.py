@@ -74,7 +74,7 @@ def test_options_become_fields_and_missing_ones_stay_the_servers() -> None:
     call = asked.classify({"top_k": 3, "model": None, "output": "logits"})
     assert call.fields == {"top_k": "3", "output": "logits", "vector_format": "base64"}
     call = asked.filtered(["sepia", {"name": "flip"}], {"lossless": True, "out": "x"})
-    assert call.fields == {"ops": '[{"name": "sepia"}, {"name": "flip"}]', "lossless": "true"}
+    assert call.fields == {"ops": '[{"name":"sepia"},{"name":"flip"}]', "lossless": "true"}
     assert call.out == Path("x")
 
 

@@ -22,6 +22,7 @@ from darkroom_client.errors import (
     Unauthorized,
 )
 from darkroom_client.images import Image, Source
+from darkroom_client.options import Operation, Operations, Progress, Versions
 from darkroom_client.records import (
     Filter,
     FilteredImage,
@@ -29,11 +30,11 @@ from darkroom_client.records import (
     ImageClass,
     ImageInfo,
     ImageResult,
+    Job,
     Network,
     Prediction,
     Version,
 )
-from darkroom_client.requests import Operation, Operations, Progress, Versions
 from darkroom_client.retries import Retries
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "ImageResult",
     "InvalidAnswer",
     "InvalidRequest",
+    "Job",
     "Network",
     "Operation",
     "Operations",

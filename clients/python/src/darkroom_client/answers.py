@@ -1,6 +1,7 @@
 """Read answers: lines of JSON, problem documents and typed values. Nothing here does I/O."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -46,6 +47,15 @@ def decoded(body: bytes, kind: type[T]) -> T:
 def record(line: bytes) -> ImageResult:
     """Return a line of a stream as a result, whose `index` is the place in its request."""
     return decoded(line, ImageResult)
+
+
+async def records(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[ImageResult, None]:
+    """Yield the results in the pieces of a stream, and close it."""
+    lines = Lines()
+    async with aclosing(pieces):
+        async for piece in pieces:
+            for line in lines.feed(piece):
+                yield record(line)
 
 
 def is_problem(headers: Mapping[str, str]) -> bool:

@@ -8,21 +8,23 @@ from typing import Self, Unpack, overload
 import httpx
 
 from darkroom_client import async_stream, catalogue, requests
+from darkroom_client.async_jobs import AsyncJobs
 from darkroom_client.async_stream import Images
 from darkroom_client.async_wire import AsyncWire
 from darkroom_client.conversation import Attempts
 from darkroom_client.images import Source, one_or_many
-from darkroom_client.records import Filter, Health, ImageResult, Network
-from darkroom_client.requests import (
+from darkroom_client.job_calls import JobCalls
+from darkroom_client.options import (
     CallOptions,
     ClassifyOptions,
     EncodingOptions,
-    ImageCall,
     InfoOptions,
     Operations,
     ProcessOptions,
     Versions,
 )
+from darkroom_client.records import Filter, Health, ImageResult, Network
+from darkroom_client.requests import ImageCall
 from darkroom_client.retries import DEFAULT, Retries
 from darkroom_client.settings import HttpOptions, Settings, http_options
 
@@ -40,6 +42,7 @@ class AsyncClient:
 
     A failed image is a result with an `error`; a refused request raises `DarkroomError`. Requests
     are repeated as `retries` says, which changes nothing, because they have no effects.
+    `jobs` has long batches.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class AsyncClient:
         arguments = http_options(base_url, api_key, self._settings, options)
         self._http = httpx.AsyncClient(transport=transport, **arguments)
         self._wire = AsyncWire(self._http)
+        self.jobs = AsyncJobs(JobCalls(self._wire, retries))
 
     async def __aenter__(self) -> Self:
         return self

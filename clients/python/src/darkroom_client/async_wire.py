@@ -1,13 +1,14 @@
 """A wire on asyncio's event loop; files are read on threads."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 
-from darkroom_client.files import stored
+from darkroom_client.files import pieces, stored
 from darkroom_client.images import Item, read
 from darkroom_client.records import ImageResult
 from darkroom_client.requests import Call
@@ -40,7 +41,9 @@ class AsyncWire:
     @asynccontextmanager
     async def send(self, call: Call, seconds: float | None) -> AsyncIterator[AsyncAnswer]:
         """Send a request and wait for the headers of its answer; see `Wire`."""
-        request = self._http.build_request(**request_options(call, seconds))
+        request = self._http.build_request(
+            **request_options(call, seconds), content=_pieces(call.file) if call.file else None
+        )
         try:
             response = await self._http.send(request, stream=True)
         except httpx.TransportError as error:
@@ -63,3 +66,10 @@ class AsyncWire:
     async def store(self, result: ImageResult, folder: Path) -> ImageResult:
         """Write the images of a result to files, and return it with their paths; raises OSError."""
         return await asyncio.to_thread(stored, result, folder)
+
+
+async def _pieces(path: Path) -> AsyncIterator[bytes]:
+    """Yield a file piece by piece, each read on a thread."""
+    with contextlib.closing(pieces(path)) as found:
+        while (piece := await asyncio.to_thread(next, found, None)) is not None:
+            yield piece

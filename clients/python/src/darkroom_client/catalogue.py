@@ -4,8 +4,9 @@ from typing import Any
 
 from darkroom_client.answers import decoded
 from darkroom_client.conversation import Attempts, Wire, body_of, value_of
+from darkroom_client.options import CallOptions
 from darkroom_client.records import Filter, Filters, Health, Network, Networks
-from darkroom_client.requests import Call, CallOptions, check_deadline
+from darkroom_client.requests import Call, check_deadline
 from darkroom_client.retries import Retries
 
 

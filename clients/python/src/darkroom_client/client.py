@@ -9,17 +9,19 @@ import httpx
 from darkroom_client import catalogue, requests, sync_stream
 from darkroom_client.conversation import Attempts
 from darkroom_client.images import Source, one_or_many
-from darkroom_client.records import Filter, Health, ImageResult, Network
-from darkroom_client.requests import (
+from darkroom_client.job_calls import JobCalls
+from darkroom_client.jobs import Jobs
+from darkroom_client.options import (
     CallOptions,
     ClassifyOptions,
     EncodingOptions,
-    ImageCall,
     InfoOptions,
     Operations,
     ProcessOptions,
     Versions,
 )
+from darkroom_client.records import Filter, Health, ImageResult, Network
+from darkroom_client.requests import ImageCall
 from darkroom_client.retries import DEFAULT, Retries
 from darkroom_client.settings import HttpOptions, Settings, http_options
 from darkroom_client.sync_wire import SyncWire, run
@@ -37,6 +39,7 @@ class Client:
 
     A failed image is a result with an `error`; a refused request raises `DarkroomError`. Requests
     are repeated as `retries` says, which changes nothing, because they have no effects.
+    `jobs` has long batches.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Client:
         arguments = http_options(base_url, api_key, self._settings, options)
         self._http = httpx.Client(transport=transport, **arguments)
         self._wire = SyncWire(self._http)
+        self.jobs = Jobs(JobCalls(self._wire, retries))
 
     def __enter__(self) -> Self:
         return self

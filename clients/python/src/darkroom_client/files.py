@@ -3,12 +3,16 @@
 import os
 import re
 import secrets
+from collections.abc import Generator
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 import msgspec
 
 from darkroom_client.records import FilteredImage, ImageResult
+
+PIECE = 1 << 18
+"""Bytes of a file that are sent at a time."""
 
 EXTENSIONS = {
     "image/avif": ".avif",
@@ -32,6 +36,13 @@ def write(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def pieces(path: Path) -> Generator[bytes, None, None]:
+    """Yield the content of a file piece by piece; raises OSError."""
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
 
 
 def stored(result: ImageResult, folder: Path) -> ImageResult:

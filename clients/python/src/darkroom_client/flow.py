@@ -3,8 +3,9 @@
 Each request reports its results, then its error if it has one, and DONE at last.
 """
 
+from darkroom_client.options import Progress
 from darkroom_client.records import ImageResult
-from darkroom_client.requests import ImageCall, Progress
+from darkroom_client.requests import ImageCall
 
 DONE = None
 Report = ImageResult | BaseException | None

@@ -113,18 +113,13 @@ async def _records(
     answer: Answer, sent: list[Item], attempts: Attempts
 ) -> AsyncIterator[ImageResult]:
     """Yield the records of a stream as results of the call's own images."""
-    lines = answers.Lines()
-    async with aclosing(answer.pieces()) as pieces:
-        async for piece in pieces:
+    async with aclosing(answers.records(answer.pieces())) as records:
+        async for found in records:
             attempts.left()
-            for line in lines.feed(piece):
-                found = answers.record(line)
-                if not 0 <= found.index < len(sent):
-                    raise InvalidAnswer(f"a record of image {found.index}, of {len(sent)} sent")
-                each = sent[found.index]
-                yield msgspec.structs.replace(
-                    found, index=each.index, id=each.id, source=each.source
-                )
+            if not 0 <= found.index < len(sent):
+                raise InvalidAnswer(f"a record of image {found.index}, of {len(sent)} sent")
+            each = sent[found.index]
+            yield msgspec.structs.replace(found, index=each.index, id=each.id, source=each.source)
 
 
 def _again(result: ImageResult, call: ImageCall) -> bool:

@@ -12,8 +12,11 @@ from darkroom_client.records import ImageResult
 LARGEST_IMAGE = 256 << 20
 """Largest image in bytes that is read: a server takes no larger request by default."""
 
+URLS = ("http://", "https://", "s3://", "gs://", "az://", "file://")
+"""Beginnings of addresses that the server reads; it refuses those that it does not allow."""
+
 Content = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
-"""A path, a URL that begins with http:// or https://, the bytes of a file, or a binary file."""
+"""A path, an address that the server reads (`URLS`), the bytes of a file, or a binary file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def item(index: int, source: Source) -> Item:
     if isinstance(content, bytes | bytearray | memoryview):
         data = bytes(content)
         return Item(index, given.name, given.id, content=data, size=len(data))
-    if isinstance(content, str) and content.lower().startswith(("http://", "https://")):
+    if isinstance(content, str) and content.lower().startswith(URLS):
         return Item(index, given.name or content, given.id, url=content)
     if isinstance(content, str | os.PathLike):
         path = Path(content)

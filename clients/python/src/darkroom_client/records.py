@@ -2,6 +2,7 @@
 
 import sys
 from array import array
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -183,3 +184,49 @@ class Health(msgspec.Struct, frozen=True):
     ready: bool
     status: str
     details: dict[str, Any]
+
+
+FINISHED = ("succeeded", "failed", "cancelled", "expired")
+"""States of jobs that have finished."""
+
+
+class JobItems(msgspec.Struct, frozen=True):
+    """The images of a job by their state; images with an error are `done` and `failed`."""
+
+    total: int
+    done: int
+    succeeded: int
+    failed: int
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A job; `rate` is in images a second, and `problem` tells why it failed or why it waits."""
+
+    id: str
+    state: str
+    operation: str
+    items: JobItems
+    created: datetime
+    options: dict[str, Any] = {}
+    started: datetime | None = None
+    finished: datetime | None = None
+    expires: datetime | None = None
+    rate: float | None = None
+    estimated_end: datetime | None = None
+    problem: Problem | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Return whether the state is final."""
+        return self.state in FINISHED
+
+    def done_at(self, offset: int) -> bool:
+        """Return whether there are no results from this offset on, now and later."""
+        return self.is_finished and offset >= self.items.done
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    """Some jobs, the newest first; `next` is None on the last page."""
+
+    jobs: list[Job]
+    next: str | None = None

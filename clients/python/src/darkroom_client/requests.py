@@ -4,91 +4,25 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 from darkroom_client.images import Item
+from darkroom_client.options import (
+    ClassifyOptions,
+    EncodingOptions,
+    InfoOptions,
+    Operations,
+    ProcessOptions,
+    Progress,
+    Versions,
+)
 
 JSON_LINES = "application/x-ndjson"
-Operation = str | Mapping[str, Any]
-"""One filter: its name, or its name with parameters as in `{"name": "sepia", "amount": 0.5}`."""
-
-Operations = Operation | Sequence[Operation]
-"""One filter, or a chain of them that is applied in order."""
-
-Versions = Sequence[Mapping[str, Any]]
-"""Versions as in `POST /process`: `{"id": "grey", "name": "grayscale", "format": "webp"}`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a call is: images that are done, how many of them failed, and all if known."""
-
-    done: int
-    failed: int
-    total: int | None
-
-
-class CallOptions(TypedDict, total=False):
-    """Options of every call.
-
-    `deadline` is the time in seconds that each request may take with all its tries; the server gets
-    it as `X-Deadline-Ms`. `request_id` names the requests in the logs of the server; the second
-    request of a call gets `-2` behind it, and so on.
-    """
-
-    deadline: float | None
-    request_id: str | None
-
-
-class ImageOptions(CallOptions, total=False):
-    """Options of calls with images: `progress` is called after each, in the caller's thread."""
-
-    progress: Callable[[Progress], None] | None
-
-
-class ClassifyOptions(ImageOptions, total=False):
-    """Options of `classify`, as in `POST /classify`; what is not given is the server's default."""
-
-    top_k: int | None
-    function_to_apply: Literal["softmax", "sigmoid", "none"] | None
-    model: str | None
-    output: Literal["labels", "logits", "embedding"] | None
-
-
-class EncodingOptions(ImageOptions, total=False):
-    """Options of encoded images, as in `POST /filter`; `out` is a folder for the results.
-
-    With `out` every image is written there under its index and name, whole or not at all, and the
-    result has its `path` instead of its `data`.
-    """
-
-    format: str | None
-    quality: int | None
-    progressive: bool | None
-    chroma: Literal["420", "422", "444"] | None
-    lossless: bool | None
-    png_level: int | None
-    avif_speed: int | None
-    metadata: Literal["strip", "keep"] | None
-    encoder: Literal["cpu", "gpu"] | None
-    out: str | Path | None
-
-
-class ProcessOptions(ClassifyOptions, EncodingOptions, total=False):
-    """Options of `process`: those of both; `labels=False` leaves out the labels."""
-
-    labels: bool
-
-
-class InfoOptions(ImageOptions, total=False):
-    """Options of `info`; `colour=False` leaves out the dominant colour and decodes no pixel."""
-
-    colour: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP request without its host."""
+    """One HTTP request without its host; a `file` is its body, which is sent piece by piece."""
 
     method: str
     path: str
@@ -96,7 +30,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str | list[str]] = field(default_factory=dict)
     files: Sequence[tuple[str, bytes]] = ()
-    content: bytes | None = None
+    file: Path | None = None
 
     def with_headers(self, **headers: str) -> "Call":
         """Return the same request with more headers; `_` stands for `-` in their names."""
@@ -146,12 +80,12 @@ def classify(options: ClassifyOptions) -> ImageCall:
 
 def filtered(operations: Operations, options: EncodingOptions) -> ImageCall:
     """Return the call of `POST /filter`."""
-    return _call("/filter", options, {"ops": json.dumps(chain(operations))})
+    return _call("/filter", options, {"ops": json_text(chain(operations))})
 
 
 def process(versions: Versions, options: ProcessOptions) -> ImageCall:
     """Return the call of `POST /process`."""
-    fields = {"versions": json.dumps([dict(each) for each in versions])}
+    fields = {"versions": json_text([dict(each) for each in versions])}
     if options.get("output") not in (None, "labels"):
         fields["vector_format"] = "base64"
     return _call("/process", options, fields)
@@ -172,11 +106,7 @@ _OF_CALLS = frozenset({"deadline", "request_id", "progress", "out"})
 
 
 def _call(path: str, options: Mapping[str, Any], fields: dict[str, str]) -> ImageCall:
-    asked = {
-        name: _text(value)
-        for name, value in options.items()
-        if name not in _OF_CALLS and value is not None
-    }
+    asked = texts(options)
     own = {name: value for name, value in options.items() if name in _OF_CALLS}
     if own.get("out") is not None:
         own["out"] = Path(own["out"])
@@ -188,6 +118,20 @@ def check_deadline(seconds: float | None) -> None:
     """Raise ValueError for a deadline that is not in the future."""
     if seconds is not None and not seconds > 0:
         raise ValueError(f"deadline is {seconds}: give a positive number of seconds, or None")
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON without spaces."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def texts(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options that the server gets, as texts."""
+    return {
+        name: _text(value)
+        for name, value in options.items()
+        if name not in _OF_CALLS and value is not None
+    }
 
 
 def _text(value: object) -> str:

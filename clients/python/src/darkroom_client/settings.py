@@ -64,7 +64,6 @@ def request_options(call: Call, seconds: float | None) -> dict[str, Any]:
         "params": call.params or None,
         "headers": call.headers,
         "files": _form(call) or None,
-        "content": call.content,
         "timeout": httpx.Timeout(step, connect=min(CONNECT, step)),
     }
 

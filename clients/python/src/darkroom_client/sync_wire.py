@@ -1,14 +1,14 @@
 """A wire that blocks: it drives conversations without an event loop."""
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import httpx
 
-from darkroom_client.files import stored
+from darkroom_client.files import pieces, stored
 from darkroom_client.images import Item, read
 from darkroom_client.records import ImageResult
 from darkroom_client.requests import Call
@@ -32,7 +32,7 @@ def run(awaitable: Awaitable[T]) -> T:
     raise RuntimeError("a conversation of the synchronous client was suspended")
 
 
-def iterate(results: AsyncGenerator[T, None]) -> Iterator[T]:
+def iterate(results: AsyncGenerator[T, None]) -> Generator[T, None, None]:
     """Yield the results of a conversation, and close it when the caller stops."""
     try:
         while True:
@@ -77,7 +77,9 @@ class SyncWire:
         """Send a request and wait for the headers of its answer; see `Wire`."""
         if self._stop.is_set():
             raise Stopped
-        request = self._http.build_request(**request_options(call, seconds))
+        request = self._http.build_request(
+            **request_options(call, seconds), content=pieces(call.file) if call.file else None
+        )
         try:
             response = self._http.send(request, stream=True)
         except httpx.TransportError as error:

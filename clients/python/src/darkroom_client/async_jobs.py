@@ -1,0 +1,96 @@
+"""Jobs of the asynchronous client."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from pathlib import Path
+from typing import Unpack
+
+from darkroom_client.images import Source
+from darkroom_client.job_calls import JobCalls, JobOperation
+from darkroom_client.manifest import spooled, upload
+from darkroom_client.options import CallOptions, JobOptions
+from darkroom_client.records import ImageResult, Job
+
+Found = list[Job]
+
+
+class AsyncJobs:
+    """Long batches that the server works through in the background."""
+
+    def __init__(self, calls: JobCalls) -> None:
+        self._calls = calls
+
+    async def create(
+        self,
+        images: Iterable[Source],
+        operation: JobOperation = "classify",
+        **options: Unpack[JobOptions],
+    ) -> Job:
+        """Make a job of images; the server has them all when this returns.
+
+        They are collected in a temporary file on a thread, so any number of them takes the same
+        memory. Files
+        are sent with the manifest, URLs are fetched by the server. Raises OSError for a file that
+        cannot be read.
+        """
+        spool = spooled(images)
+        path = await asyncio.to_thread(spool.__enter__)
+        try:
+            return await self.create_from(path, operation, **options)
+        finally:
+            spool.__exit__(None, None, None)
+
+    async def create_from(
+        self,
+        path: str | Path,
+        operation: JobOperation = "classify",
+        **options: Unpack[JobOptions],
+    ) -> Job:
+        """Make a job of a manifest (`.jsonl`, `.json`), or of an archive if the server takes it."""
+        return await self._calls.create(upload(Path(path)), operation, options)
+
+    async def get(self, id_: str, **options: Unpack[CallOptions]) -> Job:
+        """Return a job as it is now."""
+        return await self._calls.get(id_, options)
+
+    async def list(
+        self, state: str | None = None, limit: int = 20, **options: Unpack[CallOptions]
+    ) -> Found:
+        """Return your newest jobs, or those in one state."""
+        return await self._calls.list(state, limit, options)
+
+    async def wait(
+        self,
+        id_: str,
+        *,
+        within: float | None = None,
+        progress: Callable[[Job], None] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Job:
+        """Return a job when it has finished; raises DeadlineExceeded after `within` seconds."""
+        return await self._calls.wait(id_, within, progress, options)
+
+    def results(
+        self,
+        id_: str,
+        *,
+        offset: int = 0,
+        follow: bool = True,
+        out: str | Path | None = None,
+        **options: Unpack[CallOptions],
+    ) -> AsyncGenerator[ImageResult, None]:
+        """Yield results in the order in which they were finished, from an offset.
+
+        With `follow`, results of a job that still runs are waited for. After a broken connection
+        it goes on where it was. `out` is a folder for filtered images.
+        """
+        folder = None if out is None else Path(out)
+        return self._calls.results(id_, offset, folder, options, follow=follow)
+
+    async def cancel(self, id_: str, **options: Unpack[CallOptions]) -> Job:
+        """Cancel a job unless it has finished; its results so far can be read."""
+        return await self._calls.cancel(id_, options)
+
+    async def delete(self, id_: str, **options: Unpack[CallOptions]) -> None:
+        """Remove a job and its results; one that has not finished is cancelled before."""
+        await self._calls.delete(id_, options)

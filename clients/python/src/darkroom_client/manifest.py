@@ -1,0 +1,72 @@
+"""Manifests of jobs: images as lines of JSON in a file, so that any number of them can be sent."""
+
+import base64
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from darkroom_client.images import Item, Source, item, read
+
+MEDIA_TYPES = {
+    ".jsonl": "application/x-ndjson",
+    ".ndjson": "application/x-ndjson",
+    ".json": "application/json",
+    ".zip": "application/zip",
+    ".tar": "application/x-tar",
+    ".gz": "application/gzip",
+    ".tgz": "application/gzip",
+    ".bz2": "application/x-bzip2",
+    ".xz": "application/x-xz",
+}
+"""Media types of files that make a job, by their last extension."""
+
+LONGEST_ID = 256
+"""Characters of the longest id that a server takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that makes a job: its media type, and its size in bytes."""
+
+    path: Path
+    media_type: str
+    size: int
+
+
+def upload(path: Path) -> Upload:
+    """Return a file that makes a job; raises ValueError for any other, and OSError."""
+    kind = MEDIA_TYPES.get(path.suffix.lower())
+    if kind is None:
+        raise ValueError(f"{path.name}: a job is made of a file named {', '.join(MEDIA_TYPES)}")
+    return Upload(path, kind, path.stat().st_size)
+
+
+@contextmanager
+def spooled(images: Iterable[Source]) -> Iterator[Path]:
+    """Write the manifest of images to a temporary file, and remove it at the end.
+
+    Raises OSError for a file that cannot be read: a job begins with all of its images, or not.
+    """
+    with tempfile.NamedTemporaryFile(prefix="darkroom-", suffix=".jsonl") as file:
+        for index, image in enumerate(images):
+            file.write(_line(item(index, image)))
+        file.flush()
+        yield Path(file.name)
+
+
+def _line(each: Item) -> bytes:
+    """Return an image as a line; its id is the caller's, or else its path, URL or name."""
+    line: dict[str, str] = {}
+    named = each.id if each.id is not None else each.source
+    if named is not None and len(named) <= LONGEST_ID:
+        line["id"] = named
+    if each.url is not None:
+        line["url"] = each.url
+    else:
+        content = read(each.path) if each.path is not None else each.content or b""
+        line["data"] = f"data:image/*;base64,{base64.b64encode(content).decode()}"
+    return msgspec.json.encode(line) + b"\n"

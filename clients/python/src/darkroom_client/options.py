@@ -1,0 +1,104 @@
+"""Options of methods, with the names and meanings of the HTTP interface."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+Operation = str | Mapping[str, Any]
+"""One filter: its name, or its name with parameters as in `{"name": "sepia", "amount": 0.5}`."""
+
+Operations = Operation | Sequence[Operation]
+"""One filter, or a chain of them that is applied in order."""
+
+Versions = Sequence[Mapping[str, Any]]
+"""Versions as in `POST /process`: `{"id": "grey", "name": "grayscale", "format": "webp"}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a call is: images that are done, how many of them failed, and all if known."""
+
+    done: int
+    failed: int
+    total: int | None
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of every call.
+
+    `deadline` is the time in seconds that each request may take with all its tries; the server gets
+    it as `X-Deadline-Ms`. `request_id` names the requests in the logs of the server; the second
+    request of a call gets `-2` behind it, and so on.
+    """
+
+    deadline: float | None
+    request_id: str | None
+
+
+class ImageOptions(CallOptions, total=False):
+    """Options of calls with images: `progress` is called after each, in the caller's thread."""
+
+    progress: Callable[[Progress], None] | None
+
+
+class LabelFields(TypedDict, total=False):
+    """What labels are made of, as in `POST /classify`."""
+
+    top_k: int | None
+    function_to_apply: Literal["softmax", "sigmoid", "none"] | None
+    model: str | None
+    output: Literal["labels", "logits", "embedding"] | None
+
+
+class EncodingFields(TypedDict, total=False):
+    """How filtered images are encoded, as in `POST /filter`."""
+
+    format: str | None
+    quality: int | None
+    progressive: bool | None
+    chroma: Literal["420", "422", "444"] | None
+    lossless: bool | None
+    png_level: int | None
+    avif_speed: int | None
+    metadata: Literal["strip", "keep"] | None
+    encoder: Literal["cpu", "gpu"] | None
+
+
+class ClassifyOptions(LabelFields, ImageOptions, total=False):
+    """Options of `classify`; what is not given is the server's default."""
+
+
+class EncodingOptions(EncodingFields, ImageOptions, total=False):
+    """Options of encoded images; `out` is a folder for the results.
+
+    With `out` every image is written there under its index and name, whole or not at all, and the
+    result has its `path` instead of its `data`.
+    """
+
+    out: str | Path | None
+
+
+class ProcessOptions(ClassifyOptions, EncodingOptions, total=False):
+    """Options of `process`: those of both; `labels=False` leaves out the labels."""
+
+    labels: bool
+
+
+class InfoOptions(ImageOptions, total=False):
+    """Options of `info`; `colour=False` leaves out the dominant colour and decodes no pixel."""
+
+    colour: bool
+
+
+class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
+    """Options of a job: those of its operation, with `ops` of `filter` or `versions` of `process`.
+
+    A request with the same `idempotency_key`, images and options makes no second job; if it is not
+    given, one is made, which protects from a connection that breaks.
+    """
+
+    labels: bool
+    ops: Operations
+    versions: Versions
+    idempotency_key: str | None

@@ -1,0 +1,212 @@
+"""Jobs over both clients: what is sent, and how results go on after a broken connection."""
+
+import asyncio
+import base64
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.python.tests.scripted import (
+    QUICK,
+    Answer,
+    Exchange,
+    broken_after,
+    problem,
+    scripted,
+)
+from darkroom_client import AsyncClient, Client, DeadlineExceeded, Image, ImageResult, Job
+
+pytestmark = pytest.mark.parametrize("kind", ["sync", "async"])
+
+
+def job(state: str, done: int = 0, total: int = 5, status: int = 200) -> Answer:
+    """Answer with a job."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.head(status, "application/json")
+        items = {"total": total, "done": done, "succeeded": done, "failed": 0}
+        made = {"id": "j1", "state": state, "operation": "classify", "items": items}
+        body = made | {"created": "2026-01-01T00:00:00.5Z", "options": {"top_k": "1"}}
+        exchange.handler.wfile.write(json.dumps(body).encode())
+
+    return answer
+
+
+def lines(*indices: int) -> Answer:
+    """Answer with results."""
+
+    def answer(exchange: Exchange) -> None:
+        exchange.head(200, "application/x-ndjson")
+        for index in indices:
+            exchange.line(index)
+
+    return answer
+
+
+def gone(exchange: Exchange) -> None:
+    """Answer that there is no more."""
+    exchange.head(204, "text/plain")
+
+
+def call(kind: str, url: str, method: str, *arguments: Any, **options: Any) -> Any:
+    """Return what a method of `jobs` returns, as a list if it yields."""
+
+    async def asked() -> Any:
+        async with AsyncClient(url, retries=QUICK) as client:
+            found = getattr(client.jobs, method)(*arguments, **options)
+            return [x async for x in found] if inspect.isasyncgen(found) else await found
+
+    if kind == "async":
+        return asyncio.run(asked())
+    with Client(url, retries=QUICK) as client:
+        found = getattr(client.jobs, method)(*arguments, **options)
+        return [*found] if inspect.isgenerator(found) else found
+
+
+def test_a_job_is_made_of_a_manifest_with_files_and_urls(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"abc")
+    images = [tmp_path / "a.jpg", "https://example.com/b.jpg", Image(b"xyz", id="mine")]
+    with scripted(job("queued", status=202)) as server:
+        made = call(kind, server.url, "create", iter(images), top_k=1, output="logits")
+        (request,) = server.requests
+    assert isinstance(made, Job)
+    assert (made.id, made.state, made.created.year) == ("j1", "queued", 2026)
+    assert [json.loads(line) for line in request.body.splitlines()] == [
+        {
+            "id": str(tmp_path / "a.jpg"),
+            "data": f"data:image/*;base64,{base64.b64encode(b'abc').decode()}",
+        },
+        {"id": "https://example.com/b.jpg", "url": "https://example.com/b.jpg"},
+        {"id": "mine", "data": f"data:image/*;base64,{base64.b64encode(b'xyz').decode()}"},
+    ]
+    assert request.headers["content-type"] == "application/x-ndjson"
+    assert "operation=classify&top_k=1&output=logits&vector_format=base64" in request.path
+
+
+def test_a_job_that_is_sent_again_has_the_same_key_and_body(kind: str) -> None:
+    refused = problem(503, "overloaded", Retry_After="0")
+    with scripted(refused, job("queued", status=202)) as server:
+        call(kind, server.url, "create", [b"abc"], "filter", ops=["sepia"], format="png")
+        first, second = server.requests
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
+    assert first.body == second.body
+    assert "operation=filter&format=png&ops=%5B%7B%22name%22%3A%22sepia%22%7D%5D" in first.path
+
+
+def test_two_jobs_have_keys_of_their_own_unless_the_caller_gives_one(kind: str) -> None:
+    with scripted(*[job("queued", status=202)] * 3) as server:
+        for key in (None, None, "mine"):
+            call(kind, server.url, "create", [b"abc"], idempotency_key=key)
+        keys = [each.headers["idempotency-key"] for each in server.requests]
+    assert (len({*keys}), keys[2]) == (3, "mine")
+
+
+def test_a_file_that_cannot_be_read_makes_no_job(kind: str, tmp_path: Path) -> None:
+    with scripted() as server:
+        with pytest.raises(FileNotFoundError):
+            call(kind, server.url, "create", [b"abc", tmp_path / "none.jpg"])
+        assert server.requests == []
+
+
+def test_a_job_is_made_of_a_file_by_its_name(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "photos.zip").write_bytes(b"PK")
+    with scripted(job("queued", status=202)) as server:
+        call(kind, server.url, "create_from", tmp_path / "photos.zip")
+        assert server.requests[0].headers["content-type"] == "application/zip"
+        assert server.requests[0].body == b"PK"
+        with pytest.raises(ValueError, match="a job is made of a file named"):
+            call(kind, server.url, "create_from", tmp_path / "photos.txt")
+
+
+def indices(found: list[ImageResult]) -> list[int]:
+    return [each.index for each in found]
+
+
+def test_results_go_on_where_the_connection_broke(kind: str) -> None:
+    broken = [broken_after(2), broken_after(0), broken_after(1)]
+    with scripted(*broken, lines(7, 8), job("succeeded", 5)) as server:
+        found = call(kind, server.url, "results", "j1")
+        paths = [each.path for each in server.requests]
+    assert indices(found) == [0, 1, 0, 7, 8]
+    starts = [f"/jobs/j1/results?offset={n}&follow=true" for n in (0, 2, 2, 3)]
+    assert paths == [*starts, "/jobs/j1"]
+
+
+def test_results_are_followed_until_the_job_has_finished(kind: str) -> None:
+    answers = [lines(0, 1), job("running", 2), lines(2), job("succeeded", 5), lines(4, 3)]
+    with scripted(*answers, job("succeeded", 5)) as server:
+        assert indices(call(kind, server.url, "results", "j1")) == [0, 1, 2, 4, 3]
+
+
+def test_without_follow_only_what_is_there_is_read(kind: str) -> None:
+    with scripted(lines(3)) as server:
+        assert indices(call(kind, server.url, "results", "j1", offset=3, follow=False)) == [3]
+        assert [each.path for each in server.requests] == ["/jobs/j1/results?offset=3&follow=false"]
+
+
+def test_waiting_ends_with_the_job_and_tells_how_far_it_is(kind: str) -> None:
+    seen: list[Job] = []
+    with scripted(job("running", 3), job("succeeded", 5)) as server:
+        found = call(kind, server.url, "wait", "j1", progress=seen.append)
+    assert (found.state, [each.items.done for each in seen]) == ("succeeded", [3, 5])
+
+
+def test_waiting_ends_after_its_time(kind: str) -> None:
+    with (
+        scripted(job("running", 3)) as server,
+        pytest.raises(DeadlineExceeded, match="job j1 is running"),
+    ):
+        call(kind, server.url, "wait", "j1", within=0.1)
+
+
+def test_a_job_that_has_finished_is_not_removed_by_cancelling_it(kind: str) -> None:
+    with scripted(job("succeeded", 5)) as server:
+        assert call(kind, server.url, "cancel", "j1").state == "succeeded"
+        assert len(server.requests) == 1
+
+
+def test_removing_a_job_cancels_it_before(kind: str) -> None:
+    answers = [job("cancelling", status=202), job("cancelled"), gone]
+    with scripted(*answers) as server:
+        assert call(kind, server.url, "delete", "j1") is None
+        assert len(server.requests) == 3
+
+
+def test_a_job_that_an_unanswered_try_removed_is_gone(kind: str) -> None:
+    def unanswered(exchange: Exchange) -> None:
+        exchange.handler.close_connection = True
+
+    with scripted(unanswered, problem(404, "job_not_found")) as server:
+        assert call(kind, server.url, "delete", "j1") is None
+
+
+def page(count: int, following: str | None) -> Answer:
+    """Answer with a page of a list."""
+
+    def answer(exchange: Exchange) -> None:
+        items = {"total": 1, "done": 1, "succeeded": 1, "failed": 0}
+        made = {"state": "queued", "operation": "classify", "items": items}
+        made |= {"created": "2026-01-01T00:00:00Z"}
+        jobs = [made | {"id": f"j{n}"} for n in range(count)]
+        exchange.head(200, "application/json")
+        exchange.handler.wfile.write(json.dumps({"jobs": jobs, "next": following}).encode())
+
+    return answer
+
+
+def test_a_list_is_read_page_by_page(kind: str) -> None:
+    with scripted(page(100, "/jobs?more"), page(20, None)) as server:
+        assert len(call(kind, server.url, "list", state="queued", limit=150)) == 120
+        assert [each.path for each in server.requests] == [
+            "/jobs?state=queued&limit=100",
+            "/jobs?state=queued&limit=50&before=j99",
+        ]
+
+
+@pytest.mark.parametrize("id_", ["", "../x", "a/b", "a?b", "é"])
+def test_an_id_that_would_be_another_path_is_refused(kind: str, id_: str) -> None:
+    with pytest.raises(ValueError, match="is not the id of a job"):
+        call(kind, "http://127.0.0.1:9", "get", id_)
