@@ -1,6 +1,7 @@
 """Encode pixels as image files; `encode_options` describes the options."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image as PillowImage
 
+from models.codec import avif_grid
 from models.codec.encode_options import PLAIN, Chroma, Encoding
 from models.codec.exif import kept
 from models.codec.flatten import flatten
@@ -61,6 +63,8 @@ def encode(
     block = _metadata(image.width, image.height, encoding, copyright, exif)
     if format is ImageFormat.JPEG:
         return _with_exif(_jpeg(image, encoding), block)
+    if format is ImageFormat.AVIF and image.n_pixels > avif_grid.WHOLE:
+        return _avif_grid(image, encoding, block)
     options = {**_options(image, format, encoding), **({"exif": block} if block else {})}
     return _by_pillow(image.pixels, format, options, taken)
 
@@ -122,6 +126,22 @@ def _progressive(pixels: Pixels, options: Mapping[str, Any]) -> bytes:
         # Pillow needs room for the whole file, and noise does not fit into what it sets aside.
         with writing_at_once(_MOST_BYTES_A_PIXEL * pixels.shape[0] * pixels.shape[1] + 2048):
             return _by_pillow(pixels, ImageFormat.JPEG, options)
+
+
+def _avif_grid(image: Image, encoding: Encoding, exif: bytes) -> bytes:
+    """Encode cell by cell, with the options of a whole image.
+
+    The chroma of a grid with an odd side is not subsampled, which AVIF does not allow.
+    """
+    if avif_grid.needs_full_chroma(image.height, image.width):
+        encoding = replace(encoding, chroma="444")
+
+    def encode_cell(pixels: Pixels) -> bytes:
+        cell = Image(pixels)
+        options = _options(cell, ImageFormat.AVIF, encoding)
+        return _by_pillow(cell.pixels, ImageFormat.AVIF, options)
+
+    return avif_grid.encode_grid(image.pixels, encode_cell, exif)
 
 
 def _options(image: Image, format_: ImageFormat, encoding: Encoding) -> Mapping[str, Any]:

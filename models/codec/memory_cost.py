@@ -6,6 +6,7 @@ the file that an encoder makes. They hold for images that are large; the tables 
 stripe that is converted come to 10 to 20 MB more for every image.
 """
 
+from models.codec import avif_grid
 from models.codec.encode_options import Encoding
 from models.codec.formats import ImageFormat, identify
 from models.codec.probe import ImageInfo
@@ -34,6 +35,10 @@ _PLAIN_JPEG = 3
 
 _PIXELS_OF_JPEG = 3.4
 """Bytes per pixel of the pixels of a JPEG of several scans, beside its coefficients."""
+
+_CELL_OF_AVIF = 43
+"""Bytes per pixel of the cell of an AVIF grid that is encoded: what 4:4:4 takes, and its pixels
+twice. Beside it stand the pixels of the image and a byte for each of them of the file."""
 
 _CANVASES = 9
 """Bytes per pixel of the two pictures in RGBA that libwebp allocates when it opens a file."""
@@ -66,6 +71,8 @@ def decode_memory(
 def encode_memory(pixels: int, channels: int, format: ImageFormat, encoding: Encoding) -> int:
     """Estimate the bytes that encoding takes at most, with a copy of the pixels themselves."""
     match format:
+        case ImageFormat.AVIF if pixels > avif_grid.WHOLE:
+            return pixels * (channels + 1) + avif_grid.CELL * _CELL_OF_AVIF
         case ImageFormat.AVIF:
             beside = (22 if encoding.subsampling == "420" else 34) + (2 if channels == 4 else 0)
         case ImageFormat.WEBP:
