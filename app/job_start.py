@@ -3,6 +3,7 @@
 SQLAlchemy is imported here and not before, so that other servers do not wait for it.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 
 from app.executors import job_images
@@ -21,14 +22,23 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
     if settings.data_folder is None:
         return service
     from app.jobs.jobs import Jobs
+    from app.jobs.output import ImageOutput
+    from app.jobs.patience import Patience
     from app.jobs.permission import Permission
     from app.jobs.work import ImageWorker
 
-    seconds, most = settings.max_deadline, settings.max_image_bytes
-    worker = ImageWorker(service.pipeline, Permission(service.admission), seconds, most)
+    worker = ImageWorker(
+        service.pipeline,
+        Permission(service.admission),
+        ImageOutput(service.fetcher.storage),
+        Patience(settings.job_fetch_retries, time.monotonic),
+        settings.max_deadline,
+        settings.max_image_bytes,
+    )
     try:
         service.jobs = await Jobs.start(
             settings,
+            service.fetcher.storage,
             worker,
             work_of(service.computing),
             job_images(settings),

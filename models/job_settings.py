@@ -55,3 +55,14 @@ JobImages = Annotated[
     ),
 ]
 """Images of jobs that one process works on."""
+
+JobFetchRetries = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=20,
+        description="further tries of an image of a job whose origin is busy or cannot be reached, "
+        "each after a pause, beside those of DARKROOM_FETCH_RETRIES",
+    ),
+]
+"""Tries of an image of a job after its first fetch has failed."""

@@ -224,6 +224,7 @@ class Settings(BaseSettings):
     max_job_bytes: job.JobBytes = 16 << 30
     max_data_bytes: job.DataBytes = 64 << 30
     job_images_in_flight: job.JobImages = 0
+    job_fetch_retries: job.JobFetchRetries = 4
 
     _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 

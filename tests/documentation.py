@@ -32,6 +32,7 @@ REASONS = (
     "installs packages",
     "is part of a file",
     "needs a GPU",
+    "needs a bucket",
     "needs Docker",
     "needs Kubernetes",
     "needs root",

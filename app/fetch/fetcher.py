@@ -23,6 +23,7 @@ from app.fetch.stored import StoredImages
 from app.fetch.url_rules import UrlRules
 from app.intake.spool import Blob, Spool
 from app.storage.location import is_stored
+from app.storage.storage import Storage
 from app.urls.url_policy import host_of, parse_url
 from models.domain.deadline import Deadline
 from models.domain.errors import (
@@ -140,6 +141,12 @@ class Fetcher:
         """Return a fetcher with the operator's limits; ValueError says which setting is wrong."""
         limits, stored = FetchLimits.from_settings(settings), StoredImages.from_settings(settings)
         return cls(limits, observe, counters=counters, stored=stored)
+
+    @property
+    def storage(self) -> Storage:
+        """Return the folders and buckets that this fetcher reads from."""
+        assert self.stored is not None
+        return self.stored.storage
 
     async def fetch(self, url: str, deadline: Deadline) -> Blob:
         """Return the body of `url`, before `deadline`; the caller closes it.

@@ -12,7 +12,13 @@ import httpx
 from app.fetch.bounded_stream import ContentMeter, answered
 from app.intake.spool import Blob, Spool
 from app.urls.url_policy import host_of, parse_url
-from models.domain.errors import InvalidParameter, OriginFailed, OriginTimedOut, ServiceError
+from models.domain.errors import (
+    InvalidParameter,
+    OriginBusy,
+    OriginFailed,
+    OriginTimedOut,
+    ServiceError,
+)
 from models.version import VERSION
 
 RETRIED = frozenset((429, 502, 503, 504))
@@ -71,16 +77,19 @@ class Origins:
         except httpx.ConnectError as error:
             if _is_about_tls(error):
                 raise OriginFailed(f"no TLS with {host}: check its certificate and port") from None
-            raise Again(OriginFailed(f"no connection to {host}: check name and port")) from None
+            busy = OriginBusy(f"no connection to {host}: check name and port", retry_after=0.0)
+            raise Again(busy) from None
         except httpx.HTTPError:
-            raise Again(OriginFailed(f"the connection to {host} broke")) from None
+            busy = OriginBusy(f"the connection to {host} broke", retry_after=0.0)
+            raise Again(busy) from None
 
     async def _body(self, reply: httpx.Response, host: str, meter: ContentMeter) -> Blob:
         if reply.status_code != httpx.codes.OK:
-            error = OriginFailed(f"{host} answered {reply.status_code}")
+            text = f"{host} answered {reply.status_code}"
             if reply.status_code in RETRIED:
-                raise Again(error, retry_after(reply.headers))
-            raise error
+                pause = retry_after(reply.headers)
+                raise Again(OriginBusy(text, retry_after=pause or 0.0), pause)
+            raise OriginFailed(text)
         if reply.headers.get("content-encoding", "").lower() not in ("", "identity"):
             raise OriginFailed(f"{host} sent a compressed body although none was asked for")
         async with self._spool() as spool:

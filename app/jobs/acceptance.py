@@ -9,6 +9,8 @@ from app.jobs.asked import Asked
 from app.jobs.files import DataFolder
 from app.jobs.ids import new_id
 from app.jobs.receiving import receive, too_large
+from app.jobs.sources import Sources
+from app.jobs.store.endings import OUTPUT, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
 from models.domain.errors import Overloaded
@@ -28,7 +30,9 @@ class Acceptance:
         rows: JobRows,
         settings: Settings,
         on_queued: Callable[[], None],
+        sources: Sources,
     ) -> None:
+        self._sources = sources
         self._folder = folder
         self._rows = rows
         self._settings = settings
@@ -75,9 +79,12 @@ class Acceptance:
         id_, files = new_id(), self._folder
         folder = await asyncio.to_thread(files.add, id_)
         queued: Job | None = None
-        digested = json.dumps([kind, asked.operation, asked.options], sort_keys=True).encode()
+        digested = json.dumps([kind, *_equal(asked)], sort_keys=True).encode()
         try:
-            found = await receive(body, kind, folder, self._settings, digested)
+            if asked.source is None:
+                found = await receive(body, kind, folder, self._settings, digested)
+            else:
+                found = await self._sources.manifest(asked, asked.source, folder, digested)
             new = Job(
                 id=id_,
                 client=asked.client,
@@ -91,8 +98,9 @@ class Acceptance:
                 created=time.time(),
                 key=asked.key,
                 digest=found.digest,
+                output=asked.output,
             )
-            queued = await self._rows.add(new, found.spans)
+            queued = await self._rows.add(new, found.spans, _endings(id_, asked))
         except OSError as error:
             raise StorageFull(f"the data folder takes no more: {error.strerror}") from None
         finally:
@@ -105,3 +113,24 @@ class Acceptance:
             )
         self._on_queued()
         return queued
+
+
+def _equal(asked: Asked) -> list[object]:
+    """Return what an Idempotency-Key stands for, beside the body."""
+    return [
+        asked.operation,
+        asked.options,
+        asked.source and str(asked.source),
+        asked.output,
+        asked.webhook,
+    ]
+
+
+def _endings(job: str, asked: Asked) -> list[Ending]:
+    """Return what is to be done when the job has ended."""
+    targets = {OUTPUT: asked.output, WEBHOOK: asked.webhook}
+    return [
+        Ending(job, kind, target, WAITING, 0, 0.0, None, None)
+        for kind, target in targets.items()
+        if target is not None
+    ]

@@ -6,21 +6,26 @@ Import this file only where a data folder is set: it imports SQLAlchemy.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.jobs.acceptance import Acceptance
+from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
 from app.jobs.runner import Runner
+from app.jobs.sources import Sources
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.database import opened
+from app.jobs.store.endings import EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import UNFINISHED, Job, State
 from app.jobs.work import ImageWorker, WorkOf
+from app.storage.storage import Storage
+from app.webhooks.sender import WebhookSender
 from models.domain.errors import NotFound
 from models.domain.job_errors import ResultsExpired
 from models.settings import Settings
@@ -48,7 +53,8 @@ class Jobs:
         chunks: ChunkRows,
         runner: Runner,
         owner: Owner,
-        dispose: Callable[[], Coroutine[Any, Any, None]],
+        storage: Storage,
+        engine: AsyncEngine,
     ) -> None:
         self.folder = folder
         self.rows = rows
@@ -56,14 +62,20 @@ class Jobs:
         self._chunks = chunks
         self._runner = runner
         self._owner = owner
-        self._dispose = dispose
-        self.acceptance = Acceptance(folder, rows, settings, runner.wake)
+        self._engine = engine
+        sources = Sources(storage, folder, rows, settings, self._all)
+        self.acceptance = Acceptance(folder, rows, settings, runner.wake, sources)
+        self.storage = storage
+        self.endings = Endings(
+            EndingRows(engine), rows, self._all, storage, WebhookSender.from_settings(settings)
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
     async def start(
         cls,
         settings: Settings,
+        storage: Storage,
         worker: ImageWorker,
         work_of: WorkOf,
         most: int,
@@ -91,15 +103,19 @@ class Jobs:
             stopping,
             on_item,
         )
-        jobs = cls(settings, folder, rows, chunks, runner, owner, engine.dispose)
+        jobs = cls(settings, folder, rows, chunks, runner, owner, storage, engine)
         try:
             await owner.enter()
             await chunks.release_abandoned()
         except BaseException:
             await engine.dispose()
             raise
-        jobs._tasks = [asyncio.create_task(runner.run()), asyncio.create_task(jobs._sweep())]
+        jobs._begin()
         return jobs
+
+    def _begin(self) -> None:
+        work = (self._runner.run(), self._sweep(), self.endings.run())
+        self._tasks = [asyncio.create_task(each) for each in work]
 
     async def aclose(self) -> None:
         """Finish the chunks in work within the drain time, give back the others, and end."""
@@ -112,7 +128,8 @@ class Jobs:
         with suppress(SQLAlchemyError, OSError):  # then the lease ends by time
             await self._runner.release()
             await self._owner.leave()
-        await self._dispose()
+        await self.endings.sender.aclose()
+        await self._engine.dispose()
 
     async def find(self, id_: str, client: str) -> Job:
         """Return a job of a client; raises NotFound."""
@@ -167,6 +184,9 @@ class Jobs:
                 return
             await asyncio.sleep(FOLLOW)
 
+    def _all(self, job: Job) -> AsyncGenerator[bytes | memoryview, None]:
+        return self.results(job, 0, None, follow=False)
+
     async def _sweep(self) -> None:
         """Free abandoned chunks, end cancelled jobs and remove what has expired."""
         while True:
@@ -186,6 +206,7 @@ class Jobs:
         for id_ in await self.rows.expire():
             await asyncio.to_thread(self.folder.remove, id_)
         await self.rows.forget(time.time() - 2 * retention)
+        await self.endings.rows.forget()
         idle = await asyncio.to_thread(self.folder.unchanged)
         for id_ in {*idle} - await self.rows.known(idle):
             await asyncio.to_thread(self.folder.remove, id_)

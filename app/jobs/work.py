@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ from app.intake.request_items import Item, Url
 from app.intake.spool import Blob
 from app.intake.wanted import Wanted
 from app.jobs.manifest import Line
+from app.jobs.output import ImageOutput
+from app.jobs.patience import Patience
 from app.jobs.permission import Permission
 from app.jobs.store.values import Job
 from app.parsing.data_uri import DataUri
@@ -18,9 +20,12 @@ from app.pipeline.pipeline import Pipeline
 from app.responses.inline_images import InlineImages
 from app.responses.records import line, record
 from app.responses.vectors import NO_VECTORS, VectorStyle
+from app.storage.location import is_stored
+from app.urls.url_policy import host_of, parse_url
 from models.domain.errors import (
     DeadlineExceeded,
     MalformedRequest,
+    OriginBusy,
     ServiceError,
     TooLarge,
     Unavailable,
@@ -52,8 +57,16 @@ class ImageWorker:
     """Does the work on one image after the other; `seconds` is the time that each may take."""
 
     def __init__(
-        self, pipeline: Pipeline, permission: Permission, seconds: float, most_bytes: int
+        self,
+        pipeline: Pipeline,
+        permission: Permission,
+        output: ImageOutput,
+        patience: Patience,
+        seconds: float,
+        most_bytes: int,
     ) -> None:
+        self._output = output
+        self._patience = patience
         self._pipeline = pipeline
         self._permission = permission
         self._seconds = seconds
@@ -61,14 +74,34 @@ class ImageWorker:
 
     async def record(self, job: Job, work: Work, index: int, given: Line) -> tuple[bytes, bool]:
         """Return the record of an item as a line, and whether the item failed."""
-        for attempt in itertools.count(1):
-            answer = await self._answer(job, work, index, given)
-            if attempt >= ATTEMPTS or not _passing(answer):
-                break
-            await asyncio.sleep(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1)))
+        answer = await self._persistently(job, work, index, given)
+        if job.output is not None:
+            made = record(answer, work.labels, named=True, vectors=work.vectors)
+            made = await self._output.write(job.output, answer, made)
+            return line(made), made.status != "ok"
         inline = InlineImages()
         made = record(answer, work.labels, inline=inline, vectors=work.vectors)
         return b"".join(inline.pieces(line(made))), made.status != "ok"
+
+    async def _persistently(self, job: Job, work: Work, index: int, given: Line) -> Answer:
+        """Try an image again whose failure may pass: the server was busy, or its origin."""
+        host = _host(given.url)
+        for attempt in itertools.count(1):
+            if host and (ahead := self._patience.ahead(host)):
+                await asyncio.sleep(ahead)
+            answer = await self._answer(job, work, index, given)
+            busy = next((e for e in _errors(answer) if isinstance(e, OriginBusy)), None)
+            if host and busy is None:
+                self._patience.answered(host)
+            pause: float | None = None
+            if host and busy is not None:
+                pause = self._patience.pause(host, attempt, busy.retry_after)
+            elif attempt < ATTEMPTS and _passing(answer):
+                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (attempt - 1))
+            if pause is None:
+                return answer
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable: the last try returns")
 
     async def _answer(self, job: Job, work: Work, index: int, given: Line) -> Answer:
         async with self._permission.image(job.client, self._seconds) as permit:
@@ -101,9 +134,22 @@ def _bounded(uri: DataUri, most: int) -> Iterator[bytes]:
 
 def _passing(answer: Answer) -> bool:
     """Return whether an image failed for a reason that passes: the server was busy or restarted."""
-    outcome = answer.outcome
-    errors = outcome.errors if isinstance(outcome, Processed) else [outcome]
     return any(
         isinstance(each, Unavailable | DeadlineExceeded) and not isinstance(each, WeightsMissing)
-        for each in errors
+        for each in _errors(answer)
     )
+
+
+def _errors(answer: Answer) -> Sequence[object]:
+    outcome = answer.outcome
+    return outcome.errors if isinstance(outcome, Processed) else [outcome]
+
+
+def _host(url: str | None) -> str | None:
+    """Return the host of a URL of http or https, else None."""
+    if url is None or is_stored(url):
+        return None
+    try:
+        return host_of(parse_url(url))
+    except ServiceError:
+        return None

@@ -1,9 +1,10 @@
 """`/jobs`: long batches that the server works through in the background."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response
@@ -11,18 +12,20 @@ from pydantic import BaseModel
 
 from app.http import media_types
 from app.intake.body import announced
-from app.jobs.asked import Asked
+from app.jobs.listing import failed_records
 from app.responses.body import StreamedBody
 from app.routes.image_route import client_name
 from app.routes.job_documents import ACCEPTED, FOUND, LISTED, REMOVED, RESULTS, job_document
+from app.routes.job_request import asked_for, options_of
 from app.routes.job_work import work_of
 from app.service import Service, ServiceOf
-from models.api.jobs import JobItemCounts, JobListing, JobOperation, JobRecord, JobState
-from models.domain.errors import Draining, FieldError, InvalidParameter
+from models.api.jobs import JobEnding, JobItemCounts, JobListing, JobOperation, JobRecord, JobState
+from models.domain.errors import Draining
 from models.domain.job_errors import JobsDisabled
 
 if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
     from app.jobs.jobs import Jobs
+    from app.jobs.store.endings import Ending
     from app.jobs.store.values import Job
 
 router = APIRouter(tags=["jobs"])
@@ -55,9 +58,10 @@ async def make_job(
     jobs, client = _jobs(service), client_name(service, request.scope)
     if service.stopping.is_set():
         raise Draining("this server is stopping; ask another one")
-    options = _options(request)
+    options, query = options_of(request)
     work_of(service.computing)(operation, options)
-    asked = Asked(client, operation, options, idempotency_key)
+    asked = asked_for(jobs, client, operation, options, query)
+    asked = replace(asked, key=idempotency_key)
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     body = request.stream()
     job = await jobs.acceptance.accept(asked, body, kind, announced(request))
@@ -114,15 +118,21 @@ async def job_results(
     follow: Annotated[
         bool, Query(description="wait for the records of a job that still runs")
     ] = False,
+    status: Annotated[
+        Literal["error"] | None, Query(description="only records of items that failed")
+    ] = None,
 ) -> Response:
     """Return the records of a job as JSON Lines, in the order in which they were finished.
 
     This order never changes, so a client that has N records asks for `offset=N` next. Each record
-    has the `index` of its line in the manifest.
+    has the `index` of its line in the manifest. With `status` the records between `offset` and
+    `limit` are counted all the same, but only those that failed are sent.
     """
     jobs, client = _jobs(service), client_name(service, request.scope)
     job = await jobs.find(id, client)
-    rows = jobs.results(job, offset, limit, follow=follow)
+    rows: AsyncGenerator[bytes | memoryview, None] = jobs.results(job, offset, limit, follow=follow)
+    if status is not None:
+        rows = failed_records(rows)
     headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store"}
     return StreamedBody(rows, headers, media_types.JSON_LINES[0])
 
@@ -136,21 +146,10 @@ def _jobs(service: Service) -> "Jobs":
     return service.jobs
 
 
-def _options(request: Request) -> dict[str, Any]:
-    """Return the options of the operation, which stand in the query."""
-    given = dict[str, Any]()
-    for name, value in request.query_params.multi_items():
-        if name in given:
-            wrong = FieldError(name, "given more than once", value)
-            raise InvalidParameter(f"{name[:60]}: {wrong.message}", [wrong])
-        given[name] = value
-    del given["operation"]
-    return given
-
-
 async def _record(jobs: "Jobs", job: "Job") -> JobRecord:
     """Return a job as clients see it."""
     rate = await jobs.rate(job)
+    endings = await jobs.endings.rows.of(job.id)
     left = job.total - job.done
     end = time.time() + left / rate if rate else None
     return JobRecord(
@@ -169,7 +168,13 @@ async def _record(jobs: "Jobs", job: "Job") -> JobRecord:
         estimated_end=_optional(end),
         results=f"/jobs/{job.id}/results",
         problem=job.problem,
+        **{kind: _ending(each) for kind, each in endings.items()},
     )
+
+
+def _ending(found: "Ending") -> JobEnding:
+    attempts, reason = found.attempts, found.reason
+    return JobEnding(target=found.target, state=found.state, attempts=attempts, reason=reason)
 
 
 def _moment(seconds: float) -> datetime:

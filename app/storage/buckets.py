@@ -27,7 +27,7 @@ AT_ONCE = 1000
 
 MISSING = (
     "s3://, gs:// and az:// need the package obstore: install Darkroom with its extra `storage` "
-    "(pip install 'darkroom[storage]')"
+    "(pip install '.[storage]' in its checkout)"
 )
 
 _RETRIES = {"max_retries": 4, "retry_timeout": timedelta(seconds=30)}

@@ -23,6 +23,15 @@ class JobItemCounts(BaseModel):
     failed: int = Field(description="items whose record has an error; partial ones count as failed")
 
 
+class JobEnding(BaseModel):
+    """Where something of a job goes when it has ended, and what became of it."""
+
+    target: str = Field(description="storage address of the output, or URL of the webhook")
+    state: Literal["waiting", "done", "failed"]
+    attempts: int
+    reason: str | None = Field(None, description="how the last try ended")
+
+
 class JobRecord(BaseModel):
     """One job."""
 
@@ -39,6 +48,8 @@ class JobRecord(BaseModel):
     estimated_end: datetime | None = Field(None, description="by that rate")
     results: str = Field(description="path of the results")
     problem: Problem | None = Field(None, description="why the job failed, or why it waits")
+    output: JobEnding | None = Field(None, description="where images and results are written")
+    webhook: JobEnding | None = Field(None, description="what is called when the job has ended")
 
 
 class JobListing(BaseModel):

@@ -24,6 +24,7 @@ ServiceError
 ├── Cancelled 499                the client left (seen in logs only)
 ├── InternalError 500            a fault of ours
 ├── OriginFailed 502             the origin of a URL answered badly or not at all
+│   └── OriginBusy               it may answer another time
 ├── Unavailable 503              come again later
 │   ├── Overloaded               no permit free
 │   ├── ConnectionsExhausted     no connection free
@@ -173,6 +174,13 @@ class OriginFailed(ServiceError):
     """The origin of a URL answered badly or not at all."""
 
     status, code, title, retryable = 502, "origin_failed", "Origin failed", True
+
+
+class OriginBusy(OriginFailed):
+    """The origin of a URL could not be reached, or answered that it is busy.
+
+    `retry_after` is 0 if the origin did not name a time.
+    """
 
 
 class Unavailable(ServiceError):

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
@@ -10,7 +11,8 @@ from sqlalchemy import ColumnElement, RowMapping, delete, exists, func, insert, 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.jobs.store.tables import CHUNKS, CLAIMED, JOBS, WAITING
+from app.jobs.store.endings import Ending
+from app.jobs.store.tables import CHUNKS, CLAIMED, ENDINGS, JOBS, WAITING
 from app.jobs.store.values import FINISHED, RUNNABLE, UNFINISHED, Job, Span, State, Usage
 
 AT_ONCE = 1000
@@ -24,8 +26,11 @@ class JobRows:
         self._engine = engine
         self._clock = clock
 
-    async def add(self, job: Job, spans: Sequence[Span]) -> Job:
-        """Add a queued job with its chunks; return it, or the job that has its key already."""
+    async def add(self, job: Job, spans: Sequence[Span], endings: Sequence[Ending] = ()) -> Job:
+        """Add a queued job with its chunks and what is to be done at its end.
+
+        Return it, or the job that has its key already.
+        """
         row = {name: getattr(job, name) for name in JOBS.columns.keys()}  # noqa: SIM118 (columns)
         row |= {"options": json.dumps(job.options), "problem": None, "state": job.state.value}
         try:
@@ -34,6 +39,8 @@ class JobRows:
                 rows = _chunk_rows(job.id, spans)
                 while some := list(islice(rows, AT_ONCE)):
                     await connection.execute(insert(CHUNKS), some)
+                if endings:
+                    await connection.execute(insert(ENDINGS), [asdict(each) for each in endings])
         except IntegrityError:
             if job.key is None or (found := await self.by_key(job.client, job.key)) is None:
                 raise

@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 1
+VERSION = 2
 """The version of these tables; it grows with every change of them."""
 
 WAITING, CLAIMED, DONE = 0, 1, 2
@@ -54,6 +54,7 @@ JOBS = Table(
     Column("key", String(255)),
     Column("digest", String(64), nullable=False),
     Column("problem", Text),
+    Column("output", Text),
     UniqueConstraint("client", "key", name="darkroom_jobs_key"),
     Index("darkroom_jobs_client", "client", "id"),
     Index("darkroom_jobs_state", "state", "expires"),
@@ -79,6 +80,20 @@ CHUNKS = Table(
     Index("darkroom_chunks_state", "job", "state", "number"),
     Index("darkroom_chunks_row", "job", "row"),
     Index("darkroom_chunks_owner", "state", "owner"),
+)
+
+ENDINGS = Table(
+    "darkroom_endings",
+    METADATA,
+    Column("job", String(32), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("target", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due", Double, nullable=False),
+    Column("body", Text),
+    Column("reason", Text),
+    Index("darkroom_endings_due", "state", "due"),
 )
 
 OWNERS = Table(

@@ -38,7 +38,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job. Times are seconds since 1970; `stored` are the bytes of its files."""
+    """One job. Times are seconds since 1970; `stored` are the bytes of its files.
+
+    `output` is the storage address to which its images and results go, if not into the data folder.
+    """
 
     id: str
     client: str
@@ -56,6 +59,7 @@ class Job:
     key: str | None = None
     digest: str = ""
     problem: dict[str, Any] | None = None
+    output: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,156 @@
+"""What happens when a job has ended: its results are written to storage, its webhook is called.
+
+Both are rows of the database, so a service that was killed goes on with them.
+"""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.jobs.output import RESULTS
+from app.jobs.store.endings import DONE, FAILED, OUTPUT, Ending, EndingRows
+from app.jobs.store.jobs import JobRows
+from app.jobs.store.values import Job
+from app.storage.storage import Storage
+from app.webhooks.sender import Delivery, WebhookSender
+from models.domain.errors import ServiceError
+
+log = logging.getLogger("darkroom.jobs")
+
+LOOK = 1.0
+"""Seconds between two looks for jobs that have ended."""
+
+AT_ONCE = 8
+"""Endings that one process works on at a time."""
+
+LEASE = 60.0
+"""Seconds after which a webhook is sent again whose process died; writing renews nothing, so
+writing results has OUTPUT_LEASE."""
+
+OUTPUT_LEASE = 3600.0
+"""Seconds after which results are written again whose process died."""
+
+PAUSES = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.0)
+"""Seconds before each further try, as Standard Webhooks advises; after the last there is none."""
+
+LONGEST_PAUSE = 86400.0
+"""Seconds that a receiver may ask to wait with `Retry-After`."""
+
+Results = Callable[[Job], AsyncGenerator[bytes | memoryview, None]]
+
+
+class Endings:
+    """Works on the endings of all jobs; `chance` returns a number from 0 to 1 for the jitter."""
+
+    def __init__(
+        self,
+        rows: EndingRows,
+        jobs: JobRows,
+        results: Results,
+        storage: Storage,
+        sender: WebhookSender,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.rows = rows
+        self._jobs = jobs
+        self._results = results
+        self._storage = storage
+        self.sender = sender
+        self._chance = chance
+
+    async def run(self) -> None:
+        """Work until this is cancelled."""
+        turns = asyncio.Semaphore(AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await turns.acquire()
+                ending = await self._claimed()
+                if ending is None:
+                    turns.release()
+                    await asyncio.sleep(LOOK)
+                else:
+                    task = group.create_task(self.end(ending))
+                    task.add_done_callback(lambda _: turns.release())
+
+    async def end(self, ending: Ending) -> None:
+        """Try an ending once, and note what became of it; a fault of ours harms no other one."""
+        try:
+            job = await self._jobs.find(ending.job)
+            if job is None:
+                await self.rows.forget()
+            elif ending.kind == OUTPUT:
+                await self._write(ending, job)
+            else:
+                await self._send(ending, job)
+        except (SQLAlchemyError, OSError) as error:  # it is due again when its lease ends
+            log.warning("the %s of job %s waits: %s", ending.kind, ending.job, error)
+        except Exception as error:
+            log.error("the %s of job %s failed", ending.kind, ending.job, exc_info=error)
+            await self._again(ending, "a fault of the server; its log has the cause", None)
+
+    async def _claimed(self) -> Ending | None:
+        try:
+            return await self.rows.claim(LEASE)
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("the database of jobs does not answer: %s", error)
+            return None
+
+    async def _write(self, ending: Ending, job: Job) -> None:
+        """Write the results as one file; a repeated write gives the same bytes."""
+        await self.rows.postpone(ending, OUTPUT_LEASE, "the results are being written")
+        try:
+            target = self._storage.writable(ending.target).below(RESULTS)
+            async with aclosing(self._results(job)) as results:
+                await self._storage.write(target, _bytes(results))
+        except ServiceError as error:
+            await self._again(ending, error.detail, None)
+        else:
+            await self.rows.finish(ending, DONE, f"{job.done} records are in {target}")
+
+    async def _send(self, ending: Ending, job: Job) -> None:
+        body = ending.body or message(job)
+        if ending.body is None:
+            await self.rows.keep(ending, body)
+        tried = await self.sender.send(ending.target, f"msg_{job.id}", body.encode())
+        if tried.delivery is Delivery.DELIVERED:
+            await self.rows.finish(ending, DONE, tried.reason)
+        elif tried.delivery is Delivery.GONE:
+            await self.rows.finish(ending, FAILED, tried.reason)
+        else:
+            await self._again(ending, tried.reason, tried.pause)
+
+    async def _again(self, ending: Ending, reason: str, pause: float | None) -> None:
+        """Try again later, with a tenth of jitter, or give up."""
+        if ending.attempts >= len(PAUSES):
+            log.warning("gave up the %s of job %s: %s", ending.kind, ending.job, reason)
+            await self.rows.finish(ending, FAILED, reason)
+            return
+        usual = PAUSES[ending.attempts] * (1 + self._chance() / 10)
+        await self.rows.postpone(ending, max(usual, min(pause or 0.0, LONGEST_PAUSE)), reason)
+
+
+def message(job: Job) -> str:
+    """Return the JSON of a webhook: its type, the time at which the job ended, and counts."""
+    ended = datetime.fromtimestamp(round(job.finished or job.created, 3), UTC)
+    succeeded = job.done - job.failed
+    items = {"total": job.total, "done": job.done, "succeeded": succeeded, "failed": job.failed}
+    data = {
+        "id": job.id,
+        "state": job.state.value,
+        "operation": job.operation,
+        "items": items,
+        "results": f"/jobs/{job.id}/results",
+    }
+    text = {"type": f"job.{job.state.value}", "timestamp": ended.isoformat(), "data": data}
+    return json.dumps(text, separators=(",", ":"))
+
+
+async def _bytes(results: AsyncIterator[bytes | memoryview]) -> AsyncIterator[bytes]:
+    async for piece in results:
+        yield bytes(piece)

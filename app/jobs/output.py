@@ -1,0 +1,68 @@
+"""Write the images of a job into a folder or bucket of its own, as `images/NUMBER.EXTENSION`.
+
+Names have the number of the item and of the version, so an image that is made again, because the
+process was killed before its record was kept, replaces itself.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+
+from app.http.problems import problem
+from app.pipeline.encoded_files import EncodedFile
+from app.pipeline.outcomes import Answer, EncodedImage, Processed
+from app.responses.records import archive_name
+from app.storage.storage import Storage
+from models.api.schemas import Record
+from models.domain.errors import ServiceError
+
+IMAGES, RESULTS = "images", "results.jsonl"
+"""The folder of images and the file of records below an output."""
+
+PIECE = 1 << 20
+"""Bytes of an image that are in memory, beside those that the pipeline holds."""
+
+
+class ImageOutput:
+    """Writer of the images of jobs that have an output."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def write(self, target: str, answer: Answer, made: Record) -> Record:
+        """Write the images of an answer, and name them in its record.
+
+        An item whose image cannot be written becomes an error.
+        """
+        try:
+            folder = self._storage.writable(target)
+            for image, version in _images(answer):
+                name = f"{IMAGES}/{archive_name(answer.item.index, image, version)}"
+                await self._storage.write(folder.below(name), _content(image.file))
+        except ServiceError as error:
+            found = problem(error, None, made.index)
+            return Record(
+                index=made.index, id=made.id, source=made.source, status="error", error=found
+            )
+        for shown in (made.image, *(each.image for each in made.versions or ())):
+            if shown is not None:
+                shown.name = f"{IMAGES}/{shown.name}"
+        return made
+
+
+def _images(answer: Answer) -> Iterator[tuple[EncodedImage, int | None]]:
+    """Yield the images of an answer, with the number of the version that each one is."""
+    outcome = answer.outcome
+    if isinstance(outcome, EncodedImage):
+        yield outcome, None
+    elif isinstance(outcome, Processed):
+        for number, version in enumerate(outcome.versions):
+            if isinstance(version.outcome, EncodedImage):
+                yield version.outcome, number
+
+
+def _content(file: EncodedFile) -> bytes | AsyncIterator[bytes]:
+    return file.read() if file.size <= PIECE else _pieces(file)
+
+
+async def _pieces(file: EncodedFile) -> AsyncIterator[bytes]:
+    for start in range(0, file.size, PIECE):
+        yield file.read(start, PIECE)

@@ -1,0 +1,97 @@
+"""The rows of endings: what is left to do for a job that has ended, and when it is tried next."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import Update, delete, exists, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.jobs.store.tables import ENDINGS, JOBS
+from app.jobs.store.values import FINISHED
+
+OUTPUT, WEBHOOK = "output", "webhook"
+"""The kinds of endings: results go to storage first, then a webhook is called."""
+
+WAITING, DONE, FAILED = "waiting", "done", "failed"
+"""The states of an ending; the last two never change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """One thing to do: `attempts` were begun, `body` is the message that the first one sent."""
+
+    job: str
+    kind: str
+    target: str
+    state: str
+    attempts: int
+    due: float
+    body: str | None
+    reason: str | None
+
+
+class EndingRows:
+    """The table of endings; `clock` returns seconds since 1970."""
+
+    def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    async def of(self, job: str) -> dict[str, Ending]:
+        """Return the endings of a job by their kind."""
+        async with self._engine.connect() as connection:
+            found = await connection.execute(select(ENDINGS).where(ENDINGS.c.job == job))
+            return {row["kind"]: Ending(**row) for row in found.mappings()}
+
+    async def claim(self, seconds: float) -> Ending | None:
+        """Take the ending that is due longest, for a time; None: there is none.
+
+        If the process dies meanwhile, the ending is due again after `seconds`. So each is done at
+        least once.
+        """
+        now = self._clock()
+        other = ENDINGS.alias()
+        before = exists().where(
+            other.c.job == ENDINGS.c.job, other.c.kind == OUTPUT, other.c.state == WAITING
+        )
+        first = (ENDINGS.c.kind == OUTPUT) | ~before
+        due = (ENDINGS.c.state == WAITING) & (ENDINGS.c.due <= now) & first
+        ended = JOBS.c.state.in_([each.value for each in FINISHED])
+        query = select(ENDINGS).join(JOBS, JOBS.c.id == ENDINGS.c.job).where(due, ended)
+        async with self._engine.connect() as connection:
+            row = (await connection.execute(query.order_by(ENDINGS.c.due).limit(1))).mappings()
+            found = row.first()
+        if found is None:
+            return None
+        ending = Ending(**found)
+        mine = self._one(ending).where(ENDINGS.c.due == ending.due, ENDINGS.c.state == WAITING)
+        more = {"due": now + seconds, "attempts": ending.attempts + 1}
+        async with self._engine.begin() as connection:
+            taken = (await connection.execute(mine.values(**more))).rowcount
+        return ending if taken else await self.claim(seconds)
+
+    async def keep(self, ending: Ending, body: str) -> None:
+        """Keep the message of an ending: it is the same at every try."""
+        async with self._engine.begin() as connection:
+            await connection.execute(self._one(ending).values(body=body))
+
+    async def finish(self, ending: Ending, state: str, reason: str) -> None:
+        """End an ending for good."""
+        async with self._engine.begin() as connection:
+            await connection.execute(self._one(ending).values(state=state, reason=reason))
+
+    async def postpone(self, ending: Ending, seconds: float, reason: str) -> None:
+        """Try an ending again after some seconds."""
+        values = {"due": self._clock() + seconds, "reason": reason}
+        async with self._engine.begin() as connection:
+            await connection.execute(self._one(ending).values(**values))
+
+    async def forget(self) -> None:
+        """Remove the endings of jobs that are gone."""
+        gone = ~exists().where(JOBS.c.id == ENDINGS.c.job)
+        async with self._engine.begin() as connection:
+            await connection.execute(delete(ENDINGS).where(gone))
+
+    def _one(self, ending: Ending) -> Update:
+        return update(ENDINGS).where(ENDINGS.c.job == ending.job, ENDINGS.c.kind == ending.kind)

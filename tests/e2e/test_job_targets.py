@@ -1,0 +1,233 @@
+"""Jobs of folders and buckets: sources, outputs, webhooks, and second tries of what failed."""
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from app.jobs import endings
+from tests.e2e.conftest import Start
+from tests.e2e.test_jobs import finished, made, manifest, records
+from tests.object_stores import BUCKET, s3
+from tests.pictures import jpeg, png
+from tests.server import until
+
+KEY = bytes(range(32))
+SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
+
+
+@dataclass
+class Receiver:
+    """A receiver of webhooks: it answers with `statuses` in turn, then with 204."""
+
+    url: str = ""
+    statuses: list[int] = field(default_factory=list)
+    received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+
+@contextmanager
+def receiver(*statuses: int) -> Iterator[Receiver]:
+    found = Receiver(statuses=[*statuses])
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            found.received.append(({k.lower(): v for k, v in self.headers.items()}, body))
+            self.send_response(found.statuses.pop(0) if found.statuses else 204)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever).start()
+    found.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Return a folder with two photos, a drawing, and a file that is no image."""
+    folder = tmp_path / "photos"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "1.jpg").write_bytes(jpeg())
+    (folder / "deep" / "2 ü.jpg").write_bytes(jpeg())
+    (folder / "3.png").write_bytes(png())
+    (folder / "note.txt").write_text("no image")
+    return folder
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def client(start: Start, tmp_path: Path, photos: Path, results: Path) -> Iterator[httpx.Client]:
+    with start(
+        data_folder=tmp_path / "data",
+        storage_allow=(photos.as_uri(),),
+        storage_allow_write=(results.as_uri(),),
+        webhook_secret=SECRET,
+        fetch_allowed_networks="127.0.0.0/8",
+        fetch_ports="1-65535",
+    ) as running:
+        yield running.client
+
+
+def post(client: httpx.Client, operation: str, **query: str) -> str:
+    """Return the path of a new job without a body."""
+    answer = client.post("/jobs", params={"operation": operation, **query})
+    assert answer.status_code == 202, answer.text
+    path: str = answer.headers["Location"]
+    return path
+
+
+def test_a_folder_is_classified(client: httpx.Client, photos: Path) -> None:
+    path = post(client, "classify", source=photos.as_uri(), top_k="1")
+    job = finished(client, path)
+    assert job["items"] == {"total": 4, "done": 4, "succeeded": 3, "failed": 1}
+    found = {each["id"]: each for each in records(client, path)}
+    assert {*found} == {"1.jpg", "deep/2 ü.jpg", "3.png", "note.txt"}
+    assert found["deep/2 ü.jpg"]["source"] == f"{photos.as_uri()}/deep/2%20%C3%BC.jpg"
+    assert found["note.txt"]["error"]["code"] == "unsupported_media"
+    [failed] = records(client, path, "?status=error")
+    assert failed == found["note.txt"]
+
+
+def test_names_are_chosen_and_addresses_are_checked(client: httpx.Client, photos: Path) -> None:
+    path = post(client, "classify", source=photos.as_uri(), include="*.png,*.txt")
+    assert finished(client, path)["items"]["total"] == 2
+    for query, status, text in [
+        ({"source": "file:///etc"}, 422, "DARKROOM_STORAGE_ALLOW"),
+        ({"source": photos.as_uri(), "output": photos.as_uri()}, 422, "STORAGE_ALLOW_WRITE"),
+        ({"source": photos.as_uri(), "include": "*.gif"}, 422, "there is no file below"),
+        ({"source": f"{photos.as_uri()}/none"}, 404, "there is no such file"),
+        ({"include": "*.gif"}, 422, "below `source`"),
+        ({"source": photos.as_uri(), "retry_of": "x"}, 422, "not both"),
+        ({"retry_of": "x"}, 404, "there is no job"),
+        ({"source": photos.as_uri(), "webhook": "ftp://a.example"}, 422, "http and https"),
+    ]:
+        answer = client.post("/jobs", params={"operation": "classify", **query})
+        assert (answer.status_code, text in answer.text) == (status, True), answer.text
+
+
+def test_filtered_images_and_results_go_into_a_folder(
+    client: httpx.Client, photos: Path, results: Path
+) -> None:
+    output = f"{results.as_uri()}/today"
+    path = post(client, "filter", source=photos.as_uri(), output=output, name="grayscale")
+    until(lambda: client.get(path).json()["output"]["state"] == "done")
+    written = (results / "today" / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in written] == records(client, path)
+    shown = {each["id"]: each for each in map(json.loads, written)}
+    assert shown["note.txt"]["status"] == "error"
+    for name in ("1.jpg", "deep/2 ü.jpg", "3.png"):
+        image = shown[name]["image"]
+        assert "data" not in image
+        data = (results / "today" / image["name"]).read_bytes()
+        assert len(data) == image["bytes"]
+        assert Image.open(BytesIO(data)).size == (image["width"], image["height"])
+    assert len([*(results / "today" / "images").iterdir()]) == 3
+
+
+def test_what_failed_is_tried_again_as_a_job_of_its_own(client: httpx.Client, photos: Path) -> None:
+    first = post(client, "classify", source=photos.as_uri())
+    finished(client, first)
+    (photos / "note.txt").write_bytes(png())
+    second = post(client, "classify", retry_of=first.rpartition("/")[2])
+    finished(client, second)
+    [record] = records(client, second)
+    assert (record["id"], record["status"]) == ("note.txt", "ok")
+    answer = client.post(
+        "/jobs", params={"operation": "classify", "retry_of": second.rpartition("/")[2]}
+    )
+    assert answer.status_code == 422
+    assert "no item of job" in answer.text
+
+
+def test_a_webhook_is_signed_and_sent_again_until_it_is_taken(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "PAUSES", (0.01, 0.01))
+    photo = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+    with receiver(500, 503) as there:
+        path = made(client, f"classify&webhook={there.url}", manifest({"data": photo}))
+        until(lambda: client.get(path).json()["webhook"]["state"] == "done")
+        job = client.get(path).json()
+    assert job["webhook"]["attempts"] == 3
+    assert len(there.received) == 3
+    assert {body for _, body in there.received} == {there.received[0][1]}
+    id_ = job["id"]
+    for headers, body in there.received:
+        signed = f"msg_{id_}.{headers['webhook-timestamp']}.".encode() + body
+        digest = hmac.new(KEY, signed, hashlib.sha256).digest()
+        assert headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+        assert headers["webhook-id"] == f"msg_{id_}"
+    told = json.loads(there.received[0][1])
+    assert told["type"] == "job.succeeded"
+    assert told["data"]["items"] == job["items"]
+
+
+def test_a_webhook_waits_for_a_service_that_was_stopped(start: Start, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "data_folder": tmp_path / "data",
+        "webhook_secret": SECRET,
+        "fetch_allowed_networks": "127.0.0.0/8",
+        "fetch_ports": "1-65535",
+    }
+    photo = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+    with receiver(500) as there:
+        with start(**settings) as first:
+            path = made(first.client, f"classify&webhook={there.url}", manifest({"data": photo}))
+            until(lambda: len(there.received) == 1)
+        with start(**settings) as second:
+            until(lambda: second.client.get(path).json()["webhook"]["state"] == "done")
+    assert len(there.received) == 2
+
+
+def test_a_bucket_is_read_and_written(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("obstore")
+    pytest.importorskip("moto")
+    with s3() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        base = f"{environment['AWS_ENDPOINT_URL']}/{BUCKET}"
+        for number in range(3):
+            httpx.put(f"{base}/photos/{number}.png", content=png()).raise_for_status()
+        with start(
+            data_folder=tmp_path / "data",
+            storage_allow=(f"s3://{BUCKET}/photos",),
+            storage_allow_write=(f"s3://{BUCKET}/results",),
+        ) as running:
+            client, root = running.client, f"s3://{BUCKET}"
+            query = {"source": f"{root}/photos/", "output": f"{root}/results/1"}
+            path = post(client, "filter", name="invert", **query)
+            until(lambda: client.get(path).json()["output"]["state"] == "done")
+            found = records(client, path)
+            written = httpx.get(f"{base}/results/1/results.jsonl").text.splitlines()
+            assert [json.loads(line) for line in written] == found
+            there = httpx.get(base, params={"list-type": 2, "prefix": "results/1/images/"}).text
+            assert [each["status"] for each in found] == ["ok"] * 3
+            assert all(f"results/1/{each['image']['name']}<" in there for each in found)

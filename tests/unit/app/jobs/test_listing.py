@@ -1,0 +1,41 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from app.jobs.listing import failed_lines, failed_records
+from app.jobs.manifest import Line
+
+RECORDS = b"".join(
+    json.dumps({"index": n, "status": "error" if n % 3 == 0 else "ok", "x": "é" * n}).encode()
+    + b"\n"
+    for n in reversed(range(50))
+)
+
+
+async def pieces(size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(RECORDS), size):
+        yield RECORDS[start : start + size]
+
+
+def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.jsonl"
+    given = [
+        {"url": f"https://a.example/{n}"} | ({"id": f"i{n}"} if n % 2 else {}) for n in range(50)
+    ]
+    manifest.write_text("".join(json.dumps(each) + "\n" for each in given))
+
+    async def main() -> list[Line]:
+        return [line async for line in failed_lines(pieces(7), manifest, 50)]
+
+    found = asyncio.run(main())
+    assert [line.url for line in found] == [f"https://a.example/{n}" for n in range(0, 50, 3)]
+    assert [line.id for line in found] == [f"i{n}" if n % 2 else f"{n}" for n in range(0, 50, 3)]
+
+
+def test_records_that_failed_are_sent_whole() -> None:
+    async def main() -> bytes:
+        return b"".join([bytes(piece) async for piece in failed_records(pieces(11))])
+
+    found = [json.loads(line)["index"] for line in asyncio.run(main()).splitlines()]
+    assert found == [n for n in reversed(range(50)) if n % 3 == 0]
