@@ -6,7 +6,6 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from starlette.types import Message, Receive
 
@@ -18,6 +17,7 @@ from app.intake import framing
 from app.intake.item import Found, Item
 from app.intake.json_items import ROOM, json_line
 from app.intake.spool import Blob
+from app.intake.wanted import Admitted
 from models.domain.errors import (
     Cancelled,
     Draining,
@@ -36,19 +36,6 @@ MEDIA_TYPES = (*JSON_LINES, LENGTH_DELIMITED)
 
 LINE_REST = 1 << 16
 """Bytes that a line may have besides the base64 of the largest image."""
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """An image of a stream with its permit; one that admission refused is an error without."""
-
-    item: Item
-    permit: Permit | None
-
-    def release(self) -> None:
-        """Release the permit; may be called again."""
-        if self.permit is not None:
-            self.permit.release()
 
 
 def is_stream(content_type: str) -> bool:

@@ -7,6 +7,7 @@ several parts of both kinds (`Parts`), and `/info` a description (`Describe`).
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from app.admission import Permit
 from app.intake.item import Item, Url
 from app.intake.output_format import OutputFormat
 from models.codec import Encoding, ImageFormat
@@ -95,6 +96,19 @@ class ImageRequest:
         """Return the name of the network that will be asked, None if none will be."""
         wanted = self.wanted.labels if isinstance(self.wanted, Parts) else self.wanted
         return wanted.network if isinstance(wanted, Classify) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """An image of a stream with its permit; one that admission refused is an error without."""
+
+    item: Item
+    permit: Permit | None
+
+    def release(self) -> None:
+        """Release the permit; may be called again."""
+        if self.permit is not None:
+            self.permit.release()
 
 
 def kinds(wanted: Wanted) -> list[Hashable]:

@@ -16,8 +16,7 @@ from app.fetch.fetcher import Fetcher
 from app.http.stream_window import StreamWindow
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
-from app.intake.stream import Admitted
-from app.intake.wanted import Describe, ImageRequest, Parts, Version, Wanted, kinds
+from app.intake.wanted import Admitted, Describe, ImageRequest, Parts, Version, Wanted, kinds
 from app.pipeline.computation import Computation
 from app.pipeline.context import ExpectedPixels, ImageContext, caught
 from app.pipeline.decoding import ImageDecoder

@@ -26,6 +26,7 @@ from models.networks.served import Model, ServedNetwork
 from models.settings import Settings
 from tests.fakes import FakeEngine
 from tests.pictures import jpeg
+from tests.unit.app.archives.test_zip_archive import packed as zipped
 from workers.backends.in_process import LocalBackend
 from workers.operations import Classify
 from workers.scheduling.batcher import BatchLimits
@@ -110,8 +111,11 @@ def answer(job: Job) -> Result:
     return Labels((1, 0), (0.75, 0.25)) if isinstance(job.operation, Classify) else job.image
 
 
-async def walk_of(path: str, **headers: str) -> tuple[list[Call], int]:
-    """Return the calls between rooms while a photo is answered, and the status of its answer."""
+PHOTO = jpeg(1, 64, 48)
+
+
+async def walk_of(path: str, body: bytes = PHOTO, **headers: str) -> tuple[list[Call], int]:
+    """Return the calls between rooms while a body is answered, and the status of its answer."""
     record = {"name": "fake", "sha256": "", "label_set": "fake", "n_classes": 2, "random": True}
     record |= {"preprocessing": 1, "precision": "fp32", "device": "fake"}
     model = Model(ModelRecord.model_validate(record), LabelSet("fake", ("a", "b"), (None, None)))
@@ -125,7 +129,7 @@ async def walk_of(path: str, **headers: str) -> tuple[list[Call], int]:
         service = await main.start_service(Settings(), Metrics())
     app = main.create_app(Settings())
     app.state.service = service
-    body, sent = jpeg(1, 64, 48), list[Message]()
+    sent = list[Message]()
     scope = {
         "type": "http",
         "app": app,
@@ -172,6 +176,21 @@ def test_a_later_room_never_calls_an_earlier_one(path: str, accept: str) -> None
     calls, status = asyncio.run(walk_of(path, content_type="image/jpeg", accept=accept))
     assert status == 200
     assert {room for call in calls for room in call} == {*ROOMS} - {"fetch"}
+    assert backward(calls) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/zip", zipped({"a.jpg": PHOTO, "b.jpg": PHOTO})),
+        ("application/x-length-delimited", (len(PHOTO).to_bytes(4, "big") + PHOTO) * 2),
+    ],
+)
+def test_archives_and_streams_walk_the_same_way(kind: str, body: bytes) -> None:
+    accept = "application/x-ndjson"
+    calls, status = asyncio.run(walk_of("/classify", body, content_type=kind, accept=accept))
+    assert status == 200
+    assert {("pipeline", "workers")} <= {*calls}
     assert backward(calls) == []
 
 
