@@ -117,6 +117,8 @@ def _takes(schema: Schema) -> str:
 def _kind(schema: Schema) -> str:
     if "enum" in schema:
         return f"one of {', '.join(schema['enum'])}"
+    if "minimum" in schema and "maximum" not in schema:
+        return f"{schema['type']} of at least {schema['minimum']}"
     if "minimum" in schema:
         return f"{schema['type']} from {schema['minimum']} to {schema['maximum']}"
     return str(schema["type"])

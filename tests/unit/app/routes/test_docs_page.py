@@ -13,3 +13,13 @@ def test_what_documents_say_is_text_and_never_markup() -> None:
     }
     text = page(document, ["<q>"])
     assert not re.search(r"<(b|i|u|q)>|<a>|<p>1|& ", text)
+
+
+def test_a_bound_without_an_upper_one_is_shown() -> None:
+    count = {"type": "integer", "minimum": 0}
+    parameter = {"name": "offset", "in": "query", "schema": count, "description": "x"}
+    document = {
+        "info": {"title": "p", "version": "1", "summary": "s"},
+        "paths": {"/a": {"get": {"description": "d", "parameters": [parameter]}}},
+    }
+    assert "integer of at least 0" in page(document, [])
