@@ -1,5 +1,6 @@
 """Cut the body of a stream into items: lines, or images with their lengths before them."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 from app.http.stream_window import StreamWindow
@@ -9,6 +10,9 @@ from models.domain.errors import MalformedRequest, Overloaded, ServiceError, Too
 
 LENGTH_BYTES = 4
 """Bytes of the length before an image: an unsigned number, its most significant byte first."""
+
+BLANK = 64
+"""Blank lines that are skipped before other tasks of the event loop have their turn."""
 
 Arrive = Callable[[int, int], Awaitable[None]]
 """Count bytes of an item that is not complete, and those that it announced (0: unknown)."""
@@ -22,7 +26,7 @@ async def lines(
     A line is valid until the next is asked for. Raises TooLarge for one of more than `longest`
     bytes, without waiting for its end.
     """
-    parts = _Parts(room, longest)
+    parts, blank = _Parts(room, longest), 0
     async for chunk in chunks:
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
@@ -35,6 +39,10 @@ async def lines(
                 parts.clear()
             elif line.strip():
                 yield line
+            else:
+                blank += 1
+                if blank % BLANK == 0:
+                    await asyncio.sleep(0)  # a chunk may have 100,000 of them
         if start < len(chunk):
             parts.add(chunk[start:])
             window.inside_item = True

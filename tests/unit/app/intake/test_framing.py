@@ -108,3 +108,25 @@ def test_an_image_over_the_limit_is_skipped_without_being_kept() -> None:
 def test_a_body_that_is_cut_off_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedRequest, match="the stream ends inside"):
         images(body)
+
+
+def test_others_have_their_turn_while_blank_lines_are_skipped() -> None:
+    async def scenario() -> None:
+        turns = 0
+
+        async def neighbour() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def nothing(_n_bytes: int, _announced: int) -> None: ...
+
+        task = asyncio.ensure_future(neighbour())
+        body = cut(b"\n" * 6400, 6400)
+        found = framing.lines(body, nothing, StreamWindow(1), 1000, JsonRoom())
+        assert [each async for each in found] == []
+        task.cancel()
+        assert turns >= 100
+
+    asyncio.run(scenario())
