@@ -9,12 +9,16 @@ PREFIX = "DARKROOM_"
 """The beginning of the name of every setting that is a variable."""
 
 
+API_KEY = f"{PREFIX}API_KEY"
+"""The variable with the API key of a client; it is a secret, so it is no flag, and no setting."""
+
+
 def unknown_variables(names: Iterable[str], fields: Collection[str]) -> list[str]:
     """Return the `DARKROOM_…` names among `names` that are none of the settings `fields`.
 
     A mistyped setting must not pass silently.
     """
-    known = {f"{PREFIX}{field}".upper() for field in fields}
+    known = {API_KEY, *(f"{PREFIX}{field}".upper() for field in fields)}
     return sorted(n for n in names if n.upper().startswith(PREFIX) and n.upper() not in known)
 
 

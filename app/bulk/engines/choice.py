@@ -1,14 +1,18 @@
-"""Choose the engine of a command: this process, or several."""
+"""Choose the engine of a command: this process, several processes, or servers."""
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from app.bulk.engines import in_process
 from app.bulk.engines.engine import Engine
-from app.bulk.engines.in_process import Work
+from app.bulk.engines.filtering import Filtering
+from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
+from app.bulk.sources import contents
 from app.processes.plan import Plan
 from models.settings import Settings
+from models.settings_file import API_KEY
 
 AUTO = "auto"
 
@@ -19,17 +23,34 @@ MANY = 2000
 """Images from which several processes are worth their start, on a GPU."""
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """The flags that choose an engine: a number of `processes`, or the URLs of `servers`."""
+
+    processes: str = AUTO
+    servers: Sequence[str] = ()
+
+
 def starter(
-    settings: Settings, work: Work, processes: str, total: int
+    settings: Settings, work: Classification | Filtering, how: How, total: int
 ) -> Callable[[], Awaitable[Engine]]:
-    """Return what starts the engine for `total` images; WrongUsage for wrong `processes`.
+    """Return what starts the engine for `total` images; WrongUsage for wrong flags.
 
     By default one process does all on a CPU, where the network takes nearly all of the time. On
     GPUs many images are read by as many processes as a server has front ends.
     """
-    plan = _plan(settings, processes, total)
+    for server in how.servers:
+        if not contents.is_url(server):
+            raise WrongUsage(f"--server: {server!r} is no URL, as http://localhost:8000")
+    plan = Plan(0, 0) if how.servers else _plan(settings, how.processes, total)
 
     async def start() -> Engine:
+        if how.servers:
+            from app.bulk.engines import remote, remote_requests
+
+            asked = remote_requests.remote(work)
+            key = os.environ.get(API_KEY)
+            return await remote.start(how.servers, asked, key, settings.max_image_bytes)
         if plan.front_ends < 2:
             return await in_process.start(settings, work)
         from app.bulk.engines import processes

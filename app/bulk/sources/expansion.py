@@ -6,19 +6,19 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from app.bulk.errors import WrongUsage
-from app.bulk.sources import contents
+from app.bulk.sources import archives, contents
 from app.bulk.sources.lists import SourceList
 from app.bulk.sources.source import Source, place_of
 from app.bulk.sources.walk import Choice, below, walk
 
 
 class Sources:
-    """Files, URLs, standard input, and the images of folders, patterns and lists.
+    """Files, URLs, standard input, and the images of folders, archives, patterns and lists.
 
     They come in the order of `names`, then of `lists`; a folder stands for its images in the order
-    of `walk`. A name that is no file but matches files as a pattern stands for them. Each iteration
-    begins anew and searches again, so names are never in memory together. `results` is a folder
-    that is not searched.
+    of `walk`, an archive for those in it. A name that is no file but matches files as a pattern
+    stands for them. Each iteration begins anew and searches again, so names are never in memory
+    together. `results` is a folder that is not searched.
     """
 
     def __init__(
@@ -72,9 +72,11 @@ class Sources:
             yield Source(name, place_of(name) if name != contents.STANDARD_INPUT else "image")
         elif os.path.isdir(name):
             yield from self._folder(name)
+        elif archives.is_archive(name):
+            yield from archives.members(name, self._choice)
         elif _is_pattern(name) and (match := sorted(glob.glob(name))):
             for each in match:
-                yield from self._folder(each) if os.path.isdir(each) else self._file(each)
+                yield from self._inside(each) if _stands_for_many(each) else self._file(each)
         else:
             yield from self._file(name)  # a missing file is reported with all others
 
@@ -95,4 +97,6 @@ def _is_pattern(name: str) -> bool:
 def _stands_for_many(name: str) -> bool:
     if name == contents.STANDARD_INPUT or contents.is_url(name):
         return False
-    return os.path.isdir(name) or (_is_pattern(name) and bool(glob.glob(name)))
+    if os.path.isdir(name) or archives.is_archive(name):
+        return True
+    return _is_pattern(name) and bool(glob.glob(name))

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.bulk import session
 from app.bulk.engines import choice, local_service
+from app.bulk.engines.choice import How
 from app.bulk.engines.engine import Finished, tasks_of
 from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
@@ -45,7 +46,7 @@ EXAMPLES = (
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     source_flags.declare(parser)
-    source_flags.declare_processes(parser)
+    source_flags.declare_engine(parser)
     parser.add_argument("--top-k", type=int, help="classes per image (default: 5)")
     output = parser.add_argument(
         "--output", help="labels, or logits or embedding of the first network (default: labels)"
@@ -75,6 +76,7 @@ def run(
     lists: Sequence[str],
     nul: bool,
     processes: str,
+    servers: Sequence[str],
     out: str | None,
     force: bool,
     as_json: bool,
@@ -92,7 +94,7 @@ def run(
     sources = SourceFlags(files, include, exclude, lists, nul).sources()
     total = sources.count()
 
-    start = choice.starter(settings, work, processes, total)
+    start = choice.starter(settings, work, How(processes, servers), total)
     if out is None:
         running = session.run(settings, start, tasks_of(iter(sources)), Printed(as_json))
         return local_service.run(running)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from app.bulk import session
-from app.bulk.engines import in_process, local_service
+from app.bulk.engines import choice, local_service
+from app.bulk.engines.choice import How
 from app.bulk.engines.engine import Finished, Task, tasks_of
 from app.bulk.engines.filtering import Filtering
 from app.bulk.errors import WrongUsage
@@ -37,7 +38,7 @@ EXAMPLES = (
 def declare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the files, the filters, the target, and the options of encoding."""
     source_flags.declare(parser)
-    source_flags.declare_processes(parser)
+    source_flags.declare_engine(parser)
     chain.declare(parser, required=True)
     output = parser.add_argument(
         "-o",
@@ -71,6 +72,7 @@ def run(
     lists: Sequence[str],
     nul: bool,
     processes: str,
+    servers: Sequence[str],
     ops: str | None,
     op: Sequence[str],
     output: str,
@@ -89,16 +91,14 @@ def run(
     assert filters is not None  # argparse requires one of the flags
     if not sources.are_named:
         version = _version(filters, encoding, encoding["format"])
-        asked = filter_folder.Asked(settings, version, output, force, processes)
+        asked = filter_folder.Asked(settings, version, output, force, How(processes, servers))
         return filter_folder.run(asked, sources, flags.files, {"ops": [ops, op], **encoding})
     target = targets.target_of(output, len(files), force)
     version = _version(filters, encoding, encoding["format"] or targets.format_of(target))
     targets.check(target, files, version.output.format.of)
     work = Filtering(version, _Named(target), timing=True)
 
-    async def start() -> in_process.InProcess:
-        return await in_process.start(settings, work)
-
+    start = choice.starter(settings, work, How("1", servers), len(files))
     running = session.run(settings, start, tasks_of(iter(sources)), Reported(as_json))
     return local_service.run(running)
 

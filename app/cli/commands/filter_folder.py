@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.bulk import session
 from app.bulk.engines import choice, local_service
+from app.bulk.engines.choice import How
 from app.bulk.engines.engine import Task
 from app.bulk.engines.filtering import Filtering, InFolder
 from app.bulk.errors import WrongUsage
@@ -36,7 +37,7 @@ class Asked:
     version: Version
     output: str
     force: bool
-    processes: str
+    how: How
 
 
 def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[str, object]) -> int:
@@ -92,7 +93,7 @@ def _continued(
 
     work = Filtering(asked.version, InFolder(folder))
 
-    start = choice.starter(asked.settings, work, asked.processes, total)
+    start = choice.starter(asked.settings, work, asked.how, total)
     with Progress(total, first, results.failed) as progress:
         if first < total:
             sink = ResultsSink(results, progress)

@@ -59,12 +59,21 @@ def declare(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def declare_processes(parser: argparse.ArgumentParser) -> None:
-    """Add the number of processes that read images."""
+def declare_engine(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that choose what answers the images."""
     parser.add_argument(
         "--processes",
         default="auto",
         metavar="N",
         help="processes that read and decode, beside those that compute (default: auto, several "
         "for many images on GPUs, else one for all)",
+    )
+    parser.add_argument(
+        "--server",
+        dest="servers",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="let this server do the work, with the key in DARKROOM_API_KEY if it wants one; "
+        "repeatable (default: this machine, without a server)",
     )

@@ -1,0 +1,49 @@
+"""Images in ZIP and TAR archives: each regular file is a source of its own."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from app.archives.member import Archive, Member
+from app.archives.opening import SUFFIXES, open_archive
+from app.bulk.errors import WrongUsage
+from app.bulk.sources.source import Source
+from app.bulk.sources.walk import Choice
+from models.domain.errors import BadArchive
+
+
+def is_archive(name: str) -> bool:
+    """Return whether a file is taken apart, by the end of its name."""
+    return name.lower().endswith(SUFFIXES) and Path(name).is_file()
+
+
+def members(name: str, choice: Choice) -> Iterator[Source]:
+    """Yield the images of an archive in its order, as `archive.zip/member`.
+
+    The archive is open as long as the iteration. What follows a damage is missing from it, so the
+    damage is a source of its own, which fails. WrongUsage for a file that is no archive.
+    """
+    try:
+        archive = open_archive(name)
+    except (BadArchive, OSError) as error:
+        reason = error.detail if isinstance(error, BadArchive) else error.strerror
+        raise WrongUsage(f"{name}: {reason}") from None
+    with archive:
+        try:
+            for member in archive.members():
+                if choice.takes(member.name):
+                    load = partial(_load, archive, member)
+                    yield Source(f"{name}/{member.name}", member.name, load)
+        except BadArchive as error:
+            yield Source(f"{name}/", "damaged", _failing(error))
+
+
+def _load(archive: Archive, member: Member, limit: int) -> bytes:
+    return archive.read(member, limit)
+
+
+def _failing(error: BadArchive) -> Callable[[int], bytes]:
+    def load(_limit: int) -> bytes:
+        raise error
+
+    return load
