@@ -125,7 +125,10 @@ class Settings(BaseSettings):
     )
 
     max_images_per_request: int = Field(
-        64, ge=1, description="images in one request; in /process, labels and versions of images"
+        64,
+        ge=1,
+        description="images in one request, or under way of a stream; in /process, labels and "
+        "versions",
     )
     max_image_bytes: int = Field(32 << 20, ge=1, description="bytes of one image file")
     max_body_bytes: int = Field(256 << 20, ge=1, description="bytes of one request body")
