@@ -49,7 +49,9 @@ class Forecast:
         self._busy_images = busy_images
         self._clock = clock
         self._own = 0
-        self._shared_until = self._reserved_until = -1.0
+        self._shared_until = self._reserved_until = self._foreground_until = -1.0
+        self.background: Key | None = None
+        """The client whose images take what others leave: the jobs."""
         self._clients = np.zeros(1, np.int64)
         self._added_up = -1.0
         self.absence: Callable[[], float] = lambda: 0.0
@@ -76,24 +78,38 @@ class Forecast:
         horizon = HORIZON if self._clock() > self._shared_until else HORIZON_SHARED
         return horizon * self.capacity.per_second / self._counters.front_ends
 
-    def note_clients(self, own: int, total: int) -> None:
+    def note_clients(self, key: Key, own: int, total: int) -> None:
         """Note that a client with `own` of the `total` images in flight asks for more."""
+        now = self._clock()
         if own < total:
-            now = self._clock()
-            self._shared_until, self._reserved_until = now + SHARED, now + RESERVED
+            self._shared_until = now + SHARED
+        if key != self.background:
+            self._foreground_until = now + RESERVED
+            if own < total - self._in_background():
+                self._reserved_until = now + RESERVED
 
     def share(self, key: Key) -> Share:
         """Return whether a client holds more than half of all images, and whether others want some.
 
-        A client with one image is small, and so is one alone that keeps the device just busy.
+        A client with one image is small, and so is one alone that keeps the device just busy. The
+        one in the background is never small while others want some, and does not count for them.
         """
         total = self._counters.total(Total.IMAGES)
         own = self._counters.of(key, ByKey.IMAGES)
+        if key == self.background:
+            if own < total or self._clock() < self._foreground_until:
+                return Share.BULK
+            return Share.LARGE if own > self._busy_images else Share.SMALL
+        total -= self._in_background()
         if own <= 1 or 2 * own <= total:
             return Share.SMALL
         if own < total or self._clock() < self._reserved_until:
             return Share.BULK
         return Share.LARGE if own > self._busy_images else Share.SMALL
+
+    def _in_background(self) -> int:
+        """Return the images in flight that take what others leave."""
+        return 0 if self.background is None else self._counters.of(self.background, ByKey.IMAGES)
 
     def wait(self, key: Key, more: int) -> float:
         """Return the seconds until a client's work and `more` work of it would be completed.

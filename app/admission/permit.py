@@ -149,9 +149,12 @@ class Permit:
 
     @property
     def lane(self) -> Lane:
-        """Bulk if the client holds most of the images in flight, while others want something or
-        images of it wait in line: fewer ones make larger batches in one lane.
+        """Bulk in the background, and if the client holds most of the images in flight, while
+        others want something or images of it wait in line: fewer ones make larger batches in one
+        lane.
         """
+        if self._key == self._admission.forecast.background:
+            return Lane.BULK
         share = self._share()
         waits = share is Share.LARGE and self._admission.line.waits(self._client)
         return Lane.BULK if share is Share.BULK or waits else Lane.INTERACTIVE

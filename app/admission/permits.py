@@ -151,7 +151,7 @@ class Admission:
         self._hold(key, amount.images, amount.bytes)
         images, n_bytes = counters.total(Total.IMAGES), counters.total(Total.BYTES)
         own = counters.of(key, ByKey.IMAGES)
-        self.forecast.note_clients(own, images)
+        self.forecast.note_clients(key, own, images)
         error = self._over(key, amount, own, images, n_bytes)
         if error is not None:
             self.give_back(key, amount)

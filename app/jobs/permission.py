@@ -8,6 +8,9 @@ from app.admission import Admission, Permit
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 
+JOBS = "the jobs of all clients"
+"""The client that images of jobs count for."""
+
 LONGEST_WAIT = 5.0
 """Seconds after which a refused image asks again at the latest."""
 
@@ -15,30 +18,33 @@ LONGEST_WAIT = 5.0
 class Permission:
     """Gives permits to images of jobs; every image asks here before anything is read of it.
 
-    The images of a client's jobs count apart from the requests of that client. An image that
-    admission refuses waits, and asks again: jobs are never refused because others are busy.
+    All of them count as one client in the background, so while anybody else wants something they
+    hold only the places that are theirs, and go into the bulk lane of the batcher. An image that
+    admission refuses waits, and asks again: jobs are never refused because others are busy. Jobs
+    take turns with each other in the runner.
     """
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
+        admission.forecast.background = admission.counters.key(f"client {JOBS}")
 
     @asynccontextmanager
-    async def image(self, client: str, seconds: float) -> AsyncIterator[Permit]:
+    async def image(self, seconds: float) -> AsyncIterator[Permit]:
         """Hold a permit for one image, which has `seconds` once it is given; raises Draining."""
         while True:
             try:
-                permit = self._permit(client, seconds)
+                permit = self._permit(seconds)
                 break
             except Overloaded as error:
                 await asyncio.sleep(min(error.retry_after, LONGEST_WAIT))
         with permit:
             yield permit
 
-    def _permit(self, client: str, seconds: float) -> Permit:
+    def _permit(self, seconds: float) -> Permit:
         admission = self._admission
         deadline = Deadline.after(seconds, admission.clock())
         # A rate limit is about requests; how many images jobs have under way is limited already.
-        permit = admission.enter(f"jobs of {client}", deadline, rated=True)
+        permit = admission.enter(JOBS, deadline, rated=True)
         try:
             permit.grow(1, 0)
         except BaseException:

@@ -74,7 +74,7 @@ class ImageWorker:
 
     async def record(self, job: Job, work: Work, index: int, given: Line) -> tuple[bytes, bool]:
         """Return the record of an item as a line, and whether the item failed."""
-        answer = await self._persistently(job, work, index, given)
+        answer = await self._persistently(work, index, given)
         if job.output is not None:
             made = record(answer, work.labels, named=True, vectors=work.vectors)
             made = await self._output.write(job.output, answer, made)
@@ -83,13 +83,13 @@ class ImageWorker:
         made = record(answer, work.labels, inline=inline, vectors=work.vectors)
         return b"".join(inline.pieces(line(made))), made.status != "ok"
 
-    async def _persistently(self, job: Job, work: Work, index: int, given: Line) -> Answer:
+    async def _persistently(self, work: Work, index: int, given: Line) -> Answer:
         """Try an image again whose failure may pass: the server was busy, or its origin."""
         host = _host(given.url)
         for attempt in itertools.count(1):
             if host and (ahead := self._patience.ahead(host)):
                 await asyncio.sleep(ahead)
-            answer = await self._answer(job, work, index, given)
+            answer = await self._answer(work, index, given)
             busy = next((e for e in _errors(answer) if isinstance(e, OriginBusy)), None)
             if host and busy is None:
                 self._patience.answered(host)
@@ -103,8 +103,8 @@ class ImageWorker:
             await asyncio.sleep(pause)
         raise AssertionError("unreachable: the last try returns")
 
-    async def _answer(self, job: Job, work: Work, index: int, given: Line) -> Answer:
-        async with self._permission.image(job.client, self._seconds) as permit:
+    async def _answer(self, work: Work, index: int, given: Line) -> Answer:
+        async with self._permission.image(self._seconds) as permit:
             content = await self._content(given)
             item = Item(index, content, given.url or given.path, given.id)
             return await self._pipeline.answer(item, work.wanted, permit)

@@ -11,9 +11,10 @@ from app.admission import Admission, Limits
 from app.admission.cost import MOST_KINDS, CostModel
 from app.admission.counters import Counters
 from app.admission.fields import ByKey, Total
-from app.admission.forecast import Forecast
+from app.admission.forecast import RESERVED, Forecast
 from app.admission.limits import within_share
 from app.admission.line import FairLine
+from app.admission.places import Share
 from models.domain.deadline import NEVER
 from models.domain.errors import Overloaded, TooLarge
 from models.domain.job import Lane, ReleaseReason, Trace
@@ -103,6 +104,34 @@ def test_the_larger_of_two_clients_is_bulk() -> None:
     assert large[0].lane is Lane.INTERACTIVE
     small = admission.admit(1, 0, "b")
     assert (large[0].lane, small.lane) == (Lane.BULK, Lane.INTERACTIVE)
+
+
+def test_the_background_is_bulk_and_does_not_count_for_others() -> None:
+    admission = door()
+    admission.forecast.background = admission.counters.key("client jobs")
+    job = admission.admit(1, 0, "jobs")
+    assert admission.forecast.share(admission.forecast.background) is Share.SMALL, "alone"
+    many = [admission.admit(1, 0, "a") for _ in range(8)]
+    assert {each.lane for each in many} == {Lane.INTERACTIVE}
+    assert job.lane is Lane.BULK
+    assert admission.forecast.share(admission.forecast.background) is Share.BULK
+
+
+def test_the_background_waits_a_while_after_others_were_there() -> None:
+    now = [0.0]
+    counters = Counters()
+    forecast = Forecast(counters, busy_images=2, clock=lambda: now[0])
+    admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, forecast, FairLine(2))
+    forecast.background = admission.counters.key("client jobs")
+    jobs = [admission.admit(1, 0, "jobs") for _ in range(4)]
+    assert forecast.share(forecast.background) is Share.LARGE, "it fills the device"
+    with admission.admit(1, 0, "a"):
+        assert forecast.share(forecast.background) is Share.BULK
+    assert forecast.share(forecast.background) is Share.BULK
+    now[0] = RESERVED + 0.01
+    assert forecast.share(forecast.background) is Share.LARGE
+    for each in jobs:
+        each.release()
 
 
 def test_a_client_alone_is_bulk_while_its_images_wait_in_line() -> None:
