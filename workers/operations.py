@@ -49,14 +49,15 @@ class Classify:
     function_to_apply: FunctionToApply = FunctionToApply.SOFTMAX
     network: str = DEFAULT
     output: NetworkOutput = NetworkOutput.LABELS
+    batch_key: Hashable = field(init=False, repr=False, compare=False)
+    """The key of jobs that may share a batch: those of one network and one output.
 
-    @property
-    def batch_key(self) -> Hashable:
-        """Return the key of jobs that may share a batch: those of one network and one output.
+    Options of labels are not part of it, because the forward pass is the same. Keys are looked up
+    some ten times an image, so they are made once and hold only what is hashed without Python code.
+    """
 
-        Options of labels are not part of it, because the forward pass is the same.
-        """
-        return ("classify", self.network, self.output.value)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch_key", ("classify", self.network, self.output.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +77,19 @@ class FilterChain:
     """Filters that are applied in order, each to the result of the one before.
 
     With `jpeg`, the device then encodes the result. `steps` are what engines run: the filters, with
-    each run of neighbouring tables as one table.
+    each run of neighbouring tables as one table. `batch_key` has the names and passes of the steps;
+    parameters may differ within a batch.
     """
 
     filters: tuple[AnyFilter, ...]
     jpeg: DeviceJpeg | None = None
     steps: tuple[ChainStep, ...] = field(init=False, repr=False, compare=False)
+    batch_key: Hashable = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", steps(self.filters))
-
-    @property
-    def batch_key(self) -> Hashable:
-        """Return the names and passes of the steps; parameters may differ within a batch."""
-        return ("filter", self.jpeg, *((step.name, step.device_passes) for step in self.steps))
+        passes = ((step.name, step.device_passes) for step in self.steps)
+        object.__setattr__(self, "batch_key", ("filter", self.jpeg, *passes))
 
     def sizes(self, height: int, width: int) -> Iterator[tuple[int, int]]:
         """Yield height and width after each filter, in pixels.

@@ -8,8 +8,9 @@ whether something was released; a process alone need not.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from types import TracebackType
 from typing import Protocol
 
 from app.admission.counters import Counters, Key, now_ns
@@ -99,6 +100,32 @@ class KeyPool:
         """Do nothing: there is no mark for keys."""
 
 
+Waiting = Callable[[], AbstractAsyncContextManager[None]]
+"""Makes the context of a wait."""
+
+
+class Hold:
+    """An amount of a gate while a block runs; no generator, because those take 6 µs more."""
+
+    __slots__ = ("_amount", "_gate", "_waiting")
+
+    def __init__(self, gate: "Gate", amount: int, waiting: Waiting) -> None:
+        self._gate = gate
+        self._amount = amount
+        self._waiting = waiting
+
+    async def __aenter__(self) -> None:
+        self._amount = await self._gate.take(self._amount, self._waiting)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._gate.give_back(self._amount)
+
+
 class Gate:
     """Waits for a pool in the order of asking. It belongs to one event loop."""
 
@@ -107,25 +134,27 @@ class Gate:
         self._queue = WaitQueue(self._taken, pool.give_back, self._note)
         self._timer: asyncio.TimerHandle | None = None
 
-    @asynccontextmanager
-    async def hold(
-        self, amount: int, waiting: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
-    ) -> AsyncIterator[None]:
+    def hold(self, amount: int, waiting: Waiting = nullcontext) -> "Hold":
         """Wait for `amount`, then hold it while the block runs.
 
         An amount over the limit is treated as the whole limit, so it is held alone. The wait, if
         there is one, happens within `waiting()`.
         """
+        return Hold(self, amount, waiting)
+
+    async def take(self, amount: int, waiting: Waiting) -> int:
+        """Wait for `amount`; return what `give_back` must be called with."""
         taken = self._queue.take_now(amount)
         if taken is None:
             async with waiting():
                 taken = await self._queue.take(amount)
-        try:
-            yield
-        finally:
-            self.pool.give_back(taken)
-            if self._queue and self.pool.hands_over:
-                self.wake()
+        return taken
+
+    def give_back(self, taken: int) -> None:
+        """Release what `take` returned."""
+        self.pool.give_back(taken)
+        if self._queue and self.pool.hands_over:
+            self.wake()
 
     def wake(self) -> None:
         """Let waiters continue in order while they fit."""

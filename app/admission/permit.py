@@ -189,7 +189,9 @@ class Permit:
             forecast.done(int(done * MICRO))
 
     def release(self) -> None:
-        """Release everything that is held."""
+        """Release everything that is held; further calls have no effect."""
+        if not self._began:
+            return
         admission = self._admission
         admission.give_back(self._key, self._held)
         self._held = Amount(0, 0)
@@ -198,9 +200,8 @@ class Permit:
         admission.unsure.discard(self)
         self._expected = 0
         self._left.clear()
-        if self._began:
-            admission.counters.add(Total.REQUESTS, -1)
-            self._began = False
+        admission.counters.add(Total.REQUESTS, -1)
+        self._began = False
 
     def _arrived(self) -> None:
         if self._charged:

@@ -2,18 +2,28 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 class CodecThreads:
-    """A pool of `threads` threads, whose work never outlives the coroutine that waits for it."""
+    """At most `threads` threads, whose work never outlives the coroutine that waits for it.
+
+    They start when they are first needed. A `ThreadPoolExecutor` makes a future with a lock for
+    each call, which asyncio copies into another one: the event loop then runs 41 Python functions,
+    in 31 µs of CPU time, in place of 8 in 11 µs.
+    """
 
     def __init__(self, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, "codec")
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._most = threads
+        self._threads: list[threading.Thread] = []
+        self._busy = 0
+        """Calls that have not ended, by the event loop's account."""
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """Run a function on a thread and return its result.
@@ -21,24 +31,103 @@ class CodecThreads:
         Work that was cancelled before it began is never done. Work that has begun cannot be
         stopped, and uses memory that its caller holds: the caller is cancelled when it has ended.
         """
-        work = self._pool.submit(function, *args)
+        call = _Call(function, args, asyncio.get_running_loop())
+        self._busy += 1
+        if self._busy > len(self._threads) < self._most:
+            self._start()
+        self._calls.put(call)
         try:
-            return await asyncio.wrap_future(work)
+            await call.waiter
         except asyncio.CancelledError:
-            await _end_of(work)
+            if not call.take():
+                await call.end()
             raise
+        finally:
+            self._busy -= 1
+        if call.error is None:
+            result: T = call.result
+            return result
+        error, call.error = call.error, None  # its traceback holds frames that refer to the call
+        try:
+            raise error
+        finally:
+            del error, call
 
     def close(self) -> None:
         """End the threads; nothing may be submitted any more."""
-        self._pool.shutdown()
+        for _ in self._threads:
+            self._calls.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _start(self) -> None:
+        name = f"codec_{len(self._threads)}"
+        thread = threading.Thread(target=_serve, args=(self._calls,), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
 
-async def _end_of(work: "Future[Any]") -> None:
-    """Wait until the work is done or was never begun, however often the caller is cancelled."""
-    if work.cancelled():
-        return
-    ending = asyncio.wrap_future(work)
-    while not ending.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([ending])
-    ending.exception()  # or the loop reports an error that no caller has seen
+class _Call:
+    """A call of a function on a thread; `waiter` of its event loop is done when it has ended."""
+
+    __slots__ = ("_args", "_ended", "_function", "_loop", "_untaken", "error", "result", "waiter")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[object, ...], loop: Any) -> None:
+        self._function: Callable[..., Any] | None = function
+        self._args = args
+        self._loop = loop
+        self._untaken = [True]
+        self._ended = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.waiter: asyncio.Future[None] = loop.create_future()
+
+    def take(self) -> bool:
+        """Return True to the first caller: a thread that begins, or the loop that cancels."""
+        try:
+            self._untaken.pop()  # one step for all threads, without a lock
+        except IndexError:
+            return False
+        return True
+
+    def run(self) -> None:
+        """Call the function, on a thread, unless it was cancelled."""
+        function, args = self._function, self._args
+        if function is None or not self.take():
+            return
+        try:
+            self.result = function(*args)
+        except BaseException as error:  # raised again where the caller waits
+            self.error = error
+        # The arguments are not kept until the caller goes on: they may be the pixels of an image.
+        self._function, self._args = None, ()
+        with contextlib.suppress(RuntimeError):  # the event loop was closed
+            self._loop.call_soon_threadsafe(self._end)
+
+    async def end(self) -> None:
+        """Wait until the function has ended, however often the caller is cancelled."""
+        while not self._ended:
+            self.waiter = self._loop.create_future()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.waiter
+        self.error = None
+
+    def _end(self) -> None:
+        self._ended = True
+        if not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+def _serve(calls: "SimpleQueue[_Call | None]") -> None:
+    while _served(calls):  # its frame ends each time: a waiting thread holds no image
+        pass
+
+
+def _served(calls: "SimpleQueue[_Call | None]") -> bool:
+    """Run the next call; return False if the threads are to end."""
+    call = calls.get()
+    if call is None:
+        return False
+    call.run()
+    return True

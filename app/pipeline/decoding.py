@@ -116,7 +116,7 @@ class ImageDecoder:
         Raises TooManyPixels for one whose decoding would take more memory than is allowed.
         """
         stages = context.stages
-        async with self._budget.hold(typical := room(_typical(ImageFormat.JPEG, "RGB"))):
+        async with self._budget.hold(typical := room(_TYPICAL_JPEG)):
 
             def fits(seen: Seen) -> bool:
                 within = room(seen) <= typical
@@ -218,6 +218,9 @@ def _typical(format_: ImageFormat, mode: str, share: int = 1, size: int = 0) -> 
     height, width = TYPICAL[0] // share, TYPICAL[1] // share
     info = ImageInfo(format_, width, height, 1, 1, mode, fast_jpeg=False)
     return Seen(info, 0.0, codec.decode_memory(info, size))
+
+
+_TYPICAL_JPEG = _typical(ImageFormat.JPEG, "RGB")
 
 
 def _unasked(accept: Accept, content: Blob) -> Unasked:

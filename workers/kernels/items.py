@@ -5,7 +5,7 @@ grid of starts[n] blocks of 256 threads. Images of any size, channels and parame
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,7 @@ Shape = tuple[int, int, int]
 """Height and width in pixels, and channels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """One launch of a filter.
 
     `channels`: only images with these numbers of channels get blocks. `of_result`: the blocks cover

@@ -17,8 +17,8 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _FOLDER = Path(__file__).parents[1]
 _COMMENT = re.compile(r"//.*")
@@ -34,8 +34,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(NamedTuple):
     """How the blocks of a launch cover an image.
 
     There is a block for every tile of `width` by `height` pixels. `flat`: for every `width` samples

@@ -13,24 +13,11 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from starlette.types import Message
 
 from app import main
-from app.executors import Executor
-from app.service import Computing
-from app.telemetry.metrics import Metrics
-from models.api.schemas import ModelRecord
-from models.domain.job import Job, Labels, Result
-from models.labels import LabelSet
-from models.networks.served import Model, ServedNetwork
-from models.settings import Settings
-from tests.fakes import FakeEngine
+from tests.in_process import ask, served
 from tests.pictures import jpeg
 from tests.unit.app.archives.test_zip_archive import packed as zipped
-from workers.backends.in_process import LocalBackend
-from workers.operations import Classify
-from workers.scheduling.batcher import BatchLimits
-from workers.scheduling.worker import Worker
 
 ROOT = Path(main.__file__).parents[1]
 
@@ -107,59 +94,15 @@ def backward(calls: Sequence[Call]) -> list[Call]:
     return [each for each in calls if ROOMS.index(each[1]) < ROOMS.index(each[0])]
 
 
-def answer(job: Job) -> Result:
-    return Labels((1, 0), (0.75, 0.25)) if isinstance(job.operation, Classify) else job.image
-
-
 PHOTO = jpeg(1, 64, 48)
 
 
 async def walk_of(path: str, body: bytes = PHOTO, **headers: str) -> tuple[list[Call], int]:
     """Return the calls between rooms while a body is answered, and the status of its answer."""
-    record = {"name": "fake", "sha256": "", "label_set": "fake", "n_classes": 2, "random": True}
-    record |= {"preprocessing": 1, "precision": "fp32", "device": "fake"}
-    model = Model(ModelRecord.model_validate(record), LabelSet("fake", ("a", "b"), (None, None)))
-    worker = Worker(FakeEngine(answer=answer), BatchLimits(1, 1 << 40))
-    worker.start()
-    executor = Executor(
-        LocalBackend(worker, 5.0), lambda: Computing((ServedNetwork("resnet18", model),))
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(main, "local_executor", lambda *_: done(executor))
-        service = await main.start_service(Settings(), Metrics())
-    app = main.create_app(Settings())
-    app.state.service = service
-    sent = list[Message]()
-    scope = {
-        "type": "http",
-        "app": app,
-        "method": "POST",
-        "path": path.split("?", 1)[0],
-        "query_string": path.partition("?")[2].encode(),
-        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()],
-        "client": ("127.0.0.1", 1),
-    }
-    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-    async def receive() -> Message:
-        if (message := next(messages, None)) is not None:
-            return message
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    try:
+    async with served() as app:
         with walking() as calls:
-            await app(scope, receive, send)
-    finally:
-        await main.stop_service(service)
-    return calls, sent[0]["status"]
-
-
-async def done(executor: Executor) -> Executor:
-    return executor
+            status = await ask(app, path, body, **headers)
+    return calls, status
 
 
 @pytest.mark.parametrize(

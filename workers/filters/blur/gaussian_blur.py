@@ -1,6 +1,5 @@
 """The gaussian_blur filter."""
 
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -32,7 +31,7 @@ _WIDE = (
     Pass("gaussian_rows_mma", channels=(1, 3)),
     Pass("gaussian_columns_mma", channels=(1, 3)),
 )
-_WITH_ALPHA = (replace(ROWS, channels=(4,)), replace(COLUMNS, channels=(4,)))
+_WITH_ALPHA = (ROWS._replace(channels=(4,)), COLUMNS._replace(channels=(4,)))
 
 
 class GaussianBlur(Filter):

@@ -1,0 +1,83 @@
+"""A whole server without a network or a network of weights: requests are ASGI calls in a test."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from fastapi import FastAPI
+from starlette.types import Message
+
+from app import main
+from app.executors import Executor
+from app.service import Computing
+from app.telemetry.metrics import Metrics
+from models.api.schemas import ModelRecord
+from models.domain.job import Job, Labels, Result
+from models.labels import LabelSet
+from models.networks.served import Model, ServedNetwork
+from models.settings import Settings
+from tests.fakes import FakeEngine
+from workers.backends.in_process import LocalBackend
+from workers.operations import Classify
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
+
+
+def answer(job: Job) -> Result:
+    """Return two labels, or the image itself as the result of its filters."""
+    return Labels((1, 0), (0.75, 0.25)) if isinstance(job.operation, Classify) else job.image
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[FastAPI]:
+    """Start a service whose engine answers at once; yield its application, and stop it."""
+    record = {"name": "fake", "sha256": "", "label_set": "fake", "n_classes": 2, "random": True}
+    record |= {"preprocessing": 1, "precision": "fp32", "device": "fake"}
+    model = Model(ModelRecord.model_validate(record), LabelSet("fake", ("a", "b"), (None, None)))
+    worker = Worker(FakeEngine(answer=answer), BatchLimits(1, 1 << 40))
+    worker.start()
+    executor = Executor(
+        LocalBackend(worker, 5.0), lambda: Computing((ServedNetwork("resnet18", model),))
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "local_executor", lambda *_: _done(executor))
+        service = await main.start_service(Settings(), Metrics())
+    app = main.create_app(Settings())
+    app.state.service = service
+    try:
+        yield app
+    finally:
+        await main.stop_service(service)
+
+
+async def ask(app: FastAPI, path: str, body: bytes, **headers: str) -> int:
+    """Post a body; return the status. Underscores in names of headers are hyphens."""
+    sent = list[Message]()
+    scope = {
+        "type": "http",
+        "app": app,
+        "method": "POST",
+        "path": path.split("?", 1)[0],
+        "query_string": path.partition("?")[2].encode(),
+        "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()],
+        "client": ("127.0.0.1", 1),
+    }
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Message:
+        if (message := next(messages, None)) is not None:
+            return message
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    status: int = sent[0]["status"]
+    return status
+
+
+async def _done(executor: Executor) -> Executor:
+    return executor
