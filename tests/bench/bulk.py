@@ -6,10 +6,11 @@ runs is the rate without the start, in seconds and in CPU seconds of all its pro
 `--loop` the plain loop of `serve_cpu` runs before and after, over the same files, in this process:
 read, decode (simplejpeg), preprocess (Pillow), forward pass in batches of 32, same precision; the
 better one counts. Where other programs share the cores, compare CPU seconds an image: `cpu_ratio`.
-With `--forms` a server with the same flags gets forms of 16 photos from `darkroom bench`, and the
-best step counts. Weights are random. Only what the command needs must be installed.
+With `--forms` a server with the same flags and `--server-flags` gets forms of 16 of the same photos
+from wrk, and the best number of connections counts. Weights are random. A run that is not measured
+comes first, because the first one on a GPU compiles kernels.
 Run: python -m tests.bench.bulk --photos FOLDER [--count 10000] [--few 1000] [--loop] [--forms]
-[--connections 32,64,128] [--processes auto] [--flags "--gpus 0"]
+[--connections 64 128 256] [--processes auto] [--flags "--gpus 0"] [--server-flags "…"] [--wrk PATH]
 """
 
 import argparse
@@ -26,12 +27,21 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from models.settings import Precision
+from tests.bench import wrk
+from tests.bench.load import raw_post
+from tests.bench.plan import BOUNDARY, multipart
 from tests.bench.subject import answers, started
 from tests.ports import free_port
 
 DARKROOM = [sys.executable, "-m", "app.cli"]
 READY_WITHIN = 300.0
 """Seconds; a GPU's first start compiles every kernel."""
+
+WARM_UP, SECONDS = 4.0, 5.0
+"""Seconds of forms before the first measurement, and of each."""
+
+UNMEASURED = 64
+"""Images of the run before all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +103,26 @@ def plain_loop(sources: Path, precision: str, images: int) -> Cost:
     return Cost(done, time.monotonic() - began, time.process_time() - cpu)
 
 
-def forms(photos: Path, connections: str, flags: list[str]) -> list[dict[str, Any]]:
-    """Return the steps of `darkroom bench` with forms of 16 photos."""
+def forms(
+    photos: Path, connections: list[int], flags: list[str], program: str
+) -> list[dict[str, float]]:
+    """Return the rate of forms of 16 photos with each number of connections, from wrk."""
     port = free_port()
+    files = [path.read_bytes() for path in sorted(photos.iterdir()) if path.is_file()]
+    groups = [list(islice(cycle(files), 16 * n, 16 * n + 16)) for n in range(len(files))]
+    form = f"multipart/form-data; boundary={BOUNDARY.decode()}"
     serve = [*DARKROOM, "serve", "--port", str(port), "--log-level", "warning", *flags]
+    found = []
     with TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        with started(serve, port, log, answers("/readyz"), READY_WITHIN):
-            words = [*DARKROOM, "bench", f"http://127.0.0.1:{port}", "--photos", str(photos)]
-            words += ["--images-per-request", "16", "--connections", connections]
-            made = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(made.stdout)
-    steps: list[dict[str, Any]] = found["steps"]
-    return steps
+        requests = Path(folder) / "requests"
+        wrk.write_requests(requests, [raw_post("/classify", multipart(g), form) for g in groups])
+        with started(serve, port, Path(folder) / "log", answers("/readyz"), READY_WITHIN):
+            wrk.run(program, port, requests, connections[0], WARM_UP)
+            for n in connections:
+                report = wrk.run(program, port, requests, n, SECONDS)
+                rate = round(16 * report.per_second, 1)
+                found.append({"connections": n, "images_per_second": rate, "errors": report.errors})
+    return found
 
 
 def main() -> None:
@@ -116,7 +133,9 @@ def main() -> None:
     parser.add_argument("--few", type=int, default=1000)
     parser.add_argument("--loop", action="store_true")
     parser.add_argument("--forms", action="store_true")
-    parser.add_argument("--connections", default="32,64,128")
+    parser.add_argument("--connections", type=int, nargs="+", default=[64, 128, 256])
+    parser.add_argument("--server-flags", default="", help="further flags of the server alone")
+    parser.add_argument("--wrk", help="wrk's path, if it is not on the PATH")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--processes", default="auto")
     parser.add_argument("--flags", default="", help="further flags of the command and the server")
@@ -137,6 +156,7 @@ def main() -> None:
         if given.loop:
             loops.append(plain_loop(many, given.precision, given.count // 4))
         own = [*flags, "--processes", given.processes]
+        command(folder, listed(given.photos, UNMEASURED, folder / "first"), UNMEASURED, own)
         start = command(folder, few, given.few, own)
         whole = command(folder, many, given.count, own)
         if given.loop:
@@ -150,7 +170,8 @@ def main() -> None:
         result["rate_ratio"] = round(cost.images / cost.seconds / rate, 3)
         result["cpu_ratio"] = round((best.cpu / best.images) / (cost.cpu / cost.images), 3)
     if given.forms:
-        result["forms"] = forms(given.photos, given.connections, flags)
+        server = [*flags, *shlex.split(given.server_flags)]
+        result["forms"] = forms(given.photos, given.connections, server, wrk.find(given.wrk))
         best_step = max(each["images_per_second"] for each in result["forms"])
         result["forms_ratio"] = round(cost.images / cost.seconds / best_step, 3)
     print(json.dumps(result))
