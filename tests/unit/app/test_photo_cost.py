@@ -36,7 +36,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(
         self,
         callback: Callable[[Unpack[Args]], object],
-        *args: Unpack[Args],
+        *args: *Args,
         context: Context | None = None,
     ) -> asyncio.Handle:
         self.wakes += 1
