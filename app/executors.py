@@ -147,15 +147,18 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
     return admission
 
 
-def job_images(settings: Settings) -> int:
+def job_images(settings: Settings, front_ends: int) -> int:
     """Return the images of jobs that one process works on at a time.
 
-    They are twice as many as keep a device busy, so that it has work while records are written.
+    All processes together have two full batches for each core or GPU, so that the device has work
+    while records are written.
     """
     if settings.job_images_in_flight:
         return settings.job_images_in_flight
-    busy = settings.max_batch_size or GPU_BATCH if wanted_gpus(settings.gpus) else cores(settings)
-    return max(4, 2 * busy)
+    if wanted_gpus(settings.gpus):
+        return 2 * (settings.max_batch_size or GPU_BATCH)
+    busy = 2 * cores(settings) * (settings.max_batch_size or CPU_BATCH)
+    return max(4, busy // front_ends)
 
 
 def codec_memory_for(settings: Settings, counters: Counters) -> CodecMemory:

@@ -33,7 +33,6 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
         ImageOutput(service.fetcher.storage),
         Patience(settings.job_fetch_retries, time.monotonic),
         settings.max_deadline,
-        settings.max_image_bytes,
     )
     try:
         service.jobs = await Jobs.start(
@@ -41,7 +40,7 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
             service.fetcher.storage,
             worker,
             work_of(service.computing),
-            job_images(settings),
+            job_images(settings, service.counters.front_ends),
             service.stopping.is_set,
             service.metrics.on_job_item,
         )

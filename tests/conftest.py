@@ -1,8 +1,13 @@
 """For every test: no example of Hypothesis fails because the machine is slow, and Ctrl-C works."""
 
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from tests.postgres import Postgres, programs
+from tests.postgres import running as running_postgres
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -10,3 +15,12 @@ settings.load_profile("any machine")
 # A shell starts background jobs with SIGINT ignored, and all processes below them inherit that: the
 # commands and servers that tests end by Ctrl-C would never end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Return a PostgreSQL server; tests are skipped where none is installed."""
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed in /usr/lib/postgresql")
+    with running_postgres() as server:
+        yield server

@@ -80,7 +80,7 @@ Events = AsyncIterator[MultipartSegment | bytes | None]
 
 async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | File]:
     """Yield the parts in order; raises MalformedRequest, and TooLarge (number or size of parts)."""
-    events = _events(request, settings.max_images_per_request + FIELDS)
+    events = segments(request, settings.max_images_per_request + FIELDS)
     texts = _Texts()
     try:
         async for head in events:
@@ -99,7 +99,8 @@ async def parts(request: Request, settings: Settings) -> AsyncIterator[Field | F
         raise MalformedRequest(f"multipart body: {error.args[0]}") from None
 
 
-async def _events(request: Request, most: int) -> Events:
+async def segments(request: Request, most: int) -> Events:
+    """Yield the events of a form of at most `most` parts; raises MalformedRequest."""
     _, options = parse_options_header(request.headers["content-type"])
     boundary = options.get("boundary", "")
     if not 1 <= len(boundary) <= LONGEST_BOUNDARY:

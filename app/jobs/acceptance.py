@@ -3,12 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+
+from fastapi import Request
 
 from app.jobs.asked import Asked
 from app.jobs.files import DataFolder
 from app.jobs.ids import new_id
-from app.jobs.receiving import receive, too_large
+from app.jobs.receiving import Receiver, too_large
 from app.jobs.sources import Sources
 from app.jobs.store.endings import OUTPUT, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
@@ -22,13 +24,14 @@ ARRIVING = 16
 
 
 class Acceptance:
-    """Accepts jobs for one process; calls `on_queued` after each."""
+    """Accepts jobs for one process, in chunks of `chunk` items; calls `on_queued` after each."""
 
     def __init__(
         self,
         folder: DataFolder,
         rows: JobRows,
         settings: Settings,
+        chunk: int,
         on_queued: Callable[[], None],
         sources: Sources,
     ) -> None:
@@ -36,12 +39,11 @@ class Acceptance:
         self._folder = folder
         self._rows = rows
         self._settings = settings
+        self._chunk = chunk
         self._on_queued = on_queued
         self._arriving = 0
 
-    async def accept(
-        self, asked: Asked, body: AsyncIterator[bytes], kind: str, n_bytes: int
-    ) -> Job:
+    async def accept(self, asked: Asked, request: Request, kind: str, n_bytes: int) -> Job:
         """Return the queued job of a body of media type `kind`, which announces `n_bytes` or 0.
 
         With a key that the client used before it is the job of that time. Raises ServiceError.
@@ -49,7 +51,7 @@ class Acceptance:
         await self._check(asked, n_bytes)
         self._arriving += 1
         try:
-            return await self._received(asked, body, kind)
+            return await self._received(asked, request, kind)
         finally:
             self._arriving -= 1
 
@@ -75,14 +77,15 @@ class Acceptance:
                 "(DARKROOM_MAX_DATA_BYTES); delete finished jobs, or wait until some expire"
             )
 
-    async def _received(self, asked: Asked, body: AsyncIterator[bytes], kind: str) -> Job:
+    async def _received(self, asked: Asked, request: Request, kind: str) -> Job:
         id_, files = new_id(), self._folder
         folder = await asyncio.to_thread(files.add, id_)
         queued: Job | None = None
         digested = json.dumps([kind, *_equal(asked)], sort_keys=True).encode()
         try:
             if asked.source is None:
-                found = await receive(body, kind, folder, self._settings, digested)
+                receiver = Receiver(folder, self._settings, digested, self._chunk)
+                found = await receiver.receive(request, kind)
             else:
                 found = await self._sources.manifest(asked, asked.source, folder, digested)
             new = Job(

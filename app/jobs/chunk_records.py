@@ -73,7 +73,12 @@ def store(chunks: Sequence[ChunkRecords], folder: Path, owner: str) -> list[Stor
 
 def sync_folder(folder: Path) -> None:
     """Make new names of a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    sync_path(folder)
+
+
+def sync_path(path: Path) -> None:
+    """Make the content of a file or a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.jobs.acceptance import Acceptance
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
+from app.jobs.inputs import Inputs
 from app.jobs.runner import Runner
 from app.jobs.sources import Sources
 from app.jobs.store.chunks import ChunkRows
@@ -22,7 +23,7 @@ from app.jobs.store.database import opened
 from app.jobs.store.endings import EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
-from app.jobs.store.values import UNFINISHED, Job, State
+from app.jobs.store.values import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job, State
 from app.jobs.work import ImageWorker, WorkOf
 from app.storage.storage import Storage
 from app.webhooks.sender import WebhookSender
@@ -55,6 +56,7 @@ class Jobs:
         owner: Owner,
         storage: Storage,
         engine: AsyncEngine,
+        most: int,
     ) -> None:
         self.folder = folder
         self.rows = rows
@@ -64,7 +66,8 @@ class Jobs:
         self._owner = owner
         self._engine = engine
         sources = Sources(storage, folder, rows, settings, self._all)
-        self.acceptance = Acceptance(folder, rows, settings, runner.wake, sources)
+        chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
+        self.acceptance = Acceptance(folder, rows, settings, chunk, runner.wake, sources)
         self.storage = storage
         self.endings = Endings(
             EndingRows(engine), rows, self._all, storage, WebhookSender.from_settings(settings)
@@ -97,13 +100,14 @@ class Jobs:
             owner,
             folder,
             worker,
+            lambda folder: Inputs(folder, settings),
             work_of,
             most,
             settings.job_retention,
             stopping,
             on_item,
         )
-        jobs = cls(settings, folder, rows, chunks, runner, owner, storage, engine)
+        jobs = cls(settings, folder, rows, chunks, runner, owner, storage, engine, most)
         try:
             await owner.enter()
             await chunks.release_abandoned()

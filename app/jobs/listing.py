@@ -12,7 +12,7 @@ import msgspec
 
 from app.jobs.chunk_records import sync_folder
 from app.jobs.files import MANIFEST
-from app.jobs.manifest import LONGEST_ID, LONGEST_LINE, Line, ManifestWriter
+from app.jobs.manifest import LONGEST_ID, LONGEST_LINE, ManifestWriter, StoredLine
 from app.jobs.receiving import Received
 from app.storage.local_files import Entry
 from app.storage.location import Location
@@ -32,11 +32,11 @@ class _Failed(msgspec.Struct):
 
 
 _DECODE = msgspec.json.Decoder(_Failed).decode
-_LINE = msgspec.json.Decoder(Line).decode
+_LINE = msgspec.json.Decoder(StoredLine).decode
 
 
 async def made_of(
-    lines: AsyncIterable[Line], folder: Path, settings: Settings, asked: bytes, empty: str
+    lines: AsyncIterable[StoredLine], folder: Path, settings: Settings, asked: bytes, empty: str
 ) -> Received:
     """Write items as the manifest of a job, in bounded memory; `asked` gives the digest.
 
@@ -56,7 +56,7 @@ async def made_of(
 
 async def stored_lines(
     entries: AsyncIterable[Entry], prefix: Location, include: Sequence[str]
-) -> AsyncIterator[Line]:
+) -> AsyncIterator[StoredLine]:
     """Yield an item for each file whose name below the prefix matches one of `include`, or for
     all; its id is that name.
     """
@@ -67,12 +67,12 @@ async def stored_lines(
         if len(url) > MAX_URL:
             raise InvalidParameter(f"source: an address below it is longer than {MAX_URL}")
         id_ = entry.name.encode("utf-8", "replace").decode()
-        yield Line(id_ if len(id_) <= LONGEST_ID else None, url)
+        yield StoredLine(id_ if len(id_) <= LONGEST_ID else None, url)
 
 
 async def failed_lines(
     records: AsyncIterable[bytes | memoryview], manifest: Path, total: int
-) -> AsyncIterator[Line]:
+) -> AsyncIterator[StoredLine]:
     """Yield the items of a manifest whose record is an error or partly one, in their order.
 
     One without an id gets its number in the old manifest as id. It takes a bit for each item.
@@ -118,8 +118,8 @@ def _chosen(text: bytes) -> tuple[bytes, bytes]:
     return b"".join(each + b"\n" for each in kept), rest
 
 
-async def _groups(lines: AsyncIterable[Line]) -> AsyncIterator[list[Line]]:
-    group: list[Line] = []
+async def _groups(lines: AsyncIterable[StoredLine]) -> AsyncIterator[list[StoredLine]]:
+    group: list[StoredLine] = []
     size = 0
     async for line in lines:
         group.append(line)
@@ -131,6 +131,6 @@ async def _groups(lines: AsyncIterable[Line]) -> AsyncIterator[list[Line]]:
         yield group
 
 
-def _add(writer: ManifestWriter, lines: Iterable[Line]) -> None:
+def _add(writer: ManifestWriter, lines: Iterable[StoredLine]) -> None:
     for each in lines:
         writer.add(each)

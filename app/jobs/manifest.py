@@ -1,18 +1,19 @@
 """Check a manifest line by line as it arrives, and write it in the form that the runner reads.
 
-A manifest of any length takes the memory of one line and 32 bytes for each chunk. A wrong line
-refuses the whole manifest, with its number: nothing has been computed yet, and the client learns it
-at once. What only the work can tell (an address that is refused, a damaged image) is the error of
-its own item.
+A manifest of any length takes the memory of one line and some 200 bytes for each chunk. A wrong
+line refuses the whole manifest, with its number, before anything has been computed. What only the
+work can tell (an address that is refused, a damaged image) is the error of its own item.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from app.jobs.store.values import LARGEST_CHUNK, Span
+from app.archives.member import Member
+from app.jobs.store.values import SMALLEST_CHUNK, Span
 from app.urls.url_policy import MAX_URL
 from models.domain.errors import FieldError, MalformedRequest, TooLarge
 
@@ -35,7 +36,17 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     data: str | None = None
 
 
+class StoredLine(Line, forbid_unknown_fields=True, omit_defaults=True):
+    """An item as it is on disk; `member` is the index, size and place of `path` in the archive."""
+
+    member: tuple[int, int, int] | None = None
+
+
+Find = Callable[[str], Member | None]
+"""Return the member of an archive by its name."""
+
 _DECODE = msgspec.json.Decoder(Line).decode
+_DECODE_STORED = msgspec.json.Decoder(StoredLine).decode
 _ENCODE = msgspec.json.Encoder().encode
 
 
@@ -43,14 +54,23 @@ class ManifestWriter:
     """Writer of the manifest of one job. All methods block; call them in a thread.
 
     `most` items are taken. Lines have at most `longest` bytes. Items with a `path` are taken if
-    there is an archive to find them in (`paths`).
+    `find` finds it in the archive. A chunk has at most `chunk` items.
     """
 
-    def __init__(self, path: Path, most: int, longest: int, *, paths: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        most: int,
+        longest: int,
+        *,
+        chunk: int = SMALLEST_CHUNK,
+        find: Find | None = None,
+    ) -> None:
         self._file = path.open("wb", buffering=1 << 20)
         self._most = most
+        self._chunk = chunk
         self._longest = longest
-        self._paths = paths
+        self._find = find
         self._rest = bytearray()
         self._lines = 0
         self.total = self.size = 0
@@ -75,9 +95,10 @@ class ManifestWriter:
         self._lines += 1
         self._bound(len(text), self._lines)
         if text.strip():
-            self.add(self._checked(text))
+            line = self._checked(text)
+            self.add(StoredLine(line.id, line.url, line.path, line.data, self._member(line)))
 
-    def add(self, line: Line) -> None:
+    def add(self, line: StoredLine) -> None:
         """Add an item; raises TooLarge."""
         if self.total >= self._most:
             raise TooLarge(
@@ -87,7 +108,7 @@ class ManifestWriter:
         written = _ENCODE(line) + b"\n"
         self._file.write(written)
         count = self.total - self._first
-        if count and (count >= LARGEST_CHUNK or self.size - self._start > LARGEST_SPAN):
+        if count and (count >= self._chunk or self.size - self._start > LARGEST_SPAN):
             self._close_span()
         self.total += 1
         self.size += len(written)
@@ -126,11 +147,18 @@ class ManifestWriter:
         wanted = "exactly one of `url`, `path` and `data`"
         if len(given) != 1:
             raise self._wrong(f"{wanted} is needed, not {' and '.join(given) or 'none'}")
-        if line.path is not None and not self._paths:
-            raise self._wrong("`path` is a member of an archive, and no archive was sent before it")
         if line.data is None and len(text) > LONGEST_LINE:
             raise self._wrong(f"longer than {LONGEST_LINE} bytes")
         return line
+
+    def _member(self, line: Line) -> tuple[int, int, int] | None:
+        if line.path is None:
+            return None
+        if self._find is None:
+            raise self._wrong("`path` is a member of an archive, and no archive was sent with it")
+        if (found := self._find(line.path)) is None:
+            raise self._wrong(f"the archive has no file {line.path[:200]!r}")
+        return place_of(found)
 
     def _wrong(self, reason: str) -> MalformedRequest:
         place = f"line {self._lines}"
@@ -144,8 +172,13 @@ def _reason(error: Exception) -> str:
     return 'not a JSON object such as {"id": "a", "url": "https://…"}'
 
 
-def read(path: Path, span: Span) -> list[Line]:
+def place_of(member: Member) -> tuple[int, int, int]:
+    """Return where a member is in its archive, as manifests on disk have it."""
+    return member.index, member.size, member.place
+
+
+def read(path: Path, span: Span) -> list[StoredLine]:
     """Return the items of a chunk."""
     with path.open("rb") as file:
         file.seek(span.start)
-        return [_DECODE(line) for line in file.read(span.stop - span.start).splitlines()]
+        return [_DECODE_STORED(line) for line in file.read(span.stop - span.start).splitlines()]

@@ -4,21 +4,45 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from app.jobs.chunk_records import sync_folder
-from app.jobs.files import MANIFEST
+import aiofiles
+from fastapi import Request
+from multipart import MultipartError, MultipartSegment, ParserLimitReached
+
+from app.archives.limits import ArchiveLimits
+from app.archives.opening import open_archive
+from app.intake import archive_items
+from app.intake.multipart import segments
+from app.jobs.chunk_records import sync_folder, sync_path
+from app.jobs.files import ARCHIVE, MANIFEST
 from app.jobs.json_list import JsonElements
-from app.jobs.manifest import LONGEST_LINE, ManifestWriter
+from app.jobs.manifest import LONGEST_LINE, Find, ManifestWriter, StoredLine, place_of
 from app.jobs.store.values import Span
-from models.domain.errors import TooLarge, UnsupportedMedia
+from models.domain.errors import (
+    FieldError,
+    InvalidParameter,
+    MalformedRequest,
+    TooLarge,
+    UnsupportedMedia,
+)
 from models.settings import Settings
 
 JSON, JSON_LINES = "application/json", ("application/x-ndjson", "application/jsonl")
+FORM = "multipart/form-data"
 
 PIECE = 1 << 18
 """Bytes that are collected before a thread takes them; each turn of a thread costs some 50 µs."""
+
+SENT = "manifest.sent"
+"""The manifest of a form as it was sent, which waits for the archive."""
+
+PARTS = {"manifest": SENT, "archive": ARCHIVE}
+"""The parts of a form, and the files that they become."""
+
+MOST_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,67 +55,157 @@ class Received:
     digest: str
 
 
-async def receive(
-    body: AsyncIterator[bytes], kind: str, folder: Path, settings: Settings, asked: bytes
-) -> Received:
-    """Write a body of media type `kind` into the folder of a new job; raises ServiceError.
+@dataclass
+class Receiver:
+    """Receives the body of one job into its folder; `asked` is part of the digest."""
 
-    `asked` is part of the digest: the operation and its options.
-    """
-    if kind not in (JSON, *JSON_LINES):
-        raise UnsupportedMedia(
-            f"Content-Type is {kind or 'missing'}; a job is made of a manifest as "
-            f"{JSON_LINES[0]} or {JSON}"
-        )
-    longest = LONGEST_LINE + settings.max_image_bytes * 4 // 3
-    digest = hashlib.sha256(asked)
-    writer = ManifestWriter(folder / MANIFEST, settings.max_job_items, longest)
-    write, finish = _parser(writer, kind, longest)
-    with closing(writer):
-        async for piece in _pieces(body, settings.max_job_bytes):
-            await asyncio.to_thread(_take, piece, digest.update, write)
-        await asyncio.to_thread(finish)
-        await asyncio.to_thread(sync_folder, folder)
-    return Received(writer.total, writer.size, writer.spans, digest.hexdigest())
+    folder: Path
+    settings: Settings
+    asked: bytes
+    chunk: int
+    _size: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        self._digest = hashlib.sha256(self.asked)
 
-def _parser(
-    writer: ManifestWriter, kind: str, longest: int
-) -> tuple[Callable[[bytes], None], Callable[[], None]]:
-    """Return what takes each piece of a body, and what ends it."""
-    if kind != JSON:
-        return writer.write, writer.finish
-    elements = JsonElements(longest)
+    async def receive(self, request: Request, kind: str) -> Received:
+        """Write a body of media type `kind`; raises ServiceError, and OSError if the disk fails."""
+        if kind in archive_items.MEDIA_TYPES:
+            await self._save(self.folder / ARCHIVE, request.stream())
+            return await asyncio.to_thread(self._of_archive)
+        if kind == FORM:
+            await self._form(request)
+            return await asyncio.to_thread(self._of_form)
+        if kind not in (JSON, *JSON_LINES):
+            raise UnsupportedMedia(
+                f"Content-Type is {kind or 'missing'}; a job is made of a manifest as "
+                f"{JSON_LINES[0]} or {JSON}, a ZIP or TAR, or a form with both"
+            )
+        with closing(self._writer()) as writer:
+            write, finish = self._parser(writer, kind == JSON)
+            async for piece in self._pieces(request.stream()):
+                await asyncio.to_thread(write, piece)
+            await asyncio.to_thread(finish)
+            return await asyncio.to_thread(self._received, writer)
 
-    def write(piece: bytes) -> None:
-        for each in elements.write(piece):
-            writer.line(each)
+    async def _form(self, request: Request) -> None:
+        """Save the parts of a form."""
+        events = segments(request, MOST_PARTS)
+        try:
+            async for head in events:
+                assert isinstance(head, MultipartSegment)
+                if head.name not in PARTS or (self.folder / PARTS[head.name]).exists():
+                    text = "a form has one `manifest` and one `archive`; options are in the query"
+                    raise InvalidParameter(text, [FieldError(str(head.name)[:60], text)])
+                self._digest.update(head.name.encode())
+                await self._save(self.folder / PARTS[head.name], _content(events))
+        except ParserLimitReached as error:
+            raise TooLarge(f"multipart body: {error.args[0]}") from None
+        except MultipartError as error:
+            raise MalformedRequest(f"multipart body: {error.args[0]}") from None
 
-    def finish() -> None:
-        elements.finish()
-        writer.finish()
+    def _of_form(self) -> Received:
+        """Read the manifest of a form, whose items may be members of its archive."""
+        sent = self.folder / SENT
+        if not (self.folder / ARCHIVE).exists():
+            raise MalformedRequest("the form has no `archive`; a manifest alone needs no form")
+        if not sent.exists():
+            return self._of_archive()
+        with (
+            open_archive(self.folder / ARCHIVE, self._limits()) as archive,
+            closing(self._writer(archive.find)) as writer,
+            sent.open("rb") as file,
+        ):
+            start = file.read(64).lstrip()
+            file.seek(0)
+            write, finish = self._parser(writer, start.startswith(b"["))
+            for piece in iter(partial(file.read, PIECE), b""):
+                write(piece)
+            finish()
+            sent.unlink()
+            return self._received(writer)
 
-    return write, finish
+    def _of_archive(self) -> Received:
+        """Make every member of the archive an item."""
+        with (
+            open_archive(self.folder / ARCHIVE, self._limits()) as archive,
+            closing(self._writer()) as writer,
+        ):
+            for each in archive.members():
+                writer.add(StoredLine(path=each.name, member=place_of(each)))
+            if not writer.total:
+                raise MalformedRequest("the archive has no files")
+            writer.finish()
+            return self._received(writer)
 
+    def _received(self, writer: ManifestWriter) -> Received:
+        archive = self.folder / ARCHIVE
+        stored = writer.size
+        if archive.exists():
+            sync_path(archive)
+            stored += archive.stat().st_size
+        sync_folder(self.folder)
+        sync_folder(self.folder.parent)
+        return Received(writer.total, stored, writer.spans, self._digest.hexdigest())
 
-def _take(piece: bytes, update: Callable[[bytes], None], write: Callable[[bytes], None]) -> None:
-    update(piece)
-    write(piece)
+    def _writer(self, find: Find | None = None) -> ManifestWriter:
+        settings = self.settings
+        most = settings.max_job_items
+        path = self.folder / MANIFEST
+        return ManifestWriter(path, most, self._longest, chunk=self.chunk, find=find)
 
+    def _limits(self) -> ArchiveLimits:
+        return ArchiveLimits(members=self.settings.max_job_items)
 
-async def _pieces(body: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
-    """Yield a body in larger pieces; raises TooLarge with the first byte over `most`."""
-    collected, size = bytearray(), 0
-    async for chunk in body:
-        size += len(chunk)
-        if size > most:
-            raise too_large(most)
-        collected += chunk
-        if len(collected) >= PIECE:
+    @property
+    def _longest(self) -> int:
+        return LONGEST_LINE + self.settings.max_image_bytes * 4 // 3
+
+    def _parser(
+        self, writer: ManifestWriter, is_list: bool
+    ) -> tuple[Callable[[bytes], None], Callable[[], None]]:
+        """Return what takes each piece of a manifest, and what ends it."""
+        if not is_list:
+            return writer.write, writer.finish
+        elements = JsonElements(self._longest)
+
+        def write(piece: bytes) -> None:
+            for each in elements.write(piece):
+                writer.line(each)
+
+        def finish() -> None:
+            elements.finish()
+            writer.finish()
+
+        return write, finish
+
+    async def _save(self, path: Path, content: AsyncIterator[bytes]) -> None:
+        async with aiofiles.open(path, "wb") as file:
+            async for piece in self._pieces(content):
+                await file.write(piece)
+
+    async def _pieces(self, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield content in larger pieces, which count; raises TooLarge."""
+        collected = bytearray()
+        async for chunk in content:
+            self._size += len(chunk)
+            if self._size > self.settings.max_job_bytes:
+                raise too_large(self.settings.max_job_bytes)
+            self._digest.update(chunk)
+            collected += chunk
+            if len(collected) >= PIECE:
+                yield bytes(collected)
+                collected.clear()
+        if collected:
             yield bytes(collected)
-            collected.clear()
-    if collected:
-        yield bytes(collected)
+
+
+async def _content(events: AsyncIterator[MultipartSegment | bytes | None]) -> AsyncIterator[bytes]:
+    """Yield the pieces of one part."""
+    async for piece in events:
+        if not isinstance(piece, bytes | bytearray):
+            return
+        yield bytes(piece)
 
 
 def too_large(most: int) -> TooLarge:

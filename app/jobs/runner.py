@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -11,7 +12,8 @@ from app.http.problems import problem
 from app.jobs.chunk_records import ChunkRecords
 from app.jobs.committer import Committer
 from app.jobs.files import MANIFEST, DataFolder
-from app.jobs.manifest import Line, read
+from app.jobs.inputs import Inputs
+from app.jobs.manifest import StoredLine, read
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
@@ -41,6 +43,7 @@ class Runner:
         owner: Owner,
         folder: DataFolder,
         worker: ImageWorker,
+        inputs: Callable[[Path], Inputs],
         work_of: WorkOf,
         most: int,
         retention: float,
@@ -52,6 +55,7 @@ class Runner:
         self._owner = owner
         self._folder = folder
         self._worker = worker
+        self._inputs = inputs
         self._work_of = work_of
         self._slots = asyncio.Semaphore(most)
         self._retention = retention
@@ -148,21 +152,24 @@ class Runner:
                 await asyncio.sleep(PAUSE)
 
     async def _work(self, job: Job, work: Work) -> None:
-        async with asyncio.TaskGroup() as group:
+        inputs = self._inputs(self._folder.of(job.id))
+        async with _closed(inputs), asyncio.TaskGroup() as group:
             while not (self._stopping() or self.full):
                 claim = await self._chunks.claim(job.id, self._owner.id)
                 if claim is None:
                     break
                 begun = asyncio.Event()
-                group.create_task(self._chunk(job, work, claim, begun))
+                group.create_task(self._chunk(job, work, inputs, claim, begun))
                 await begun.wait()
 
-    async def _chunk(self, job: Job, work: Work, claim: Claim, begun: asyncio.Event) -> None:
+    async def _chunk(
+        self, job: Job, work: Work, inputs: Inputs, claim: Claim, begun: asyncio.Event
+    ) -> None:
         """Work on the items of a chunk; `begun` is set when the last one is under way."""
         committed = False
         try:
             with ChunkRecords(claim, self._folder.of(job.id)) as records:
-                await self._items(job, work, records, begun)
+                await self._items(job, work, inputs, records, begun)
                 await self._committer.commit(records)
                 committed = True
         finally:
@@ -171,14 +178,19 @@ class Runner:
                 self._unreleased.append(claim)
 
     async def _items(
-        self, job: Job, work: Work, records: ChunkRecords, begun: asyncio.Event
+        self,
+        job: Job,
+        work: Work,
+        inputs: Inputs,
+        records: ChunkRecords,
+        begun: asyncio.Event,
     ) -> None:
         span = records.claim.span
         found = await asyncio.to_thread(read, self._folder.of(job.id) / MANIFEST, span)
         async with asyncio.TaskGroup() as group:
             for index, line in enumerate(found, span.first):
                 await self._slots.acquire()
-                task = group.create_task(self._item(job, work, index, line, records))
+                task = group.create_task(self._item(job, work, index, line, inputs, records))
                 task.add_done_callback(self._free)
             begun.set()
 
@@ -186,8 +198,23 @@ class Runner:
         self._slots.release()
 
     async def _item(
-        self, job: Job, work: Work, index: int, line: Line, records: ChunkRecords
+        self,
+        job: Job,
+        work: Work,
+        index: int,
+        line: StoredLine,
+        inputs: Inputs,
+        records: ChunkRecords,
     ) -> None:
-        made, failed = await self._worker.record(job, work, index, line)
+        made, failed = await self._worker.record(job, work, index, line, inputs)
         await records.add(made, failed=failed)
         self._on_item("failed" if failed else "ok")
+
+
+@asynccontextmanager
+async def _closed(inputs: Inputs) -> AsyncIterator[None]:
+    """Close the inputs of a job at the end of the block, once no thread reads them any more."""
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(inputs.close)

@@ -1,11 +1,13 @@
 """Find the items of a job whose request has no manifest: in storage, or among failed items."""
 
+import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 from app.jobs.asked import Asked, Source
-from app.jobs.files import MANIFEST, DataFolder
+from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
 from app.jobs.listing import failed_lines, made_of, stored_lines
 from app.jobs.receiving import Received
 from app.jobs.store.jobs import JobRows
@@ -46,7 +48,12 @@ class Sources:
         async with aclosing(self._results(job)) as records:
             lines = failed_lines(records, self._folder.of(job.id) / MANIFEST, job.total)
             empty = f"retry_of: no item of job {job.id} failed"
-            return await made_of(lines, folder, self._settings, digested, empty)
+            found = await made_of(lines, folder, self._settings, digested, empty)
+        archive = self._folder.of(job.id) / ARCHIVE
+        if not archive.exists():
+            return found
+        os.link(archive, folder / ARCHIVE)  # one file: it stays until both jobs are removed
+        return replace(found, stored=found.stored + archive.stat().st_size)
 
     async def _ended(self, id_: str, client: str) -> Job:
         """Return a job of a client whose results are all there."""

@@ -2,19 +2,18 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.intake.request_items import Item, Url
-from app.intake.spool import Blob
+from app.intake.request_items import Item
 from app.intake.wanted import Wanted
-from app.jobs.manifest import Line
+from app.jobs.inputs import Inputs
+from app.jobs.manifest import StoredLine
 from app.jobs.output import ImageOutput
 from app.jobs.patience import Patience
 from app.jobs.permission import Permission
 from app.jobs.store.values import Job
-from app.parsing.data_uri import DataUri
 from app.pipeline.outcomes import Answer, Processed
 from app.pipeline.pipeline import Pipeline
 from app.responses.inline_images import InlineImages
@@ -24,10 +23,8 @@ from app.storage.location import is_stored
 from app.urls.url_policy import host_of, parse_url
 from models.domain.errors import (
     DeadlineExceeded,
-    MalformedRequest,
     OriginBusy,
     ServiceError,
-    TooLarge,
     Unavailable,
     WeightsMissing,
 )
@@ -63,18 +60,18 @@ class ImageWorker:
         output: ImageOutput,
         patience: Patience,
         seconds: float,
-        most_bytes: int,
     ) -> None:
         self._output = output
         self._patience = patience
         self._pipeline = pipeline
         self._permission = permission
         self._seconds = seconds
-        self._most_bytes = most_bytes
 
-    async def record(self, job: Job, work: Work, index: int, given: Line) -> tuple[bytes, bool]:
+    async def record(
+        self, job: Job, work: Work, index: int, given: StoredLine, inputs: Inputs
+    ) -> tuple[bytes, bool]:
         """Return the record of an item as a line, and whether the item failed."""
-        answer = await self._persistently(work, index, given)
+        answer = await self._persistently(work, index, given, inputs)
         if job.output is not None:
             made = record(answer, work.labels, named=True, vectors=work.vectors)
             made = await self._output.write(job.output, answer, made)
@@ -83,13 +80,15 @@ class ImageWorker:
         made = record(answer, work.labels, inline=inline, vectors=work.vectors)
         return b"".join(inline.pieces(line(made))), made.status != "ok"
 
-    async def _persistently(self, work: Work, index: int, given: Line) -> Answer:
+    async def _persistently(
+        self, work: Work, index: int, given: StoredLine, inputs: Inputs
+    ) -> Answer:
         """Try an image again whose failure may pass: the server was busy, or its origin."""
         host = _host(given.url)
         for attempt in itertools.count(1):
             if host and (ahead := self._patience.ahead(host)):
                 await asyncio.sleep(ahead)
-            answer = await self._answer(work, index, given)
+            answer = await self._answer(work, index, given, inputs)
             busy = next((e for e in _errors(answer) if isinstance(e, OriginBusy)), None)
             if host and busy is None:
                 self._patience.answered(host)
@@ -103,33 +102,13 @@ class ImageWorker:
             await asyncio.sleep(pause)
         raise AssertionError("unreachable: the last try returns")
 
-    async def _answer(self, work: Work, index: int, given: Line) -> Answer:
+    async def _answer(
+        self, work: Work, index: int, given: StoredLine, inputs: Inputs
+    ) -> Answer:
         async with self._permission.image(self._seconds) as permit:
-            content = await self._content(given)
+            content = await inputs.content(given)
             item = Item(index, content, given.url or given.path, given.id)
             return await self._pipeline.answer(item, work.wanted, permit)
-
-    async def _content(self, given: Line) -> Blob | Url | ServiceError:
-        if given.url is not None:
-            return Url(given.url)
-        return await asyncio.to_thread(_decoded, given.data or "", self._most_bytes)
-
-
-def _decoded(data: str, most: int) -> Blob | ServiceError:
-    """Return the bytes of a data URI, or its error."""
-    try:
-        return Blob.of(b"".join(_bounded(DataUri.of(data), most)))
-    except (MalformedRequest, TooLarge) as error:
-        return error.with_traceback(None)
-
-
-def _bounded(uri: DataUri, most: int) -> Iterator[bytes]:
-    size = 0
-    for piece in uri.pieces():
-        size += len(piece)
-        if size > most:
-            raise TooLarge(f"the image has more than {most} bytes (DARKROOM_MAX_IMAGE_BYTES)")
-        yield piece
 
 
 def _passing(answer: Answer) -> bool:

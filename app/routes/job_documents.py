@@ -3,6 +3,7 @@
 from typing import Any
 
 from app.http.media_types import JSON, JSON_LINES
+from app.intake.archive_items import MEDIA_TYPES
 from app.routes.openapi import Responses, described_problem
 from models.api.jobs import JobRecord
 
@@ -13,6 +14,7 @@ _ITEM = {
         "id": {"type": "string", "maxLength": 256, "description": "your own id"},
         "url": {"type": "string", "description": "where the image is fetched"},
         "data": {"type": "string", "description": "data:image/…;base64,…"},
+        "path": {"type": "string", "description": "name of a file in the archive of the form"},
     },
 }
 
@@ -63,4 +65,9 @@ def job_document() -> dict[str, Any]:
     lines: dict[str, Any] = {"schema": _ITEM}
     content = dict.fromkeys(JSON_LINES, lines)
     content[JSON] = {"schema": {"type": "array", "items": _ITEM, "minItems": 1}}
+    binary = {"type": "string", "format": "binary"}
+    content |= {kind: {"schema": binary} for kind in MEDIA_TYPES}
+    parts = {"manifest": binary, "archive": binary}
+    form = {"type": "object", "required": ["archive"], "properties": parts}
+    content["multipart/form-data"] = {"schema": form}
     return {"requestBody": {"required": True, "content": content}}

@@ -1,8 +1,13 @@
 """Jobs from the manifest to the results, by a real server."""
 
 import base64
+import gzip
+import io
 import json
+import random
+import tarfile
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.chaos import jobs_killed
 from tests.e2e.conftest import Start
 from tests.pictures import jpeg, png
 from tests.server import until
@@ -114,6 +120,85 @@ def test_a_json_list_is_a_manifest_too_and_process_is_an_operation(client: httpx
     assert len(found["predictions"]) == 1
 
 
+def packed(**files: bytes) -> dict[str, bytes]:
+    """Return a ZIP, a TAR and a compressed TAR of the same files, by media type."""
+    zipped, tarred = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"in/{name}", content)
+    with tarfile.open(fileobj=tarred, mode="w") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"in/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return {
+        "application/zip": zipped.getvalue(),
+        "application/x-tar": tarred.getvalue(),
+        "application/gzip": gzip.compress(tarred.getvalue()),
+    }
+
+
+@pytest.mark.parametrize("kind", ["application/zip", "application/x-tar", "application/gzip"])
+def test_every_file_of_an_archive_is_an_item(client: httpx.Client, kind: str) -> None:
+    files = {f"n{n}": (png() if n % 10 else b"no image") for n in range(80)}
+    path = made(client, "classify&top_k=1", packed(**files)[kind], **{"Content-Type": kind})
+    assert finished(client, path)["items"] == {
+        "total": 80,
+        "done": 80,
+        "succeeded": 72,
+        "failed": 8,
+    }
+    found = sorted(records(client, path), key=lambda each: int(each["index"]))
+    assert [each["source"] for each in found] == [f"in/{name}" for name in files]
+    assert [each["status"] == "ok" for each in found] == [bool(n % 10) for n in range(80)]
+
+
+def test_a_manifest_names_members_of_the_archive_beside_it(client: httpx.Client) -> None:
+    archive = packed(a=png(), b=b"no image", c=png())["application/zip"]
+    items = [{"id": "one", "path": "in/c"}, {"id": "two", "path": "in/b"}, {"data": DRAWING}]
+    for parts in (("archive", "manifest"), ("manifest", "archive")):
+        given = {"archive": archive, "manifest": manifest(*items)}
+        files = [(name, (name, given[name])) for name in parts]
+        path = client.post("/jobs?operation=classify", files=files).headers["Location"]
+        assert finished(client, path)["items"]["succeeded"] == 2
+        found = sorted(records(client, path), key=lambda each: int(each["index"]))
+        assert [each.get("id") for each in found] == ["one", "two", None]
+        assert [each["status"] for each in found] == ["ok", "error", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("files", "status", "text"),
+    [
+        ({"archive": b"PK\x03\x04"}, 422, "archive"),
+        (
+            {"archive": packed(a=b"x")["application/zip"], "manifest": b'{"path": "b"}'},
+            400,
+            "no file",
+        ),
+        (
+            {
+                "archive": packed(a=b"x")["application/zip"],
+                "manifest": b'{"path": "in/../in/a/../../x"}',
+            },
+            400,
+            "line 1",
+        ),
+        ({"manifest": b'{"url": "x"}'}, 400, "no `archive`"),
+        ({"archive": packed()["application/zip"]}, 400, "no files"),
+        ({"files": b"x"}, 422, "one `manifest` and one `archive`"),
+    ],
+)
+def test_a_wrong_form_is_refused_whole(
+    client: httpx.Client, folder: Path, files: dict[str, bytes], status: int, text: str
+) -> None:
+    before = {*(folder / "jobs").iterdir()}
+    parts = [(name, (name, content)) for name, content in files.items()]
+    answer = client.post("/jobs?operation=classify", files=parts)
+    assert answer.status_code == status, answer.text
+    assert text in answer.text
+    assert {*(folder / "jobs").iterdir()} == before
+
+
 def test_the_same_key_and_body_are_the_same_job(client: httpx.Client) -> None:
     body = manifest({"data": "data:,"})
     key = {"Idempotency-Key": f"key-{time.time_ns()}"}
@@ -198,3 +283,10 @@ def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
         answer = server.client.get(f"/jobs{path}")
         assert (answer.status_code, answer.json()["code"]) == (501, "jobs_disabled")
         assert "DARKROOM_DATA_FOLDER" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("front_ends", [0, 2])
+def test_a_job_survives_kills_with_every_item_once(tmp_path: Path, front_ends: int) -> None:
+    photos = jobs_killed.drawn(tmp_path / "photos")
+    job = jobs_killed.Undertaking(tmp_path / "data", photos, 300, front_ends)
+    assert jobs_killed.killed(job, 300, 2, random.Random(1)) == []

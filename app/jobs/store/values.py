@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-LARGEST_CHUNK = 64
-"""Items of a chunk: what a process that is killed has done in vain, at most, for each chunk."""
+SMALLEST_CHUNK, LARGEST_CHUNK = 32, 256
+"""Items of a chunk. A process that is killed has worked in vain on the chunks that it had begun;
+each chunk costs two small transactions."""
 
 
 class State(StrEnum):

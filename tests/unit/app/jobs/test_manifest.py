@@ -8,17 +8,15 @@ from pathlib import Path
 import pytest
 
 from app.jobs.json_list import JsonElements
-from app.jobs.manifest import Line, ManifestWriter, read
+from app.jobs.manifest import ManifestWriter, StoredLine, read
 from models.domain.errors import MalformedRequest, TooLarge
 
 LONGEST = 1 << 20
 
 
-def written(
-    path: Path, *pieces: bytes, most: int = 1000, paths: bool = False
-) -> tuple[list[list[Line]], int]:
+def written(path: Path, *pieces: bytes, most: int = 1000) -> tuple[list[list[StoredLine]], int]:
     """Return the items of each chunk of a manifest that comes in pieces, and their number."""
-    with closing(ManifestWriter(path, most, LONGEST, paths=paths)) as writer:
+    with closing(ManifestWriter(path, most, LONGEST)) as writer:
         for each in pieces:
             writer.write(each)
         writer.finish()
@@ -30,7 +28,7 @@ def test_chunks_are_runs_of_lines_however_the_body_is_divided(tmp_path: Path) ->
     for size in (1, 7, 64, len(body)):
         pieces = [body[start : start + size] for start in range(0, len(body), size)]
         chunks, total = written(tmp_path / "m", *pieces)
-        assert [len(each) for each in chunks] == [64, 64, 22]
+        assert [len(each) for each in chunks] == [32, 32, 32, 32, 22]
         urls = [line.url for chunk in chunks for line in chunk]
         assert urls == [f"https://e.org/{n}" for n in range(total)]
         assert total == 150
@@ -38,7 +36,7 @@ def test_chunks_are_runs_of_lines_however_the_body_is_divided(tmp_path: Path) ->
 
 def test_the_last_line_needs_no_line_end_and_empty_lines_are_no_items(tmp_path: Path) -> None:
     chunks, total = written(tmp_path / "m", b'\n{"url": "a"}\r\n  \n', b'{"id": "x", "data": "b"}')
-    assert chunks == [[Line(url="a"), Line(id="x", data="b")]]
+    assert chunks == [[StoredLine(url="a"), StoredLine(id="x", data="b")]]
     assert total == 2
 
 

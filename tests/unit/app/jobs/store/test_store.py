@@ -53,10 +53,15 @@ Test = Callable[[Store], Awaitable[None]]
 Run = Callable[[Test], None]
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
+    """Return what runs a test with empty tables of a database."""
+    url = None
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres").database()
+
     async def test_with(test: Test) -> None:
-        async with stores(None, tmp_path) as store:
+        async with stores(url, tmp_path) as store:
             await test(store)
 
     return lambda test: asyncio.run(test_with(test))

@@ -1,0 +1,66 @@
+"""The content of the items of one job: a URL, a data URI, or a member of the uploaded archive."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.archives.member import Archive, Member
+from app.archives.opening import open_archive
+from app.intake.request_items import Url
+from app.intake.spool import Blob, Spool
+from app.jobs.files import ARCHIVE
+from app.jobs.manifest import StoredLine
+from app.parsing.data_uri import DataUri
+from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
+from models.settings import Settings
+
+
+class Inputs:
+    """Reads the items of one job; the archive is opened for the first of its members."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._archive: Archive | None = None
+        self._opening = threading.Lock()
+
+    async def content(self, line: StoredLine) -> Blob | Url | ServiceError:
+        """Return the content of an item, or its error; raises OSError if files are missing."""
+        if line.url is not None:
+            return Url(line.url)
+        settings = self._settings
+        async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
+            try:
+                found = await asyncio.to_thread(self._read, line)
+                await spool.write(found)
+            except (BadArchive, MalformedRequest, TooLarge) as error:
+                return error.with_traceback(None)
+            return await spool.finish()
+
+    def close(self) -> None:
+        """Close the archive."""
+        with self._opening:
+            if self._archive is not None:
+                self._archive.close()
+                self._archive = None
+
+    def _read(self, line: StoredLine) -> bytes:
+        most = self._settings.max_image_bytes
+        if line.member is None:
+            return b"".join(_bounded(DataUri.of(line.data or ""), most))
+        with self._opening:
+            if self._archive is None:
+                self._archive = open_archive(self._folder / ARCHIVE)
+            archive = self._archive
+        index, size, place = line.member
+        return archive.read(Member(index, line.path or "", size, place), most)
+
+
+def _bounded(uri: DataUri, most: int) -> Iterator[bytes]:
+    size = 0
+    for piece in uri.pieces():
+        size += len(piece)
+        if size > most:
+            raise TooLarge(f"the image has more than {most} bytes (DARKROOM_MAX_IMAGE_BYTES)")
+        yield piece

@@ -1,0 +1,199 @@
+"""A job whose server is killed again and again: is every item in the results once, at what price?
+
+`python -m tests.chaos.jobs_killed --images 100000 --kills 10` works through a job of small local
+images twice: undisturbed, and with `kill -9` at random moments, each followed by a new start. With
+`--front-ends N` one random front end is killed and the server replaces it; else the whole server.
+The promises: each item has exactly one record, its index and id belong together, rows that were
+read before a kill never change, and the working time (from ready to killed or finished) is at most
+1.1 times that of the undisturbed job. The last line is JSON; exit code 1 where a promise is broken.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.pictures import jpeg
+from tests.server import Served, children, serving, until
+
+MOST_TIME = 1.1
+KINDS = 50
+"""Different photos; the items of a job name them in turn."""
+
+SIDE = 224
+LOOK = 0.1
+FINISHED = ("succeeded", "failed", "cancelled", "expired")
+
+
+class Undertaking:
+    """One job on servers of one data folder, and the results that were read of it."""
+
+    def __init__(self, folder: Path, photos: list[str], images: int, front_ends: int) -> None:
+        self._folder = folder
+        self._photos = photos
+        self._images = images
+        self._front_ends = front_ends
+        self.path = ""
+        self.read = b""
+        self.seconds = 0.0
+        """The working time of all servers until now."""
+
+    @contextmanager
+    def server(self) -> Iterator[tuple[Served, httpx.Client]]:
+        """Start a server that may read the photos."""
+        allowed = Path(self._photos[0].removeprefix("file://")).parent
+        flags = ["--data-folder", str(self._folder), "--storage-allow", f"file://{allowed}/"]
+        flags += ["--weights", "bundled", "--precision", "fp32", "--gpus", "0", "--grace", "0"]
+        flags += ["--log-level", "error", "--front-ends", str(self._front_ends)]
+        with (
+            serving(*flags) as served,
+            httpx.Client(base_url=f"http://127.0.0.1:{served.port}", timeout=60) as client,
+        ):
+            yield served, client
+
+    def make(self, client: httpx.Client) -> None:
+        """Send the manifest, line by line."""
+
+        def lines() -> Iterator[bytes]:
+            for number in range(self._images):
+                item = {"id": f"i{number}", "url": self._photos[number % len(self._photos)]}
+                yield json.dumps(item).encode() + b"\n"
+
+        headers = {"Content-Type": "application/x-ndjson"}
+        answer = client.post("/jobs?operation=classify&top_k=1", content=lines(), headers=headers)
+        answer.raise_for_status()
+        self.path = answer.headers["Location"]
+
+    def follow(self, client: httpx.Client, done: int) -> bool:
+        """Return whether the job has finished, once `done` items or all are done."""
+        began = time.monotonic()
+        while True:
+            job = client.get(self.path).json()
+            if job["state"] in FINISHED or job["items"]["done"] >= done:
+                self.seconds += time.monotonic() - began
+                return job["state"] in FINISHED
+            time.sleep(LOOK)
+
+    def check(self, client: httpx.Client) -> list[str]:
+        """Return what is wrong with the results so far; those read before must be their start."""
+        found = client.get(f"{self.path}/results", timeout=600).content
+        wrong = [] if found.startswith(self.read) else ["rows changed after they were read"]
+        self.read = found
+        records = [json.loads(line) for line in found.splitlines()]
+        indices = [each["index"] for each in records]
+        if len(indices) != len({*indices}):
+            wrong.append(f"{len(indices) - len({*indices})} items are there twice")
+        if any(each["id"] != f"i{each['index']}" for each in records):
+            wrong.append("an id belongs to another index")
+        failed = [each for each in records if each["status"] != "ok"]
+        if failed:
+            wrong.append(f"{len(failed)} items failed, the first with {failed[0]}")
+        return wrong
+
+    def complete(self) -> list[str]:
+        """Return what is missing."""
+        count = self.read.count(b"\n")
+        return [] if count == self._images else [f"{count} of {self._images} items have a record"]
+
+
+def undisturbed(job: Undertaking) -> list[str]:
+    """Work through a job in one go."""
+    with job.server() as (_, client):
+        job.make(client)
+        job.follow(client, sys.maxsize)
+        return [*job.check(client), *job.complete()]
+
+
+def killed(job: Undertaking, images: int, kills: int, chance: random.Random) -> list[str]:
+    """Work through a job while servers or front ends are killed; return what is wrong."""
+    moments = sorted(chance.randrange(images // 20, images * 9 // 10) for _ in range(kills))
+    wrong: list[str] = []
+    while True:
+        with job.server() as (served, client):
+            if not job.path:
+                job.make(client)
+            while moments:
+                job.follow(client, moments.pop(0))
+                wrong += job.check(client)
+                if not _kill(served, chance):
+                    break
+            else:
+                job.follow(client, sys.maxsize)
+                return [*wrong, *job.check(client), *job.complete()]
+
+
+def _kill(served: Served, chance: random.Random) -> bool:
+    """Kill a front end, or the server if it has none; return whether the server goes on."""
+    found = {name: pid for name, pid in children(served.process.pid).items() if "front" in name}
+    if not found:
+        served.process.kill()
+        served.process.wait()
+        return False
+    os.kill(chance.choice([*found.values()]), signal.SIGKILL)
+    time.sleep(1.0)
+    until(lambda: _ready(served.port))
+    return True
+
+
+def _ready(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=10).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def drawn(folder: Path) -> list[str]:
+    """Return the addresses of small photos, which are drawn into a folder."""
+    folder.mkdir()
+    for number in range(KINDS):
+        (folder / f"{number}.jpg").write_bytes(jpeg(number, SIDE, SIDE))
+    return [f"file://{each}" for each in sorted(folder.iterdir())]
+
+
+def main() -> int:
+    """Run the command line; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--front-ends", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        photos = drawn(Path(folder) / "photos")
+        one, other = (
+            Undertaking(Path(folder) / name, photos, given.images, given.front_ends)
+            for name in ("undisturbed", "killed")
+        )
+        wrong = undisturbed(one)
+        wrong += killed(other, given.images, given.kills, random.Random(given.seed))
+    ratio = other.seconds / one.seconds
+    if ratio > MOST_TIME:
+        wrong.append(f"the working time is {ratio:.3f} times that of the undisturbed job")
+    report: dict[str, Any] = {
+        "program": "jobs_killed",
+        "command": "python -m tests.chaos.jobs_killed " + " ".join(sys.argv[1:]),
+        "images": given.images,
+        "kills": given.kills,
+        "front_ends": given.front_ends,
+        "undisturbed_s": round(one.seconds, 2),
+        "killed_s": round(other.seconds, 2),
+        "ratio": round(ratio, 3),
+        "images_per_second": round(given.images / one.seconds, 1),
+        "broken": wrong,
+    }
+    print(json.dumps(report))
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
