@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -94,19 +95,9 @@ class Jobs:
         await asyncio.to_thread(folder.make)
         engine = await opened(settings.jobs_database, settings.data_folder)
         rows, chunks, owner = JobRows(engine), ChunkRows(engine), Owner(engine)
-        runner = Runner(
-            rows,
-            chunks,
-            owner,
-            folder,
-            worker,
-            lambda folder: Inputs(folder, settings),
-            work_of,
-            most,
-            settings.job_retention,
-            stopping,
-            on_item,
-        )
+        inputs, retention = partial(Inputs, settings=settings), settings.job_retention
+        parts = rows, chunks, owner, folder, worker, inputs, work_of
+        runner = Runner(*parts, most, retention, stopping, on_item)
         jobs = cls(settings, folder, rows, chunks, runner, owner, storage, engine, most)
         try:
             await owner.enter()
