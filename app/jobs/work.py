@@ -102,9 +102,7 @@ class ImageWorker:
             await asyncio.sleep(pause)
         raise AssertionError("unreachable: the last try returns")
 
-    async def _answer(
-        self, work: Work, index: int, given: StoredLine, inputs: Inputs
-    ) -> Answer:
+    async def _answer(self, work: Work, index: int, given: StoredLine, inputs: Inputs) -> Answer:
         async with self._permission.image(self._seconds) as permit:
             content = await inputs.content(given)
             item = Item(index, content, given.url or given.path, given.id)
