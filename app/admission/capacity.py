@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from app.admission.counters import Counters
 from app.admission.fields import Total
@@ -10,12 +10,10 @@ from app.admission.fields import Total
 WINDOW = 0.25
 """Seconds that one measurement lasts at least."""
 
-FEW = 4
-"""Images that are completed in a measurement at least, if it lasts no longer than `LONGEST`. So few
-long images end in `WINDOW` that its result would be several times too high or too low."""
-
-LONGEST = 5.0
-"""Seconds after which a measurement ends with the next image that is completed."""
+LONGEST = 30.0
+"""Seconds after which a measurement ends with the next image that is completed. Until then it lasts
+at least twice as long as the oldest work in progress, because work counts when it is completed: the
+server would seem slow while long images are computed, and fast when they end."""
 
 MEMORY = 0.7
 """Seconds after which a measurement has 1/e of its influence left. A measurement weighs by its
@@ -51,8 +49,18 @@ class Capacity:
         self._absence = absence
         self.per_second = 0.0
         """Seconds of work completed in a second; 0 if it has not been measured yet."""
+        self._begun: dict[Hashable, float] = {}
+        """When work in progress began in this front end, oldest first."""
         self._busy = False
         self._start(clock())
+
+    def begin(self, work: Hashable) -> None:
+        """Note that work on an image begins."""
+        self._begun[work] = self._clock()
+
+    def end(self, work: Hashable) -> None:
+        """Note that it ends, whether it was completed or not."""
+        del self._begun[work]
 
     def look(self, completed: int = 0) -> None:
         """Measure; to be called when work begins, and when `completed` images were completed."""
@@ -63,9 +71,8 @@ class Capacity:
         if self._absence():
             self._start(now)
         seconds = now - self._since
-        few = self.per_second and self._completed < FEW and seconds < LONGEST
-        if seconds < WINDOW or few or not self._completed:
-            return  # without its end, the time of a long image would not count
+        if seconds < self._least(now) or not self._completed:
+            return
         done = total(Total.DONE) - self._done
         if done > 0:  # it is negative after the column of a front end was cleared
             measured = done / MICRO / seconds
@@ -80,6 +87,11 @@ class Capacity:
     def wait(self, microseconds: float) -> float:
         """Return the seconds that this work takes; 0 as long as nothing was measured."""
         return microseconds / MICRO / self.per_second if self.per_second else 0.0
+
+    def _least(self, now: float) -> float:
+        """Return the seconds that this measurement lasts at least; the first one ends earlier."""
+        oldest = next(iter(self._begun.values()), now)
+        return max(WINDOW, min(LONGEST, (now - oldest) * (2 if self.per_second else 1)))
 
     def _start(self, now: float) -> None:
         self._since = now

@@ -172,12 +172,14 @@ class Permit:
             self._left[kind] = left - 1
         self._admission.forecast.charge(self._key, now - before)
         wait = self._admission.forecast.wait_here(self._admission.line.past)
-        starts = self._admission.clock() + wait
-        return Work(self, kind, pixels, now, starts)
+        work = Work(self, kind, pixels, now, self._admission.clock() + wait)
+        self._admission.forecast.capacity.begin(work)
+        return work
 
     def end(self, work: "Work", trace: Trace | None, expired: bool = False) -> None:
         """End the work on one image; with a trace it was completed, and its cost is learnt."""
         forecast = self._admission.forecast
+        forecast.capacity.end(work)
         forecast.charge(self._key, -work.charged)
         if expired:
             forecast.costs.expired(work.kind, work.pixels, self._admission.clock() - work.starts)

@@ -192,6 +192,30 @@ def test_long_images_are_refused_that_would_wait_too_long_for_memory() -> None:
     simulate(scenario())
 
 
+@pytest.mark.parametrize("seconds", [1.5, 3.5, 7.0])
+def test_short_images_are_answered_while_few_long_ones_of_their_client_are_computed(
+    seconds: float,
+) -> None:
+    """The long ones hardly complete, so little work does, but the server is as fast as before."""
+
+    async def scenario() -> None:
+        server, long, short = Simulation(seconds=0.05), Seen(), Seen()
+        for _ in range(20):
+            await server.request("a", 30.0, Seen(), 0.5)
+        await server.request("a", 30.0, Seen(), 20 * seconds)
+        memory = asyncio.Semaphore(2)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(server.request("a", 30.0, long, 20 * seconds, memory))
+            await asyncio.sleep(0.3)
+            await server.open_loop("a", 15, 30, 30.0, short)
+        assert len(long.good) == 4
+        assert not short.refused
+        assert max(each for _, each in short.good) < 3 * seconds
+
+    simulate(scenario())
+
+
 def test_bulk_has_all_cores_while_nobody_else_wants_something() -> None:
     async def scenario() -> None:
         server, other, flood = Simulation(), Seen(), Seen()
