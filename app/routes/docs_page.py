@@ -66,7 +66,8 @@ def _section(method: str, path: str, operation: Mapping[str, Any]) -> str:
     every = operation.get("parameters", [])
     parameters = [each for each in every if BESIDE_NAME not in each["schema"]]
     name = f"{method.upper()} {path}"
-    linked = method == "get" and "{" not in path
+    # What a server may not offer (501) is not linked: the page is the same on all servers.
+    linked = method == "get" and "{" not in path and "501" not in operation.get("responses", {})
     return (
         f"<section><h2>{_link(path[1:], name) if linked else escape(name)}</h2>"
         f"<p>{escape(operation.get('description', ''))}</p>"

@@ -4,7 +4,9 @@ from typing import Any
 
 from app.http.media_types import JSON, JSON_LINES
 from app.intake.archive_items import MEDIA_TYPES
+from app.routes.job_request import JobQuery
 from app.routes.openapi import Responses, described_problem
+from app.routes.request_documents import job_parameters
 from models.api.jobs import JobRecord
 
 _ITEM = {
@@ -61,7 +63,7 @@ RESULTS: Responses = _OF_ONE | {
 
 
 def job_document() -> dict[str, Any]:
-    """Return the description of the body of `POST /jobs`."""
+    """Return the description of the options and the body of `POST /jobs`."""
     lines: dict[str, Any] = {"schema": _ITEM}
     content = dict.fromkeys(JSON_LINES, lines)
     content[JSON] = {"schema": {"type": "array", "items": _ITEM, "minItems": 1}}
@@ -70,4 +72,5 @@ def job_document() -> dict[str, Any]:
     parts = {"manifest": binary, "archive": binary}
     form = {"type": "object", "required": ["archive"], "properties": parts}
     content["multipart/form-data"] = {"schema": form}
-    return {"requestBody": {"required": True, "content": content}}
+    body = {"required": True, "content": content}
+    return {"parameters": job_parameters(JobQuery), "requestBody": body}

@@ -20,11 +20,17 @@ class JobQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    source: str | None = Field(None, max_length=8192)
-    include: str | None = Field(None, max_length=1000)
-    retry_of: str | None = Field(None, max_length=64)
-    output: str | None = Field(None, max_length=4096)
-    webhook: str | None = Field(None, max_length=2048)
+    source: str | None = Field(
+        None, max_length=8192, description="address of a folder whose files are the images"
+    )
+    include: str | None = Field(None, max_length=1000, description="patterns of names, by commas")
+    retry_of: str | None = Field(
+        None, max_length=64, description="job whose failed items are tried again"
+    )
+    output: str | None = Field(
+        None, max_length=4096, description="address below which the results are written"
+    )
+    webhook: str | None = Field(None, max_length=2048, description="URL that is called at the end")
 
 
 def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:

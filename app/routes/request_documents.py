@@ -73,6 +73,12 @@ def process_document() -> dict[str, Any]:
     return _document(_options(ProcessOptions, EncodingOptions))
 
 
+def job_parameters(query: type[BaseModel]) -> list[Schema]:
+    """Return the options of all operations of a job, and those of `query`, as a query has them."""
+    options = _options(ProcessOptions, FilterOptions, EncodingOptions, query)
+    return _in_query({name: _as_text(schema) for name, schema in options.items()})
+
+
 def _options(*kinds: type[BaseModel]) -> dict[str, Schema]:
     properties: dict[str, Schema] = {}
     for each in kinds:
@@ -106,15 +112,7 @@ def _document(options: dict[str, Schema]) -> dict[str, Any]:
     deadline = {"type": "integer", "minimum": LEAST_DEADLINE, "maximum": 10**DIGITS - 1}
     return {
         "parameters": [
-            *(
-                {
-                    "name": name,
-                    "in": "query",
-                    "schema": schema,
-                    "description": schema.get("description", ""),
-                }
-                for name, schema in text.items()
-            ),
+            *_in_query(text),
             {
                 "name": HEADER,
                 "in": "header",
@@ -137,6 +135,18 @@ def _document(options: dict[str, Schema]) -> dict[str, Any]:
             },
         },
     }
+
+
+def _in_query(text: dict[str, Schema]) -> list[Schema]:
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "schema": schema,
+            "description": schema.get("description", ""),
+        }
+        for name, schema in text.items()
+    ]
 
 
 def _form(options: dict[str, Schema]) -> Schema:

@@ -70,7 +70,7 @@ def test_a_job_is_made_of_a_manifest_with_files_and_urls(kind: str, tmp_path: Pa
     (tmp_path / "a.jpg").write_bytes(b"abc")
     images = [tmp_path / "a.jpg", "https://example.com/b.jpg", Image(b"xyz", id="mine")]
     with scripted(job("queued", status=202)) as server:
-        made = call(kind, server.url, "create", iter(images), top_k=1, output="logits")
+        made = call(kind, server.url, "create", iter(images), top_k=1, webhook="https://a.example/")
         (request,) = server.requests
     assert isinstance(made, Job)
     assert (made.id, made.state, made.created.year) == ("j1", "queued", 2026)
@@ -83,7 +83,7 @@ def test_a_job_is_made_of_a_manifest_with_files_and_urls(kind: str, tmp_path: Pa
         {"id": "mine", "data": f"data:image/*;base64,{base64.b64encode(b'xyz').decode()}"},
     ]
     assert request.headers["content-type"] == "application/x-ndjson"
-    assert "operation=classify&top_k=1&output=logits&vector_format=base64" in request.path
+    assert "operation=classify&top_k=1&webhook=https%3A%2F%2Fa.example%2F" in request.path
 
 
 def test_a_job_that_is_sent_again_has_the_same_key_and_body(kind: str) -> None:
@@ -119,6 +119,15 @@ def test_a_job_is_made_of_a_file_by_its_name(kind: str, tmp_path: Path) -> None:
         assert server.requests[0].body == b"PK"
         with pytest.raises(ValueError, match="a job is made of a file named"):
             call(kind, server.url, "create_from", tmp_path / "photos.txt")
+
+
+def test_a_job_is_made_of_a_bucket(kind: str) -> None:
+    with scripted(job("queued", status=202)) as server:
+        call(kind, server.url, "create_from_storage", "s3://b/in/", include="*.jpg", top_k=1)
+        (request,) = server.requests
+    asked = "/jobs?operation=classify&source=s3%3A%2F%2Fb%2Fin%2F&top_k=1&include=%2A.jpg"
+    assert (request.path, request.body) == (asked, b"")
+    assert request.headers["idempotency-key"]
 
 
 def indices(found: list[ImageResult]) -> list[int]:

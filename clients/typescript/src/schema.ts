@@ -150,7 +150,8 @@ export interface paths {
          * @description Return the records of a job as JSON Lines, in the order in which they were finished.
          *
          *     This order never changes, so a client that has N records asks for `offset=N` next. Each record
-         *     has the `index` of its line in the manifest.
+         *     has the `index` of its line in the manifest. With `status` the records between `offset` and
+         *     `limit` are counted all the same, but only those that failed are sent.
          */
         get: operations["job_results"];
         put?: never;
@@ -477,6 +478,29 @@ export interface components {
             colour?: string | null;
         };
         /**
+         * JobEnding
+         * @description Where something of a job goes when it has ended, and what became of it.
+         */
+        JobEnding: {
+            /**
+             * Target
+             * @description storage address of the output, or URL of the webhook
+             */
+            target: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "waiting" | "done" | "failed";
+            /** Attempts */
+            attempts: number;
+            /**
+             * Reason
+             * @description how the last try ended
+             */
+            reason?: string | null;
+        };
+        /**
          * JobItemCounts
          * @description The items of a job by their state.
          */
@@ -568,6 +592,10 @@ export interface components {
             results: string;
             /** @description why the job failed, or why it waits */
             problem?: components["schemas"]["Problem"] | null;
+            /** @description where images and results are written */
+            output?: components["schemas"]["JobEnding"] | null;
+            /** @description what is called when the job has ended */
+            webhook?: components["schemas"]["JobEnding"] | null;
         };
         /**
          * ModelCatalogue
@@ -959,6 +987,9 @@ export interface operations {
                      */
                     vector_format?: "numbers" | "base64";
                 } | unknown | unknown;
+                "application/x-ndjson": string;
+                "application/jsonl": string;
+                "application/x-length-delimited": string;
             };
         };
         responses: {
@@ -1732,6 +1763,9 @@ export interface operations {
                     /** @description of pad, composite */
                     background?: string;
                 } | unknown | unknown;
+                "application/x-ndjson": string;
+                "application/jsonl": string;
+                "application/x-length-delimited": string;
             };
         };
         responses: {
@@ -1983,6 +2017,9 @@ export interface operations {
                      */
                     colour?: boolean;
                 } | unknown | unknown;
+                "application/x-ndjson": string;
+                "application/jsonl": string;
+                "application/x-length-delimited": string;
             };
         };
         responses: {
@@ -2430,6 +2467,9 @@ export interface operations {
                      */
                     encoder?: ("cpu" | "gpu") | null;
                 } | unknown | unknown;
+                "application/x-ndjson": string;
+                "application/jsonl": string;
+                "application/x-length-delimited": string;
             };
         };
         responses: {
@@ -2740,6 +2780,50 @@ export interface operations {
         parameters: {
             query: {
                 operation: "classify" | "filter" | "process";
+                /** @description false: filtered versions only */
+                labels?: boolean;
+                /** @description classes to return, best first */
+                top_k?: number;
+                /** @description what turns logits into scores */
+                function_to_apply?: "softmax" | "sigmoid" | "none";
+                /** @description network that answers, one of `GET /models`; if not given, the first */
+                model?: string;
+                /** @description address below which the results are written */
+                output?: string;
+                /** @description of logits and embeddings: JSON numbers, or base64 of little-endian float32 */
+                vector_format?: "numbers" | "base64";
+                /** @description each what POST /filter takes, and an id if you like: [{"id": "small", "ops": [{"name": "grayscale"}], "format": "webp"}, …] */
+                versions?: string;
+                /** @description chain of filters: [{"name": "gaussian_blur", "sigma": 2}, …] */
+                ops?: string;
+                /** @description one filter; its parameters stand beside it */
+                name?: string;
+                /** @description format of the answer; else the Accept header, else the source's */
+                format?: "jpeg" | "jpg" | "png" | "webp" | "avif";
+                /** @description of JPEG, WebP and AVIF: 90, 80 and 75 if not given */
+                quality?: number;
+                /** @description of JPEG: shown coarse first, a tenth smaller, slower to make */
+                progressive?: boolean;
+                /** @description of JPEG and AVIF: chroma subsampling; 420 if not given */
+                chroma?: "420" | "422" | "444";
+                /** @description of WebP: every pixel as it is */
+                lossless?: boolean;
+                /** @description of PNG: zlib's level, 0 stored, 9 smallest; if not given, run lengths, which are faster than level 1 */
+                png_level?: number;
+                /** @description of AVIF: 0 smallest, 10 fastest; 9 if not given */
+                avif_speed?: number;
+                /** @description strip, the default, leaves the copyright alone; keep leaves of the source's EXIF all that still holds: not thumbnail, maker's notes, XMP, nor the profile, since pixels are sRGB and upright */
+                metadata?: "strip" | "keep";
+                /** @description of JPEG: gpu makes RGB results there, other bytes than the CPU's; an error where there is none or a filter has no kernel, and only with format=jpeg; cpu if not given */
+                encoder?: "cpu" | "gpu";
+                /** @description address of a folder whose files are the images */
+                source?: string;
+                /** @description patterns of names, by commas */
+                include?: string;
+                /** @description job whose failed items are tried again */
+                retry_of?: string;
+                /** @description URL that is called at the end */
+                webhook?: string;
             };
             header?: {
                 "idempotency-key"?: string | null;
@@ -2756,6 +2840,8 @@ export interface operations {
                     url?: string;
                     /** @description data:image/…;base64,… */
                     data?: string;
+                    /** @description name of a file in the archive of the form */
+                    path?: string;
                 };
                 "application/jsonl": {
                     /** @description your own id */
@@ -2764,6 +2850,8 @@ export interface operations {
                     url?: string;
                     /** @description data:image/…;base64,… */
                     data?: string;
+                    /** @description name of a file in the archive of the form */
+                    path?: string;
                 };
                 "application/json": {
                     /** @description your own id */
@@ -2772,7 +2860,22 @@ export interface operations {
                     url?: string;
                     /** @description data:image/…;base64,… */
                     data?: string;
+                    /** @description name of a file in the archive of the form */
+                    path?: string;
                 }[];
+                "application/zip": string;
+                "application/x-zip-compressed": string;
+                "application/x-tar": string;
+                "application/gzip": string;
+                "application/x-gzip": string;
+                "application/x-bzip2": string;
+                "application/x-xz": string;
+                "multipart/form-data": {
+                    /** Format: binary */
+                    manifest?: string;
+                    /** Format: binary */
+                    archive: string;
+                };
             };
         };
         responses: {
@@ -3207,6 +3310,8 @@ export interface operations {
                 limit?: number | null;
                 /** @description wait for the records of a job that still runs */
                 follow?: boolean;
+                /** @description only records of items that failed */
+                status?: "error" | null;
             };
             header?: never;
             path: {

@@ -49,6 +49,20 @@ class AsyncJobs:
         """Make a job of a manifest (`.jsonl`, `.json`), or of an archive if the server takes it."""
         return await self._calls.create(upload(Path(path)), operation, options)
 
+    async def create_from_storage(
+        self,
+        source: str,
+        operation: JobOperation = "classify",
+        *,
+        include: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> Job:
+        """Make a job of the files below an address (`s3://bucket/photos/`) that the server reads.
+
+        `include` has patterns of names between commas: `*.jpg,*.png`.
+        """
+        return await self._calls.create_from_storage(source, include, operation, options)
+
     async def get(self, id_: str, **options: Unpack[CallOptions]) -> Job:
         """Return a job as it is now."""
         return await self._calls.get(id_, options)

@@ -42,13 +42,23 @@ class JobCalls:
 
     async def create(self, body: Upload, operation: JobOperation, options: JobOptions) -> Job:
         """Make a job of a file; repeated tries have the same key, and make one job."""
-        fields = {"operation": operation, **_fields(options)}
         headers = {
             "Content-Type": body.media_type,
             "Content-Length": str(body.size),
-            "Idempotency-Key": options.get("idempotency_key") or str(uuid4()),
+            "Idempotency-Key": _key(options),
         }
+        fields = {"operation": operation, **_fields(options)}
         call = Call("POST", "/jobs", params=fields, headers=headers, file=body.path)
+        return await value_of(self._wire, call, Job, self._attempts(options))
+
+    async def create_from_storage(
+        self, source: str, include: str | None, operation: JobOperation, options: JobOptions
+    ) -> Job:
+        """Make a job of the files below an address that the server reads."""
+        fields = {"operation": operation, "source": source, **_fields(options)}
+        if include is not None:
+            fields["include"] = include
+        call = Call("POST", "/jobs", params=fields, headers={"Idempotency-Key": _key(options)})
         return await value_of(self._wire, call, Job, self._attempts(options))
 
     async def get(self, id_: str, options: CallOptions) -> Job:
@@ -159,9 +169,11 @@ def _fields(options: JobOptions) -> dict[str, str]:
         fields["ops"] = json_text(chain(options["ops"]))
     if "versions" in options:
         fields["versions"] = json_text([dict(each) for each in options["versions"]])
-    if options.get("output") not in (None, "labels"):
-        fields["vector_format"] = "base64"
     return fields
+
+
+def _key(options: JobOptions) -> str:
+    return options.get("idempotency_key") or str(uuid4())
 
 
 def _path(id_: str) -> str:

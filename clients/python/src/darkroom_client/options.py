@@ -42,12 +42,17 @@ class ImageOptions(CallOptions, total=False):
     progress: Callable[[Progress], None] | None
 
 
-class LabelFields(TypedDict, total=False):
-    """What labels are made of, as in `POST /classify`."""
+class ScoreFields(TypedDict, total=False):
+    """How many labels there are, and how they are made, as in `POST /classify`."""
 
     top_k: int | None
     function_to_apply: Literal["softmax", "sigmoid", "none"] | None
     model: str | None
+
+
+class LabelFields(ScoreFields, total=False):
+    """What a network gives, as in `POST /classify`."""
+
     output: Literal["labels", "logits", "embedding"] | None
 
 
@@ -91,8 +96,11 @@ class InfoOptions(ImageOptions, total=False):
     colour: bool
 
 
-class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
+class JobOptions(ScoreFields, EncodingFields, CallOptions, total=False):
     """Options of a job: those of its operation, with `ops` of `filter` or `versions` of `process`.
+
+    `output` is the address of a folder or bucket where the server writes images and results, and
+    `webhook` a URL that it calls when the job has ended.
 
     A request with the same `idempotency_key`, images and options makes no second job; if it is not
     given, one is made, which protects from a connection that breaks.
@@ -101,4 +109,6 @@ class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
     labels: bool
     ops: Operations
     versions: Versions
+    output: str | None
+    webhook: str | None
     idempotency_key: str | None

@@ -199,6 +199,15 @@ class JobItems(msgspec.Struct, frozen=True):
     failed: int
 
 
+class JobEnding(msgspec.Struct, frozen=True):
+    """What goes somewhere at the end of a job; `state` is "waiting", "done" or "failed"."""
+
+    target: str
+    state: str
+    attempts: int
+    reason: str | None = None
+
+
 class Job(msgspec.Struct, frozen=True):
     """A job; `rate` is in images a second, and `problem` tells why it failed or why it waits."""
 
@@ -213,6 +222,8 @@ class Job(msgspec.Struct, frozen=True):
     expires: datetime | None = None
     rate: float | None = None
     estimated_end: datetime | None = None
+    output: JobEnding | None = None
+    webhook: JobEnding | None = None
     problem: Problem | None = None
 
     @property

@@ -1,6 +1,7 @@
 """What the page for people makes of a document."""
 
 import re
+from typing import Any
 
 from app.routes.docs_page import page
 
@@ -23,3 +24,14 @@ def test_a_bound_without_an_upper_one_is_shown() -> None:
         "paths": {"/a": {"get": {"description": "d", "parameters": [parameter]}}},
     }
     assert "integer of at least 0" in page(document, [])
+
+
+def test_endpoints_that_a_server_may_not_offer_are_not_linked() -> None:
+    paths: dict[str, Any] = {
+        "/jobs": {"get": {"responses": {"501": {}}}},
+        "/models": {"get": {"responses": {"200": {}}}},
+    }
+    info = {"title": "t", "version": "1", "summary": "s"}
+    text = page({"info": info, "paths": paths}, [])
+    assert 'href="models"' in text
+    assert 'href="jobs"' not in text
