@@ -6,7 +6,7 @@ Import this file only where a data folder is set: it imports SQLAlchemy.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -68,6 +68,8 @@ class Jobs:
         self._engine = engine
         sources = Sources(storage, folder, rows, settings, self._all)
         chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
+        self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
+        """Takes the number of jobs in each state, every few seconds."""
         self.acceptance = Acceptance(folder, rows, settings, chunk, runner.wake, sources)
         self.storage = storage
         self.endings = Endings(
@@ -192,6 +194,7 @@ class Jobs:
             await asyncio.sleep(SWEEP)
 
     async def _swept(self) -> None:
+        self.on_states(await self.rows.by_state())
         retention = self._settings.job_retention
         if await self._chunks.release_abandoned():
             self._runner.wake()

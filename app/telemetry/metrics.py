@@ -5,7 +5,7 @@ files of a folder that the processes share.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from prometheus_client import (
@@ -31,6 +31,8 @@ _HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60
 """Seconds; the last is the longest deadline of a request unless a setting says otherwise."""
 _STAGE_BUCKETS = (0.0005, 0.001, 0.0025, *_HTTP_BUCKETS)
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelling", "cancelled", "expired")
 
 CHILDREN = 512
 """Combinations of labels whose child objects are cached, for each metric."""
@@ -120,7 +122,19 @@ class Metrics:
         self.job_items = self._counter(
             "job_items_total", "Items of jobs that were done: ok or failed.", ("outcome",)
         )
+        self.jobs = Gauge(
+            "darkroom_jobs",
+            "Jobs of the data folder.",
+            ("state",),
+            registry=self.registry,
+            multiprocess_mode="livemostrecent",
+        )
         self._job_item = lru_cache(CHILDREN)(self.job_items.labels)
+
+    def on_jobs(self, states: Mapping[str, int]) -> None:
+        """Set the number of jobs in each state; all processes see the same jobs."""
+        for state in JOB_STATES:
+            self.jobs.labels(state).set(states.get(state, 0))
 
     def on_job_item(self, outcome: str) -> None:
         """Count an item of a job that was done."""

@@ -278,6 +278,18 @@ def test_an_unknown_job_is_not_found(client: httpx.Client) -> None:
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
+def test_jobs_are_counted_by_their_states(client: httpx.Client) -> None:
+    finished(client, made(client, "classify", manifest({"data": "data:,"})))
+
+    def counted() -> bool:
+        lines = client.get("/metrics").text.splitlines()
+        found = [each for each in lines if each.startswith('darkroom_jobs{state="succeeded"}')]
+        return bool(found) and float(found[0].split()[-1]) > 0
+
+    until(counted)
+    assert 'darkroom_job_items_total{outcome="failed"}' in client.get("/metrics").text
+
+
 def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
     for path in ("", "/x", "/x/results"):
         answer = server.client.get(f"/jobs{path}")
