@@ -1,8 +1,15 @@
-"""The file of failures beside a folder of results: records of images that have no result."""
+"""Records of images that failed: where they are kept, and how these are tried again."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
+
+from app.bulk.errors import WrongUsage
+from app.bulk.report import readable
+
+T = TypeVar("T")
 
 
 def beside(folder: Path) -> Path:
@@ -14,6 +21,43 @@ def beside(folder: Path) -> Path:
 def write_failures(lines: Path, path: Path) -> None:
     """Write the records of JSON Lines that are errors."""
     with lines.open("rb") as records, path.open("xb") as failed:
+        failed.writelines(line for line in records if _is_error(line))
+
+
+def failed_names(lines: Path) -> Iterator[str]:
+    """Yield the names of the images whose records are errors, in their order."""
+    with lines.open("rb") as records:
         for line in records:
-            if msgspec.json.decode(line).get("status") != "ok":
-                failed.write(line)
+            if _is_error(line):
+                yield msgspec.json.decode(line)["source"]
+
+
+def only_failed(images: Iterator[T], name: Callable[[T], str], lines: Path) -> Iterator[T]:
+    """Yield the images that failed, by the records in `lines`, which have the same order.
+
+    WrongUsage if one of them is not among the images any more.
+    """
+    names = failed_names(lines)
+    wanted = next(names, None)
+    for each in images:
+        if wanted is None:
+            return
+        if readable(name(each)) == wanted:
+            yield each
+            wanted = next(names, None)
+    if wanted is not None:
+        raise WrongUsage(
+            f"--retry-failed: {wanted} of {lines} is not among the images; name the same sources "
+            "as before"
+        )
+
+
+def write_merged(before: Path, lines: Path, path: Path) -> None:
+    """Write the records of `before`; errors are replaced by the records of `lines`, in order."""
+    with before.open("rb") as old, lines.open("rb") as again, path.open("xb") as merged:
+        for line in old:
+            merged.write(next(again) if _is_error(line) else line)
+
+
+def _is_error(line: bytes) -> bool:
+    return bool(msgspec.json.decode(line).get("status") != "ok")

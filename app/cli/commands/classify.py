@@ -2,16 +2,18 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from app.bulk import session
 from app.bulk.engines import choice, local_service
 from app.bulk.engines.choice import How
-from app.bulk.engines.engine import Finished, tasks_of
+from app.bulk.engines.engine import Finished, Task, tasks_of
 from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
+from app.bulk.outputs import failures
 from app.bulk.outputs.results_file import ResultsFile
 from app.bulk.outputs.tables import VectorColumn, conversion
 from app.bulk.progress import Progress
@@ -64,6 +66,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     complete_files(out)
     parser.add_argument("--force", action="store_true", help="replace an existing --out")
+    source_flags.declare_retry(parser)
     parser.add_argument("--json", dest="as_json", action="store_true", help=JSON)
     add_settings(parser, WEIGHTS + LOCAL)
 
@@ -79,6 +82,7 @@ def run(
     servers: Sequence[str],
     out: str | None,
     force: bool,
+    retry_failed: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -95,10 +99,15 @@ def run(
     total = sources.count()
 
     start = choice.starter(settings, work, How(processes, servers), total)
+    if out is None and retry_failed:
+        raise WrongUsage("--retry-failed: name the finished file with --out")
     if out is None:
         running = session.run(settings, start, tasks_of(iter(sources)), Printed(as_json))
         return local_service.run(running)
-    return _written(settings, start, sources, total, Path(out), force, given)
+    path = Path(out)
+    if retry_failed:
+        total = _failed(path)
+    return _written(settings, start, sources, total, path, force, given, retry=retry_failed)
 
 
 class Printed:
@@ -128,23 +137,42 @@ def _written(
     out: Path,
     force: bool,
     given: Mapping[str, Any],
+    *,
+    retry: bool = False,
 ) -> int:
-    """Write the records that are missing to the file; the summary goes to standard error."""
+    """Write the records that are missing to the file; the summary goes to standard error.
+
+    With `retry` these are the records of the images that have failed.
+    """
     chosen = {name: getattr(settings, name) for name in (*WEIGHTS, "max_pixels")}
-    left = iter(sources)
+    left = tasks_of(iter(sources))
+    convert = conversion(out, _vector(given))
+    if retry:
+        left = failures.only_failed(left, _name, out)
+        convert = partial(failures.write_merged, out)
     results = ResultsFile(
         out,
-        (each.name for each in left),
-        {**given, **chosen},
-        replaces=force,
-        convert=conversion(out, _vector(given)),
+        (each.source.name for each in left),
+        {**given, **chosen, **({"retry": True} if retry else {})},
+        replaces=force or retry,
+        convert=convert,
     )
+    return _continued(settings, start, left, total, results)
+
+
+def _continued(
+    settings: Settings,
+    start: session.Start,
+    left: Iterator[Task],
+    total: int,
+    results: ResultsFile,
+) -> int:
     first = results.done
     with Progress(total, first, results.failed) as progress:
         if first < total:
             sink = ResultsSink(results, progress)
             try:
-                local_service.run(session.run(settings, start, tasks_of(left, first), sink))
+                local_service.run(session.run(settings, start, left, sink))
             except WrongUsage:  # of weights, for instance
                 results.abandon()
                 raise
@@ -154,6 +182,22 @@ def _written(
     results.finish()
     print(progress.summary(), file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK
+
+
+def _name(task: Task) -> str:
+    return task.source.name
+
+
+def _failed(out: Path) -> int:
+    """Return the number of images that failed; WrongUsage for a file of another format."""
+    if out.suffix.lower() in (".csv", ".parquet"):
+        raise WrongUsage("--retry-failed: only JSON Lines can be mended; convert them afterwards")
+    try:
+        return sum(1 for _ in failures.failed_names(out))
+    except FileNotFoundError:
+        raise WrongUsage(f"--retry-failed: {out} is no finished file") from None
+    except (ValueError, AttributeError, KeyError):
+        raise WrongUsage(f"--retry-failed: {out} has other lines than records") from None
 
 
 def _vector(given: Mapping[str, Any]) -> VectorColumn | None:

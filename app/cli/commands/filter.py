@@ -13,6 +13,7 @@ from app.bulk.engines.engine import Finished, Task, tasks_of
 from app.bulk.engines.filtering import Filtering
 from app.bulk.errors import WrongUsage
 from app.bulk.report import file_of, human_line, record_of
+from app.bulk.sources.expansion import Sources
 from app.cli.commands import chain, filter_folder, source_flags, targets
 from app.cli.commands.command import JSON, LOCAL, add_settings, complete_files
 from app.cli.commands.source_flags import SourceFlags
@@ -52,6 +53,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="replace existing files; otherwise none is replaced"
     )
+    source_flags.declare_retry(parser)
     parser.add_argument("--json", dest="as_json", action="store_true", help=JSON)
     names = [each.value for each in OUTPUT_FORMATS]
     group = parser.add_argument_group("encoding of the results")
@@ -77,6 +79,7 @@ def run(
     op: Sequence[str],
     output: str,
     force: bool,
+    retry_failed: bool,
     as_json: bool,
     **encoding: Any,
 ) -> int:
@@ -91,14 +94,24 @@ def run(
     assert filters is not None  # argparse requires one of the flags
     if not sources.are_named:
         version = _version(filters, encoding, encoding["format"])
-        asked = filter_folder.Asked(settings, version, output, force, How(processes, servers))
-        return filter_folder.run(asked, sources, flags.files, {"ops": [ops, op], **encoding})
+        how = How(processes, servers)
+        asked = filter_folder.Asked(settings, version, output, force, how, retry_failed)
+        options = {"ops": [ops, op], "retry": retry_failed, **encoding}
+        return filter_folder.run(asked, sources, flags.files, options)
+    if retry_failed:
+        raise WrongUsage("--retry-failed: name the folder or list of the command that failed")
     target = targets.target_of(output, len(files), force)
     version = _version(filters, encoding, encoding["format"] or targets.format_of(target))
     targets.check(target, files, version.output.format.of)
     work = Filtering(version, _Named(target), timing=True)
+    return _reported(settings, work, sources, How("1", servers), as_json)
 
-    start = choice.starter(settings, work, How("1", servers), len(files))
+
+def _reported(
+    settings: Settings, work: Filtering, sources: Sources, how: How, as_json: bool
+) -> int:
+    """Filter images that are arguments, and report each on standard error."""
+    start = choice.starter(settings, work, how, sources.count())
     running = session.run(settings, start, tasks_of(iter(sources)), Reported(as_json))
     return local_service.run(running)
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.bulk import session
@@ -38,6 +38,7 @@ class Asked:
     output: str
     force: bool
     how: How
+    retry: bool = False
 
 
 def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[str, object]) -> int:
@@ -50,18 +51,21 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
         raise WrongUsage("--output: many images need a folder, not standard output")
     folder = ResultsFolder(Path(asked.output), asked.force)
     folder.check(roots)
-    wanted = _wanted(asked, sources)
     file = failures.beside(folder.path)
+    if asked.retry and not file.exists():
+        print(f"{file} does not exist: no image has failed", file=sys.stderr)
+        return ExitCode.OK
+    left = _tasks(asked, sources, file)
     begun = {**options, "max_pixels": asked.settings.max_pixels, "output": asked.output}
     results = ResultsFile(
         file,
-        (source.name for source, _ in wanted),
+        (each.source.name for each in left),
         begun,
         replaces=True,
         convert=failures.write_failures,
     )
     try:
-        code = _continued(asked, sources, results, folder, wanted)
+        code = _continued(asked, sources, results, folder, left)
     except WrongUsage:
         results.abandon()
         raise
@@ -78,18 +82,19 @@ def _continued(
     sources: Sources,
     results: ResultsFile,
     folder: ResultsFolder,
-    left: Iterator[tuple[Source, str]],
+    left: Iterator[Task],
 ) -> int:
     first = results.done
-    if results.resumed:
+    if asked.retry:
+        total = sum(1 for _ in failures.failed_names(failures.beside(folder.path)))
+    elif results.resumed:
         total = sources.count()
     else:
         total = folder.check_targets(_wanted(asked, sources), sources)
 
     def tasks() -> Iterator[Task]:
-        for number, (source, target) in enumerate(left, first):
-            again = results.resumed and number < first + MOST_AHEAD
-            yield Task(number, source, target, replaces=again)
+        for number, each in enumerate(left):
+            yield replace(each, replaces=results.resumed and number < MOST_AHEAD)
 
     work = Filtering(asked.version, InFolder(folder))
 
@@ -101,6 +106,17 @@ def _continued(
     results.finish()
     print(progress.summary(), file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK
+
+
+def _tasks(asked: Asked, sources: Sources, file: Path) -> Iterator[Task]:
+    """Return the images to filter; with `retry` those that have failed, by `file`."""
+    wanted = enumerate(_wanted(asked, sources))
+    tasks = (Task(number, source, target) for number, (source, target) in wanted)
+    return failures.only_failed(tasks, _name, file) if asked.retry else tasks
+
+
+def _name(task: Task) -> str:
+    return task.source.name
 
 
 def _wanted(asked: Asked, sources: Sources) -> Iterator[tuple[Source, str]]:

@@ -77,3 +77,12 @@ def declare_engine(parser: argparse.ArgumentParser) -> None:
         help="let this server do the work, with the key in DARKROOM_API_KEY if it wants one; "
         "repeatable (default: this machine, without a server)",
     )
+
+
+def declare_retry(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that takes only the images that failed."""
+    parser.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="take only the images that failed in the finished command of the same arguments",
+    )

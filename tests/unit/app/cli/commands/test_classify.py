@@ -75,3 +75,20 @@ def test_records_of_other_weights_or_labels_are_not_added(later: Model, tmp_path
     assert written(tmp_path, model()) == ExitCode.OK
     assert {each.name for each in tmp_path.iterdir()} == {*FILES, "out.jsonl"}
     assert (tmp_path / "out.jsonl").read_bytes().count(b"\n") == len(FILES)
+
+
+def test_a_retry_mends_the_finished_file(tmp_path: Path) -> None:
+    assert written(tmp_path, model()) == ExitCode.OK
+    out = tmp_path / "out.jsonl"
+    good = out.read_bytes()
+    first, second = good.splitlines(keepends=True)
+    out.write_bytes(first + second.replace(b'"ok"', b'"error"'))
+    assert classify._failed(out) == 1
+    sources = Sources([str(tmp_path / name) for name in FILES])
+
+    async def start() -> Recorded:
+        return Recorded(model(), ends_after=9)
+
+    code = classify._written(Settings(), start, sources, 1, out, force=False, given={}, retry=True)
+    assert code == ExitCode.OK
+    assert out.read_bytes() == good
