@@ -24,7 +24,7 @@ from workers.kernels.cubins import CubinStore, folders
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Observer, Worker
-from workers.supervision.malloc import keep_freed_memory
+from workers.supervision.malloc import keep_freed_memory, return_freed_memory
 
 if TYPE_CHECKING:
     from workers.engines.cpu.network import CpuNetwork
@@ -144,6 +144,7 @@ def _cpu_worker(
 ) -> Worker[CpuSlot]:
     size = settings.max_batch_size or CPU_BATCH
     engine = CpuEngine(networks, size, cores(settings))
+    return_freed_memory()  # what loading and measuring took; the warm-up takes what serving needs
     engine.warm_up()
     limits = replace(_limits(settings, size), alone=_filters)
     return _started(Worker(engine, limits, on_batch, progress=engine.progress))
