@@ -51,7 +51,8 @@ def conversion(path: Path, vector: VectorColumn | None) -> Convert | None:
     except ImportError:
         raise WrongUsage(
             f"--out: {path} needs PyArrow, which is not installed: "
-            'run `pip install "darkroom[parquet]"`, or name a file that ends with .jsonl or .csv'
+            "run `pip install '.[parquet]'` in the checkout of Darkroom, or name a file that ends "
+            "with .jsonl or .csv"
         ) from None
     return partial(write_parquet, vector=vector)
 
