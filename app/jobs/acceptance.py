@@ -12,7 +12,7 @@ from app.jobs.files import DataFolder
 from app.jobs.ids import new_id
 from app.jobs.receiving import Receiver, too_large
 from app.jobs.sources import Sources
-from app.jobs.store.endings import OUTPUT, WAITING, WEBHOOK, Ending
+from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
 from models.domain.errors import Overloaded
@@ -101,7 +101,7 @@ class Acceptance:
                 created=time.time(),
                 key=asked.key,
                 digest=found.digest,
-                output=asked.output,
+                destination=asked.destination,
             )
             queued = await self._rows.add(new, found.spans, _endings(id_, asked))
         except OSError as error:
@@ -124,14 +124,14 @@ def _equal(asked: Asked) -> list[object]:
         asked.operation,
         asked.options,
         asked.source and str(asked.source),
-        asked.output,
+        asked.destination,
         asked.webhook,
     ]
 
 
 def _endings(job: str, asked: Asked) -> list[Ending]:
     """Return what is to be done when the job has ended."""
-    targets = {OUTPUT: asked.output, WEBHOOK: asked.webhook}
+    targets = {DESTINATION: asked.destination, WEBHOOK: asked.webhook}
     return [
         Ending(job, kind, target, WAITING, 0, 0.0, None, None)
         for kind, target in targets.items()

@@ -27,7 +27,7 @@ class Source:
 class Asked:
     """What a client asks for: an operation with its options, and a key for repeated requests.
 
-    Without a `source` the images are those of the body. `output` is a storage address.
+    Without a `source` the images are those of the body. `destination` is a storage address.
     """
 
     client: str
@@ -35,5 +35,5 @@ class Asked:
     options: dict[str, Any]
     key: str | None = None
     source: Source | None = None
-    output: str | None = None
+    destination: str | None = None
     webhook: str | None = None

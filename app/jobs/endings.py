@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs.output import RESULTS
-from app.jobs.store.endings import DONE, FAILED, OUTPUT, Ending, EndingRows
+from app.jobs.store.endings import DESTINATION, DONE, FAILED, Ending, EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job
 from app.storage.storage import Storage
@@ -31,9 +31,9 @@ AT_ONCE = 8
 
 LEASE = 60.0
 """Seconds after which a webhook is sent again whose process died; writing renews nothing, so
-writing results has OUTPUT_LEASE."""
+writing results has WRITING_LEASE."""
 
-OUTPUT_LEASE = 3600.0
+WRITING_LEASE = 3600.0
 """Seconds after which results are written again whose process died."""
 
 PAUSES = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.0)
@@ -84,7 +84,7 @@ class Endings:
             job = await self._jobs.find(ending.job)
             if job is None:
                 await self.rows.forget()
-            elif ending.kind == OUTPUT:
+            elif ending.kind == DESTINATION:
                 await self._write(ending, job)
             else:
                 await self._send(ending, job)
@@ -103,7 +103,7 @@ class Endings:
 
     async def _write(self, ending: Ending, job: Job) -> None:
         """Write the results as one file; a repeated write gives the same bytes."""
-        await self.rows.postpone(ending, OUTPUT_LEASE, "the results are being written")
+        await self.rows.postpone(ending, WRITING_LEASE, "the results are being written")
         try:
             target = self._storage.writable(ending.target).below(RESULTS)
             async with aclosing(self._results(job)) as results:

@@ -145,13 +145,20 @@ class Jobs:
         """Return the images a second of a running job, None while that is unknown."""
         return await self._chunks.rate(job.id) if job.state is State.RUNNING else None
 
+    async def cancel(self, id_: str, client: str) -> Job:
+        """Cancel a job unless it has finished; return it as it is then."""
+        job = await self.find(id_, client)
+        if job.state not in UNFINISHED:
+            return job
+        await self.rows.cancel(id_, self._settings.job_retention)
+        self._runner.wake()
+        return await self.find(id_, client)
+
     async def delete(self, id_: str, client: str) -> State | None:
         """Cancel a job that is not finished, and return its state; remove one that is: None."""
         job = await self.find(id_, client)
         if job.state in UNFINISHED:
-            await self.rows.cancel(id_, self._settings.job_retention)
-            self._runner.wake()
-            return (await self.find(id_, client)).state
+            return (await self.cancel(id_, client)).state
         if await self.rows.remove(id_):
             await asyncio.to_thread(self.folder.remove, id_)
         return None

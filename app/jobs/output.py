@@ -15,14 +15,14 @@ from models.api.schemas import Record
 from models.domain.errors import ServiceError
 
 IMAGES, RESULTS = "images", "results.jsonl"
-"""The folder of images and the file of records below an output."""
+"""The folder of images and the file of records below a destination."""
 
 PIECE = 1 << 20
 """Bytes of an image that are in memory, beside those that the pipeline holds."""
 
 
 class ImageOutput:
-    """Writer of the images of jobs that have an output."""
+    """Writer of the images of jobs that have a destination."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -72,9 +72,9 @@ class ImageWorker:
     ) -> tuple[bytes, bool]:
         """Return the record of an item as a line, and whether the item failed."""
         answer = await self._persistently(work, index, given, inputs)
-        if job.output is not None:
+        if job.destination is not None:
             made = record(answer, work.labels, named=True, vectors=work.vectors)
-            made = await self._output.write(job.output, answer, made)
+            made = await self._output.write(job.destination, answer, made)
             return line(made), made.status != "ok"
         inline = InlineImages()
         made = record(answer, work.labels, inline=inline, vectors=work.vectors)

@@ -12,7 +12,7 @@ from models.domain.errors import FieldError, InvalidParameter
 if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
     from app.jobs.jobs import Jobs
 
-_OF_THE_JOB = ("source", "include", "retry_of", "output", "webhook")
+_OF_THE_JOB = ("source", "include", "retry_of", "destination", "webhook")
 
 
 class JobQuery(BaseModel):
@@ -27,7 +27,7 @@ class JobQuery(BaseModel):
     retry_of: str | None = Field(
         None, max_length=64, description="job whose failed items are tried again"
     )
-    output: str | None = Field(
+    destination: str | None = Field(
         None, max_length=4096, description="address below which the results are written"
     )
     webhook: str | None = Field(None, max_length=2048, description="URL that is called at the end")
@@ -53,7 +53,9 @@ def asked_for(
     storage = jobs.storage
     if query.webhook is not None:
         jobs.endings.sender.check(query.webhook)
-    output = None if query.output is None else str(storage.writable(query.output))
+    destination = None
+    if query.destination is not None:
+        destination = str(storage.writable(query.destination))
     source = None
     if query.source is not None and query.retry_of is not None:
         raise InvalidParameter("source: give it or `retry_of`, not both")
@@ -64,4 +66,4 @@ def asked_for(
         raise InvalidParameter("include: it chooses names below `source`, which is missing")
     elif query.retry_of is not None:
         source = Source(retry_of=query.retry_of)
-    return Asked(client, operation, options, None, source, output, query.webhook)
+    return Asked(client, operation, options, None, source, destination, query.webhook)

@@ -105,6 +105,15 @@ async def delete_job(request: Request, service: ServiceOf, id: Id) -> Response:
     return _answer(await _record(jobs, await jobs.find(id, client)), 202)
 
 
+@router.post(
+    "/jobs/{id}/cancel", operation_id="cancel_job", response_model=JobRecord, responses=FOUND
+)
+async def cancel_job(request: Request, service: ServiceOf, id: Id) -> Response:
+    """Cancel a job, and keep what is done; a job that has finished meanwhile stays as it is."""
+    jobs, client = _jobs(service), client_name(service, request.scope)
+    return _answer(await _record(jobs, await jobs.cancel(id, client)))
+
+
 @router.get(
     "/jobs/{id}/results", operation_id="job_results", responses=RESULTS, response_class=Response
 )

@@ -26,7 +26,7 @@ class JobItemCounts(BaseModel):
 class JobEnding(BaseModel):
     """Where something of a job goes when it has ended, and what became of it."""
 
-    target: str = Field(description="storage address of the output, or URL of the webhook")
+    target: str = Field(description="storage address of the results, or URL of the webhook")
     state: Literal["waiting", "done", "failed"]
     attempts: int
     reason: str | None = Field(None, description="how the last try ended")
@@ -48,7 +48,7 @@ class JobRecord(BaseModel):
     estimated_end: datetime | None = Field(None, description="by that rate")
     results: str = Field(description="path of the results")
     problem: Problem | None = Field(None, description="why the job failed, or why it waits")
-    output: JobEnding | None = Field(None, description="where images and results are written")
+    destination: JobEnding | None = Field(None, description="where images and results are written")
     webhook: JobEnding | None = Field(None, description="what is called when the job has ended")
 
 

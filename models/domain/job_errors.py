@@ -1,7 +1,6 @@
 """The errors of jobs, which are part of the tree of `errors.py`.
 
 ServiceError
-├── JobConflict 409              not possible in the state that the job has
 ├── ResultsExpired 410           the results were kept for their time
 ├── IdempotencyMismatch 422      the key was used for another body
 ├── TooManyJobs 429              the client has as many unfinished jobs as it may have
@@ -10,12 +9,6 @@ ServiceError
 """
 
 from models.domain.errors import ServiceError
-
-
-class JobConflict(ServiceError):
-    """The job is not in a state that allows this."""
-
-    status, code, title = 409, "job_conflict", "Not possible in this state"
 
 
 class ResultsExpired(ServiceError):

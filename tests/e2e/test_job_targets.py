@@ -119,7 +119,7 @@ def test_names_are_chosen_and_addresses_are_checked(client: httpx.Client, photos
     assert finished(client, path)["items"]["total"] == 2
     for query, status, text in [
         ({"source": "file:///etc"}, 422, "DARKROOM_STORAGE_ALLOW"),
-        ({"source": photos.as_uri(), "output": photos.as_uri()}, 422, "STORAGE_ALLOW_WRITE"),
+        ({"source": photos.as_uri(), "destination": photos.as_uri()}, 422, "STORAGE_ALLOW_WRITE"),
         ({"source": photos.as_uri(), "include": "*.gif"}, 422, "there is no file below"),
         ({"source": f"{photos.as_uri()}/none"}, 404, "there is no such file"),
         ({"include": "*.gif"}, 422, "below `source`"),
@@ -134,9 +134,9 @@ def test_names_are_chosen_and_addresses_are_checked(client: httpx.Client, photos
 def test_filtered_images_and_results_go_into_a_folder(
     client: httpx.Client, photos: Path, results: Path
 ) -> None:
-    output = f"{results.as_uri()}/today"
-    path = post(client, "filter", source=photos.as_uri(), output=output, name="grayscale")
-    until(lambda: client.get(path).json()["output"]["state"] == "done")
+    destination = f"{results.as_uri()}/today"
+    path = post(client, "filter", source=photos.as_uri(), destination=destination, name="grayscale")
+    until(lambda: client.get(path).json()["destination"]["state"] == "done")
     written = (results / "today" / "results.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in written] == records(client, path)
     shown = {each["id"]: each for each in map(json.loads, written)}
@@ -222,9 +222,9 @@ def test_a_bucket_is_read_and_written(
             storage_allow_write=(f"s3://{BUCKET}/results",),
         ) as running:
             client, root = running.client, f"s3://{BUCKET}"
-            query = {"source": f"{root}/photos/", "output": f"{root}/results/1"}
+            query = {"source": f"{root}/photos/", "destination": f"{root}/results/1"}
             path = post(client, "filter", name="invert", **query)
-            until(lambda: client.get(path).json()["output"]["state"] == "done")
+            until(lambda: client.get(path).json()["destination"]["state"] == "done")
             found = records(client, path)
             written = httpx.get(f"{base}/results/1/results.jsonl").text.splitlines()
             assert [json.loads(line) for line in written] == found

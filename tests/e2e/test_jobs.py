@@ -109,6 +109,16 @@ def test_filtered_images_are_in_their_records(client: httpx.Client) -> None:
         assert base64.b64decode(each["image"]["data"]) == alone.content
 
 
+def test_options_of_an_operation_keep_their_meaning(client: httpx.Client) -> None:
+    path = made(client, "classify&output=embedding", manifest({"data": PHOTO}))
+    assert finished(client, path)["options"] == {"output": "embedding"}
+    (found,) = records(client, path)
+    body = {"images": [{"data": PHOTO}], "output": "embedding"}
+    reply = client.post("/classify", json=body).json()["results"][0]
+    assert len(found["embedding"]) == len(reply["embedding"])
+    assert found["embedding"] == pytest.approx(reply["embedding"], rel=1e-4, abs=1e-4)
+
+
 def test_a_json_list_is_a_manifest_too_and_process_is_an_operation(client: httpx.Client) -> None:
     versions = '[{"name": "sobel", "format": "png"}]'
     query = {"operation": "process", "top_k": "1", "versions": versions}
@@ -217,9 +227,12 @@ def test_a_job_is_cancelled_and_its_results_stay_until_it_is_removed(
     photo = f"data:image/jpeg;base64,{base64.b64encode(jpeg(1000, 1000)).decode()}"
     path = made(client, "filter&name=nl_means", manifest(*[{"data": photo}] * 300))
     until(lambda: client.get(path).json()["state"] == "running")
-    assert client.delete(path).status_code == 202
+    answer = client.post(f"{path}/cancel")
+    assert answer.status_code == 200
+    assert answer.json()["state"] in ("cancelling", "cancelled")
     job = finished(client, path)
     assert job["state"] == "cancelled"
+    assert client.post(f"{path}/cancel").json()["state"] == "cancelled"
     assert len(records(client, path)) == job["items"]["done"] < 300
     id_ = job["id"]
     assert (folder / "jobs" / id_).is_dir()
@@ -273,7 +286,7 @@ def test_jobs_are_listed_by_pages_the_newest_first(client: httpx.Client) -> None
 
 
 def test_an_unknown_job_is_not_found(client: httpx.Client) -> None:
-    for method, path in (("GET", "x"), ("GET", "x/results"), ("DELETE", "x")):
+    for method, path in (("GET", "x"), ("GET", "x/results"), ("DELETE", "x"), ("POST", "x/cancel")):
         answer = client.request(method, f"/jobs/{path}")
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 

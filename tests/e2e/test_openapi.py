@@ -84,6 +84,7 @@ def test_operations_have_stable_ids_of_their_own(document: Any) -> None:
         "list_jobs": "get /jobs",
         "get_job": "get /jobs/{id}",
         "delete_job": "delete /jobs/{id}",
+        "cancel_job": "post /jobs/{id}/cancel",
         "job_results": "get /jobs/{id}/results",
         "livez": "get /livez",
         "readyz": "get /readyz",

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.jobs.store.tables import ENDINGS, JOBS
 from app.jobs.store.values import FINISHED
 
-OUTPUT, WEBHOOK = "output", "webhook"
+DESTINATION, WEBHOOK = "destination", "webhook"
 """The kinds of endings: results go to storage first, then a webhook is called."""
 
 WAITING, DONE, FAILED = "waiting", "done", "failed"
@@ -53,9 +53,9 @@ class EndingRows:
         now = self._clock()
         other = ENDINGS.alias()
         before = exists().where(
-            other.c.job == ENDINGS.c.job, other.c.kind == OUTPUT, other.c.state == WAITING
+            other.c.job == ENDINGS.c.job, other.c.kind == DESTINATION, other.c.state == WAITING
         )
-        first = (ENDINGS.c.kind == OUTPUT) | ~before
+        first = (ENDINGS.c.kind == DESTINATION) | ~before
         due = (ENDINGS.c.state == WAITING) & (ENDINGS.c.due <= now) & first
         ended = JOBS.c.state.in_([each.value for each in FINISHED])
         query = select(ENDINGS).join(JOBS, JOBS.c.id == ENDINGS.c.job).where(due, ended)

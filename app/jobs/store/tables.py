@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 2
+VERSION = 3
 """The version of these tables; it grows with every change of them."""
 
 WAITING, CLAIMED, DONE = 0, 1, 2
@@ -54,7 +54,7 @@ JOBS = Table(
     Column("key", String(255)),
     Column("digest", String(64), nullable=False),
     Column("problem", Text),
-    Column("output", Text),
+    Column("destination", Text),
     UniqueConstraint("client", "key", name="darkroom_jobs_key"),
     Index("darkroom_jobs_client", "client", "id"),
     Index("darkroom_jobs_state", "state", "expires"),

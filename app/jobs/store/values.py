@@ -41,7 +41,7 @@ class Span:
 class Job:
     """One job. Times are seconds since 1970; `stored` are the bytes of its files.
 
-    `output` is the storage address to which its images and results go, if not into the data folder.
+    `destination` is the storage address to which its images and results go, beside the data folder.
     """
 
     id: str
@@ -60,7 +60,7 @@ class Job:
     key: str | None = None
     digest: str = ""
     problem: dict[str, Any] | None = None
-    output: str | None = None
+    destination: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/jobs/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel Job
+         * @description Cancel a job, and keep what is done; a job that has finished meanwhile stays as it is.
+         */
+        post: operations["cancel_job"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/jobs/{id}/results": {
         parameters: {
             query?: never;
@@ -484,7 +504,7 @@ export interface components {
         JobEnding: {
             /**
              * Target
-             * @description storage address of the output, or URL of the webhook
+             * @description storage address of the results, or URL of the webhook
              */
             target: string;
             /**
@@ -593,7 +613,7 @@ export interface components {
             /** @description why the job failed, or why it waits */
             problem?: components["schemas"]["Problem"] | null;
             /** @description where images and results are written */
-            output?: components["schemas"]["JobEnding"] | null;
+            destination?: components["schemas"]["JobEnding"] | null;
             /** @description what is called when the job has ended */
             webhook?: components["schemas"]["JobEnding"] | null;
         };
@@ -2788,8 +2808,8 @@ export interface operations {
                 function_to_apply?: "softmax" | "sigmoid" | "none";
                 /** @description network that answers, one of `GET /models`; if not given, the first */
                 model?: string;
-                /** @description address below which the results are written */
-                output?: string;
+                /** @description labels; or logits, the values of all classes in class order; or embedding, the features before the last layer (512 of resnet18 and resnet34, 2048 of resnet50) */
+                output?: "labels" | "logits" | "embedding";
                 /** @description of logits and embeddings: JSON numbers, or base64 of little-endian float32 */
                 vector_format?: "numbers" | "base64";
                 /** @description each what POST /filter takes, and an id if you like: [{"id": "small", "ops": [{"name": "grayscale"}], "format": "webp"}, …] */
@@ -2822,6 +2842,8 @@ export interface operations {
                 include?: string;
                 /** @description job whose failed items are tried again */
                 retry_of?: string;
+                /** @description address below which the results are written */
+                destination?: string;
                 /** @description URL that is called at the end */
                 webhook?: string;
             };
@@ -3186,6 +3208,141 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description The request cannot be parsed, its Host or framing is not valid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An API key is needed, or the one given is not known */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The API key is disabled */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description You have no such job */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The headers or the body came too slowly */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The URL is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A parameter is unknown or out of range; `errors` has their paths */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This client has too much under way */
+            429: {
+                headers: {
+                    /** @description seconds after which coming back helps */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The headers are too large */
+            431: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server has no folder for jobs */
+            501: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Busy, stopping, or without weights */
+            503: {
+                headers: {
+                    /** @description seconds after which coming back helps */
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description What is wrong, and what to do (RFC 9457) */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancel_job: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description id of the job */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobRecord"];
+                };
             };
             /** @description The request cannot be parsed, its Host or framing is not valid */
             400: {

@@ -103,11 +103,8 @@ class JobCalls:
 
     async def cancel(self, id_: str, options: CallOptions) -> Job:
         """Cancel a job unless it has finished; return it."""
-        job = await self.get(id_, options)
-        if not job.is_finished:
-            await self._delete(id_, options)
-            job = await self.get(id_, options)
-        return job
+        call = Call("POST", f"{_path(id_)}/cancel")
+        return await value_of(self._wire, call, Job, self._attempts(options))
 
     async def delete(self, id_: str, options: CallOptions) -> None:
         """Cancel a job if it has not finished, then remove it and its results."""
@@ -165,6 +162,8 @@ def _fields(options: JobOptions) -> dict[str, str]:
     for name in ("ops", "versions", "idempotency_key"):
         given.pop(name, None)
     fields = texts(given)
+    if options.get("output") not in (None, "labels"):
+        fields["vector_format"] = "base64"  # exact and short
     if "ops" in options:
         fields["ops"] = json_text(chain(options["ops"]))
     if "versions" in options:

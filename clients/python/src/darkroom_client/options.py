@@ -96,11 +96,11 @@ class InfoOptions(ImageOptions, total=False):
     colour: bool
 
 
-class JobOptions(ScoreFields, EncodingFields, CallOptions, total=False):
+class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
     """Options of a job: those of its operation, with `ops` of `filter` or `versions` of `process`.
 
-    `output` is the address of a folder or bucket where the server writes images and results, and
-    `webhook` a URL that it calls when the job has ended.
+    `destination` is the address of a folder or bucket where the server writes images and results,
+    and `webhook` a URL that it calls when the job has ended.
 
     A request with the same `idempotency_key`, images and options makes no second job; if it is not
     given, one is made, which protects from a connection that breaks.
@@ -109,6 +109,6 @@ class JobOptions(ScoreFields, EncodingFields, CallOptions, total=False):
     labels: bool
     ops: Operations
     versions: Versions
-    output: str | None
+    destination: str | None
     webhook: str | None
     idempotency_key: str | None

@@ -222,7 +222,7 @@ class Job(msgspec.Struct, frozen=True):
     expires: datetime | None = None
     rate: float | None = None
     estimated_end: datetime | None = None
-    output: JobEnding | None = None
+    destination: JobEnding | None = None
     webhook: JobEnding | None = None
     problem: Problem | None = None
 
