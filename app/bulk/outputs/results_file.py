@@ -35,8 +35,9 @@ class ResultsFile:
 
     Exactly `done` names are taken from an iterator, so that it goes on with the first image without
     a record. `options` are what the records depend on. A run with other options has another partial
-    file, and begins anew. `convert` makes the target of the records, unless it is JSON Lines.
-    Raises WrongUsage and CannotWrite.
+    file, and begins anew. `check` is called before a partial file is made: one that is there proves
+    that an earlier run has passed it. `convert` makes the target of the records, unless it is JSON
+    Lines. Raises WrongUsage and CannotWrite.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class ResultsFile:
         *,
         replaces: bool,
         convert: Convert | None = None,
+        check: Callable[[], object] = lambda: None,
     ) -> None:
         path = _regular(path)
         if not replaces and path.exists():
@@ -58,6 +60,8 @@ class ResultsFile:
         self._synced = time.monotonic()
         self.resumed = self._partial.exists()
         """True if an earlier run with the same options has begun and did not end."""
+        if not self.resumed:
+            check()
         try:
             self._file = self._locked()
         except OSError as error:
@@ -163,9 +167,10 @@ class ResultsFile:
         done = failed = end = 0
         with open(self._file.fileno(), "rb", closefd=False) as lines:
             for line in lines:
-                if not line.endswith(b"\n"):
+                record = _parsed(line) if line.endswith(b"\n") else {}
+                if not record:  # torn by a kill, or without its content after a power failure
                     break
-                record, name = _parsed(line), next(names, None)
+                name = next(names, None)
                 if name is None or record.get("source") != readable(name):
                     raise WrongUsage(
                         f"--out: {self._partial} is of other images than now; remove it to begin "

@@ -56,6 +56,13 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
         print(f"{file} does not exist: no image has failed", file=sys.stderr)
         return ExitCode.OK
     left = _tasks(asked, sources, file)
+
+    def check() -> None:
+        # Before the partial file exists: a command that was stopped here must be checked again,
+        # because one that continues may replace what the earlier one may have written.
+        if not asked.retry:
+            folder.check_targets(_wanted(asked, sources), sources)
+
     begun = {**options, "max_pixels": asked.settings.max_pixels, "output": asked.output}
     results = ResultsFile(
         file,
@@ -63,6 +70,7 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
         begun,
         replaces=True,
         convert=failures.write_failures,
+        check=check,
     )
     try:
         code = _continued(asked, sources, results, folder, left)
@@ -87,10 +95,8 @@ def _continued(
     first = results.done
     if asked.retry:
         total = sum(1 for _ in failures.failed_names(failures.beside(folder.path)))
-    elif results.resumed:
-        total = sources.count()
     else:
-        total = folder.check_targets(_wanted(asked, sources), sources)
+        total = sources.count()
 
     def tasks() -> Iterator[Task]:
         for number, each in enumerate(left):

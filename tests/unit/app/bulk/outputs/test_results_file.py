@@ -70,6 +70,16 @@ def test_a_partial_file_of_other_images_is_not_continued(names: list[str], tmp_p
         opened(tmp_path, names)
 
 
+def test_a_line_that_lost_its_content_ends_what_is_kept(tmp_path: Path) -> None:
+    partial = interrupted(tmp_path, line("a.jpg"))
+    with partial.open("ab") as file:  # as after a power failure
+        file.write(b"\0" * 40 + b"\n" + line("c.jpg"))
+    results = opened(tmp_path)
+    assert results.done == 1
+    assert partial.read_bytes() == line("a.jpg")
+    results.close()
+
+
 def test_other_options_begin_anew(tmp_path: Path) -> None:
     interrupted(tmp_path, line("a.jpg"))
     results = opened(tmp_path, top_k=1)

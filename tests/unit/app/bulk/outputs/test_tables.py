@@ -95,7 +95,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "app.bulk.outputs.parquet")
     monkeypatch.delattr("app.bulk.outputs.parquet", raising=False)
-    with pytest.raises(WrongUsage, match=r'pip install "darkroom\[parquet\]"'):
+    with pytest.raises(WrongUsage, match=r"pip install '\.\[parquet\]'"):
         conversion(Path("out.parquet"), None)
 
 
