@@ -5,10 +5,12 @@ The command starts it as `python -m app.bulk.engines.child NAME`.
 
 import asyncio
 import base64
+import os
 import pickle
 import signal
 import socket
 import sys
+import traceback
 from typing import Any
 
 import uvloop
@@ -64,8 +66,19 @@ async def _serve(settings: Settings, orders: dict[str, Any]) -> int:
             task = asyncio.create_task(_answer(engine, await receive(reader), writer))
             under_way.add(task)
             task.add_done_callback(under_way.discard)
+            task.add_done_callback(end_if_failed)
     except asyncio.IncompleteReadError:  # the command has ended, or needs no reader any more
         return ExitCode.OK
+
+
+def end_if_failed(task: "asyncio.Task[None]") -> None:
+    """End this process at once if a chunk ended without an answer, which nothing else tells.
+
+    The command gives the chunk to another reader, and ends when several ended this way.
+    """
+    if not task.cancelled() and (error := task.exception()) is not None:
+        traceback.print_exception(error)
+        os._exit(ExitCode.FAILED)
 
 
 async def _answer(engine: InProcess, chunk: Chunk, writer: asyncio.StreamWriter) -> None:

@@ -115,6 +115,8 @@ class Processes:
             try:
                 return await reader.ask(chunk)
             except ReaderLost:
+                for each in chunk.tasks:
+                    each.replaces = True  # it may have written results without telling
                 await reader.start_again()
         raise EngineLost(
             f"{MOST_TRIES} processes ended while they read images {chunk.tasks[0].index} to "
@@ -145,6 +147,7 @@ class _Reader:
         self._starting = asyncio.Lock()
         self._child: Child | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._end: Exception = ReaderLost()
         self.pending: dict[int, asyncio.Future[list[Finished]]] = {}
         self.identity: Mapping[str, object] | None = None
 
@@ -179,7 +182,7 @@ class _Reader:
         """Return the records of a chunk; raises ReaderLost, and CannotWrite."""
         assert self._writer is not None
         if self._listening.done():
-            raise ReaderLost
+            raise self._end
         answer: asyncio.Future[list[Finished]] = asyncio.get_running_loop().create_future()
         self.pending[chunk.number] = answer
         try:
@@ -198,17 +201,18 @@ class _Reader:
         await self._child.wait()
 
     async def _listen(self) -> None:
-        """Pass on records until the process ends."""
-        error: Exception = ReaderLost()
+        """Pass on records until the process ends, or cannot write results."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 frame = await receive(self._incoming)
                 if isinstance(frame, Refused):
-                    error = CannotWrite(frame.problem)
+                    self._end = CannotWrite(frame.problem)
                     break
                 assert isinstance(frame, Done)
                 if frame.number in self.pending:
                     self.pending[frame.number].set_result(frame.finished())
+        assert self._writer is not None
+        self._writer.close()
         for answer in self.pending.values():
             if not answer.done():
-                answer.set_exception(error)
+                answer.set_exception(self._end)

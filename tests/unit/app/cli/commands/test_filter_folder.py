@@ -18,13 +18,15 @@ def test_a_command_that_was_stopped_while_it_checked_replaces_nothing_later(
     (tmp_path / "photos/a.jpg").write_bytes(jpeg())
     (tmp_path / "made/a.jpg").write_text("mine")
     words = ["filter", f"{tmp_path}/photos", "--op", "invert", "--out", f"{tmp_path}/made"]
+    words += ["--gpus", "0"]
 
     def stopped(*_: object) -> int:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(ResultsFolder, "check_targets", stopped)
-        run([*words, "--gpus", "0"])
-    assert run([*words, "--gpus", "0"]) == ExitCode.WRONG_USAGE
+        with pytest.raises(KeyboardInterrupt):
+            run(words)
+    assert run(words) == ExitCode.WRONG_USAGE
     assert "exists already" in capfd.readouterr().err
     assert (tmp_path / "made/a.jpg").read_text() == "mine"
