@@ -11,9 +11,7 @@ from fastapi import Request
 from app.admission import Permit
 from app.intake import archive_items, multipart
 from app.intake.body import announced
-from app.intake.item import Found, Options, check_count, shown_url, url_content
-from app.intake.item import Item as Item
-from app.intake.item import Url as Url
+from app.intake.item import Found, Item, Options, check_count, shown_url, url_content
 from app.intake.json_items import json_items
 from app.intake.spool import Blob, Spool
 from models.domain.errors import (

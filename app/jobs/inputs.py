@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.archives.member import Archive, Member
 from app.archives.opening import open_archive
-from app.intake.request_items import Url
+from app.intake.item import Url
 from app.intake.spool import Blob, Spool
 from app.jobs.files import ARCHIVE
 from app.jobs.manifest import StoredLine

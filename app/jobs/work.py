@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.intake.request_items import Item
+from app.intake.item import Item
 from app.intake.wanted import Wanted
 from app.jobs.inputs import Inputs
 from app.jobs.manifest import StoredLine
