@@ -84,18 +84,18 @@ class Admission:
         self.rate = Rate.parse(settings.rate_limit)
 
     def refusal(
-        self, client: str, seconds: float, n_bytes: int, target: Target | None
+        self, client: str, seconds: float, n_bytes: int | None, target: Target | None
     ) -> Overloaded | None:
         """Return why a request of at least one image is refused by its headers, None if it is not.
 
-        `seconds` are those before its deadline, `n_bytes` those of its body as far as it says, and
-        `target` its path and query if they say what is wanted. No permit is given and nothing is
-        held. Only the refusal of a client with a small share is noted, as `take` does.
+        `seconds` are those before its deadline, `n_bytes` those of its body as far as it says (None
+        for a stream, whose images wait for room), `target` its path and query if they say what is
+        wanted. Nothing is held. Only the refusal of a small share is noted, as `take` does.
         """
         key, counters = self._key(client), self.counters
         work, latency = self.forecast.least_work(self.targets.of(target))
         error = self.forecast.too_late(key, seconds, work, latency, client)
-        if error is not None:
+        if error is not None or n_bytes is None:
             return error
         own = counters.of(key, ByKey.IMAGES) + 1
         images, held = counters.total(Total.IMAGES) + 1, counters.total(Total.BYTES) + n_bytes

@@ -24,6 +24,7 @@ from app.admission.targets import target_of
 from app.connections.early_answer import EarlyAnswer
 from app.http import problems
 from app.http.request_lifetime import seconds_before
+from app.intake.stream import is_stream
 from app.routes.access_log import access, new_request_id, request_id_of
 from app.routes.image_route import ImageRoute
 from app.routes.recent_refusals import PreparedRefusal, RecentRefusals, answer
@@ -100,11 +101,14 @@ class EarlyRefusal:
     def _refusal(self, scope: Scope, given: dict[bytes, bytes]) -> PreparedRefusal | None:
         service, path, query = self._service, scope["path"], scope["query_string"]
         admission, settings = service.admission, service.settings
-        n_bytes = int(given.get(b"content-length", 0))
-        if admission.draining or n_bytes > min(settings.max_body_bytes, admission.limits.bytes):
+        media_type = given.get(b"content-type", b"")
+        n_bytes = None
+        if not is_stream(media_type.decode("latin-1")):
+            n_bytes = int(given.get(b"content-length", 0))
+        most = min(settings.max_body_bytes, admission.limits.bytes)
+        if admission.draining or (n_bytes or 0) > most:
             return None
         client, deadline = self._client(scope), given.get(b"x-deadline-ms")
-        media_type = given.get(b"content-type", b"")
         request = client, path, query, deadline, media_type
         recent = self._recent.of(request)
         seconds = 0.0 if recent else seconds_before(deadline, settings)
