@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from app.bulk import session
@@ -56,13 +57,6 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
         print(f"{file} does not exist: no image has failed", file=sys.stderr)
         return ExitCode.OK
     left = _tasks(asked, sources, file)
-
-    def check() -> None:
-        # Before the partial file exists: a command that was stopped here must be checked again,
-        # because one that continues may replace what the earlier one may have written.
-        if not asked.retry:
-            folder.check_targets(_wanted(asked, sources), sources)
-
     begun = {**options, "max_pixels": asked.settings.max_pixels, "output": asked.output}
     results = ResultsFile(
         file,
@@ -70,7 +64,7 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
         begun,
         replaces=True,
         convert=failures.write_failures,
-        check=check,
+        check=partial(_check, asked, sources, folder),
     )
     try:
         code = _continued(asked, sources, results, folder, left)
@@ -83,6 +77,16 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
     if not results.failed:
         file.unlink()
     return code
+
+
+def _check(asked: Asked, sources: Sources, folder: ResultsFolder) -> None:
+    """Raise WrongUsage if a result would replace a file.
+
+    A command that is stopped meanwhile must be checked again, because one that continues may
+    replace what the earlier one may have written.
+    """
+    if not asked.retry:
+        folder.check_targets(_wanted(asked, sources), sources)
 
 
 def _continued(
