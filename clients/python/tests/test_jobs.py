@@ -4,6 +4,7 @@ import asyncio
 import base64
 import inspect
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from clients.python.tests.scripted import (
     scripted,
 )
 from darkroom_client import AsyncClient, Client, DeadlineExceeded, Image, ImageResult, Job
+from darkroom_client.job_reading import FIRST_PAUSE
 
 pytestmark = pytest.mark.parametrize("kind", ["sync", "async"])
 
@@ -165,7 +167,7 @@ def test_waiting_ends_with_the_job_and_tells_how_far_it_is(kind: str) -> None:
 
 def test_waiting_ends_after_its_time(kind: str) -> None:
     with (
-        scripted(job("running", 3)) as server,
+        scripted(job("running", 3), job("running", 3)) as server,
         pytest.raises(DeadlineExceeded, match="job j1 is running"),
     ):
         call(kind, server.url, "wait", "j1", within=0.1)
@@ -213,6 +215,56 @@ def test_a_list_is_read_page_by_page(kind: str) -> None:
             "/jobs?state=queued&limit=100",
             "/jobs?state=queued&limit=50&before=j99",
         ]
+
+
+def test_one_image_makes_a_job_of_one(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"abc")
+    with scripted(job("queued", status=202)) as server:
+        call(kind, server.url, "create", str(tmp_path / "a.jpg"))
+        assert len(server.requests[0].body.splitlines()) == 1
+
+
+def test_waiting_looks_once_more_when_its_time_ends(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("darkroom_client.job_calls.FIRST_LOOK", 1000.0)
+    with scripted(job("running", 3), job("succeeded", 5)) as server:
+        assert call(kind, server.url, "wait", "j1", within=1).state == "succeeded"
+
+
+def test_failed_images_make_a_job_with_the_options_of_the_first(kind: str) -> None:
+    with scripted(job("succeeded", 5), job("queued", status=202)) as server:
+        call(kind, server.url, "retry", "j1", webhook="https://a.example/")
+        _, request = server.requests
+    asked = "operation=classify&retry_of=j1&top_k=1&webhook=https%3A%2F%2Fa.example%2F"
+    assert request.path == f"/jobs?{asked}"
+    assert request.headers["idempotency-key"]
+
+
+def test_failed_images_are_read_once_over_broken_connections(kind: str) -> None:
+    def failed(state: str, *indices: int) -> Answer:
+        def answer(exchange: Exchange) -> None:
+            exchange.head(200, "application/x-ndjson", X_Job_State=state)
+            for index in indices:
+                exchange.line(index, status="error")
+
+        return answer
+
+    running = job("running", 3)
+    answers = [broken_after(2), failed("running", 0, 1, 4), running, failed("failed", 0, 1, 4, 6)]
+    with scripted(*answers, job("failed", 5)) as server:
+        found = call(kind, server.url, "results", "j1", offset=2, status="error")
+        paths = [each.path for each in server.requests if "results" in each.path]
+    assert indices(found) == [0, 1, 4, 6]
+    assert paths == ["/jobs/j1/results?offset=2&follow=true&status=error"] * 3
+
+
+def test_a_server_that_has_no_new_result_is_not_asked_at_once(kind: str) -> None:
+    answers = [lines(), job("running", 0), lines(0), job("succeeded", 1, total=1)]
+    with scripted(*answers) as server:
+        begun = time.monotonic()
+        assert indices(call(kind, server.url, "results", "j1")) == [0]
+        assert time.monotonic() - begun >= FIRST_PAUSE
 
 
 @pytest.mark.parametrize("id_", ["", "../x", "a/b", "a?b", "é"])

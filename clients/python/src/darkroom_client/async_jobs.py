@@ -7,6 +7,7 @@ from typing import Unpack
 
 from darkroom_client.images import Source
 from darkroom_client.job_calls import JobCalls, JobOperation
+from darkroom_client.job_reading import Status
 from darkroom_client.manifest import spooled, upload
 from darkroom_client.options import CallOptions, JobOptions
 from darkroom_client.records import ImageResult, Job
@@ -29,9 +30,8 @@ class AsyncJobs:
         """Make a job of images; the server has them all when this returns.
 
         They are collected in a temporary file on a thread, so any number of them takes the same
-        memory. Files
-        are sent with the manifest, URLs are fetched by the server. Raises OSError for a file that
-        cannot be read.
+        memory. Files are sent with the manifest, URLs are fetched by the server. Raises OSError
+        for a file that cannot be read.
         """
         spool = spooled(images)
         path = await asyncio.to_thread(spool.__enter__)
@@ -63,6 +63,14 @@ class AsyncJobs:
         """
         return await self._calls.create_from_storage(source, include, operation, options)
 
+    async def retry(self, id_: str, **options: Unpack[JobOptions]) -> Job:
+        """Make a job of the images that failed in another one, which has finished.
+
+        It has the same operation and options, but for the options that are given here; `output`
+        and `webhook` are not taken over. Raises InvalidRequest if no image failed.
+        """
+        return await self._calls.retry(id_, options)
+
     async def get(self, id_: str, **options: Unpack[CallOptions]) -> Job:
         """Return a job as it is now."""
         return await self._calls.get(id_, options)
@@ -90,19 +98,21 @@ class AsyncJobs:
         *,
         offset: int = 0,
         follow: bool = True,
+        status: Status | None = None,
         out: str | Path | None = None,
         **options: Unpack[CallOptions],
     ) -> AsyncGenerator[ImageResult, None]:
         """Yield results in the order in which they were finished, from an offset.
 
         With `follow`, results of a job that still runs are waited for. After a broken connection
-        it goes on where it was. `out` is a folder for filtered images.
+        it goes on where it was. `status="error"` yields only images that failed, wholly or partly,
+        and the offset still counts all. `out` is a folder for filtered images.
         """
         folder = None if out is None else Path(out)
-        return self._calls.results(id_, offset, folder, options, follow=follow)
+        return self._calls.results(id_, offset, folder, options, follow=follow, status=status)
 
     async def cancel(self, id_: str, **options: Unpack[CallOptions]) -> Job:
-        """Cancel a job unless it has finished; its results so far can be read."""
+        """Cancel a job unless it has finished; its results so far can be read, in both cases."""
         return await self._calls.cancel(id_, options)
 
     async def delete(self, id_: str, **options: Unpack[CallOptions]) -> None:

@@ -9,7 +9,7 @@ import httpx
 from darkroom_client.async_wire import AsyncWire
 from darkroom_client.flow import DONE, Flow, Report
 from darkroom_client.image_results import results_of
-from darkroom_client.images import Groups, Image, Item, Source, item, length
+from darkroom_client.images import Groups, Image, Item, Source, item, length, one_or_many
 from darkroom_client.records import ImageResult
 from darkroom_client.requests import ImageCall
 from darkroom_client.settings import Settings
@@ -38,6 +38,7 @@ async def results(
     After an error of a whole request the results of those under way are yielded, then the error is
     raised. When the caller stops, requests under way are cancelled.
     """
+    _, images = one_or_many(images)
     flow = Flow(call, settings.connections, length(images))
     reports: asyncio.Queue[Report] = asyncio.Queue()
     tasks: set[asyncio.Task[None]] = set()

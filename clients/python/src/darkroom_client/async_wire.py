@@ -28,7 +28,7 @@ class AsyncAnswer:
         try:
             async for piece in self._response.aiter_bytes():
                 yield piece
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise failed(error) from error
 
 
@@ -46,7 +46,7 @@ class AsyncWire:
         )
         try:
             response = await self._http.send(request, stream=True)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise failed(error) from error
         try:
             yield AsyncAnswer(response)

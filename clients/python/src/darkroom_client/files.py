@@ -11,6 +11,9 @@ import msgspec
 
 from darkroom_client.records import FilteredImage, ImageResult
 
+LONGEST_STEM = 80
+"""Bytes of the longest name of an image in the name of a file, which has 255 bytes at most."""
+
 PIECE = 1 << 18
 """Bytes of a file that are sent at a time."""
 
@@ -28,7 +31,7 @@ EXTENSIONS = {
 
 def write(path: Path, data: bytes) -> None:
     """Write a file under a temporary name beside it, then rename it; raises OSError."""
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
+    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with temporary.open("xb") as file:
             file.write(data)
@@ -73,4 +76,5 @@ def _stem(source: str | None) -> str:
     if text.lower().startswith(("http://", "https://")):
         text = urlsplit(text).path
     name = PurePosixPath(text.replace("\\", "/")).stem
-    return re.sub(r"[^\w.-]+", "_", name).strip("._")[:80]
+    safe = re.sub(r"[^\w.-]+", "_", name).strip("._")
+    return safe.encode("utf-8", "replace")[:LONGEST_STEM].decode("utf-8", "ignore")

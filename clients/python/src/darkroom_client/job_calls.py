@@ -18,6 +18,7 @@ from darkroom_client.conversation import (
     wait_or_raise,
 )
 from darkroom_client.errors import ConnectionFailed, DeadlineExceeded, InvalidRequest
+from darkroom_client.job_reading import Reading, Status
 from darkroom_client.manifest import Upload
 from darkroom_client.options import CallOptions, JobOptions
 from darkroom_client.records import ImageResult, Job, JobPage
@@ -61,6 +62,14 @@ class JobCalls:
         call = Call("POST", "/jobs", params=fields, headers={"Idempotency-Key": _key(options)})
         return await value_of(self._wire, call, Job, self._attempts(options))
 
+    async def retry(self, id_: str, options: JobOptions) -> Job:
+        """Make a job of the images that failed in another one, by its operation and options."""
+        before = await self.get(id_, _of_calls(options))
+        fields = {"operation": before.operation, "retry_of": id_, **texts(before.options)}
+        fields |= _fields(options)
+        call = Call("POST", "/jobs", params=fields, headers={"Idempotency-Key": _key(options)})
+        return await value_of(self._wire, call, Job, self._attempts(options))
+
     async def get(self, id_: str, options: CallOptions) -> Job:
         """Return a job as it is now."""
         return await value_of(self._wire, Call("GET", _path(id_)), Job, self._attempts(options))
@@ -96,9 +105,10 @@ class JobCalls:
                 progress(job)
             if job.is_finished:
                 return job
-            if end is not None and time.monotonic() + pause > end:
+            left = pause if end is None else end - time.monotonic()
+            if left <= 0:
                 raise DeadlineExceeded(f"job {id_} is {job.state} after {within:g} s")
-            await self._wire.pause(pause)
+            await self._wire.pause(min(pause, left))
             pause = min(LONGEST_LOOK, pause * 1.5)
 
     async def cancel(self, id_: str, options: CallOptions) -> Job:
@@ -112,33 +122,49 @@ class JobCalls:
             await self.wait(id_, None, None, options)
 
     async def results(
-        self, id_: str, offset: int, out: Path | None, options: CallOptions, *, follow: bool
+        self,
+        id_: str,
+        offset: int,
+        out: Path | None,
+        options: CallOptions,
+        *,
+        follow: bool,
+        status: Status | None,
     ) -> AsyncGenerator[ImageResult, None]:
         """Yield results from an offset; after a broken connection go on where it was.
 
         With `follow`, also those that are not there yet, until the job has finished.
         """
         attempts = self._attempts(options)
+        reading = Reading(offset, status, follow=follow)
         while True:
-            params = {"offset": str(offset), "follow": "true" if follow else "false"}
-            call = Call("GET", f"{_path(id_)}/results", params=params)
+            reading.begin()
+            call = Call("GET", f"{_path(id_)}/results", params=reading.params())
             failed = None
             try:
                 async with self._wire.send(attempts.started(call), attempts.left()) as answer:
                     if answer.status != 200:
                         failed = await refusal(answer, attempts)
                     else:
+                        reading.answered(answer.headers)
                         async with aclosing(answers.records(answer.pieces())) as found:
                             async for record in found:
-                                offset, attempts.tried = offset + 1, 0
-                                yield record if out is None else await self._wire.store(record, out)
+                                if reading.is_new():
+                                    attempts.tried = 0
+                                    yield await self._given(record, out)
             except ConnectionFailed as error:
                 failed = broken(error, attempts)
             if failed is not None:
-                attempts.tried = max(1, attempts.tried)
+                attempts.tried = 1 if reading.was_long() else max(1, attempts.tried)
                 await wait_or_raise(self._wire, attempts, failed)
-            elif not follow or (await self.get(id_, options)).done_at(offset):
+            elif reading.ended(await self.get(id_, options) if follow else None):
                 return
+            else:
+                attempts.tried = 0  # the request succeeded, and the next one is another
+                await self._wire.pause(reading.pause)
+
+    async def _given(self, record: ImageResult, out: Path | None) -> ImageResult:
+        return record if out is None else await self._wire.store(record, out)
 
     async def _delete(self, id_: str, options: CallOptions) -> bool:
         """Send DELETE; return whether the job is gone, and not only cancelled."""
@@ -169,6 +195,10 @@ def _fields(options: JobOptions) -> dict[str, str]:
     if "versions" in options:
         fields["versions"] = json_text([dict(each) for each in options["versions"]])
     return fields
+
+
+def _of_calls(options: JobOptions) -> CallOptions:
+    return {"deadline": options.get("deadline"), "request_id": options.get("request_id")}
 
 
 def _key(options: JobOptions) -> str:

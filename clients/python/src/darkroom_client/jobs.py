@@ -6,6 +6,7 @@ from typing import Unpack
 
 from darkroom_client.images import Source
 from darkroom_client.job_calls import JobCalls, JobOperation
+from darkroom_client.job_reading import Status
 from darkroom_client.manifest import spooled, upload
 from darkroom_client.options import CallOptions, JobOptions
 from darkroom_client.records import ImageResult, Job
@@ -58,6 +59,14 @@ class Jobs:
         """
         return run(self._calls.create_from_storage(source, include, operation, options))
 
+    def retry(self, id_: str, **options: Unpack[JobOptions]) -> Job:
+        """Make a job of the images that failed in another one, which has finished.
+
+        It has the same operation and options, but for the options that are given here; `output`
+        and `webhook` are not taken over. Raises InvalidRequest if no image failed.
+        """
+        return run(self._calls.retry(id_, options))
+
     def get(self, id_: str, **options: Unpack[CallOptions]) -> Job:
         """Return a job as it is now."""
         return run(self._calls.get(id_, options))
@@ -85,19 +94,23 @@ class Jobs:
         *,
         offset: int = 0,
         follow: bool = True,
+        status: Status | None = None,
         out: str | Path | None = None,
         **options: Unpack[CallOptions],
     ) -> Generator[ImageResult, None, None]:
         """Yield results in the order in which they were finished, from an offset.
 
         With `follow`, results of a job that still runs are waited for. After a broken connection
-        it goes on where it was. `out` is a folder for filtered images.
+        it goes on where it was. `status="error"` yields only images that failed, wholly or partly,
+        and the offset still counts all. `out` is a folder for filtered images.
         """
         folder = None if out is None else Path(out)
-        return iterate(self._calls.results(id_, offset, folder, options, follow=follow))
+        return iterate(
+            self._calls.results(id_, offset, folder, options, follow=follow, status=status)
+        )
 
     def cancel(self, id_: str, **options: Unpack[CallOptions]) -> Job:
-        """Cancel a job unless it has finished; its results so far can be read."""
+        """Cancel a job unless it has finished; its results so far can be read, in both cases."""
         return run(self._calls.cancel(id_, options))
 
     def delete(self, id_: str, **options: Unpack[CallOptions]) -> None:

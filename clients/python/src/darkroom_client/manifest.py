@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from darkroom_client.images import Item, Source, item, read
+from darkroom_client.images import Item, Source, item, one_or_many, read
 
 MEDIA_TYPES = {
     ".jsonl": "application/x-ndjson",
@@ -52,7 +52,7 @@ def spooled(images: Iterable[Source]) -> Iterator[Path]:
     Raises OSError for a file that cannot be read: a job begins with all of its images, or not.
     """
     with tempfile.NamedTemporaryFile(prefix="darkroom-", suffix=".jsonl") as file:
-        for index, image in enumerate(images):
+        for index, image in enumerate(one_or_many(images)[1]):
             file.write(_line(item(index, image)))
         file.flush()
         yield Path(file.name)

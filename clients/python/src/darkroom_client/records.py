@@ -21,7 +21,10 @@ class Prediction(msgspec.Struct, frozen=True):
 
 
 class FilteredImage(msgspec.Struct, frozen=True):
-    """A filtered image: its `size` in bytes, and `data`, the file, or `path` if it was written."""
+    """A filtered image: its `size` in bytes, and `data`, the file, or `path` if it was written.
+
+    `name` is its name below the `output` of a job.
+    """
 
     media_type: str
     width: int
@@ -29,6 +32,7 @@ class FilteredImage(msgspec.Struct, frozen=True):
     size: int = msgspec.field(name="bytes")
     data: bytes | None = None
     path: Path | None = None
+    name: str | None = None
 
 
 class ImageInfo(msgspec.Struct, frozen=True):
@@ -120,7 +124,7 @@ def _content(image: FilteredImage | None, error: Problem | None, source: str | N
     if image is None:
         raise ValueError("no filtered image was asked for; labels are in `predictions`")
     if image.data is None:
-        raise ValueError(f"the image was written to {image.path}")
+        raise ValueError(f"the image was written to {image.path or image.name}")
     return image.data
 
 

@@ -68,7 +68,7 @@ def request_options(call: Call, seconds: float | None) -> dict[str, Any]:
     }
 
 
-def failed(error: httpx.TransportError) -> ConnectionFailed:
+def failed(error: httpx.RequestError) -> ConnectionFailed:
     """Return a failed connection as an error of this package."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):

@@ -8,7 +8,7 @@ import httpx
 
 from darkroom_client.flow import DONE, Flow, Report
 from darkroom_client.image_results import results_of
-from darkroom_client.images import Groups, Item, Source, item, length
+from darkroom_client.images import Groups, Item, Source, item, length, one_or_many
 from darkroom_client.records import ImageResult
 from darkroom_client.requests import ImageCall
 from darkroom_client.settings import Settings
@@ -31,6 +31,7 @@ def results(
     After an error of a whole request the results of those under way are yielded, then the error is
     raised. When the caller stops, requests under way are given up.
     """
+    _, images = one_or_many(images)
     flow = Flow(call, settings.connections, length(images))
     waiting = groups(images, settings)
     reports: SimpleQueue[Report] = SimpleQueue()

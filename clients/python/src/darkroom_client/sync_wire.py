@@ -61,7 +61,7 @@ class SyncAnswer:
                 if self._stop.is_set():
                     raise Stopped
                 yield piece
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise failed(error) from error
 
 
@@ -82,7 +82,7 @@ class SyncWire:
         )
         try:
             response = self._http.send(request, stream=True)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise failed(error) from error
         try:
             yield SyncAnswer(response, self._stop)
