@@ -1,4 +1,4 @@
-/** Repeat requests that the server refused for now. Requests for images have no effects. */
+/** Repeat requests that the server refused for now. Only those of jobs have effects. */
 
 /** Number of tries, and pauses between them in milliseconds, which double up to the longest. */
 export interface Retries {
@@ -14,11 +14,13 @@ const LONGEST_TOLD = 600_000;
 
 /**
  * Return a `fetch` that repeats requests after 429 and 503 with Retry-After, after failed
- * connections, and after the 502, 503 and 504 of proxies, which are no problem documents.
+ * connections, and after the 502, 503 and 504 of proxies, which are no problem documents. A request
+ * that would make or remove a job twice is repeated only if the server refused it.
  */
 export function retrying(inner: typeof fetch, retries: Retries): typeof fetch {
   return async (input, init) => {
     const request = new Request(input, init);
+    const repeatable = isRepeatable(request);
     for (let tried = 1; ; tried++) {
       let answer: Response | null = null;
       let failure: unknown = null;
@@ -28,8 +30,10 @@ export function retrying(inner: typeof fetch, retries: Retries): typeof fetch {
         if (request.signal.aborted) throw error;
         failure = error;
       }
-      const pause = answer === null ? backoff(retries, tried) : told(answer, retries, tried);
-      if (pause === null || tried >= retries.tries) {
+      const refused = answer !== null && isRefusal(answer);
+      const pause = refused ? told(answer as Response, retries, tried) : backoff(retries, tried);
+      const again = refused || (repeatable && (answer === null || isOfProxy(answer)));
+      if (!again || pause === null || tried >= retries.tries) {
         if (answer === null) throw failure;
         return answer;
       }
@@ -39,16 +43,29 @@ export function retrying(inner: typeof fetch, retries: Retries): typeof fetch {
   };
 }
 
-/** Return the milliseconds before the next try, or null if the answer is final. */
-function told(answer: Response, retries: Retries, tried: number): number | null {
-  const header = answer.headers.get("Retry-After");
+/** Return whether a request does the same when the server gets it twice. */
+function isRepeatable(request: Request): boolean {
+  const ofJobs = /\/jobs(\/|$)/.test(new URL(request.url).pathname);
+  return !ofJobs || request.method === "GET" || request.headers.has("Idempotency-Key");
+}
+
+/** Return whether the server did nothing and tells when to ask again. */
+function isRefusal(answer: Response): boolean {
+  return [429, 503].includes(answer.status) && answer.headers.has("Retry-After");
+}
+
+/** Return whether a proxy answered, whose server is being replaced. */
+function isOfProxy(answer: Response): boolean {
   const isProblem = answer.headers.get("Content-Type")?.startsWith("application/problem+json");
-  if ((answer.status === 429 || answer.status === 503) && header !== null) {
-    const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
-    if (!(seconds * 1000 <= LONGEST_TOLD)) return null;
-    return Math.max(seconds * 1000, longer(retries, tried)) * (1 + Math.random() / 4);
-  }
-  return [502, 503, 504].includes(answer.status) && !isProblem ? backoff(retries, tried) : null;
+  return [502, 503, 504].includes(answer.status) && !isProblem;
+}
+
+/** Return the milliseconds that a refusal asks for, or null if they are too many. */
+function told(answer: Response, retries: Retries, tried: number): number | null {
+  const header = answer.headers.get("Retry-After") ?? "";
+  const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
+  if (!(seconds * 1000 <= LONGEST_TOLD)) return null;
+  return Math.max(seconds * 1000, longer(retries, tried)) * (1 + Math.random() / 4);
 }
 
 function backoff(retries: Retries, tried: number): number {
