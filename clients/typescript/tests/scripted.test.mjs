@@ -152,3 +152,21 @@ test("the image of a record becomes a file", async () => {
   assert.equal(blob.type, "image/png");
   assert.equal(await blob.text(), "abc");
 });
+
+test("a job is not made twice after a lost connection, unless it has a key", async () => {
+  const lost = (answer) => answer.destroy();
+  const headers = { "Content-Type": "application/x-ndjson" };
+  const make = (more) =>
+    client().api.POST("/jobs", {
+      params: { query: { operation: "classify" } },
+      headers: { ...headers, ...more },
+      body: '{"url": "https://example.com/a.jpg"}\n',
+      bodySerializer: (text) => text,
+    });
+  script(lost);
+  await assert.rejects(make({}));
+  assert.equal(requests.length, 1);
+  script(lost, problem(503, "overloaded", { "Retry-After": "0" }));
+  await make({ "Idempotency-Key": "mine" });
+  assert.equal(requests.length, 3);
+});
