@@ -87,9 +87,12 @@ def _table(parameters: list[Mapping[str, Any]]) -> str:
 
 
 def _form(path: str, operation: Mapping[str, Any]) -> str:
-    """Return a form with a file and the options that have a default or an example."""
+    """Return a form with a file and the options that have a default or an example.
+
+    It is empty for an operation that takes no images as `files`, such as `POST /jobs`.
+    """
     body = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
-    if body is None:
+    if body is None or "files" not in body["schema"]["properties"]:
         return ""
     fields = "".join(_fields(body["schema"]["properties"]))
     return (
