@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import RUNNABLE, Claim, Job, State
-from app.jobs.work import ImageWorker, Work, WorkOf
+from app.jobs.suspects import CAREFUL, Suspects
+from app.jobs.work import ImageWorker, Work, WorkOf, refused
 from models.domain.errors import InvalidParameter, NotFound, ServiceError
 
 log = logging.getLogger("darkroom.jobs")
@@ -58,6 +59,7 @@ class Runner:
         self._inputs = inputs
         self._work_of = work_of
         self._slots = asyncio.Semaphore(most)
+        self._alone = asyncio.Lock()
         self._retention = retention
         self._stopping = stopping
         self._on_item = on_item
@@ -187,12 +189,37 @@ class Runner:
     ) -> None:
         span = records.claim.span
         found = await asyncio.to_thread(read, self._folder.of(job.id) / MANIFEST, span)
+        if records.claim.attempts >= CAREFUL:
+            await self._one_by_one(job, work, inputs, records, found)
+            return
         async with asyncio.TaskGroup() as group:
             for index, line in enumerate(found, span.first):
                 await self._slots.acquire()
                 task = group.create_task(self._item(job, work, index, line, inputs, records))
                 task.add_done_callback(self._free)
             begun.set()
+
+    async def _one_by_one(
+        self,
+        job: Job,
+        work: Work,
+        inputs: Inputs,
+        records: ChunkRecords,
+        lines: Sequence[StoredLine],
+    ) -> None:
+        """Work on a chunk that ended processes; an item that ends them alone becomes an error."""
+        claim = records.claim
+        log.warning("job %s: attempt %s of chunk %s", job.id, claim.attempts, claim.number)
+        suspects = Suspects(self._folder.of(job.id) / f"suspects-{claim.number}")
+        await asyncio.to_thread(suspects.read)
+        for index, line in enumerate(lines, claim.span.first):
+            if suspects.blames(index):
+                await records.add(refused(index, line), failed=True)
+                self._on_item("failed")
+                continue
+            # One in this process, or a killer would make a suspect of an item of another chunk.
+            async with self._alone, self._slots, suspects.under_way(index):
+                await self._item(job, work, index, line, inputs, records)
 
     def _free(self, _: object) -> None:
         self._slots.release()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.http.problems import problem
 from app.intake.item import Item
 from app.intake.wanted import Wanted
 from app.jobs.inputs import Inputs
@@ -21,9 +22,11 @@ from app.responses.records import line, record
 from app.responses.vectors import NO_VECTORS, VectorStyle
 from app.storage.location import is_stored
 from app.urls.url_policy import host_of, parse_url
+from models.api.schemas import Record
 from models.domain.errors import (
     DeadlineExceeded,
     OriginBusy,
+    Quarantined,
     ServiceError,
     Unavailable,
     WeightsMissing,
@@ -107,6 +110,14 @@ class ImageWorker:
             content = await inputs.content(given)
             item = Item(index, content, given.url or given.path, given.id)
             return await self._pipeline.answer(item, work.wanted, permit)
+
+
+def refused(index: int, given: StoredLine) -> bytes:
+    """Return the record of an item that ended processes, as a line."""
+    text = "processes of the server ended while they worked on this image alone"
+    error = problem(Quarantined(text), None, index)
+    source = given.url or given.path
+    return line(Record(index=index, id=given.id, source=source, status="error", error=error))
 
 
 def _passing(answer: Answer) -> bool:
