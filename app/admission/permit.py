@@ -71,11 +71,11 @@ class Permit:
         self._admission.arrive(self._key, charge - self._charged)
         self._charged = charge
 
-    def complete(self, n_bytes: int) -> None:
-        """Count the last bytes of the body; from now on it counts as admitted, with one image."""
+    def complete(self, n_bytes: int, held: int | None = None) -> None:
+        """Count the last bytes of the body; now it is admitted, with one image of `held` bytes."""
         self._size += n_bytes
         self._arrived()
-        self.grow(1, self._size)
+        self.grow(1, self._size if held is None else held)
 
     def grow(self, n_images: int, n_bytes: int) -> None:
         """Hold more images, which were found in the body, or more bytes, which were downloaded."""

@@ -53,6 +53,9 @@ class StreamPermits:
 
         Raises Overloaded and RateLimited after the time of an image, and Draining.
         """
+        if not self._rated:
+            await self._patiently(partial(self._admission.charge_rate, self._client, 1))
+        self._rated = True  # also if no permit is given: waiting for one charges nothing more
         permit = await self._patiently(self._entered)
         self._rated = False
         permit.request_id = self._request_id
@@ -68,9 +71,12 @@ class StreamPermits:
         await self._patiently(count)
 
     async def complete(self, permit: Permit, n_bytes: int) -> None:
-        """Admit an image with its last bytes, and begin its time; raises Overloaded, TooLarge."""
+        """Admit an image of `n_bytes` that is complete, and begin its time.
+
+        Raises Overloaded and TooLarge.
+        """
         try:
-            permit.complete(n_bytes)
+            permit.complete(0, n_bytes)
         except Overloaded:
             await self._patiently(partial(permit.grow, 1, n_bytes))
         await self._patiently(partial(permit.grow, self._parts - 1, 0))
@@ -79,7 +85,7 @@ class StreamPermits:
         permit.deadline = self._deadline()
 
     def _entered(self) -> Permit:
-        return self._admission.enter(self._client, self._deadline(), self._rated)
+        return self._admission.enter(self._client, self._deadline(), rated=True)
 
     def _deadline(self) -> Deadline:
         return Deadline.after(self._seconds, self._admission.clock())

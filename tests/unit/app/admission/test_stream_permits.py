@@ -75,6 +75,34 @@ def test_the_first_image_was_charged_against_the_rate_with_its_request() -> None
     asyncio.run(scenario())
 
 
+def test_an_image_is_charged_once_however_often_it_asks_for_a_permit() -> None:
+    async def scenario() -> None:
+        rate = Rate(per_second=0.001, burst=10.0)
+        admission = Admission(LIMITS, rate=rate)
+        permits = StreamPermits(admission, "a", 0.2, [])
+        (await permits.enter()).release()
+        admission.forecast.capacity.per_second = 1.0
+        admission.forecast.charge(admission.counters.key("a"), 1_000_000_000)
+        with pytest.raises(Overloaded):
+            await permits.enter()
+        assert admission.counters.rates.take("a", 10.0, rate) > 0
+        assert admission.counters.rates.take("a", 9.0, rate) == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_image_whose_bytes_have_arrived_holds_them_once() -> None:
+    async def scenario() -> None:
+        admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
+        permits = StreamPermits(admission, "a", 60, [])
+        with await permits.enter() as permit:
+            await permits.arrives(permit, 50_000, 50_000)
+            await permits.complete(permit, 50_000)
+            assert admission.held == Amount(1, 50_000)
+
+    asyncio.run(scenario())
+
+
 def test_bytes_that_arrive_are_counted_once_and_released() -> None:
     async def scenario() -> None:
         admission = Admission(Limits(images=2, bytes=1 << 30, arriving=100_000))
