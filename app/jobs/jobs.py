@@ -173,6 +173,7 @@ class Jobs:
         if job.state is State.EXPIRED:
             raise ResultsExpired("the results were kept for their time (DARKROOM_JOB_RETENTION)")
         end = None if limit is None else offset + limit
+        last_look = not follow
         while end is None or offset < end:
             found = await self._chunks.results(job.id, offset, RUNS)
             for rows in found:
@@ -184,9 +185,12 @@ class Jobs:
                 offset = last
             if found:
                 continue
-            if not follow or (await self.find(job.id, job.client)).state not in UNFINISHED:
+            if last_look:
                 return
-            await asyncio.sleep(FOLLOW)
+            # Results may have come between the query and the end, so there is one more query.
+            last_look = (await self.find(job.id, job.client)).state not in UNFINISHED
+            if not last_look:
+                await asyncio.sleep(FOLLOW)
 
     def _all(self, job: Job) -> AsyncGenerator[bytes | memoryview, None]:
         return self.results(job, 0, None, follow=False)
