@@ -66,8 +66,8 @@ class Jobs:
         self._runner = runner
         self._owner = owner
         self._engine = engine
-        sources = Sources(storage, folder, rows, settings, self._all)
         chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
+        sources = Sources(storage, folder, rows, settings, chunk, self._all)
         self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
         """Takes the number of jobs in each state, every few seconds."""
         self.acceptance = Acceptance(folder, rows, settings, chunk, runner.wake, sources)

@@ -36,13 +36,21 @@ _LINE = msgspec.json.Decoder(StoredLine).decode
 
 
 async def made_of(
-    lines: AsyncIterable[StoredLine], folder: Path, settings: Settings, asked: bytes, empty: str
+    lines: AsyncIterable[StoredLine],
+    folder: Path,
+    settings: Settings,
+    asked: bytes,
+    chunk: int,
+    empty: str,
 ) -> Received:
     """Write items as the manifest of a job, in bounded memory; `asked` gives the digest.
 
+    Chunks have at most `chunk` items.
+
     Raises TooLarge, and InvalidParameter with the text `empty` where there is no item.
     """
-    writer = ManifestWriter(folder / MANIFEST, settings.max_job_items, LONGEST_LINE)
+    most = settings.max_job_items
+    writer = ManifestWriter(folder / MANIFEST, most, LONGEST_LINE, chunk=chunk)
     with closing(writer):
         async for some in _groups(lines):
             await asyncio.to_thread(_add, writer, some)

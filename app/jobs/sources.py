@@ -19,7 +19,7 @@ from models.settings import Settings
 
 
 class Sources:
-    """Makes manifests; `results` yields the records of a job."""
+    """Makes manifests in chunks of `chunk` items; `results` yields the records of a job."""
 
     def __init__(
         self,
@@ -27,12 +27,14 @@ class Sources:
         folder: DataFolder,
         rows: JobRows,
         settings: Settings,
+        chunk: int,
         results: Callable[[Job], AsyncGenerator[bytes | memoryview, None]],
     ) -> None:
         self._storage = storage
         self._folder = folder
         self._rows = rows
         self._settings = settings
+        self._chunk = chunk
         self._results = results
 
     async def manifest(
@@ -43,12 +45,12 @@ class Sources:
             async with aclosing(self._storage.list(source.prefix)) as entries:
                 lines = stored_lines(entries, source.prefix, source.include)
                 empty = f"source: there is no file below {source.prefix}"
-                return await made_of(lines, folder, self._settings, digested, empty)
+                return await made_of(lines, folder, self._settings, digested, self._chunk, empty)
         job = await self._ended(source.retry_of or "", asked.client)
         async with aclosing(self._results(job)) as records:
             lines = failed_lines(records, self._folder.of(job.id) / MANIFEST, job.total)
             empty = f"retry_of: no item of job {job.id} failed"
-            found = await made_of(lines, folder, self._settings, digested, empty)
+            found = await made_of(lines, folder, self._settings, digested, self._chunk, empty)
         archive = self._folder.of(job.id) / ARCHIVE
         if not archive.exists():
             return found

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs.listing import failed_lines, failed_records
-from app.jobs.manifest import Line
+from app.jobs.listing import failed_lines, failed_records, made_of
+from app.jobs.manifest import Line, StoredLine
 from models.domain.errors import InvalidParameter
+from models.settings import Settings
 
 RECORDS = b"".join(
     json.dumps({"index": n, "status": "error" if n % 3 == 0 else "ok", "x": "é" * n}).encode()
@@ -54,3 +55,12 @@ def test_records_that_failed_are_sent_whole() -> None:
 
     found = [json.loads(line)["index"] for line in asyncio.run(main()).splitlines()]
     assert found == [n for n in reversed(range(50)) if n % 3 == 0]
+
+
+def test_a_job_without_a_manifest_has_the_chunks_of_its_server(tmp_path: Path) -> None:
+    async def lines() -> AsyncIterator[StoredLine]:
+        for number in range(500):
+            yield StoredLine(url=f"https://a.example/{number}")
+
+    received = asyncio.run(made_of(lines(), tmp_path, Settings(), b"", 200, "nothing"))
+    assert [each.count for each in received.spans] == [200, 200, 100]
