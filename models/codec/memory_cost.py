@@ -40,6 +40,12 @@ _CELL_OF_AVIF = 43
 """Bytes per pixel of the cell of an AVIF grid that is encoded: what 4:4:4 takes, and its pixels
 twice. Beside it stand the pixels of the image and a byte for each of them of the file."""
 
+_FINE = 75
+"""Quality beyond which noise makes files of more than that."""
+
+_FINE_FILE = 3
+"""Bytes per sample of such a file while it is written, twice 1.3 in noise at quality 100."""
+
 _CANVASES = 9
 """Bytes per pixel of the two pictures in RGBA that libwebp allocates when it opens a file."""
 
@@ -72,7 +78,9 @@ def encode_memory(pixels: int, channels: int, format: ImageFormat, encoding: Enc
     """Estimate the bytes that encoding takes at most, with a copy of the pixels themselves."""
     match format:
         case ImageFormat.AVIF if pixels > avif_grid.WHOLE:
-            return pixels * (channels + 1) + avif_grid.CELL * _CELL_OF_AVIF
+            fine = encoding.quality_for(format) > _FINE
+            file = _FINE_FILE * channels if fine else 1
+            return pixels * (channels + file) + avif_grid.CELL * _CELL_OF_AVIF
         case ImageFormat.AVIF:
             beside = (22 if encoding.subsampling == "420" else 34) + (2 if channels == 4 else 0)
         case ImageFormat.WEBP:

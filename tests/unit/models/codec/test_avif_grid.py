@@ -1,5 +1,6 @@
 """Large AVIFs are grids of cells, which readers show as one image."""
 
+import tracemalloc
 from io import BytesIO
 
 import numpy as np
@@ -10,6 +11,7 @@ from models import codec
 from models.codec import Encoding, ImageFormat, avif_grid, encode_memory
 from models.codec.avif_grid import Layout, encode_grid
 from models.codec.formats import ENCODABLE
+from models.codec.versions import codec_versions
 from models.domain.image import Image, Pixels
 
 pytestmark = pytest.mark.skipif(ImageFormat.AVIF not in ENCODABLE, reason="no AVIF encoder")
@@ -107,6 +109,35 @@ def test_one_cell_at_a_time_is_encoded() -> None:
 
     encode_grid(picture(1000, 70, 3), encode_cell)
     assert shapes == [(78, 70, 3)] * 13
+
+
+def test_the_form_of_grids_is_part_of_entity_tags() -> None:
+    assert codec_versions()["avif_grid"] == avif_grid.FORM
+
+
+def test_fine_grids_of_noise_are_estimated_with_two_copies_of_their_file() -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (200, 200, 3), np.uint8)
+    options = Encoding(quality=100, chroma="444")
+    file = codec.encode(Image(pixels), ImageFormat.AVIF, options)
+    cell = avif_grid.CELL * 43
+    needed = encode_memory(200 * 200, 3, ImageFormat.AVIF, options) - cell
+    assert needed >= pixels.nbytes + 2 * len(file)
+
+
+def test_the_bytes_of_a_grid_are_copied_once() -> None:
+    """Of noise they are more than its pixels, and memory is estimated without further copies."""
+    cell = codec.encode(Image(picture(80, 80, 3)), ImageFormat.AVIF)
+    large = cell + bytes(1 << 20)
+    sized = cell.index(b"mdat") - 4
+    size = (len(large) - sized).to_bytes(4, "big")
+    large = large[:sized] + size + large[sized + 4 :]
+    tracemalloc.start()
+    try:
+        file = encode_grid(picture(800, 800, 3), lambda _cell: large)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2.3 * len(file)
 
 
 def test_24_megapixels_take_a_cell_more_than_their_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
