@@ -108,10 +108,39 @@ def test_a_device_is_written_to_and_stays_a_device() -> None:
 def test_a_file_system_without_hard_links_still_replaces_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_links(_source: Path, _target: Path) -> None:
+    def no_links(_source: Path, _target: Path, **_named: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", no_links)
+    write(tmp_path / "a.png", b"first", replace=False)
+    with pytest.raises(FileExistsError):
+        write(tmp_path / "a.png", b"second", replace=False)
+    assert (tmp_path / "a.png").read_bytes() == b"first"
+    assert names(tmp_path) == ["a.png"]
+
+
+def test_a_file_has_no_name_before_it_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(os, "fsync", lambda _file: seen.append(names(tmp_path)))
+    write(tmp_path / "a.png", b"picture", replace=False)
+    write(tmp_path / "a.png", b"other", replace=True)
+    assert seen == [[], ["a.png"]]
+    assert (tmp_path / "a.png").read_bytes() == b"other"
+
+
+def test_a_file_system_without_unnamed_files_gets_whole_files_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def without(path: Path, flags: int, *rest: int) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return opened(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", without)
     write(tmp_path / "a.png", b"first", replace=False)
     with pytest.raises(FileExistsError):
         write(tmp_path / "a.png", b"second", replace=False)
