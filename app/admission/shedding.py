@@ -29,7 +29,7 @@ Tagged = tuple[float, int, ClientQueue]
 def shed(
     clients: Iterable[Tagged], past: float, predict: Callable[[float], float], now: float
 ) -> None:
-    """Refuse what will be too late, with `past` seconds of work before all that waits."""
+    """Refuse images that will be too late, if `past` seconds of work precede those that wait."""
     for each, cost in _in_order(clients, now):
         wait = predict(past + cost)
         needed = wait * (SLACK if wait < SOON else FAR)

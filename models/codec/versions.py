@@ -1,4 +1,4 @@
-"""The versions of all that reads and writes image files."""
+"""The versions of the libraries and of our own code that read and write image files."""
 
 import functools
 from collections.abc import Mapping

@@ -26,8 +26,8 @@ from models.exit_codes import ExitCode
 from models.settings import Settings
 
 MOST_AHEAD = 4096
-"""More images than any engine has under way: so many after the last record may have a result that
-an interrupted run has written without a record."""
+"""More images than any engine has under way. An interrupted run may have written the results of
+this many images after its last record."""
 
 
 @dataclass(frozen=True, slots=True)
