@@ -10,6 +10,7 @@ from uuid import uuid4
 from darkroom_client import answers
 from darkroom_client.conversation import (
     Attempts,
+    Refusal,
     Wire,
     body_of,
     broken,
@@ -155,13 +156,17 @@ class JobCalls:
             except ConnectionFailed as error:
                 failed = broken(error, attempts)
             if failed is not None:
-                attempts.tried = 1 if reading.was_long() else max(1, attempts.tried)
-                await wait_or_raise(self._wire, attempts, failed)
+                await self._wait(attempts, reading, failed)
             elif reading.ended(await self.get(id_, options) if follow else None):
                 return
             else:
                 attempts.tried = 0  # the request succeeded, and the next one is another
                 await self._wire.pause(reading.pause)
+
+    async def _wait(self, attempts: Attempts, reading: Reading, failed: Refusal) -> None:
+        """Wait before the next try, or raise; after a long answer tries are counted anew."""
+        attempts.tried = 1 if reading.was_long() else max(1, attempts.tried)
+        await wait_or_raise(self._wire, attempts, failed)
 
     async def _given(self, record: ImageResult, out: Path | None) -> ImageResult:
         return record if out is None else await self._wire.store(record, out)
