@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
 
 from app.archives.member import Archive, Member
 from app.archives.opening import open_archive
@@ -38,8 +39,19 @@ class Inputs:
                 return error.with_traceback(None)
             return await spool.finish()
 
-    def close(self) -> None:
-        """Close the archive."""
+    async def __aenter__(self) -> "Inputs":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the archive, once no thread reads it any more."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
         with self._opening:
             if self._archive is not None:
                 self._archive.close()

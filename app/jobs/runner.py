@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.http.problems import problem
 from app.jobs.chunk_records import ChunkRecords
+from app.jobs.claims_ahead import ClaimsAhead
 from app.jobs.committer import Committer
 from app.jobs.files import MANIFEST, DataFolder
 from app.jobs.inputs import Inputs
@@ -155,14 +157,18 @@ class Runner:
 
     async def _work(self, job: Job, work: Work) -> None:
         inputs = self._inputs(self._folder.of(job.id))
-        async with _closed(inputs), asyncio.TaskGroup() as group:
-            while not (self._stopping() or self.full):
-                claim = await self._chunks.claim(job.id, self._owner.id)
-                if claim is None:
-                    break
-                begun = asyncio.Event()
-                group.create_task(self._chunk(job, work, inputs, claim, begun))
-                await begun.wait()
+        claims = ClaimsAhead(partial(self._chunks.claim, job.id, self._owner.id))
+        try:
+            async with inputs, asyncio.TaskGroup() as group:
+                while not (self._stopping() or self.full):
+                    claim = await claims.next()
+                    if claim is None:
+                        break
+                    begun = asyncio.Event()
+                    group.create_task(self._chunk(job, work, inputs, claim, begun))
+                    await begun.wait()
+        finally:
+            self._unreleased += await claims.close()
 
     async def _chunk(
         self, job: Job, work: Work, inputs: Inputs, claim: Claim, begun: asyncio.Event
@@ -236,12 +242,3 @@ class Runner:
         made, failed = await self._worker.record(job, work, index, line, inputs)
         await records.add(made, failed=failed)
         self._on_item("failed" if failed else "ok")
-
-
-@asynccontextmanager
-async def _closed(inputs: Inputs) -> AsyncIterator[None]:
-    """Close the inputs of a job at the end of the block, once no thread reads them any more."""
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(inputs.close)

@@ -312,6 +312,9 @@ def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
 
 @pytest.mark.parametrize("front_ends", [0, 2])
 def test_a_job_survives_kills_with_every_item_once(tmp_path: Path, front_ends: int) -> None:
-    photos = jobs_killed.drawn(tmp_path / "photos")
-    job = jobs_killed.Undertaking(tmp_path / "data", photos, 300, front_ends)
+    given = jobs_killed.arguments().parse_args(
+        ["--images", "300", "--front-ends", f"{front_ends}", "--operation", "filter"]
+    )
+    photos = jobs_killed.drawn(tmp_path / "photos", 64)
+    job = jobs_killed.Undertaking(tmp_path / "data", photos, given)
     assert jobs_killed.killed(job, 300, 2, random.Random(1)) == []

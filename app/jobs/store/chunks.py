@@ -28,12 +28,14 @@ class ChunkRows:
         self._engine = engine
         self._clock = clock
 
-    async def claim(self, job: str, owner: str) -> Claim | None:
-        """Give the next free chunk of a runnable job to `owner`; None: there is none."""
+    async def claim(self, job: str, owner: str, limit: int = 1) -> list[Claim]:
+        """Give the next free chunks of a runnable job to `owner`, at most `limit` of them."""
         free = select(CHUNKS.c.number).where(CHUNKS.c.job == job, CHUNKS.c.state == WAITING)
         # Two hosts that ask PostgreSQL at the same time get different chunks and do not wait.
-        first = free.order_by(CHUNKS.c.number).limit(1).with_for_update(skip_locked=True)
-        mine = (CHUNKS.c.job == job) & (CHUNKS.c.number == first.scalar_subquery())
+        # As a common table expression: PostgreSQL may run a subquery several times, with a limit
+        # for each.
+        first = free.order_by(CHUNKS.c.number).limit(limit).with_for_update(skip_locked=True)
+        mine = (CHUNKS.c.job == job) & CHUNKS.c.number.in_(select(first.cte("free").c.number))
         taken = update(CHUNKS).where(mine, CHUNKS.c.state == WAITING)
         taken = taken.values(state=CLAIMED, owner=owner, attempts=CHUNKS.c.attempts + 1)
         begun = update(JOBS).where(JOBS.c.id == job, JOBS.c.state.in_(_values(RUNNABLE)))
@@ -42,13 +44,13 @@ class ChunkRows:
         )
         async with self._engine.begin() as connection:
             if not (await connection.execute(begun)).rowcount:
-                return None
-            row = (await connection.execute(taken.returning(CHUNKS))).first()
-        if row is None:
-            return None
-        return Claim(
-            job, row.number, Span(row.first, row.n_items, row.start, row.stop), row.attempts
-        )
+                return []
+            rows = [*await connection.execute(taken.returning(CHUNKS))]
+        rows.sort(key=lambda row: row.number)
+        return [
+            Claim(job, row.number, Span(row.first, row.n_items, row.start, row.stop), row.attempts)
+            for row in rows
+        ]
 
     async def commit(self, stored: Sequence[Stored], owner: str, retention: float) -> list[Stored]:
         """Add records to the results of their jobs; return those that `owner` had claimed still.
@@ -56,12 +58,15 @@ class ChunkRows:
         All are committed at once. A chunk that another process has taken over is left out, so its
         records count once.
         """
+        jobs = sorted({each.claim.job for each in stored})  # one order, so that no two wait
+        kept: list[Stored] = []
         async with self._engine.begin() as connection:
-            kept = [each for each in stored if await self._commit(connection, each, owner)]
+            for job in jobs:
+                mine = [each for each in stored if each.claim.job == job]
+                kept += await self._commit(connection, job, mine, owner)
             now = self._clock()
             complete = (JOBS.c.done == JOBS.c.total) & (JOBS.c.state == State.RUNNING.value)
-            ids = sorted({each.claim.job for each in kept})
-            ended = update(JOBS).where(JOBS.c.id.in_(ids), complete)
+            ended = update(JOBS).where(JOBS.c.id.in_(jobs), complete)
             await connection.execute(
                 ended.values(
                     state=State.SUCCEEDED.value, finished=now, expires=now + retention, problem=None
@@ -69,28 +74,33 @@ class ChunkRows:
             )
         return kept
 
-    async def _commit(self, connection: AsyncConnection, stored: Stored, owner: str) -> bool:
-        job, number = stored.claim.job, stored.claim.number
+    async def _commit(
+        self, connection: AsyncConnection, job: str, stored: Sequence[Stored], owner: str
+    ) -> list[Stored]:
+        """Add records to the results of one job; return those that count."""
         # The row of the job is locked first, so that rows of results are numbered one after the
         # other although several hosts commit.
-        locked = update(JOBS).where(JOBS.c.id == job).values(done=JOBS.c.done + stored.count)
-        row = await connection.scalar(locked.returning(JOBS.c.done))
+        this = update(JOBS).where(JOBS.c.id == job)
+        row = await connection.scalar(this.values(done=JOBS.c.done).returning(JOBS.c.done))
         if row is None:
-            return False
-        mine = (CHUNKS.c.job == job) & (CHUNKS.c.number == number) & (CHUNKS.c.owner == owner)
-        done = update(CHUNKS).where(mine, CHUNKS.c.state == CLAIMED)
-        place = {"file": stored.file, "at": stored.at, "length": stored.length}
-        values = {"state": DONE, "row": row - stored.count, "finished": self._clock(), **place}
-        if (await connection.execute(done.values(**values))).rowcount:
-            more = {
-                "failed": JOBS.c.failed + stored.failed,
-                "stored": JOBS.c.stored + stored.length,
-            }
-            await connection.execute(update(JOBS).where(JOBS.c.id == job).values(**more))
-            return True
-        undone = update(JOBS).where(JOBS.c.id == job).values(done=JOBS.c.done - stored.count)
-        await connection.execute(undone)
-        return False
+            return []
+        kept: list[Stored] = []
+        count = 0
+        for each in stored:
+            mine = (CHUNKS.c.job == job) & (CHUNKS.c.number == each.claim.number)
+            done = update(CHUNKS).where(mine, CHUNKS.c.owner == owner, CHUNKS.c.state == CLAIMED)
+            place = {"file": each.file, "at": each.at, "length": each.length}
+            values = {"state": DONE, "row": row + count, "finished": self._clock(), **place}
+            if (await connection.execute(done.values(**values))).rowcount:
+                kept.append(each)
+                count += each.count
+        added = {
+            "done": JOBS.c.done + count,
+            "failed": JOBS.c.failed + sum(each.failed for each in kept),
+            "stored": JOBS.c.stored + sum(each.length for each in kept),
+        }
+        await connection.execute(this.values(**added))
+        return kept
 
     async def release(self, claims: Sequence[Claim], owner: str) -> None:
         """Give chunks back that were not finished; this does not count as an attempt."""

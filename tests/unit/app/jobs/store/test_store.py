@@ -79,8 +79,7 @@ def stored(claim: Claim, failed: int = 0) -> Stored:
 
 
 async def claimed(store: Store, owner: Owner, id_: str = "1") -> Claim:
-    claim = await store.chunks.claim(id_, owner.id)
-    assert claim is not None
+    (claim,) = await store.chunks.claim(id_, owner.id)
     return claim
 
 
@@ -89,7 +88,7 @@ def test_a_job_ends_when_all_chunks_are_committed_each_once(run: Run) -> None:
         await store.jobs.add(job(), SPANS)
         claims = [await claimed(store, each) for each in (store.one, store.other, store.one)]
         assert [each.span for each in claims] == SPANS
-        assert await store.chunks.claim("1", store.one.id) is None
+        assert await store.chunks.claim("1", store.one.id) == []
         assert await store.jobs.runnable(10) == []
         first, second, third = map(stored, claims, (2, 0, 1))
         assert await store.chunks.commit([third, first], store.one.id, RETENTION) == [third, first]
@@ -130,6 +129,18 @@ def test_chunks_of_a_process_that_died_are_taken_over_and_its_late_commit_does_n
         found = await store.jobs.find("1")
         assert found is not None
         assert found.done == 10
+
+    run(test)
+
+
+def test_several_chunks_are_claimed_at_once_in_their_order(run: Run) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(), SPANS)
+        first = await store.chunks.claim("1", store.one.id, 2)
+        assert [each.span for each in first] == SPANS[:2]
+        rest = await store.chunks.claim("1", store.other.id, 2)
+        assert [each.span for each in rest] == SPANS[2:]
+        assert await store.chunks.claim("1", store.one.id, 2) == []
 
     run(test)
 
@@ -185,7 +196,7 @@ def test_a_job_in_work_is_cancelled_when_its_last_chunk_is_given_back(run: Run) 
         claim = await claimed(store, store.one)
         await store.jobs.cancel("1", RETENTION)
         assert await store.jobs.states(["1"]) == {"1": State.CANCELLING}
-        assert await store.chunks.claim("1", store.other.id) is None
+        assert await store.chunks.claim("1", store.other.id) == []
         assert not await store.jobs.remove("1")
         await store.chunks.release([claim], store.one.id)
         await store.jobs.end_cancelled(RETENTION)
