@@ -30,12 +30,15 @@ def answer(job: Job) -> Result:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[FastAPI]:
-    """Start a service whose engine answers at once; yield its application, and stop it."""
+async def served(engine: FakeEngine | None = None) -> AsyncIterator[FastAPI]:
+    """Start a service whose engine answers at once; yield its application, and stop it.
+
+    Its default engine gives the same two labels for every image.
+    """
     record = {"name": "fake", "sha256": "", "label_set": "fake", "n_classes": 2, "random": True}
     record |= {"preprocessing": 1, "precision": "fp32", "device": "fake"}
     model = Model(ModelRecord.model_validate(record), LabelSet("fake", ("a", "b"), (None, None)))
-    worker = Worker(FakeEngine(answer=answer), BatchLimits(1, 1 << 40))
+    worker = Worker(engine or FakeEngine(answer=answer), BatchLimits(1, 1 << 40))
     worker.start()
     executor = Executor(
         LocalBackend(worker, 5.0), lambda: Computing((ServedNetwork("resnet18", model),))

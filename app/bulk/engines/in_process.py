@@ -7,6 +7,7 @@ from typing import Protocol
 
 from app import main
 from app.admission import Permit
+from app.bulk.engines.device_files import DeviceFiles
 from app.bulk.engines.engine import Finished, Task
 from app.bulk.engines.reading import Read, Reader
 from app.bulk.errors import WrongUsage
@@ -29,6 +30,10 @@ class Work(Protocol):
     @property
     def needs_weights(self) -> bool:
         """Return whether a network is needed."""
+
+    @property
+    def timing(self) -> bool:
+        """Return whether a record has the milliseconds of the stages of the pipeline."""
 
     def wanted(self) -> Wanted:
         """Return what is wanted of every image."""
@@ -62,6 +67,7 @@ class InProcess:
 
     def __init__(self, service: Service, work: Work) -> None:
         self._service, self._work, self._wanted = service, work, work.wanted()
+        self._files = None if work.timing else DeviceFiles(service, self._wanted)
 
     @property
     def identity(self) -> Mapping[str, object] | None:
@@ -71,7 +77,7 @@ class InProcess:
     async def answers(self, tasks: Iterator[Task]) -> AsyncGenerator[list[Finished], None]:
         """Yield the answers of all tasks, in their order, as many at a time as there are."""
         with self._service.admission.admit(0, 0) as permit:
-            window = _Window(self, Reader(tasks, self._service.settings.max_image_bytes), permit)
+            window = _Window(self, self._reader(tasks), permit)
             try:
                 while not window.is_empty:
                     await window.wait()
@@ -82,8 +88,15 @@ class InProcess:
 
     async def answer(self, read: Read, permit: Permit) -> Finished:
         """Answer one image that was read."""
-        answer = await self._service.pipeline.answer(read.item, self._wanted, permit)
+        if read.image is not None and self._files is not None:
+            answer = await self._files.answer(read.item, read.image)
+        else:
+            answer = await self._service.pipeline.answer(read.item, self._wanted, permit)
         return await self._work.finished(self._service, answer, read.task)
+
+    def _reader(self, tasks: Iterator[Task]) -> Reader:
+        limit = self._service.settings.max_image_bytes
+        return Reader(tasks, limit, self._files.look) if self._files else Reader(tasks, limit)
 
     async def aclose(self) -> None:
         """Stop the service."""

@@ -1,6 +1,6 @@
 """Read the images of tasks ahead, several for each hand-over to a thread."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from app.bulk.engines.engine import Task
@@ -8,6 +8,10 @@ from app.bulk.sources import contents
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
 from models.domain.errors import ServiceError
+from models.domain.image import Source as Image
+
+Look = Callable[[Item], Image | None]
+"""Returns what the device takes as it is of an item, or None."""
 
 IMAGES = 16
 """Most images of a chunk: one hand-over to a thread costs as much as reading several of them."""
@@ -18,22 +22,27 @@ BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A task with its content."""
+    """A task with its content; `image` is what the device takes as it is, or None."""
 
     task: Task
     item: Item
     size: int
+    image: Image | None = None
+
+
+def _nothing(_item: Item) -> None:
+    """Return None: the device takes nothing as it is."""
 
 
 class Reader:
     """Reads tasks in chunks, in order. `limit` bounds the bytes of a member of an archive.
 
     Regular files are read together. A pipe is read alone, because another program decides when its
-    bytes come, and images before it must not wait for them.
+    bytes come, and images before it must not wait for them. `look` is called for each image.
     """
 
-    def __init__(self, tasks: Iterator[Task], limit: int) -> None:
-        self._tasks, self._limit = tasks, limit
+    def __init__(self, tasks: Iterator[Task], limit: int, look: Look = _nothing) -> None:
+        self._tasks, self._limit, self._look = tasks, limit, look
         self._held: Task | None = None
 
     def chunk(self) -> list[Read]:
@@ -59,4 +68,5 @@ class Reader:
     def _read(self, task: Task) -> Read:
         content: Blob | Url | ServiceError = contents.content(task.source, self._limit)
         size = content.size if isinstance(content, Blob) else 0
-        return Read(task, Item(task.index, content, task.source.name), size)
+        item = Item(task.index, content, task.source.name)
+        return Read(task, item, size, self._look(item))

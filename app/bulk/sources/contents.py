@@ -15,6 +15,9 @@ from models.domain.errors import MalformedRequest, ServiceError
 
 STANDARD_INPUT = "-"
 
+PIECE = 1 << 20
+"""Bytes that are read at a time where the size of a source is not known."""
+
 LONGEST_MAGIC = 80
 """Bytes from which every format is told."""
 
@@ -41,8 +44,7 @@ def content(source: Source, limit: int) -> Blob | Url | ServiceError:
             return Blob.of(source.load(limit))
         if name == STANDARD_INPUT:
             return Blob.of(sys.stdin.buffer.read())
-        with open(name, "rb", buffering=0) as file:
-            return Blob.of(file.read())
+        return Blob.of(_read(name))
     except ServiceError as error:
         return error
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
@@ -73,6 +75,22 @@ def format_of(name: str) -> ImageFormat | None:
 def is_url(name: str) -> bool:
     """Return whether a source is fetched; the fetch decides whether the URL is allowed."""
     return name.startswith(("http://", "https://"))
+
+
+def _read(name: str) -> bytes:
+    """Return the content of a file, in one read where its size is known: 5 system calls, not 8."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        content = os.read(descriptor, size + 1)
+        if len(content) == size:
+            return content
+        pieces = [content]
+        while pieces[-1]:  # a pipe, or a file that grows or shrinks
+            pieces.append(os.read(descriptor, PIECE))
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
 
 
 def _problem(name: str) -> str | None:
