@@ -64,7 +64,8 @@ RUN pip wheel --no-deps --no-index --no-build-isolation --wheel-dir /wheels .
 # What both images share and what changes seldom. Packages follow in a layer of each target.
 FROM python AS runtime
 RUN useradd --uid 10001 --user-group --no-log-init --no-create-home --home-dir /tmp darkroom \
-    && install --directory --owner=10001 --group=10001 /var/cache/darkroom
+    && install --directory --owner=10001 --group=10001 /var/cache/darkroom \
+    && install --directory --owner=10001 --group=10001 --mode=700 /var/lib/darkroom
 COPY --from=cache /cache /opt/darkroom/cache
 ARG WEIGHTS
 LABEL org.opencontainers.image.title="darkroom" \

@@ -315,9 +315,22 @@ def test_every_service_keeps_what_it_compiles_in_a_volume_that_its_user_can_writ
     folder = f"{image_environment()['XDG_CACHE_HOME']}/darkroom"
     assert all(f"cache:{folder}" in each["volumes"] for each in services().values())
     assert "cache" in yaml.safe_load(COMPOSE_FILE.read_text())["volumes"]
-    (made,) = [rest for rest in arguments("RUN") if "install --directory" in rest]
+    assert folders_of_the_user()[folder] == ""
+
+
+def test_every_service_keeps_its_jobs_in_a_volume_that_its_user_alone_can_read() -> None:
+    (folder,) = {each["environment"]["DARKROOM_DATA_FOLDER"] for each in services().values()}
+    assert all(f"data:{folder}" in each["volumes"] for each in services().values())
+    assert "data" in yaml.safe_load(COMPOSE_FILE.read_text())["volumes"]
+    assert folders_of_the_user()[folder] == " --mode=700"
+
+
+def folders_of_the_user() -> dict[str, str]:
+    """Return the folders that the image has for the user it runs as, with their further options."""
     user = next(iter(arguments("USER"))).split(":")[0]
-    assert made.endswith(f"install --directory --owner={user} --group={user} {folder}")
+    made = rf"install --directory --owner={user} --group={user}((?: --mode=\d+)?) (\S+)"
+    found = (each for rest in arguments("RUN") for each in re.findall(made, rest))
+    return {folder: options for options, folder in found}
 
 
 def test_everything_copied_into_the_build_exists() -> None:
