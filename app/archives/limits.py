@@ -1,6 +1,7 @@
 """Bounds of what an archive may contain, and the errors that name them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 
 from models.domain.errors import BadArchive, TooLarge
 
@@ -10,15 +11,18 @@ class ArchiveLimits:
     """Largest number of members, and of bytes that they may unpack to.
 
     An archive may unpack to `ratio` times its own size; one that unpacks to at most `free` bytes
-    is accepted whatever its ratio. Deflate reaches 1032 to 1, photos about 1 to 1.
+    is accepted whatever its ratio. Deflate reaches 1032 to 1, photos about 1 to 1. Once another
+    thread has set `stop`, every check raises BadArchive: nobody waits for the archive any more.
     """
 
     members: int = 1_000_000
     ratio: int = 100
     free: int = 256 << 20
+    stop: Event = field(default_factory=Event)
 
     def check_count(self, count: int) -> None:
         """Raise BadArchive for more entries than an archive may have."""
+        self._check_stop()
         if count > self.members:
             raise BadArchive(
                 f"the archive has more than {self.members} entries; send several archives"
@@ -30,11 +34,16 @@ class ArchiveLimits:
 
     def check_expansion(self, unpacked: int, packed: int) -> None:
         """Raise BadArchive if an archive unpacks to far more bytes than it has."""
+        self._check_stop()
         if unpacked > self.expansion(packed):
             raise BadArchive(
                 f"the archive has {packed} bytes and unpacks to more than "
                 f"{self.expansion(packed)}; at most {self.ratio} times its size is allowed"
             )
+
+    def _check_stop(self) -> None:
+        if self.stop.is_set():
+            raise BadArchive("reading the archive was stopped, because its request has ended")
 
 
 def check_size(size: int, limit: int) -> None:

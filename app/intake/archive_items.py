@@ -4,12 +4,12 @@ One member is read at a time, on a thread, into a spool of its own, so large one
 each is checked, fails and counts as an upload does.
 """
 
-import asyncio
 import io
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import BinaryIO, TypeVar, cast
+from threading import Event
+from typing import BinaryIO, cast
 
 from fastapi import Request
 
@@ -17,6 +17,7 @@ from app.admission import Permit
 from app.archives.limits import ArchiveLimits
 from app.archives.member import Archive, Member
 from app.archives.opening import SUFFIXES, open_archive
+from app.archives.work import REQUESTS, on_thread
 from app.intake.spool import Blob, Spool
 from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
@@ -37,8 +38,6 @@ ENTRIES = 100
 
 Unpacked = tuple[Blob | ServiceError, str | None]
 """The content of a member or its error, and its name."""
-
-T = TypeVar("T")
 
 
 def is_archive(media_type: str | None, filename: str | None) -> bool:
@@ -86,25 +85,30 @@ async def unpacked(
 
 async def _files(packed: Blob, settings: Settings) -> AsyncGenerator[Unpacked, None]:
     limits = ArchiveLimits(members=settings.max_images_per_request + ENTRIES)
-    with _file(packed) as file, await _on_thread(partial(open_archive, file, limits)) as archive:
+    on_archive_thread = partial(on_thread, REQUESTS, stop=limits.stop)
+    with (
+        _file(packed) as file,
+        await on_archive_thread(partial(open_archive, file, limits)) as archive,
+    ):
         members = archive.members()
         while True:
             try:
-                member = await _on_thread(partial(next, members, None))
+                member = await on_archive_thread(partial(next, members, None))
             except BadArchive as error:
                 yield error.with_traceback(None), None
                 return
             if member is None:
                 return
-            yield await _content(archive, member, settings), member.name
+            yield await _content(archive, member, settings, limits.stop), member.name
 
 
-async def _content(archive: Archive, member: Member, settings: Settings) -> Blob | ServiceError:
+async def _content(
+    archive: Archive, member: Member, settings: Settings, stop: Event
+) -> Blob | ServiceError:
+    reading = partial(archive.read, member, settings.max_image_bytes)
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
         try:
-            await spool.write(
-                await _on_thread(partial(archive.read, member, settings.max_image_bytes))
-            )
+            await spool.write(await on_thread(REQUESTS, reading, stop))
         except (BadArchive, TooLarge) as error:
             return error.with_traceback(None)
         return await spool.finish()
@@ -119,16 +123,3 @@ def _file(packed: Blob) -> Iterator[BinaryIO]:
             return
         with open(content, "rb", buffering=0, closefd=False) as file:
             yield cast(BinaryIO, file)
-
-
-async def _on_thread(work: Callable[[], T]) -> T:
-    """Run `work` on a thread, and wait for its end even if the request is cancelled.
-
-    The file that it reads may not be closed before.
-    """
-    running = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise
