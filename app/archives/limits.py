@@ -12,7 +12,7 @@ class ArchiveLimits:
 
     An archive may unpack to `ratio` times its own size; one that unpacks to at most `free` bytes
     is accepted whatever its ratio. Deflate reaches 1032 to 1, photos about 1 to 1. Once another
-    thread has set `stop`, every check raises BadArchive: nobody waits for the archive any more.
+    thread has set `stop`, every check raises BadArchive: the request has ended.
     """
 
     members: int = 1_000_000

@@ -1,4 +1,4 @@
-"""Run work on archives on threads, and end it when nobody waits for it any more.
+"""Run work on archives on threads, and end it when its request has ended.
 
 A compressed TAR of some megabytes can take minutes to read, and a thread cannot be interrupted. So
 the work looks at `ArchiveLimits.stop` often, and has threads of its own: those of `asyncio` stay

@@ -1,5 +1,6 @@
 """The end of a request: its absolute deadline, and the disconnect of its client."""
 
+import asyncio
 import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -8,7 +9,7 @@ from fastapi import Request
 
 from models.domain.alarms import Timeout
 from models.domain.deadline import Deadline
-from models.domain.errors import DeadlineExceeded, FieldError, InvalidParameter
+from models.domain.errors import Cancelled, DeadlineExceeded, FieldError, InvalidParameter
 from models.settings import Settings
 
 HEADER = "X-Deadline-Ms"
@@ -44,6 +45,24 @@ async def disconnected(request: Request) -> None:
     """Return when the client has disconnected; the body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Await `work`, and cancel it if the client leaves; the body must have been read.
+
+    Raises Cancelled once the cancelled work has ended.
+    """
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(disconnected(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise Cancelled("the client left")
+    finally:
+        for each in (working, leaving):
+            each.cancel()
+        await asyncio.wait((working, leaving))
 
 
 async def before(deadline: Deadline, work: Coroutine[Any, Any, T]) -> T:

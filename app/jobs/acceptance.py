@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from fastapi import Request
@@ -11,6 +12,7 @@ from app.jobs.asked import Asked
 from app.jobs.files import DataFolder
 from app.jobs.ids import new_id
 from app.jobs.receiving import Receiver, too_large
+from app.jobs.room import UNCOUNTED, DataRoom, Reservation
 from app.jobs.sources import Sources
 from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
@@ -22,6 +24,9 @@ from models.settings import Settings
 ARRIVING = 16
 """Bodies of jobs that one process receives at a time."""
 
+ARRIVING_OF_ONE = 4
+"""Those of them that one client may send, so that slow ones of it keep no place from others."""
+
 
 class Acceptance:
     """Accepts jobs for one process, in chunks of `chunk` items; calls `on_queued` after each."""
@@ -30,6 +35,7 @@ class Acceptance:
         self,
         folder: DataFolder,
         rows: JobRows,
+        room: DataRoom,
         settings: Settings,
         chunk: int,
         on_queued: Callable[[], None],
@@ -38,10 +44,11 @@ class Acceptance:
         self._sources = sources
         self._folder = folder
         self._rows = rows
+        self._room = room
         self._settings = settings
         self._chunk = chunk
         self._on_queued = on_queued
-        self._arriving = 0
+        self._arriving = Counter[str]()
 
     async def accept(self, asked: Asked, request: Request, kind: str, n_bytes: int) -> Job:
         """Return the queued job of a body of media type `kind`, which announces `n_bytes` or 0.
@@ -49,25 +56,34 @@ class Acceptance:
         With a key that the client used before it is the job of that time. Raises ServiceError.
         """
         await self._check(asked, n_bytes)
-        self._arriving += 1
+        self._arriving[asked.client] += 1
         try:
-            return await self._received(asked, request, kind)
+            async with self._room.reservation() as room:
+                await room.use(n_bytes if n_bytes > UNCOUNTED else 0)
+                return await self._received(asked, request, kind, room)
         finally:
-            self._arriving -= 1
+            self._arriving[asked.client] -= 1
+            self._arriving += Counter()  # forgets clients of which nothing arrives
 
     async def _check(self, asked: Asked, n_bytes: int) -> None:
         """Raise the error of a body that is refused before it is read."""
         settings = self._settings
         if n_bytes > settings.max_job_bytes:
             raise too_large(settings.max_job_bytes)
-        if self._arriving >= ARRIVING:
+        if self._arriving.total() >= ARRIVING:
             raise Overloaded(f"{ARRIVING} bodies of jobs are arriving; try again later", 5.0)
+        arriving = self._arriving[asked.client]
+        if arriving >= ARRIVING_OF_ONE:
+            raise TooManyJobs(
+                f"{arriving} bodies of your jobs are arriving; send the next when one has arrived",
+                retry_after=5.0,
+            )
         usage = await self._rows.usage(asked.client)
         most = settings.max_jobs_per_client
         repeated = asked.key and await self._rows.by_key(asked.client, asked.key)
-        if usage.unfinished >= most and not repeated:
+        if usage.unfinished + arriving >= most and not repeated:
             raise TooManyJobs(
-                f"{usage.unfinished} of your jobs are not finished; {most} may be "
+                f"{usage.unfinished + arriving} of your jobs are not finished; {most} may be "
                 "(DARKROOM_MAX_JOBS_PER_CLIENT); wait for one, or cancel one",
                 retry_after=30.0,
             )
@@ -77,14 +93,14 @@ class Acceptance:
                 "(DARKROOM_MAX_DATA_BYTES); delete finished jobs, or wait until some expire"
             )
 
-    async def _received(self, asked: Asked, request: Request, kind: str) -> Job:
+    async def _received(self, asked: Asked, request: Request, kind: str, room: Reservation) -> Job:
         id_, files = new_id(), self._folder
         folder = await asyncio.to_thread(files.add, id_)
         queued: Job | None = None
         digested = json.dumps([kind, *_equal(asked)], sort_keys=True).encode()
         try:
             if asked.source is None:
-                receiver = Receiver(folder, self._settings, digested, self._chunk)
+                receiver = Receiver(folder, self._settings, digested, self._chunk, room)
                 found = await receiver.receive(request, kind)
             else:
                 found = await self._sources.manifest(asked, asked.source, folder, digested)

@@ -17,6 +17,7 @@ from app.jobs.acceptance import Acceptance
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
 from app.jobs.inputs import Inputs
+from app.jobs.room import DataRoom
 from app.jobs.runner import Runner
 from app.jobs.sources import Sources
 from app.jobs.store.chunks import ChunkRows
@@ -70,7 +71,8 @@ class Jobs:
         sources = Sources(storage, folder, rows, settings, chunk, self._all)
         self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
         """Takes the number of jobs in each state, every few seconds."""
-        self.acceptance = Acceptance(folder, rows, settings, chunk, runner.wake, sources)
+        room = DataRoom(owner, settings.max_data_bytes)
+        self.acceptance = Acceptance(folder, rows, room, settings, chunk, runner.wake, sources)
         self.storage = storage
         self.endings = Endings(
             EndingRows(engine), rows, self._all, storage, WebhookSender.from_settings(settings)

@@ -40,6 +40,11 @@ class JsonElements:
         if not self._depth and self._element.strip():
             raise _no_list()
 
+    @property
+    def pending(self) -> int:
+        """Return the number of bytes of the element that has come in part."""
+        return len(self._element)
+
     def finish(self) -> None:
         """Raise MalformedRequest if the list has not ended."""
         if not self._ended:

@@ -7,7 +7,9 @@ work can tell (an address that is refused, a damaged image) is the error of its 
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import Annotated
 
 import msgspec
@@ -22,6 +24,14 @@ LONGEST_PATH = 1000
 
 LONGEST_LINE = 64 << 10
 """Bytes of a line without `data`: a URL, an id and a path whose characters are all escaped."""
+
+LARGE = 1 << 20
+"""Bytes from which on a line is parsed alone: its copies take three times its size."""
+
+_LARGE = Lock()
+
+BLANK = 64
+"""Bytes of a line that are looked at before all of it is, to see whether it is blank."""
 
 LARGEST_SPAN = 8 << 20
 """Bytes of the lines of one chunk, unless it is one line."""
@@ -54,7 +64,8 @@ class ManifestWriter:
     """Writer of the manifest of one job. All methods block; call them in a thread.
 
     `most` items are taken. Lines have at most `longest` bytes. Items with a `path` are taken if
-    `find` finds it in the archive. A chunk has at most `chunk` items.
+    `find` finds it in the archive. A chunk has at most `chunk` items. `use` is called with the
+    number of bytes before they are written.
     """
 
     def __init__(
@@ -65,12 +76,14 @@ class ManifestWriter:
         *,
         chunk: int = SMALLEST_CHUNK,
         find: Find | None = None,
+        use: Callable[[int], None] = lambda _n_bytes: None,
     ) -> None:
         self._file = path.open("wb", buffering=1 << 20)
         self._most = most
         self._chunk = chunk
         self._longest = longest
         self._find = find
+        self._use = use
         self._rest = bytearray()
         self._lines = 0
         self.total = self.size = 0
@@ -85,16 +98,24 @@ class ManifestWriter:
             self._bound(len(self._rest), self._lines + 1)
             return
         self._rest += lines[0]
-        self.line(bytes(self._rest))
+        rest, self._rest = self._rest, bytearray()
+        self.line(rest)
         for each in lines[1:-1]:
             self.line(each)
         self._rest = bytearray(lines[-1])
 
-    def line(self, text: bytes) -> None:
+    @property
+    def pending(self) -> int:
+        """Return the number of bytes of the line that has come in part."""
+        return len(self._rest)
+
+    def line(self, text: bytes | bytearray) -> None:
         """Take one line; an empty one counts as a line and is no item."""
         self._lines += 1
         self._bound(len(text), self._lines)
-        if text.strip():
+        if not text[:BLANK].strip() and not text.strip():
+            return
+        with _LARGE if len(text) > LARGE else nullcontext():
             line = self._checked(text)
             self.add(StoredLine(line.id, line.url, line.path, line.data, self._member(line)))
 
@@ -106,6 +127,7 @@ class ManifestWriter:
                 "several jobs"
             )
         written = _ENCODE(line) + b"\n"
+        self._use(len(written))
         self._file.write(written)
         count = self.total - self._first
         if count and (count >= self._chunk or self.size - self._start > LARGEST_SPAN):
@@ -116,8 +138,8 @@ class ManifestWriter:
     def finish(self) -> None:
         """Take the last line, and sync the file; raises MalformedRequest where there is no item."""
         if self._rest:
-            self.line(bytes(self._rest))
-            self._rest.clear()
+            rest, self._rest = self._rest, bytearray()
+            self.line(rest)
         if not self.total:
             raise MalformedRequest('the manifest has no item; send lines like {"url": "https://…"}')
         self._close_span()
@@ -138,7 +160,7 @@ class ManifestWriter:
             self._lines = number
             raise self._wrong(f"longer than {self._longest} bytes")
 
-    def _checked(self, text: bytes) -> Line:
+    def _checked(self, text: bytes | bytearray) -> Line:
         try:
             line = _DECODE(text)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import os
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,13 +16,19 @@ from multipart import MultipartError, MultipartSegment, ParserLimitReached
 
 from app.archives.limits import ArchiveLimits
 from app.archives.opening import open_archive
+from app.archives.unpacking import unpacked
+from app.archives.work import on_thread
+from app.http.request_lifetime import while_connected
 from app.intake import archive_items
+from app.intake.json_items import ROOM
 from app.intake.multipart import segments
 from app.jobs.chunk_records import sync_folder, sync_path
 from app.jobs.files import ARCHIVE, MANIFEST
-from app.jobs.json_list import JsonElements
 from app.jobs.manifest import LONGEST_LINE, Find, ManifestWriter, StoredLine, place_of
+from app.jobs.manifest_parser import ManifestParser
+from app.jobs.room import Reservation
 from app.jobs.store.values import Span
+from app.parsing.arriving import RoomShare
 from models.domain.errors import (
     FieldError,
     InvalidParameter,
@@ -39,10 +47,22 @@ PIECE = 1 << 18
 SENT = "manifest.sent"
 """The manifest of a form as it was sent, which waits for the archive."""
 
+UNPACKED = "archive.unpacked"
+"""What a compressed TAR is unpacked into, before it takes the place of the archive."""
+
 PARTS = {"manifest": SENT, "archive": ARCHIVE}
 """The parts of a form, and the files that they become."""
 
 MOST_PARTS = 8
+
+MOST_MEMBERS = 1_000_000
+"""Members of one archive, of which the checks and the index of names take some 50 bytes each."""
+
+FOLDER = 16 << 10
+"""Bytes that the folder and the rows of a job are counted as, beside its files."""
+
+ARCHIVES = ThreadPoolExecutor(2, "archives of jobs")
+"""Threads of their own, because an archive of gigabytes takes minutes: requests never wait here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,36 +77,48 @@ class Received:
 
 @dataclass
 class Receiver:
-    """Receives the body of one job into its folder; `asked` is part of the digest."""
+    """Receives the body of one job into its folder; `asked` is part of the digest.
+
+    What it writes is counted in `room`.
+    """
 
     folder: Path
     settings: Settings
     asked: bytes
     chunk: int
+    room: Reservation
     _size: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._digest = hashlib.sha256(self.asked)
+        members = min(MOST_MEMBERS, self.settings.max_job_items)
+        self._limits = ArchiveLimits(members=members)
 
     async def receive(self, request: Request, kind: str) -> Received:
         """Write a body of media type `kind`; raises ServiceError, and OSError if the disk fails."""
         if kind in archive_items.MEDIA_TYPES:
             await self._save(self.folder / ARCHIVE, request.stream())
-            return await asyncio.to_thread(self._of_archive)
+            return await self._read(request, self._of_archive)
         if kind == FORM:
             await self._form(request)
-            return await asyncio.to_thread(self._of_form)
+            return await self._read(request, self._of_form)
         if kind not in (JSON, *JSON_LINES):
             raise UnsupportedMedia(
                 f"Content-Type is {kind or 'missing'}; a job is made of a manifest as "
                 f"{JSON_LINES[0]} or {JSON}, a ZIP or TAR, or a form with both"
             )
         with closing(self._writer()) as writer:
-            write, finish = self._parser(writer, kind == JSON)
-            async for piece in self._pieces(request.stream()):
-                await asyncio.to_thread(write, piece)
-            await asyncio.to_thread(finish)
+            parser = ManifestParser(writer, self._longest, is_list=kind == JSON)
+            with RoomShare(ROOM) as share:
+                async for piece in self._pieces(request.stream()):
+                    share.resize(parser.pending + len(piece))
+                    await asyncio.to_thread(parser.write, piece)
+                await asyncio.to_thread(parser.finish)
             return await asyncio.to_thread(self._received, writer)
+
+    async def _read(self, request: Request, work: Callable[[], Received]) -> Received:
+        """Run work on files that have arrived on a thread, as long as the client waits."""
+        return await while_connected(request, on_thread(ARCHIVES, work, self._limits.stop))
 
     async def _form(self, request: Request) -> None:
         """Save the parts of a form."""
@@ -111,24 +143,26 @@ class Receiver:
             raise MalformedRequest("the form has no `archive`; a manifest alone needs no form")
         if not sent.exists():
             return self._of_archive()
+        self._unpack()
         with (
-            open_archive(self.folder / ARCHIVE, self._limits()) as archive,
+            open_archive(self.folder / ARCHIVE, self._limits) as archive,
             closing(self._writer(archive.find)) as writer,
             sent.open("rb") as file,
         ):
             start = file.read(64).lstrip()
             file.seek(0)
-            write, finish = self._parser(writer, start.startswith(b"["))
+            parser = ManifestParser(writer, self._longest, is_list=start.startswith(b"["))
             for piece in iter(partial(file.read, PIECE), b""):
-                write(piece)
-            finish()
+                parser.write(piece)
+            parser.finish()
             sent.unlink()
             return self._received(writer)
 
     def _of_archive(self) -> Received:
         """Make every member of the archive an item."""
+        self._unpack()
         with (
-            open_archive(self.folder / ARCHIVE, self._limits()) as archive,
+            open_archive(self.folder / ARCHIVE, self._limits) as archive,
             closing(self._writer()) as writer,
         ):
             for each in archive.members():
@@ -138,9 +172,24 @@ class Receiver:
             writer.finish()
             return self._received(writer)
 
+    def _unpack(self) -> None:
+        """Replace a compressed TAR by a plain one, whose members can be read in any order."""
+        packed, plain, size = self.folder / ARCHIVE, self.folder / UNPACKED, 0
+        with plain.open("wb") as file:
+            for piece in unpacked(packed, self._limits):
+                size += len(piece)
+                if size > self.settings.max_job_bytes:
+                    raise too_large(self.settings.max_job_bytes)
+                self.room.use_on_thread(len(piece))
+                file.write(piece)
+        if size:
+            os.replace(plain, packed)
+        else:
+            plain.unlink()
+
     def _received(self, writer: ManifestWriter) -> Received:
         archive = self.folder / ARCHIVE
-        stored = writer.size
+        stored = FOLDER + writer.size
         if archive.exists():
             sync_path(archive)
             stored += archive.stat().st_size
@@ -152,36 +201,17 @@ class Receiver:
         settings = self.settings
         most = settings.max_job_items
         path = self.folder / MANIFEST
-        return ManifestWriter(path, most, self._longest, chunk=self.chunk, find=find)
-
-    def _limits(self) -> ArchiveLimits:
-        return ArchiveLimits(members=self.settings.max_job_items)
+        use = self.room.use_on_thread
+        return ManifestWriter(path, most, self._longest, chunk=self.chunk, find=find, use=use)
 
     @property
     def _longest(self) -> int:
         return LONGEST_LINE + self.settings.max_image_bytes * 4 // 3
 
-    def _parser(
-        self, writer: ManifestWriter, is_list: bool
-    ) -> tuple[Callable[[bytes], None], Callable[[], None]]:
-        """Return what takes each piece of a manifest, and what ends it."""
-        if not is_list:
-            return writer.write, writer.finish
-        elements = JsonElements(self._longest)
-
-        def write(piece: bytes) -> None:
-            for each in elements.write(piece):
-                writer.line(each)
-
-        def finish() -> None:
-            elements.finish()
-            writer.finish()
-
-        return write, finish
-
     async def _save(self, path: Path, content: AsyncIterator[bytes]) -> None:
         async with aiofiles.open(path, "wb") as file:
             async for piece in self._pieces(content):
+                await self.room.use(len(piece))
                 await file.write(piece)
 
     async def _pieces(self, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

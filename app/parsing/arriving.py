@@ -97,3 +97,38 @@ class ArrivingJson:
         self._room.bodies -= self._size > SMALL
         self._held = self._size = 0
         self._large = None
+
+
+class RoomShare:
+    """The memory that a body takes whose size goes up and down; leaving its context frees it."""
+
+    def __init__(self, room: JsonRoom) -> None:
+        self._room = room
+        self._held = 0
+
+    def resize(self, size: int) -> None:
+        """Count `size` bytes in place of those before, none of at most SMALL; raise Overloaded."""
+        size = size if size > SMALL else 0
+        if size and not self._held:
+            self._room.bodies += 1
+        if size > self._held:
+            try:
+                self._room.take(self._held, size - self._held)
+            except Overloaded:
+                self._room.bodies -= not self._held
+                raise
+        else:
+            self._free(size)
+        self._held = size
+
+    def _free(self, size: int) -> None:
+        limit = self._room.limit
+        self._room.held -= min(self._held, limit) - min(size, limit)
+        self._room.bodies -= bool(self._held) and not size
+
+    def __enter__(self) -> "RoomShare":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._free(0)
+        self._held = 0

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.jobs.store.tables import OWNERS
+from app.jobs.store.tables import JOBS, OWNERS
 
 LEASE = 30.0
 """Seconds after the last sign of life of a process until others take its chunks over."""
@@ -32,6 +32,7 @@ class Owner:
             "pid": os.getpid(),
             "began": began(os.getpid()) or "",
             "until": self._clock() + LEASE,
+            "arriving": 0,
         }
         here = select(OWNERS).where(OWNERS.c.host == row["host"])
         async with self._engine.begin() as connection:
@@ -47,6 +48,26 @@ class Owner:
         mine = update(OWNERS).where(OWNERS.c.id == self.id)
         async with self._engine.begin() as connection:
             await connection.execute(mine.values(until=self._clock() + LEASE))
+
+    async def reserve(self, n_bytes: int, most: int) -> bool:
+        """Count bytes that arrive at this process, or fewer where `n_bytes` is negative.
+
+        Return False, and count nothing, if they and all that is stored and arriving exceed `most`.
+        What a process that died had reserved counts until its lease ends.
+        """
+        mine = update(OWNERS).where(OWNERS.c.id == self.id)
+        stored = select(func.coalesce(func.sum(JOBS.c.stored), 0))
+        arriving = select(func.coalesce(func.sum(OWNERS.c.arriving), 0)).where(
+            OWNERS.c.until > self._clock()
+        )
+        async with self._engine.connect() as connection:
+            await connection.execute(mine.values(arriving=OWNERS.c.arriving + n_bytes))
+            if n_bytes > 0:
+                held = int(await connection.scalar(stored) or 0)
+                if held + int(await connection.scalar(arriving) or 0) > most:
+                    return False
+            await connection.commit()
+        return True
 
     async def leave(self) -> None:
         """End the lease."""

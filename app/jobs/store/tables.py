@@ -20,7 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 3
+VERSION = 4
 """The version of these tables; it grows with every change of them."""
 
 WAITING, CLAIMED, DONE = 0, 1, 2
@@ -104,4 +104,5 @@ OWNERS = Table(
     Column("pid", Integer, nullable=False),
     Column("began", String(32), nullable=False),
     Column("until", Double, nullable=False),
+    Column("arriving", BigInteger, nullable=False),
 )

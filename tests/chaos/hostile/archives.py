@@ -1,0 +1,231 @@
+"""ZIPs and TARs that lie: bombs, overlaps, false sizes, odd names, floods of headers."""
+
+import bz2
+import gzip
+import io
+import lzma
+import struct
+import tarfile
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+STORED, DEFLATED, BZIP2 = 0, 8, 12
+_LIMIT = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a ZIP as it is written, true or not; `at` is where its local header is."""
+
+    name: bytes = b"a.jpg"
+    packed: bytes = b""
+    size: int | None = None
+    crc: int = 0
+    method: int = STORED
+    flags: int = 0
+    extra: bytes = b""
+    attributes: int = 0
+    packed_size: int | None = None
+    at: int | None = None
+    local: bool = True
+
+
+def zip_of(
+    entries: Iterable[Entry], *, count: int | None = None, end: bytes | None = None
+) -> bytes:
+    """Return a ZIP with these entries; `count` and `end` replace what its last record has."""
+    body, directory, n = bytearray(), bytearray(), 0
+    for each in entries:
+        n += 1
+        size = len(each.packed) if each.size is None else each.size
+        packed = len(each.packed) if each.packed_size is None else each.packed_size
+        numbers = (each.flags, each.method, 0, 0, each.crc, packed, size, len(each.name))
+        at = len(body) if each.at is None else each.at
+        if each.local:
+            body += struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, *numbers, 0) + each.name
+            body += each.packed
+        directory += struct.pack(
+            "<4s6H3L5H2L",
+            b"PK\x01\x02", 20 | 3 << 8, 20, *numbers, len(each.extra), 0, 0, 0,
+            each.attributes, min(at, _LIMIT),
+        ) + each.name + each.extra  # fmt: skip
+    last = struct.pack(
+        "<4s4H2LH", b"PK\x05\x06", 0, 0, *(min(n if count is None else count, 0xFFFF),) * 2,
+        len(directory), len(body), 0,
+    )  # fmt: skip
+    return bytes(body + directory + (last if end is None else end))
+
+
+def deflated(n_bytes: int, name: bytes = b"a.jpg") -> Entry:
+    """Return an entry of zeros, packed a thousand to one."""
+    data = bytes(n_bytes)
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = packer.compress(data) + packer.flush()
+    return Entry(name, packed, n_bytes, zlib.crc32(data), DEFLATED)
+
+
+def overlapping(copies: int, n_bytes: int) -> bytes:
+    """Return a ZIP whose entries all share the bytes of one (D. Fifield, 2019)."""
+    whole = deflated(n_bytes)
+    shared = (
+        Entry(
+            b"a.jpg", b"", whole.size, whole.crc, DEFLATED, packed_size=len(whole.packed),
+            at=0, local=False,
+        )
+        for _ in range(copies)
+    )  # fmt: skip
+    return zip_of([whole, *shared])
+
+
+def nested(levels: int) -> bytes:
+    """Return a ZIP in a ZIP in a ZIP, which begins as an ordinary one."""
+    content = zip_of([deflated(10_000_000)])
+    for _ in range(levels):
+        content = zip_of([Entry(b"a.zip", content, None, zlib.crc32(content)) for _ in range(4)])
+    return content
+
+
+def wide(field: bytes) -> bytes:
+    """Return a ZIP with a ZIP64 field of these bytes, where all sizes should stand."""
+    extra = struct.pack("<2H", 1, len(field)) + field
+    whole = Entry(b"a.jpg", b"abc", _LIMIT, packed_size=_LIMIT, at=_LIMIT, extra=extra)
+    return zip_of([whole])
+
+
+def wide_end(count: int, size: int, offset: int, locator: int = 0) -> bytes:
+    """Return a ZIP whose ZIP64 record has these numbers."""
+    record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, size, offset)
+    found = struct.pack("<4sLQL", b"PK\x06\x07", 0, locator, 1)
+    last = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, _LIMIT, _LIMIT, 0)
+    return zip_of([Entry(packed=b"abc")], end=record + found + last)
+
+
+def many_empty(count: int, *, told: int | None = None, reverse: bool = False) -> bytes:
+    """Return a ZIP of empty members; `reverse`: the directory has them from the last on."""
+    name = b"%07d"
+    local = b"".join(
+        struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, 0, 0, 0, 0, 0, 0, 0, 7, 0) + name % n
+        for n in range(count)
+    )
+    order = reversed(range(count)) if reverse else range(count)
+    head = struct.pack("<4s6H3L5H", b"PK\x01\x02", 20, 20, *(0,) * 4, 0, 0, 0, 7, *(0,) * 4)
+    directory = b"".join(head + struct.pack("<2L", 0, 37 * n) + name % n for n in order)
+    told = count if told is None else told
+    record = struct.pack(
+        "<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, told, told, len(directory), len(local)
+    )
+    found = struct.pack("<4sLQL", b"PK\x06\x07", 0, len(local) + len(directory), 1)
+    last = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, _LIMIT, _LIMIT, 0)
+    return local + directory + record + found + last
+
+
+NAMES: Sequence[bytes] = (
+    b"../../../../etc/passwd",
+    b"/etc/passwd",
+    b"C:\\windows\\system32\\a.jpg",
+    b"..\\..\\a.jpg",
+    b"a/../../b.jpg",
+    b"\\\\host\\share\\a.jpg",
+    b"a\x00b.jpg",
+    b"\r\nX-A: b",
+    b"\x1b[31ma.jpg",
+    b"\xff\xfe\x80",
+    b"\xe2\x80\xae gpj.a",
+    b"." * 65535,
+    b"a" * 65535,
+    b"/" * 65535,
+    b"../" * 21845,
+    b"\xed\xa0\x80" * 21845,
+    b"",
+    b" ",
+    b"CON",
+    b"a.jpg",
+    b"a.jpg",
+)
+"""Names of members: absolute, with `..`, of other systems, with controls, as long as can be."""
+
+
+def tar_header(name: bytes, size: int | bytes, kind: bytes = b"0", link: bytes = b"") -> bytes:
+    """Return a TAR header; `size` may be the 12 bytes of its field."""
+    field = size if isinstance(size, bytes) else b"%011o\0" % size
+    block = bytearray(512)
+    block[:100] = name[:100].ljust(100, b"\0")
+    block[100:124] = b"0000644\0" + b"0000000\0" * 2
+    block[124:136] = field
+    block[136:148] = b"00000000000\0"
+    block[148:156] = b" " * 8
+    block[156:157] = kind
+    block[157:257] = link[:100].ljust(100, b"\0")
+    block[257:265] = b"ustar\x0000"
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+def padded(data: bytes) -> bytes:
+    """Return data up to the next whole block."""
+    return data + bytes(-len(data) % 512)
+
+
+def pax(*pairs: tuple[bytes, bytes], kind: bytes = b"x") -> bytes:
+    """Return an extended header with these pairs."""
+    records = b""
+    for key, value in pairs:
+        rest = b" %b=%b\n" % (key, value)
+        size = len(rest) + len(b"%d" % (len(rest) + 6))
+        records += b"%d%b" % (len(rest) + len(b"%d" % size), rest)
+    return tar_header(b"pax", len(records), kind) + padded(records)
+
+
+def tar_of(members: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return a proper TAR."""
+    written = b"".join(tar_header(name, len(data)) + padded(data) for name, data in members)
+    return written + bytes(1024)
+
+
+def sparse(n_bytes: int) -> bytes:
+    """Return a TAR with a sparse file that states this size, in GNU's and in pax's way."""
+    header = bytearray(tar_header(b"a.jpg", 512, b"S"))
+    header[386:410] = b"00000000000\x0000000001000\0"
+    header[483:495] = b"%011o\0" % min(n_bytes, 8**11 - 1)
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    pairs = (
+        (b"GNU.sparse.major", b"1"),
+        (b"GNU.sparse.minor", b"0"),
+        (b"GNU.sparse.name", b"b.jpg"),
+        (b"GNU.sparse.realsize", b"%d" % n_bytes),
+    )
+    content = padded(b"1\n0\n512\n") + bytes(512)
+    second = pax(*pairs) + tar_header(b"b.jpg", len(content)) + content
+    return bytes(header) + bytes(512) + second + bytes(1024)
+
+
+def bomb(kind: str, n_bytes: int, before: bytes = b"", filler: int = 0) -> bytes:
+    """Return `before` and a TAR member of zeros that is no image, packed; then `filler` bytes.
+
+    The member is a hidden file, so a reader passes over its content to find the next header.
+    Packed streams may follow each other, so one of 45 MB is packed once and repeated.
+    """
+    block = 45 << 20
+    n_blocks = n_bytes // block
+    first = packed_tar(kind, before + tar_header(b".hidden", n_blocks * block))
+    return first + packed_tar(kind, bytes(block)) * n_blocks + bytes(filler)
+
+
+def packed_tar(kind: str, data: bytes) -> bytes:
+    """Return bytes that are packed as gz, bz2 or xz."""
+    if kind == "gz":
+        return gzip.compress(data)
+    return bz2.compress(data) if kind == "bz2" else lzma.compress(data)
+
+
+def by_tarfile(kinds: Sequence[bytes]) -> bytes:
+    """Return a TAR of links, devices and pipes with an odd target each."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for n, kind in enumerate(kinds):
+            info = tarfile.TarInfo(f"{n}.jpg")
+            info.type, info.linkname = kind, "../../../../etc/passwd"
+            archive.addfile(info)
+    return out.getvalue()

@@ -1,0 +1,126 @@
+"""What one client's jobs may take: the room of the data folder, and bodies that arrive."""
+
+import io
+import os
+import socket
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.chaos.hostile.archives import bomb
+from tests.e2e.conftest import Running, Start
+from tests.pictures import jpeg
+from tests.server import PATIENCE, until
+
+MOST = 20_000_000
+ZIP, GZIP = {"Content-Type": "application/zip"}, {"Content-Type": "application/gzip"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def server(start: Start, folder: Path) -> Iterator[Running]:
+    with start(data_folder=folder, max_data_bytes=MOST) as running:
+        yield running
+
+
+def held(folder: Path) -> int:
+    """Return the bytes of all jobs on the disk."""
+    return sum(each.stat().st_size for each in (folder / "jobs").rglob("*") if each.is_file())
+
+
+def test_a_body_of_unknown_length_is_refused_when_the_folder_is_full(
+    server: Running, folder: Path
+) -> None:
+    most = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal most
+        for _ in range(400):
+            yield os.urandom(1 << 18)
+            most = max(most, held(folder))
+
+    answer = server.client.post("/jobs?operation=classify", content=pieces(), headers=ZIP)
+    assert answer.status_code == 507, answer.text
+    assert answer.json()["code"] == "storage_full"
+    assert most <= 1.1 * MOST
+    assert not [*(folder / "jobs").iterdir()]
+
+
+def test_a_compressed_tar_may_not_unpack_to_more_than_the_folder_has_room_for(
+    server: Running, folder: Path
+) -> None:
+    body = bomb("gz", 200_000_000)
+    answer = server.client.post("/jobs?operation=classify", content=body, headers=GZIP)
+    assert answer.status_code == 507, answer.text
+    assert not [*(folder / "jobs").iterdir()]
+
+
+def test_a_compressed_tar_becomes_a_plain_one_whose_members_are_read_in_any_order(
+    server: Running, folder: Path
+) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for n in range(40):
+            info = tarfile.TarInfo(f"{n}.jpg")
+            content = jpeg(n, 160, 120)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    answer = server.client.post("/jobs?operation=classify", content=out.getvalue(), headers=GZIP)
+    assert answer.status_code == 202, answer.text
+    (saved,) = (folder / "jobs").glob("*/archive")
+    with tarfile.open(saved, "r:") as plain:
+        assert plain.getnames() == [f"{n}.jpg" for n in range(40)]
+    path = answer.headers["Location"]
+    until(lambda: server.client.get(path).json()["state"] == "succeeded")
+    assert server.client.get(path).json()["items"]["succeeded"] == 40
+
+
+def test_one_client_sends_four_bodies_at_a_time(server: Running) -> None:
+    head = (
+        b"POST /jobs?operation=classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/zip\r\n"
+        b"Content-Length: 1000000\r\n\r\nPK\x03\x04"
+    )
+    line = b'{"data": "data:,"}\n'
+    lines = {"Content-Type": "application/x-ndjson"}
+
+    def posted(source: str) -> httpx.Response:
+        transport = httpx.HTTPTransport(local_address=source)
+        url = f"http://127.0.0.1:{server.port}/jobs?operation=classify"
+        with httpx.Client(transport=transport, timeout=PATIENCE) as client:
+            return client.post(url, content=line, headers=lines)
+
+    with ExitStack() as stack:
+        for _ in range(4):
+            address = ("127.0.0.1", server.port)
+            slow = stack.enter_context(socket.create_connection(address, PATIENCE))
+            slow.sendall(head)
+        until(lambda: posted("127.0.0.1").status_code == 429)
+        refused = posted("127.0.0.1")
+        assert refused.json()["code"] == "too_many_jobs"
+        assert int(refused.headers["Retry-After"]) > 0
+        assert posted("127.0.0.9").status_code == 202
+    until(lambda: posted("127.0.0.1").status_code == 202)
+
+
+def test_an_archive_is_read_no_further_when_its_client_leaves(start: Start, folder: Path) -> None:
+    body = bomb("bz2", 8 << 30, filler=90_000_000)
+    head = (
+        b"POST /jobs?operation=classify HTTP/1.1\r\nHost: a\r\nContent-Type: application/gzip\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(body)
+    )
+    with start(data_folder=folder) as server:
+        with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as connection:
+            connection.sendall(head + body)
+            until(lambda: any((folder / "jobs").glob("*/archive.unpacked")))
+        left = time.process_time()
+        until(lambda: not [*(folder / "jobs").iterdir()])
+        assert time.process_time() - left < 3.0
