@@ -3,18 +3,22 @@
 from tests.chaos.attacks import (
     announced_bodies,
     endless_headers,
+    foreign_jobs,
     forms,
     idle,
     images,
     impatient,
     json_bodies,
     limits,
+    odd_archives,
     odd_connections,
     odd_forms,
     odd_images,
+    odd_jobs,
     odd_options,
     odd_origins,
     odd_requests,
+    odd_streams,
     origins,
     overload,
     protocol,
@@ -116,4 +120,42 @@ _REST = (
     Attack(workers_killed.all_workers_killed, front_ends=True),
 )
 
-ATTACKS = {attack.name: attack for attack in (*_CONNECTIONS, *_SLOW, *_REST)}
+_BATCHES = (
+    Attack(odd_archives.zip_bodies, patience=200),
+    Attack(odd_archives.tar_bodies, patience=300),
+    Attack(odd_archives.archive_floods, patience=150),
+    Attack(odd_archives.packed_tar_bombs, patience=150),
+    Attack(odd_archives.job_archives, flags=odd_archives.FLAGS, patience=400),
+    Attack(odd_archives.job_archive_floods, flags=odd_archives.FLAGS, patience=300),
+    Attack(
+        odd_archives.job_packed_tar_bombs, flags=odd_archives.FLAGS, ends_within=120, patience=200
+    ),
+    Attack(
+        odd_streams.stream_lines,
+        ends_within=90,
+        own_addresses=True,
+        patience=300,
+        resets_allowed=True,
+    ),
+    Attack(
+        odd_streams.stream_lengths,
+        ends_within=90,
+        own_addresses=True,
+        patience=150,
+        resets_allowed=True,
+    ),
+    Attack(odd_streams.stream_never_read, patience=90, own_addresses=True),
+    Attack(odd_streams.stream_slow_readers, patience=90, own_addresses=True),
+    Attack(odd_streams.stream_slow_writers, patience=120),
+    Attack(odd_streams.stream_many, patience=120, own_addresses=True),
+    Attack(odd_jobs.job_manifests, flags=odd_jobs.FLAGS, patience=300, resets_allowed=True),
+    Attack(odd_jobs.job_forms, flags=odd_jobs.FLAGS, patience=120),
+    Attack(odd_jobs.job_flood, flags=odd_jobs.FLAGS, patience=400),
+    Attack(odd_jobs.job_bodies, flags=odd_jobs.FLAGS, patience=120),
+    Attack(odd_jobs.job_disk, flags=odd_jobs.LIMITED, patience=120, accepted=(413, 507)),
+    Attack(foreign_jobs.job_addresses, flags=foreign_jobs.ALLOWED, accepted=(202, 404, 422, 502)),
+    Attack(foreign_jobs.job_webhooks, flags=foreign_jobs.WEBHOOKS, patience=300),
+    Attack(foreign_jobs.job_ids, flags=odd_jobs.FLAGS, patience=120),
+)
+
+ATTACKS = {attack.name: attack for attack in (*_CONNECTIONS, *_SLOW, *_REST, *_BATCHES)}

@@ -13,6 +13,11 @@ _END = b"\r\n--b--\r\n"
 _PATHS = ("/classify", "/filter?name=invert", "/process")
 
 
+def form_of(name: bytes, content: bytes) -> bytes:
+    """Return a form of one file, with the boundary `b`."""
+    return _FILE.replace(b"a.jpg", name) + b"\r\n" + content + _END
+
+
 def form_nested(target: Target) -> Steps:
     """Nest multipart/mixed in forms, 1,000 levels deep and 200,000 levels deep."""
     bodies = []

@@ -19,7 +19,7 @@ ALLOWED = "127.0.0.2"
 FLAGS = ("--fetch-allowed-networks", f"{ALLOWED}/32", "--fetch-ports", "1-65535")
 _BATCH = 16
 
-_INTERNAL = (
+INTERNAL = (
     *("http://127.0.0.1:{p}/", "http://127.1:{p}/", "http://127.0.1:{p}/", "http://127.127.0.9:{p}/"),
     *("http://2130706433:{p}/", "http://0x7f000001:{p}/", "http://0x7f.0.0.1:{p}/"),
     *("http://0177.0.0.1:{p}/", "http://017700000001:{p}/", "http://0000127.0.0.1:{p}/"),
@@ -103,7 +103,7 @@ _ANSWERS: tuple[bytes, ...] = (
 
 
 @contextmanager
-def _origin(address: str, answer: Callable[[str], bytes], seen: list[str]) -> Iterator[int]:
+def origin(address: str, answer: Callable[[str], bytes], seen: list[str]) -> Iterator[int]:
     """Return an origin that notes each connection's first line and answers by its path."""
     listener = socket.create_server((address, 0), backlog=512)
 
@@ -137,8 +137,8 @@ def origin_redirects(target: Target) -> Steps:
     """Lead fetches to internal addresses in 70 spellings, directly and by chains of redirects."""
     inside: list[str] = []
     outside: list[str] = []
-    with _origin("127.0.0.1", lambda _: _moved(b"/"), inside) as port:
-        internal = [each.format(p=port) for each in _INTERNAL]
+    with origin("127.0.0.1", lambda _: _moved(b"/"), inside) as port:
+        internal = [each.format(p=port) for each in INTERNAL]
 
         def lead(path: str) -> bytes:
             steps, _, number = path.strip("/").partition("-")
@@ -147,7 +147,7 @@ def origin_redirects(target: Target) -> Steps:
             last = internal[int(number)].encode()
             return _moved(b"/%d-%b" % (int(steps) - 1, number.encode()) if int(steps) else last)
 
-        with _origin(ALLOWED, lead, outside) as allowed:
+        with origin(ALLOWED, lead, outside) as allowed:
             numbers = range(len(internal))
             chains = [f"http://{ALLOWED}:{allowed}/{s}-{n}" for s in (0, 3) for n in numbers]
             yield None
@@ -165,7 +165,7 @@ def origin_answers(target: Target) -> Steps:
         number = path.strip("/")
         return _ANSWERS[int(number)] if number.isdigit() else _moved(b"/again")
 
-    with _origin(ALLOWED, answer, seen) as port:
+    with origin(ALLOWED, answer, seen) as port:
         yield None
         urls = [f"http://{ALLOWED}:{port}/{n}" for n in range(len(_ANSWERS))]
         yield from _asked(target, urls)

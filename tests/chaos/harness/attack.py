@@ -13,11 +13,15 @@ SLACK = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server under attack; `pid` is its first process, `source` the attacker's own address."""
+    """The server under attack; `pid` is its first process, `source` the attacker's own address.
+
+    `folder` is an empty folder of this attack, which `{folder}` in the flags of an attack names.
+    """
 
     port: int
     pid: int
     source: str = "127.0.0.1"
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.chaos.harness.attack import Attack, Target
 from tests.chaos.harness.http import ask
@@ -61,11 +62,13 @@ def under_attack(
     checkout: Checkout, attack: Attack, front_ends: int, source: str
 ) -> Iterator[tuple[Target, "subprocess.Popen[bytes]"]]:
     """Start a server with the attack's settings; end it by SIGINT, at last by SIGKILL."""
-    process, target = _started(checkout, attack, front_ends, source)
-    try:
-        yield target, process
-    finally:
-        _end(process)
+    with TemporaryDirectory(prefix="attack-") as folder:
+        flags = tuple(flag.replace("{folder}", folder) for flag in attack.flags)
+        process, target = _started(checkout, replace(attack, flags=flags), front_ends, source)
+        try:
+            yield replace(target, folder=folder), process
+        finally:
+            _end(process)
 
 
 def _started(

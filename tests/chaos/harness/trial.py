@@ -70,7 +70,7 @@ def _attacked(
     attack: Attack, target: Target, neighbours: Neighbours
 ) -> tuple[list[Outcome | Finding], float, bool]:
     words = [sys.executable, "-m", "tests.chaos.attacks", "--as-attacker", attack.name]
-    words += [str(target.port), str(target.pid), target.source]
+    words += [str(target.port), str(target.pid), target.source, target.folder]
     steps: list[Outcome | Finding] = []
     with subprocess.Popen(
         words, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
