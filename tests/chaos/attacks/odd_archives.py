@@ -130,7 +130,7 @@ def archive_floods(target: Target) -> Steps:
 
 
 def packed_tar_bombs(target: Target) -> Steps:
-    """Send eight compressed TARs that unpack to gigabytes of a file that nobody wants."""
+    """Send eight compressed TARs that unpack to gigabytes of a file that is no image."""
     bodies = [a.bomb(kind, 6 << 30, filler=60_000_000) for kind in ("gz", "bz2")]
     requests = [post(path, body, _GZIP) for body in bodies for path in (*_PATHS, *_PATHS)]
     yield None
