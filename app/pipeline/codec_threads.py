@@ -39,7 +39,9 @@ class CodecThreads:
         try:
             await call.waiter
         except asyncio.CancelledError:
-            if not call.take():
+            if call.take():
+                call.forget()
+            else:
                 await call.end()
             raise
         finally:
@@ -74,7 +76,7 @@ class _Call:
     __slots__ = ("_args", "_ended", "_function", "_loop", "_untaken", "error", "result", "waiter")
 
     def __init__(self, function: Callable[..., Any], args: tuple[object, ...], loop: Any) -> None:
-        self._function: Callable[..., Any] | None = function
+        self._function = function
         self._args = args
         self._loop = loop
         self._untaken = [True]
@@ -93,17 +95,22 @@ class _Call:
 
     def run(self) -> None:
         """Call the function, on a thread, unless it was cancelled."""
-        function, args = self._function, self._args
-        if function is None or not self.take():
+        if not self.take():
             return
         try:
-            self.result = function(*args)
+            self.result = self._function(*self._args)
         except BaseException as error:  # raised again where the caller waits
             self.error = error
-        # The arguments are not kept until the caller goes on: they may be the pixels of an image.
-        self._function, self._args = None, ()
+        self.forget()
         with contextlib.suppress(RuntimeError):  # the event loop was closed
             self._loop.call_soon_threadsafe(self._end)
+
+    def forget(self) -> None:
+        """Let go of the function and its arguments, which may be the pixels of an image.
+
+        The call itself may stay: in the queue if it was cancelled, or until its caller goes on.
+        """
+        self._function, self._args = _nothing, ()
 
     async def end(self) -> None:
         """Wait until the function has ended, however often the caller is cancelled."""
@@ -117,6 +124,10 @@ class _Call:
         self._ended = True
         if not self.waiter.done():
             self.waiter.set_result(None)
+
+
+def _nothing() -> None:
+    """Stand where a function was."""
 
 
 def _serve(calls: "SimpleQueue[_Call | None]") -> None:
