@@ -12,8 +12,9 @@ from app.admission.fields import Total
 from app.admission.limits import Amount
 from app.admission.places import Share
 from app.admission.turn import Turn
+from app.admission.work import Work
 from models.domain.deadline import Deadline
-from models.domain.errors import DeadlineExceeded, TooLarge
+from models.domain.errors import TooLarge
 from models.domain.job import Lane, Trace
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 FIRST_CHARGE = 1 << 16
 """Bytes that are charged for the first byte of a body. The charge is doubled whenever the body is
 longer, so that a body of any size takes few steps."""
+
+SURE = 1.5
+"""Times the work that was reserved for a request up to which it is admitted without a second look:
+estimates vary."""
 
 
 class Permit:
@@ -38,17 +43,30 @@ class Permit:
         self._held = Amount(0, 0)
         self._began = False
         self._size = self._charged = 0
-        self._expected = self._awaited = 0
+        self._expected = self._awaited = self._reserved = 0
         self._left: dict[Hashable, int] = {}
         self.request_id = ""
         """The id of the request, set where batches are listed with their requests."""
         self.kinds: tuple[Hashable, ...] = ()
         """The kinds of work that the request asked for, even if they were refused."""
 
-    def begin(self) -> None:
-        """Count the request as in progress."""
+    def begin(self, work: int) -> None:
+        """Count the request as in progress, and reserve `work` microseconds of work for it.
+
+        It is what the body that arrives probably asks for: requests that come meanwhile must not be
+        told that nothing is before them. What `expect` charges takes its place; a body that is slow
+        to arrive loses it (`reservations.py`).
+        """
         self._admission.counters.add(Total.REQUESTS, 1)
         self._began = True
+        self._reserved = work
+        self._admission.forecast.charge(self._key, work)
+
+    def unreserve(self) -> int:
+        """Take back the work that was reserved, if it still is; return it."""
+        reserved, self._reserved = self._reserved, 0
+        self._admission.forecast.charge(self._key, -reserved)
+        return reserved
 
     def arrives(self, n_bytes: int, announced: int) -> None:
         """Count bytes of the body that have arrived; raises Overloaded and TooLarge.
@@ -90,11 +108,15 @@ class Permit:
         self._held = held
 
     def expect(self, n_images: int, *kinds: Hashable) -> None:
-        """Charge for work of these kinds on each of `n_images` images; raises Overloaded."""
+        """Charge for work of these kinds on each of `n_images` images; raises Overloaded.
+
+        Work that was reserved was admitted then, so requests that came later do not refuse it.
+        """
         forecast, self.kinds = self._admission.forecast, kinds
         each = [forecast.costs.estimate(kind) for kind in kinds]
         work = int(n_images * sum(each) * MICRO)
-        self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
+        if work > SURE * self.unreserve():
+            self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
         self._expected += work
         for kind in kinds:
             self._left[kind] = self._left.get(kind, 0) + n_images
@@ -162,7 +184,7 @@ class Permit:
     def _share(self) -> Share:
         return self._admission.forecast.share(self._key)
 
-    def work(self, kind: Hashable, pixels: int) -> "Work":
+    def work(self, kind: Hashable, pixels: int) -> Work:
         """Return the work on one image of known size; it ends with its `with` block."""
         estimate = self._admission.forecast.costs.estimate
         before = min(self._expected, int(estimate(kind) * MICRO))
@@ -176,7 +198,7 @@ class Permit:
         self._admission.forecast.capacity.begin(work)
         return work
 
-    def end(self, work: "Work", trace: Trace | None, expired: bool = False) -> None:
+    def end(self, work: Work, trace: Trace | None, expired: bool = False) -> None:
         """End the work on one image; with a trace it was completed, and its cost is learnt."""
         forecast = self._admission.forecast
         forecast.capacity.end(work)
@@ -199,6 +221,7 @@ class Permit:
         self._held = Amount(0, 0)
         self._arrived()
         admission.forecast.charge(self._key, -self._expected)
+        self.unreserve()
         admission.unsure.discard(self)
         self._expected = 0
         self._left.clear()
@@ -220,31 +243,3 @@ class Permit:
         traceback: TracebackType | None,
     ) -> None:
         self.release()
-
-
-class Work:
-    """Work on one image, as a context manager; `trace` is set when it is done.
-
-    At the moment `starts` the device has certainly begun with it, as far as can be predicted.
-    """
-
-    def __init__(
-        self, permit: Permit, kind: Hashable, pixels: int, charged: int, starts: float
-    ) -> None:
-        self._permit = permit
-        self.kind = kind
-        self.pixels = pixels
-        self.charged = charged
-        self.starts = starts
-        self.trace: Trace | None = None
-
-    def __enter__(self) -> "Work":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._permit.end(self, self.trace, isinstance(error, DeadlineExceeded))

@@ -4,24 +4,23 @@ Behind it work waits (backpressure) and is bounded by its deadline, never refuse
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 
 from app.admission.clients import LOCAL
-from app.admission.counters import Counters, Key, now_ns
-from app.admission.fields import ByKey, Mark, Total
+from app.admission.contention import Contention
+from app.admission.counters import Counters, Key
+from app.admission.fields import ByKey, Total
 from app.admission.forecast import Forecast
-from app.admission.limits import Amount, Limits, within_share
+from app.admission.limits import Amount, Limits
 from app.admission.line import FairLine
 from app.admission.permit import Permit
 from app.admission.rates import Rate
+from app.admission.reservations import Reservations
 from app.admission.targets import Target, TargetKinds
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.settings import Settings
-
-CONTENTION = 10_000_000_000
-"""Nanoseconds after the refusal of one client in which no other client may hold everything."""
 
 
 class Admission:
@@ -52,6 +51,8 @@ class Admission:
         """Permits for work of which some kind had an unknown cost when they were given."""
         self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
         self.targets = TargetKinds()
+        self._reservations = Reservations()
+        self._contention = Contention(self.counters)
         self.draining = False
 
     @classmethod
@@ -93,6 +94,7 @@ class Admission:
         wanted. Nothing is held. Only the refusal of a small share is noted, as `take` does.
         """
         key, counters = self._key(client), self.counters
+        self._reservations.end_old(self.clock())
         work, latency = self.forecast.least_work(self.targets.of(target))
         error = self.forecast.too_late(key, seconds, work, latency, client)
         if error is not None or n_bytes is None:
@@ -101,19 +103,29 @@ class Admission:
         images, held = counters.total(Total.IMAGES) + 1, counters.total(Total.BYTES) + n_bytes
         return self._over(key, Amount(1, n_bytes), own, images, held)
 
-    def enter(self, client: str = LOCAL, deadline: Deadline = NEVER, rated: bool = False) -> Permit:
+    def enter(
+        self,
+        client: str = LOCAL,
+        deadline: Deadline = NEVER,
+        rated: bool = False,
+        kinds: Sequence[Hashable] | None = None,
+    ) -> Permit:
         """Return a permit for a request whose body may still have to come; it holds no image yet.
 
-        `rated`: the request has been charged against the client's rate. Raises Draining, and
-        Overloaded if the request could not end before its deadline.
+        `rated`: the request was charged against its client's rate. `kinds` are those of its work
+        if its headers tell them; with None no work is reserved. Raises Draining and Overloaded.
         """
         if self.draining:
             raise Draining("this server is stopping; ask another one")
         permit = Permit(self, client, self._key(client), deadline)
         if not rated:
             self.charge_rate(client, 1)
-        permit.must_end_in_time()
-        permit.begin()
+        self._reservations.end_old(self.clock())
+        work, latency = (0, 0.0) if kinds is None else self.forecast.least_work(kinds)
+        permit.must_end_in_time(work, latency)
+        permit.begin(work)
+        if work:
+            self._reservations.add(permit, self.clock())
         return permit
 
     def estimate_again(self) -> None:
@@ -166,11 +178,11 @@ class Admission:
             reason = "images_in_flight" if images > limits.images else "bytes_in_flight"
         elif amount.images and limits.client_images and own > limits.client_images:
             reason = "client_images"
-        elif amount.images and not self._fair(own, images, limits.images):
+        elif amount.images and not self._contention.fair(own, images, limits.images):
             reason = "client_share"
         else:
             return None
-        self._contend(own - amount.images, limits.images)
+        self._contention.note(own - amount.images, limits.images)
         return self._overloaded(
             key,
             f"{images - amount.images} images ({n_bytes - amount.bytes} bytes) are in flight, "
@@ -193,12 +205,12 @@ class Admission:
             reason = "arriving_bytes"
         elif limits.client_bytes and own > limits.client_bytes:
             reason = "client_bytes"
-        elif not self._fair(own, total, limits.arriving):
+        elif not self._contention.fair(own, total, limits.arriving):
             reason = "client_share"
         else:
             return
         self.arrived(key, n_bytes)
-        self._contend(own - n_bytes, limits.arriving)
+        self._contention.note(own - n_bytes, limits.arriving)
         raise self._overloaded(
             key,
             f"{total - n_bytes} bytes of requests are arriving, {own - n_bytes} of them yours; "
@@ -223,18 +235,6 @@ class Admission:
                 f"{images} images ({setting}) and {limits.bytes} bytes "
                 "(DARKROOM_MAX_BYTES_IN_FLIGHT); send smaller requests"
             )
-
-    def _fair(self, own: int, total: int, limit: int) -> bool:
-        others = max(0, total - own)
-        if within_share(own, others, limit, contended=True):
-            return True
-        contended = now_ns() - self.counters.newest(Mark.CONTENDED) < CONTENTION
-        return within_share(own, others, limit, contended)
-
-    def _contend(self, own: int, limit: int) -> None:
-        """Note that a client with a small share was refused, so that large shares shrink."""
-        if own * 16 <= limit:
-            self.counters.mark(Mark.CONTENDED, now_ns())
 
     def _overloaded(self, key: Key, detail: str, reason: str) -> Overloaded:
         # Clients take turns. One with a small share gets a place as soon as anything ends, and need

@@ -18,9 +18,11 @@ from app.connections.guard import Guard
 from app.connections.refusals import refusal
 from models.domain.errors import ConnectionsExhausted, ServiceError, TooManyConnections
 
-AT_ONCE = 64
+AT_ONCE = 256
 """Connections that are accepted in one turn of the event loop. Few would let the kernel's queue
-overflow, after which clients try again only a second later; many would delay requests."""
+grow, in which a health check waits behind all others, and overflow, after which clients try again
+only a second later; many would delay requests. To accept takes a tenth of what follows, of which
+less is done in one turn (`arrivals.py`)."""
 
 MOST_REFUSED = 128
 """Refused connections that stay open for a second, so that their clients can read the reason."""

@@ -16,13 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from app.connections.arrivals import Arrivals
 from app.connections.discarded_connection import DiscardedConnection, Watched
 from app.connections.entrance import Ticket
 from app.connections.guard import Guard
 from app.connections.phases import Phase
 
-BEGUN_AT_ONCE = 32
-"""Connections that are begun in one turn of the event loop, so that requests go on beside them."""
+SEEN_AT_ONCE = 256
+"""Connections whose first byte is looked at in one turn."""
 
 
 class Member(Protocol):
@@ -82,11 +83,11 @@ class SilentConnection:
 
     def readable(self) -> None:
         """Begin, or close if the client has left."""
-        data = self._all.sent(self.connection)
-        if data:
+        first = sent(self.connection, 1)
+        if first:
             self._all.remove(self)
-            self._all.first_bytes(data, self.connection, self.ticket, self.begin)
-        elif data is not None:
+            self._all.arrivals.add(first, self.connection, self.ticket, self.begin)
+        elif first is not None:
             self._all.close(self)
 
     def expire(self, _phase: Phase) -> None:
@@ -122,22 +123,28 @@ class SilentConnections:
         self._guard = guard
         self._connections = connections
         self._refuse = refuse
+        self._loop = asyncio.get_running_loop()
+        self.arrivals = Arrivals(self._begin)
         self._selector = selectors.DefaultSelector()
         # An epoll descriptor is itself readable when one of its members is, so the event loop
         # watches thousands of silent connections as one.
-        asyncio.get_running_loop().add_reader(self._selector, self._look)
+        self._loop.add_reader(self._selector, self._look)
 
     def enter(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
         """Call `begin` when the client has sent something, at once if it already has."""
-        data = self.sent(connection)
-        if data is None:
+        first = sent(connection, 1)
+        if first is None:
             self._watch(SilentConnection(self, connection, ticket, begin))
+        elif first:
+            self.arrivals.add(first, connection, ticket, begin)
         else:
-            self.first_bytes(data, connection, ticket, begin)
+            ticket.leave()
+            connection.close()
 
-    def sent(self, connection: socket.socket) -> bytes | None:
-        """Return what `sent` does: the head of a request only if that may be refused at once."""
-        return sent(connection, PEEKED if self._guard.pressed() else 1)
+    def _begin(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
+        # The head of a request is looked at only if it may be refused at once.
+        data = sent(connection, PEEKED) if self._guard.pressed() else None
+        self.first_bytes(data or b"", connection, ticket, begin)
 
     def first_bytes(
         self, data: bytes, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]
@@ -170,8 +177,9 @@ class SilentConnections:
         watched.connection.close()
 
     def end(self) -> None:
-        """Close all silent connections, and stop watching."""
-        asyncio.get_running_loop().remove_reader(self._selector)
+        """Close all silent connections and those that wait to be begun, and stop watching."""
+        self._loop.remove_reader(self._selector)
+        self.arrivals.end()
         for key in list(self._selector.get_map().values()):
             self.close(key.data)
         self._selector.close()
@@ -189,12 +197,12 @@ class SilentConnections:
 
     def _look(self) -> None:
         """Handle connections whose clients have sent something or left."""
-        begun = 0
+        seen = 0
         for key, _ in self._selector.select(0):
             watched: Watched = key.data
             # Discarding has no such limit: it costs little, and connections that it ends make room.
-            begun += isinstance(watched, SilentConnection)
-            if begun <= BEGUN_AT_ONCE or isinstance(watched, DiscardedConnection):
+            seen += isinstance(watched, SilentConnection)
+            if seen <= SEEN_AT_ONCE or isinstance(watched, DiscardedConnection):
                 watched.readable()
 
 

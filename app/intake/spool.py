@@ -145,7 +145,8 @@ class Spool:
     """Collector of at most `limit` bytes; more than `threshold` of them move to disk.
 
     While all bodies of the process hold too much memory, SMALL takes the place of `threshold`:
-    hundreds of requests that wait for their turn must not fill the memory with their uploads.
+    hundreds of requests that wait for their turn must not fill the memory with their uploads, nor
+    hundreds whose bodies arrive at the same time.
 
     Use it as a context manager: at the end of the block it closes what `finish` has not returned,
     also when the block is cancelled. A body of one chunk is never copied.
@@ -167,7 +168,7 @@ class Spool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._chunks.clear()
+        self._forget_chunks()
         if self._file is not None:
             await self._file.close()
 
@@ -184,20 +185,28 @@ class Spool:
         if self._file is not None:
             await self._file.write(chunk)
             return
+        full = self._size > self._threshold or MEMORY.full(self._size)
+        MEMORY.add(len(chunk))
         self._chunks.append(chunk)
-        if self._size > self._threshold or MEMORY.full(self._size):
+        if full:
             self._file = await TemporaryFile("w+b")
             await self._file.writelines(self._chunks)
-            self._chunks.clear()
+            self._forget_chunks()
 
     async def finish(self) -> Blob:
         """Return all bytes as a Blob, which owns them from now on."""
         if self._file is None:
             chunks = [chunk for chunk in self._chunks if chunk]
+            self._forget_chunks()
             return Blob.of(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         await self._file.flush()
         file, self._file = self._file._file, None
         return Blob(None, file, self._size)
+
+    def _forget_chunks(self) -> None:
+        if self._chunks:
+            MEMORY.add(-sum(map(len, self._chunks)))
+            self._chunks.clear()
 
     def _too_large(self, size: str) -> TooLarge:
         return TooLarge(

@@ -132,7 +132,7 @@ class Server(uvicorn.Server):
             return GuardedProtocol(config, state, app_state, guard, ticket.client, ticket.leave)
 
         def count() -> int:
-            return len(state.connections)
+            return len(state.connections) + silent.arrivals.waiting
 
         members = cast(set[Member], state.connections)
         bare = BareRefusals(guard, lambda: state.default_headers)

@@ -49,7 +49,10 @@ class ImageRoute(APIRoute):
             raise too_large(n_bytes, most)
         deadline = deadline_of(request, service.settings)
         admission = service.admission
-        with admission.enter(client, deadline, scope.get("rated", False)) as permit:
+        kind = request.headers.get("content-type", "").encode("latin-1")
+        target = target_of(scope["path"], scope["query_string"], kind)
+        kinds = None if stream else admission.targets.of(target)
+        with admission.enter(client, deadline, scope.get("rated", False), kinds) as permit:
             scope["permit"] = permit
             if service.settings.debug_batches:
                 permit.request_id = scope["request_id"]
@@ -58,8 +61,6 @@ class ImageRoute(APIRoute):
             try:
                 response = await self.endpoint(Request(scope, receive, send))
             finally:
-                kind = request.headers.get("content-type", "").encode("latin-1")
-                target = target_of(scope["path"], scope["query_string"], kind)
                 admission.targets.note(target, permit.kinds)
             if not isinstance(response, StreamedBody):
                 # Its body is written at once, whether the client reads it or not. A client that

@@ -65,6 +65,7 @@ CONNECTIONS = (
     "tls",
     "body_rate",
     "entrance",
+    "arrivals",
     "discarded_connection",
     "silent_connections",
     "http1",

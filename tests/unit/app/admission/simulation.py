@@ -120,12 +120,17 @@ class Simulation:
         seen: Seen,
         cost: float = 1.0,
         memory: AbstractAsyncContextManager[object] | None = None,
+        arriving: float = 0.0,
     ) -> None:
-        """Simulate a request of one image, before a deadline; it may wait for `memory`."""
+        """Simulate a request of one image, before a deadline; it may wait for `memory`.
+
+        Its body is complete `arriving` seconds after its headers.
+        """
         start = self.clock()
         deadline = Deadline.after(seconds, start)
         try:
-            with self.admission.enter(client, deadline) as permit:
+            with self.admission.enter(client, deadline, kinds=(cost,)) as permit:
+                await asyncio.sleep(arriving)
                 permit.complete(100_000)
                 permit.expect(1, cost)
                 async with AsyncExitStack() as held:

@@ -45,6 +45,20 @@ def test_what_was_let_in_is_not_refused_later_by_noise(seconds: float) -> None:
     simulate(scenario())
 
 
+def test_requests_that_come_together_are_refused_before_their_bodies_have_arrived() -> None:
+    async def scenario() -> None:
+        server, seen = Simulation(), Seen()
+        await server.closed_loop("a", 4, 5, 10.0, Seen())
+        async with asyncio.TaskGroup() as group:
+            for _ in range(1000):
+                group.create_task(server.request("a", 10.0, seen, arriving=0.5))
+        assert all(late == 0 for _, late in seen.refused)
+        assert not seen.died
+        assert 0.5 < len(seen.good) / (CAPACITY * 10) < 0.9
+
+    simulate(scenario())
+
+
 def test_a_server_that_has_measured_nothing_refuses_late_rather_than_let_die() -> None:
     async def scenario() -> None:
         server, seen = Simulation(seconds=0.2), Seen()

@@ -2,9 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from app.admission import Admission, Amount, Limits
 from app.admission.fields import Total
+from app.admission.reservations import LONGEST as RESERVED
 from app.admission.targets import LONGEST, MOST_TARGETS, TargetKinds, target_of
+from models.domain.deadline import Deadline
+from models.domain.errors import Overloaded
 from models.domain.job import ReleaseReason, Trace
 from tests.unit.app.admission.simulation import PIXELS, Simulation, simulate
 
@@ -76,6 +81,54 @@ def test_a_decision_counts_nothing() -> None:
         admission.refusal("a", 1.8, 100, SLOW)
         admission.refusal("a", 30.0, 100, QUICK)
         assert [server.counters.total(field) for field in Total] == before
+
+    simulate(scenario())
+
+
+def test_work_is_reserved_while_a_body_arrives_and_charged_once_when_it_is_there() -> None:
+    async def scenario() -> None:
+        server = Simulation()
+        admission = busy(server)
+        before = server.counters.total(Total.WORK)
+        with admission.enter("a", Deadline.after(30.0, server.clock()), kinds=("slow",)) as permit:
+            reserved = server.counters.total(Total.WORK) - before
+            assert reserved == admission.forecast.least_work(("slow",))[0] > 0
+            permit.complete(100)
+            permit.expect(1, "slow")
+            assert server.counters.total(Total.WORK) - before == reserved
+        assert server.counters.total(Total.WORK) == before
+
+    simulate(scenario())
+
+
+def test_reserved_work_is_let_in_although_later_requests_came_before_its_body() -> None:
+    async def scenario() -> None:
+        server = Simulation()
+        admission, far = busy(server), Deadline.after(5.0, server.clock())
+        with admission.enter("a", far, kinds=("slow",)) as permit:
+            admission.forecast.charge(server.counters.key("client a"), 5_000_000)
+            assert admission.refusal("a", 5.0, 100, SLOW) is not None
+            permit.complete(100)
+            permit.expect(1, "slow")
+            with pytest.raises(Overloaded):
+                permit.expect(1, "slow")  # nothing is reserved for it
+
+    simulate(scenario())
+
+
+def test_a_body_that_is_slow_to_arrive_loses_the_work_that_was_reserved_for_it() -> None:
+    async def scenario() -> None:
+        server = Simulation()
+        admission = busy(server)
+        before = server.counters.total(Total.WORK)
+        with admission.enter("a", kinds=("slow",)):
+            await asyncio.sleep(RESERVED - 0.01)
+            assert admission.refusal("b", 30.0, 100, QUICK) is None
+            assert server.counters.total(Total.WORK) > before
+            await asyncio.sleep(0.01)
+            assert admission.refusal("b", 30.0, 100, QUICK) is None
+            assert server.counters.total(Total.WORK) == before
+        assert server.counters.total(Total.WORK) == before
 
     simulate(scenario())
 

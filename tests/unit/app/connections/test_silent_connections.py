@@ -11,7 +11,7 @@ import pytest
 
 from app.admission.counters import Counters
 from app.admission.fields import Total
-from app.connections import silent_connections
+from app.connections import arrivals
 from app.connections.entrance import Entrance
 from app.connections.guard import Guard
 from app.connections.silent_connections import Member, SilentConnections
@@ -142,7 +142,7 @@ def test_the_end_of_the_server_closes_silent_clients() -> None:
 def test_of_many_that_speak_at_once_a_few_are_begun_in_each_turn_of_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(silent_connections, "BEGUN_AT_ONCE", 4)
+    monkeypatch.setattr(arrivals, "BEGUN_AT_ONCE", 4)
 
     async def scenario(house: House) -> None:
         for client in [house.come(number) for number in range(10)]:
@@ -153,5 +153,42 @@ def test_of_many_that_speak_at_once_a_few_are_begun_in_each_turn_of_the_event_lo
             known.append(len(house.begun))
         steps = [after - before for before, after in itertools.pairwise(known)]
         assert max(steps) == 4
+
+    run(scenario)
+
+
+def test_requests_without_a_body_are_begun_before_uploads_that_came_earlier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrivals, "BEGUN_AT_ONCE", 4)
+
+    async def scenario(house: House) -> None:
+        for number in range(50):
+            house.come(number, b"P")
+        house.come(50, b"G")
+        house.come(51).sendall(b"H")
+        assert house.begun == [0, 1, 2, 3]
+        assert house.silent.arrivals.waiting == 47
+        await until(lambda: 51 in house.begun)
+        assert len(house.begun) <= 16
+        await until(lambda: not house.silent.arrivals.waiting)
+        uploads = [number for number in house.begun if number < 50]
+        assert uploads == list(range(50))
+
+    run(scenario)
+
+
+def test_connections_that_wait_to_be_begun_are_closed_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrivals, "BEGUN_AT_ONCE", 0)
+
+    async def scenario(house: House) -> None:
+        house.silent = SilentConnections(house.guard, house.members)
+        client = house.come(0, b"P")
+        house.silent.end()
+        assert house.connections == 0
+        with pytest.raises(ConnectionResetError):  # its byte was not read
+            client.recv(1)
 
     run(scenario)

@@ -72,6 +72,25 @@ def test_bodies_go_to_disk_while_those_in_memory_fill_their_budget(
     assert memory.held == 0
 
 
+def test_bodies_that_still_arrive_fill_the_budget_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool_module, "MEMORY", memory := MemoryUse(PART * (SMALL + 1) + SMALL))
+
+    async def scenario() -> None:
+        async with Spool(1 << 20, 1 << 20) as arriving:
+            await arriving.write(bytes(SMALL + 1))
+            assert memory.held == SMALL + 1
+            blob = await spooled(bytes(SMALL + 1))
+            assert blob.on_disk
+            blob.close()
+        assert memory.held == 0
+        async with Spool(1 << 20, 1 << 20) as moved:
+            await moved.write(bytes(SMALL + 1))
+            await moved.write(bytes(PART * SMALL // 2))
+            assert memory.held == 0, "it went to disk"
+
+    asyncio.run(scenario())
+
+
 def test_large_bodies_leave_room_for_smaller_ones_in_memory() -> None:
     memory = MemoryUse(100 * SMALL)
     memory.add(60 * SMALL)

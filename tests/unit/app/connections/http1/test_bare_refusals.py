@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from app.admission.counters import Counters
 from app.admission.fields import Total
-from app.connections import discarded_connection, silent_connections
+from app.connections import arrivals, discarded_connection
 from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance
 from app.connections.guard import LINGER, Guard
@@ -309,10 +309,13 @@ def test_a_refused_client_whose_body_never_comes_makes_room_after_a_second() -> 
 def test_many_refused_clients_are_read_before_further_silent_ones_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(silent_connections, "BEGUN_AT_ONCE", 2)
+    monkeypatch.setattr(arrivals, "BEGUN_AT_ONCE", 2)
 
     async def scenario(server: Server) -> None:
         refused = [server.come(sized(LAST, 6) + b"hello") for _ in range(10)]
+        for _ in range(10):  # turns
+            await asyncio.sleep(0)
+        assert not server.silent.arrivals.waiting
         server.pressed = False
         silent = [server.come(b"") for _ in range(10)]
         for each in refused:

@@ -1,0 +1,71 @@
+"""Begin connections that have sent something: some in each turn of the event loop.
+
+To begin or to refuse a request takes ten times as long as to accept its connection. Requests
+without a body go first: a health check does not wait for a thousand uploads that came before it.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from app.connections.entrance import Ticket
+
+BEGUN_AT_ONCE = 32
+"""Connections that are begun or refused in one turn, so that requests go on beside them."""
+
+FIRST = (b"G", b"H")
+"""First bytes of requests that are begun before all others: GET and HEAD."""
+
+Begin = Callable[[socket.socket, Ticket, Callable[[], None]], None]
+"""Begins or refuses a connection; the last argument gives it a protocol."""
+
+
+class Arrivals:
+    """The connections that wait to be begun, without a phase or a timeout, for milliseconds."""
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin = begin
+        self._loop = asyncio.get_running_loop()
+        self._bodiless: deque[tuple[socket.socket, Ticket, Callable[[], None]]] = deque()
+        self._others: deque[tuple[socket.socket, Ticket, Callable[[], None]]] = deque()
+        self._begun = 0
+        """Connections that were begun or refused in this turn of the event loop."""
+        self._turn: asyncio.Handle | None = None
+        """The next turn, if there is something to do in it."""
+
+    @property
+    def waiting(self) -> int:
+        """Return how many connections wait."""
+        return len(self._bodiless) + len(self._others)
+
+    def add(
+        self, first: bytes, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]
+    ) -> None:
+        """Begin or refuse a connection whose `first` byte has come, now or in its turn."""
+        queue = self._bodiless if first in FIRST else self._others
+        if self._begun < BEGUN_AT_ONCE and not (queue or self._bodiless):
+            self._begun += 1
+            self._begin(connection, ticket, begin)
+        else:
+            queue.append((connection, ticket, begin))
+        if self._turn is None:
+            self._turn = self._loop.call_soon(self._next_turn)
+
+    def end(self) -> None:
+        """Close all that wait."""
+        if self._turn is not None:
+            self._turn.cancel()
+        for queue in (self._bodiless, self._others):
+            while queue:
+                connection, ticket, _ = queue.popleft()
+                ticket.leave()
+                connection.close()
+
+    def _next_turn(self) -> None:
+        self._turn, self._begun = None, 0
+        while self._begun < BEGUN_AT_ONCE and (queue := self._bodiless or self._others):
+            self._begun += 1
+            self._begin(*queue.popleft())
+        if self._begun:
+            self._turn = self._loop.call_soon(self._next_turn)
