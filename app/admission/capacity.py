@@ -30,7 +30,8 @@ class Capacity:
     """Seconds of estimated work that all front ends together complete in a second.
 
     A measurement counts fully only if at least `busy_images` were in flight during all of it,
-    because a server that waits for clients or origins is slower than it could be. Of the other
+    because a server that waits for clients or origins is slower than it could be. Images that only
+    wait for an origin, or for their client to read the answer, are not counted. Of the other
     measurements only those count that are higher than the last one of a busy server. Each ends with
     an image that is completed, since the work of an image counts when it is completed. Time without
     a worker, which is positive `absence()`, does not count.
@@ -101,4 +102,5 @@ class Capacity:
 
     def _is_busy(self) -> bool:
         total = self._counters.total
-        return total(Total.IMAGES) - total(Total.AWAITED) >= self._busy_images
+        waiting = total(Total.AWAITED) + total(Total.ANSWERED)
+        return total(Total.IMAGES) - waiting >= self._busy_images

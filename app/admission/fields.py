@@ -32,6 +32,8 @@ class Total(IntEnum):
     """Bytes of encoded images that their clients have not read."""
     AWAITED = 12
     """Images that are admitted and wait for their origins: no work on them can be done yet."""
+    ANSWERED = 13
+    """Images in flight whose answers are known: only their clients are waited for."""
 
 
 class ByKey(IntEnum):

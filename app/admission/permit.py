@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from app.admission.capacity import MICRO
 from app.admission.cost import ImageCost
 from app.admission.counters import Key
+from app.admission.expected_work import ExpectedWork
 from app.admission.fields import Total
 from app.admission.limits import Amount
 from app.admission.places import Share
@@ -43,8 +44,8 @@ class Permit:
         self._held = Amount(0, 0)
         self._began = False
         self._size = self._charged = 0
-        self._expected = self._awaited = self._reserved = 0
-        self._left: dict[Hashable, int] = {}
+        self._reserved = 0
+        self._expected = ExpectedWork(admission.forecast, admission.counters, key)
         self.request_id = ""
         """The id of the request, set where batches are listed with their requests."""
         self.kinds: tuple[Hashable, ...] = ()
@@ -117,21 +118,14 @@ class Permit:
         work = int(n_images * sum(each) * MICRO)
         if work > SURE * self.unreserve():
             self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
-        self._expected += work
-        for kind in kinds:
-            self._left[kind] = self._left.get(kind, 0) + n_images
-        forecast.charge(self._key, work)
+        self._expected.add(n_images, kinds, work)
         if not all(map(forecast.costs.knows, kinds)):
             self._admission.unsure.add(self)
         forecast.capacity.look()
 
     def estimate_again(self) -> None:
         """Charge the expected work again, because the cost of some kind has been learnt."""
-        estimate, awaited = self._admission.forecast.costs.estimate, self._awaited
-        left = ((kind, max(0, n - awaited)) for kind, n in self._left.items())
-        now = int(sum(n * estimate(kind) for kind, n in left) * MICRO)
-        self._admission.forecast.charge(self._key, now - self._expected)
-        self._expected = now
+        self._expected.estimate_again()
 
     @contextmanager
     def awaiting(self) -> Iterator[None]:
@@ -140,16 +134,19 @@ class Permit:
         An origin may answer as late as it likes, so work that waits for one is not before the work
         of others, and the server is not busy with it.
         """
-        self._await(1)
+        self._expected.awaits(1)
         try:
             yield
         finally:
-            self._await(-1)
+            self._expected.awaits(-1)
 
-    def _await(self, n_images: int) -> None:
-        self._awaited += n_images
-        self._admission.counters.add(Total.AWAITED, n_images)
-        self.estimate_again()
+    def answered(self, n_images: int) -> None:
+        """Count one item of the request as answered; it counts as `n_images` images.
+
+        They are held until the answer is sent, but no work on them is left.
+        """
+        if self._began:
+            self._expected.answered(n_images, self._held.images)
 
     def must_end_in_time(self, work: int = 0, latency: float = 0.0) -> None:
         """Raise Overloaded if `work` more microseconds of work would end after the deadline."""
@@ -187,11 +184,8 @@ class Permit:
     def work(self, kind: Hashable, pixels: int) -> Work:
         """Return the work on one image of known size; it ends with its `with` block."""
         estimate = self._admission.forecast.costs.estimate
-        before = min(self._expected, int(estimate(kind) * MICRO))
+        before = self._expected.begin(kind)
         now = int(estimate(kind, pixels) * MICRO)
-        self._expected -= before
-        if left := self._left.get(kind, 0):
-            self._left[kind] = left - 1
         self._admission.forecast.charge(self._key, now - before)
         wait = self._admission.forecast.wait_here(self._admission.line.past)
         work = Work(self, kind, pixels, now, self._admission.clock() + wait)
@@ -220,11 +214,9 @@ class Permit:
         admission.give_back(self._key, self._held)
         self._held = Amount(0, 0)
         self._arrived()
-        admission.forecast.charge(self._key, -self._expected)
+        self._expected.end()
         self.unreserve()
         admission.unsure.discard(self)
-        self._expected = 0
-        self._left.clear()
         admission.counters.add(Total.REQUESTS, -1)
         self._began = False
 

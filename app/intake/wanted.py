@@ -78,8 +78,7 @@ class ImageRequest:
     @property
     def count(self) -> int:
         """Return the number of images the request counts as: each part of an image is one."""
-        each = self.wanted.n_parts if isinstance(self.wanted, Parts) else 1
-        return len(self.items) * each
+        return len(self.items) * images_of_each(self.wanted)
 
     @property
     def has_urls(self) -> bool:
@@ -109,6 +108,11 @@ class Admitted:
         """Release the permit; may be called again."""
         if self.permit is not None:
             self.permit.release()
+
+
+def images_of_each(wanted: Wanted) -> int:
+    """Return the number of images that one image counts as: each of its parts is one."""
+    return wanted.n_parts if isinstance(wanted, Parts) else 1
 
 
 def kinds(wanted: Wanted) -> list[Hashable]:

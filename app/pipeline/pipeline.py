@@ -16,7 +16,16 @@ from app.fetch.fetcher import Fetcher
 from app.http.stream_window import StreamWindow
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
-from app.intake.wanted import Admitted, Describe, ImageRequest, Parts, Version, Wanted, kinds
+from app.intake.wanted import (
+    Admitted,
+    Describe,
+    ImageRequest,
+    Parts,
+    Version,
+    Wanted,
+    images_of_each,
+    kinds,
+)
 from app.pipeline.computation import Computation
 from app.pipeline.context import ExpectedPixels, ImageContext, caught
 from app.pipeline.decoding import ImageDecoder
@@ -124,6 +133,7 @@ class Pipeline:
         turn = permit.turn(*kinds(wanted), pixels=pixels)
         context = ImageContext(item, permit, Timings(), Timeout(permit.deadline), turn, pixels)
         outcome = await caught(item, context.alarm, self._outcome(context, wanted))
+        permit.answered(images_of_each(wanted))
         answer = Answer(item, outcome, context.stages)
         self._observe(_NAMES[type(wanted)], answer)
         if self.spans is not None:

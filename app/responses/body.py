@@ -24,7 +24,8 @@ class StreamedBody(Response):
     """A response whose content is generated while it is sent.
 
     `source` yields the answers that the content is made of. It is closed when the sending ends, for
-    whatever reason, so that no work continues for a client that has left.
+    whatever reason, so that no work continues for a client that has left. `counted` says that no
+    work is left and that all its bytes are counted as unread, so that it needs no permit.
     """
 
     def __init__(
@@ -33,12 +34,15 @@ class StreamedBody(Response):
         headers: Mapping[str, str],
         media_type: str,
         source: AsyncGenerator[Any, None] | None = None,
+        *,
+        counted: bool = False,
     ) -> None:
         self.status_code = 200
         self.media_type = media_type
         self.background = None
         self.init_headers(headers)
         self.content = content
+        self.counted = counted
         self._source = source
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
@@ -74,7 +78,7 @@ def whole_body(file: EncodedFile, headers: dict[str, str], media_type: str) -> R
     if file.size <= PIECE:
         return Response(file.read(), headers=headers, media_type=media_type)
     sized = headers | {"Content-Length": str(file.size)}
-    return StreamedBody(in_turns(pieces_of(file)), sized, media_type)
+    return StreamedBody(in_turns(pieces_of(file)), sized, media_type, counted=True)
 
 
 def pieces_of(file: EncodedFile) -> Iterator[bytes]:

@@ -62,9 +62,10 @@ class ImageRoute(APIRoute):
                 response = await self.endpoint(Request(scope, receive, send))
             finally:
                 admission.targets.note(target, permit.kinds)
-            if not isinstance(response, StreamedBody):
-                # Its body is written at once, whether the client reads it or not. A client that
-                # has read it may ask again at once, and must not be told that it still holds this.
+            if not isinstance(response, StreamedBody) or response.counted:
+                # Its body is written at once, or is counted as unread. A client that does not read
+                # it must not keep images from others; one that has read it may ask again at once,
+                # and must not be told that it still holds this.
                 permit.release()
             await response(scope, receive, send)
 

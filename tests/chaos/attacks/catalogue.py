@@ -70,6 +70,7 @@ _SLOW = (
     Attack(slow_rates.slow_requests, ends_within=60 + SLACK, patience=90, resets_allowed=True),
     Attack(slow_rates.discarded_bodies, ends_within=30 + SLACK, patience=90, resets_allowed=True),
     Attack(slow_rates.slow_answers, ends_within=90, patience=120, resets_allowed=True),
+    Attack(slow_rates.slow_answers_many, ends_within=90, patience=120, resets_allowed=True),
 )
 
 _REST = (

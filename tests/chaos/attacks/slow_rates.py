@@ -191,3 +191,10 @@ def slow_answers(target: Target) -> Steps:
     request = post("/filter?name=noise&format=png&png_level=0", photo, "image/jpeg")
     yield None
     yield from _flood(target, [target.source], 64, request, _reads(3000), 4096, 60.0)
+
+
+def slow_answers_many(target: Target) -> Steps:
+    """Read 1,000 answers of 0.9 MB at 3,000 bytes a second, from 100 addresses."""
+    request = post("/filter?name=invert&format=png&png_level=0", jpeg(1, 640, 480), "image/jpeg")
+    yield None
+    yield from _flood(target, _addresses(100), 1000, request, _reads(3000), 4096, 60.0)

@@ -223,6 +223,49 @@ def test_a_server_that_waits_for_origins_shows_no_capacity() -> None:
     assert forecast.capacity.per_second == pytest.approx(1.0, rel=0.01)
 
 
+def test_a_server_that_waits_for_clients_to_read_shows_no_capacity() -> None:
+    clock, counters = Clock(), Counters()
+    forecast = Forecast(counters, busy_images=4, clock=clock)
+    counters.add(Total.IMAGES, 4)
+    for _ in range(5):
+        clock.now += 0.3
+        forecast.done(300_000)
+    counters.add(Total.ANSWERED, 1)
+    for _ in range(20):
+        clock.now += 1.0
+        forecast.done(5000)
+    assert forecast.capacity.per_second == pytest.approx(1.0, rel=0.01)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_answers_that_nobody_reads_leave_no_work_to_others(parts: int) -> None:
+    admission = door()
+    costs, counters = admission.forecast.costs, admission.counters
+    costs.learn("blur", 1_000_000, trace(4.0))
+    with admission.admit(2 * parts, 0, "a") as permit:
+        permit.expect(2, *["blur"] * parts)
+        for _ in range(50):  # the estimate falls before the work begins
+            costs.learn("blur", 1_000_000, trace(1.0))
+        for _ in range(parts):
+            with permit.work("blur", 1_000_000):
+                pass
+        permit.answered(parts)
+        one = int(costs.estimate("blur") * 1_000_000)
+        assert counters.total(Total.WORK) == pytest.approx(parts * one, abs=parts)
+        permit.answered(parts)  # the other one failed before any work on it began
+        assert counters.total(Total.WORK) == 0
+        assert counters.total(Total.IMAGES) == counters.total(Total.ANSWERED) == 2 * parts
+    assert counters.total(Total.ANSWERED) == 0
+
+
+def test_an_image_that_is_answered_after_its_request_has_ended_is_not_counted() -> None:
+    admission = door()
+    permit = admission.admit(1, 0, "a")
+    permit.release()
+    permit.answered(1)
+    assert admission.counters.total(Total.ANSWERED) == 0
+
+
 def test_work_that_waits_for_an_origin_is_not_before_the_work_of_others() -> None:
     admission = door()
     costs, counters = admission.forecast.costs, admission.counters

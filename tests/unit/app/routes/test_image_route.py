@@ -11,7 +11,8 @@ from starlette.types import Message
 
 from app.admission.limits import Amount, Limits
 from app.admission.permits import Admission
-from app.responses.body import StreamedBody
+from app.pipeline.encoded_files import EncodedFile
+from app.responses.body import PIECE, StreamedBody, whole_body
 from app.routes import image_route
 from app.routes.image_route import ImageRoute
 from models.settings import Settings
@@ -32,6 +33,11 @@ async def streamed(request: Request) -> Response:
         yield b"labels"
 
     return StreamedBody(pieces(), {}, "text/plain")
+
+
+async def filed(request: Request) -> Response:
+    await request.body()
+    return whole_body(EncodedFile(bytes(PIECE + 1)), {}, "image/png")
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +76,10 @@ def held_while_sending(endpoint: Any) -> list[tuple[bytes, Amount]]:
 def test_a_client_that_has_its_whole_answer_holds_nothing_any_more() -> None:
     nothing = Amount(0, 0)
     assert held_while_sending(whole) == [(b"its labels", nothing), (b"", nothing)]
+
+
+def test_a_client_that_does_not_read_a_large_image_keeps_no_place_from_others() -> None:
+    assert {held for _, held in held_while_sending(filed)} == {Amount(0, 0)}
 
 
 @pytest.mark.parametrize("piece", [b"its ", b"labels"])
