@@ -12,7 +12,7 @@ from app.jobs.asked import Asked
 from app.jobs.files import DataFolder
 from app.jobs.ids import new_id
 from app.jobs.receiving import Receiver, too_large
-from app.jobs.room import UNCOUNTED, DataRoom, Reservation
+from app.jobs.room import DataRoom, Reservation
 from app.jobs.sources import Sources
 from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
@@ -55,29 +55,37 @@ class Acceptance:
 
         With a key that the client used before it is the job of that time. Raises ServiceError.
         """
-        await self._check(asked, n_bytes)
-        self._arriving[asked.client] += 1
+        before = self._take_place(asked.client, n_bytes)
         try:
+            await self._check(asked, n_bytes, before)
             async with self._room.reservation() as room:
-                await room.use(n_bytes if n_bytes > UNCOUNTED else 0)
                 return await self._received(asked, request, kind, room)
         finally:
             self._arriving[asked.client] -= 1
             self._arriving += Counter()  # forgets clients of which nothing arrives
 
-    async def _check(self, asked: Asked, n_bytes: int) -> None:
-        """Raise the error of a body that is refused before it is read."""
-        settings = self._settings
-        if n_bytes > settings.max_job_bytes:
-            raise too_large(settings.max_job_bytes)
+    def _take_place(self, client: str, n_bytes: int) -> int:
+        """Count one more body of a client, and return the number that arrive already.
+
+        Raises TooLarge, Overloaded and TooManyJobs. Nothing is awaited between the check
+        and the count, or many bodies would pass at once.
+        """
+        if n_bytes > self._settings.max_job_bytes:
+            raise too_large(self._settings.max_job_bytes)
         if self._arriving.total() >= ARRIVING:
             raise Overloaded(f"{ARRIVING} bodies of jobs are arriving; try again later", 5.0)
-        arriving = self._arriving[asked.client]
+        arriving = self._arriving[client]
         if arriving >= ARRIVING_OF_ONE:
             raise TooManyJobs(
                 f"{arriving} bodies of your jobs are arriving; send the next when one has arrived",
                 retry_after=5.0,
             )
+        self._arriving[client] += 1
+        return arriving
+
+    async def _check(self, asked: Asked, n_bytes: int, arriving: int) -> None:
+        """Raise the error of a body that is refused before it is read."""
+        settings = self._settings
         usage = await self._rows.usage(asked.client)
         most = settings.max_jobs_per_client
         repeated = asked.key and await self._rows.by_key(asked.client, asked.key)
