@@ -1,8 +1,10 @@
-"""S3 by moto's server and Azure by Azurite, each in a process of its own."""
+"""S3 and Google by moto's server and Azure by Azurite, each in a process of its own."""
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,22 +13,26 @@ from app.storage import buckets
 from app.storage.storage import Storage
 from models.domain.errors import NotFound, OriginFailed, TooLarge
 from models.settings import Settings
-from tests.object_stores import BUCKET, azure, azurite, s3
+from tests.object_stores import BUCKET, azure, azurite, google, s3
 
 pytest.importorskip("obstore")
 pytest.importorskip("moto")
 
 
-@pytest.fixture(scope="module", params=["s3", "az"])
+@pytest.fixture(scope="module", params=["s3", "gs", "az"])
 def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of an empty bucket of a server that runs."""
     program = azurite()
     if request.param == "az" and program is None:
         pytest.skip("Azurite is not installed: npm install azurite, and name it by AZURITE")
     folder = tmp_path_factory.mktemp("azurite")
-    server = s3() if request.param == "s3" else azure(program or "", folder)
-    with server as environment, pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_"))]:
+    servers: dict[str, Callable[[], AbstractContextManager[dict[str, str]]]] = {
+        "s3": s3,
+        "gs": google,
+        "az": partial(azure, program or "", folder),
+    }
+    with servers[request.param]() as environment, pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
             patch.delenv(name)
         for name, value in environment.items():
             patch.setenv(name, value)
