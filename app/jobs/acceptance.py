@@ -11,8 +11,8 @@ from fastapi import Request
 from app.jobs.asked import Asked
 from app.jobs.files import DataFolder
 from app.jobs.ids import new_id
-from app.jobs.receiving import Receiver, too_large
-from app.jobs.room import DataRoom, Reservation
+from app.jobs.receiving import Receiver
+from app.jobs.room import DataRoom, Reservation, too_large
 from app.jobs.sources import Sources
 from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows

@@ -1,14 +1,13 @@
 """Receive the body that makes a job: to disk, piece by piece, checked as it comes."""
 
-import asyncio
 import hashlib
-import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import aiofiles
 from fastapi import Request
@@ -16,7 +15,6 @@ from multipart import MultipartError, MultipartSegment, ParserLimitReached
 
 from app.archives.limits import ArchiveLimits
 from app.archives.opening import open_archive
-from app.archives.unpacking import unpacked
 from app.archives.work import on_thread
 from app.http.request_lifetime import while_connected
 from app.intake import archive_items
@@ -26,8 +24,9 @@ from app.jobs.chunk_records import sync_folder, sync_path
 from app.jobs.files import ARCHIVE, MANIFEST
 from app.jobs.manifest import LONGEST_LINE, Find, ManifestWriter, StoredLine, place_of
 from app.jobs.manifest_parser import ManifestParser
-from app.jobs.room import Reservation
+from app.jobs.room import Reservation, too_large
 from app.jobs.store.values import Span
+from app.jobs.unpacking import unpack
 from app.parsing.arriving import RoomShare
 from models.domain.errors import (
     FieldError,
@@ -47,9 +46,6 @@ PIECE = 1 << 18
 SENT = "manifest.sent"
 """The manifest of a form as it was sent, which waits for the archive."""
 
-UNPACKED = "archive.unpacked"
-"""What a compressed TAR is unpacked into, before it takes the place of the archive."""
-
 PARTS = {"manifest": SENT, "archive": ARCHIVE}
 """The parts of a form, and the files that they become."""
 
@@ -63,6 +59,12 @@ FOLDER = 16 << 10
 
 ARCHIVES = ThreadPoolExecutor(2, "archives of jobs")
 """Threads of their own, because an archive of gigabytes takes minutes: requests never wait here."""
+
+MANIFESTS = ThreadPoolExecutor(2, "manifests")
+"""Two threads, because each holds the interpreter's lock while it parses: with six the event loop
+waited for over a second."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,12 @@ class Receiver:
             with RoomShare(ROOM) as share:
                 async for piece in self._pieces(request.stream()):
                     share.resize(parser.pending + len(piece))
-                    await asyncio.to_thread(parser.write, piece)
-                await asyncio.to_thread(parser.finish)
-            return await asyncio.to_thread(self._received, writer)
+                    await self._parse(partial(parser.write, piece))
+                await self._parse(parser.finish)
+            return await self._parse(partial(self._received, writer))
+
+    async def _parse(self, work: Callable[[], T]) -> T:
+        return await on_thread(MANIFESTS, work, self._limits.stop)
 
     async def _read(self, request: Request, work: Callable[[], Received]) -> Received:
         """Run work on files that have arrived on a thread, as long as the client waits."""
@@ -143,7 +148,7 @@ class Receiver:
             raise MalformedRequest("the form has no `archive`; a manifest alone needs no form")
         if not sent.exists():
             return self._of_archive()
-        self._unpack()
+        unpack(self.folder, self._limits, self.settings.max_job_bytes, self.room)
         with (
             open_archive(self.folder / ARCHIVE, self._limits) as archive,
             closing(self._writer(archive.find)) as writer,
@@ -160,7 +165,7 @@ class Receiver:
 
     def _of_archive(self) -> Received:
         """Make every member of the archive an item."""
-        self._unpack()
+        unpack(self.folder, self._limits, self.settings.max_job_bytes, self.room)
         with (
             open_archive(self.folder / ARCHIVE, self._limits) as archive,
             closing(self._writer()) as writer,
@@ -171,21 +176,6 @@ class Receiver:
                 raise MalformedRequest("the archive has no files")
             writer.finish()
             return self._received(writer)
-
-    def _unpack(self) -> None:
-        """Replace a compressed TAR by a plain one, whose members can be read in any order."""
-        packed, plain, size = self.folder / ARCHIVE, self.folder / UNPACKED, 0
-        with plain.open("wb") as file:
-            for piece in unpacked(packed, self._limits):
-                size += len(piece)
-                if size > self.settings.max_job_bytes:
-                    raise too_large(self.settings.max_job_bytes)
-                self.room.use_on_thread(len(piece))
-                file.write(piece)
-        if size:
-            os.replace(plain, packed)
-        else:
-            plain.unlink()
 
     def _received(self, writer: ManifestWriter) -> Received:
         archive = self.folder / ARCHIVE
@@ -236,10 +226,3 @@ async def _content(events: AsyncIterator[MultipartSegment | bytes | None]) -> As
         if not isinstance(piece, bytes | bytearray):
             return
         yield bytes(piece)
-
-
-def too_large(most: int) -> TooLarge:
-    """Return the error for a body of more than `most` bytes."""
-    return TooLarge(
-        f"the body has more than {most} bytes (DARKROOM_MAX_JOB_BYTES); make several jobs"
-    )

@@ -8,6 +8,7 @@ import asyncio
 from types import TracebackType
 
 from app.jobs.store.owners import Owner
+from models.domain.errors import TooLarge
 from models.domain.job_errors import StorageFull
 
 UNCOUNTED = 1 << 18
@@ -83,3 +84,10 @@ class Reservation:
     ) -> None:
         if self._held:
             await self._room.give_back(self._held)
+
+
+def too_large(most: int) -> TooLarge:
+    """Return the error for a body of more than `most` bytes."""
+    return TooLarge(
+        f"the body has more than {most} bytes (DARKROOM_MAX_JOB_BYTES); make several jobs"
+    )
