@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 FIRST_CHARGE = 1 << 16
 """Bytes that are charged for the first byte of a body. The charge is doubled whenever the body is
 longer, so that a body of any size takes few steps."""
+
+Pixels = Callable[[], int | None]
+"""Returns the pixels of an image as far as they are known."""
 
 SURE = 1.5
 """Times the work that was reserved for a request up to which it is admitted without a second look:
@@ -156,14 +160,14 @@ class Permit:
         if error is not None:
             raise error
 
-    def turn(self, *kinds: Hashable, pixels: Callable[[], int | None] = lambda: None) -> Turn:
+    def turn(self, *kinds: Hashable, pixels: Pixels = lambda: None, batched: bool = False) -> Turn:
         """Return the turn of one image among those of all clients, held while its block runs.
 
-        `pixels` returns the size of the image as far as it is known; it is asked when the image
-        must wait.
+        `pixels` is asked when the image must wait. `batched`: a CPU computes it sooner in a full
+        batch.
         """
         line, cost = self._admission.line, ImageCost(self._admission.forecast.costs, kinds, pixels)
-        client, deadline, share = self._client, self.deadline, self._share
+        client, deadline, share = self._client, self.deadline, partial(self._share, batched)
         return line.turn(client, cost.estimate, deadline, share, cost.measured, cost.group)
 
     @property
@@ -178,8 +182,9 @@ class Permit:
         waits = share is Share.LARGE and self._admission.line.waits(self._client)
         return Lane.BULK if share is Share.BULK or waits else Lane.INTERACTIVE
 
-    def _share(self) -> Share:
-        return self._admission.forecast.share(self._key)
+    def _share(self, batched: bool = False) -> Share:
+        share = self._admission.forecast.share(self._key)
+        return Share.FILLING if batched and share is Share.LARGE else share
 
     def work(self, kind: Hashable, pixels: int) -> Work:
         """Return the work on one image of known size; it ends with its `with` block."""

@@ -11,6 +11,8 @@ class Share(Enum):
     SMALL = 0
     LARGE = 1
     """Most of the images in flight, but no other client wants something."""
+    FILLING = 3
+    """As LARGE, and the image is computed sooner in a full batch."""
     BULK = 2
     """Most of the images in flight, while other clients want something or just did."""
 
@@ -65,9 +67,9 @@ class Places:
 
     `least` images may always be there, or as many as together take less than `room()` seconds.
     Those of a client that holds most do not count for images of clients with a small share; while
-    others want something, there are at most `most_bulk` of them. A client without
-    others beside it fills its batches: it may have `alone` images there, which take at most `DEPTH`
-    times `room()`.
+    others want something, there are at most `most_bulk` of them. A client without others beside it
+    fills its batches: it may have `alone` images there, which take at most `DEPTH` times `room()`,
+    of work that gains from batches. Others would only hold their pixels for longer.
     """
 
     __slots__ = ("_alone", "_large", "_least", "_most_bulk", "_room", "_small")
@@ -105,7 +107,7 @@ class Places:
                 return False
         if images < self._least or work < (room := self._room()):
             return True
-        return share is Share.LARGE and images < self._alone and work < DEPTH * room
+        return share is Share.FILLING and images < self._alone and work < DEPTH * room
 
     def is_large(self, share: Share, *, others: bool) -> bool:
         """Return whether an image counts as one of a client that holds most.
@@ -113,7 +115,7 @@ class Places:
         Those of a client alone do while `others` of it wait in line, or if they pass only to fill
         its batches.
         """
-        if share is Share.LARGE:
+        if share in (Share.LARGE, Share.FILLING):
             full = self.images >= self._least and self.work >= self._room()
             return others or full or self._large.images > 0
         return share is Share.BULK

@@ -130,7 +130,8 @@ class Pipeline:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""
         began = time.monotonic() if self.spans is not None else 0.0
         pixels = ExpectedPixels(self._max_pixels)
-        turn = permit.turn(*kinds(wanted), pixels=pixels)
+        batched = isinstance(wanted, Classify)  # filters of a batch run one after the other
+        turn = permit.turn(*kinds(wanted), pixels=pixels, batched=batched)
         context = ImageContext(item, permit, Timings(), Timeout(permit.deadline), turn, pixels)
         outcome = await caught(item, context.alarm, self._outcome(context, wanted))
         permit.answered(images_of_each(wanted))

@@ -206,17 +206,19 @@ def test_a_client_alone_fills_its_batches_although_its_images_take_long() -> Non
 
     assert fill(Share.SMALL, 0.3) == 2
     end_all()
-    assert fill(Share.LARGE, 0.3) == 6
+    assert fill(Share.FILLING, 0.3) == 6
     assert [place.large for place in passed] == [False] * 2 + [True] * 4
     assert not places.fits(Share.BULK)
     end_all()
-    assert fill(Share.LARGE, 1.0) == 4, "these fill batches, but others of the client wait long"
+    assert fill(Share.FILLING, 1.0) == 4, "these fill batches, but others of the client wait long"
+    end_all()
+    assert fill(Share.LARGE, 0.3) == 2, "these gain nothing from batches"
 
 
 def test_images_that_only_fill_batches_keep_no_other_client_waiting() -> None:
     places = Places(least=1, room=lambda: 0.4, most_bulk=1, alone=6)
     for _ in range(6):
-        assert places.fits(Share.LARGE)
-        places.add(Place(0.3, places.is_large(Share.LARGE, others=True), lambda: 0.3, set()))
-    assert not places.fits(Share.LARGE)
+        assert places.fits(Share.FILLING)
+        places.add(Place(0.3, places.is_large(Share.FILLING, others=True), lambda: 0.3, set()))
+    assert not places.fits(Share.FILLING)
     assert places.fits(Share.SMALL)
