@@ -34,6 +34,9 @@ class Watched(Protocol):
     def evict(self) -> None:
         """Close at once to make room for another connection."""
 
+    def sends(self) -> bool:
+        """Return whether bytes of a request wait to be read."""
+
     def shutdown(self) -> None:
         """Close, because the server shuts down."""
 
@@ -100,6 +103,10 @@ class DiscardedConnection:
         # A client that has sent all of its request sees a regular end and no reset by that.
         dropped(self.connection, self._left)
         self._all.close(self, "evicted")
+
+    def sends(self) -> bool:
+        """Return False: what comes belongs to the refused request."""
+        return False
 
     def shutdown(self) -> None:
         """Close, because the server shuts down."""

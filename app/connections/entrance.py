@@ -79,6 +79,17 @@ class Entrance:
 
     def enter(self, connection: socket.socket, host: str) -> Ticket | None:
         """Count an accepted connection; return its ticket, or None if it was refused and closed."""
+        found = self.ticket(host)
+        if isinstance(found, Ticket):
+            return found
+        self.refuse(connection, host, found)
+        return None
+
+    def ticket(self, host: str) -> Ticket | ServiceError:
+        """Count a connection of a client, for which another one is closed if there is no room.
+
+        Return its ticket, or the error if no connection can make room now.
+        """
         self._without = False
         client, key = self._identified(host)
         error = self._take(client, key)
@@ -86,10 +97,7 @@ class Entrance:
             of = client if isinstance(error, TooManyConnections) else None
             if self._guard.make_room(of):
                 error = self._take(client, key)
-        if error is not None:
-            self._refuse(connection, error, client)
-            return None
-        return Ticket(self._counters, client, key, host)
+        return Ticket(self._counters, client, key, host) if error is None else error
 
     def _identify(self, host: str) -> tuple[str | None, Key | None]:
         client = self._guard.limits.client(host)
@@ -141,8 +149,9 @@ class Entrance:
             self._drop()
         self._spare.close()
 
-    def _refuse(self, connection: socket.socket, error: ServiceError, client: str | None) -> None:
-        self._guard.note(error.code, client, error.detail)
+    def refuse(self, connection: socket.socket, host: str, error: ServiceError) -> None:
+        """Answer a client that gets no connection, and close it when the answer can be read."""
+        self._guard.note(error.code, self._identified(host)[0], error.detail)
         self._send(connection, error)
         self._refused.append((self._guard.clock(), connection))
         if len(self._refused) > MOST_REFUSED:

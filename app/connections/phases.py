@@ -5,9 +5,9 @@ the same timeout. So only the first ones need a check, whatever the number of co
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Protocol
 
 PROGRESS_WINDOW = 10.0
@@ -53,6 +53,9 @@ class Connection(Protocol):
     def evict(self) -> None:
         """Close at once to make room for another connection."""
 
+    def sends(self) -> bool:
+        """Return whether bytes of the client have come that were not read."""
+
     def unsent(self) -> int:
         """Return the bytes of answers that the client has not read."""
 
@@ -73,9 +76,21 @@ FIRST_VICTIMS: Victims = (
 flood the server with requests, it is usually a good client's. The rest of a body that is discarded
 may never come, so a connection that waits for it makes room like one that waits for its end."""
 
-LAST_VICTIMS: Victims = ((Phase.FRESH, 0.0), (Phase.ONCE, 0.0), (Phase.KEPT, 0.0))
-"""Connections that are closed where there is none of the others. Those that are used repeatedly
-come last."""
+LAST_VICTIMS: Victims = (
+    (Phase.ONCE, 0.0),
+    (Phase.KEPT, READING),
+    (Phase.FRESH, 0.0),
+    (Phase.KEPT, 0.0),
+)
+"""Connections that are closed where there is none of the others. A client between two requests has
+its answer and can connect again, while a new one would see its first request fail."""
+
+BETWEEN_REQUESTS = (Phase.FRESH, Phase.ONCE, Phase.KEPT)
+"""Phases in which a request may have come that was not read yet."""
+
+LOOKED_AT = 64
+"""Connections of a phase that are looked at for one that can be closed, so that a flood of new
+connections costs little."""
 
 
 class Phases:
@@ -138,17 +153,24 @@ class Phases:
     def make_room(self, client: str | None, victims: Victims) -> bool:
         """Close an idle connection of `client`, or of any client; return whether there was one.
 
-        The order is that of `victims`, and within a phase the oldest connection comes first.
+        The order is that of `victims`, and within a phase the oldest connection comes first. One
+        whose request has come but was not read is not idle: to close it would reset it.
         """
-        now = self._clock()
         for phase, seconds in victims:
-            for each, since in self._members[phase].items():
-                if since > now - seconds:
-                    break
-                if client is None or each.client_key == client:
+            for each in islice(self._of(client, phase, seconds), LOOKED_AT):
+                if phase not in BETWEEN_REQUESTS or not each.sends():
                     each.evict()
                     return True
         return False
+
+    def _of(self, client: str | None, phase: Phase, seconds: float) -> Iterator[Connection]:
+        """Yield the connections of a client that have been in a phase for at least `seconds`."""
+        limit = self._clock() - seconds
+        for each, since in self._members[phase].items():
+            if since > limit:
+                return
+            if client is None or each.client_key == client:
+                yield each
 
 
 class Timer:

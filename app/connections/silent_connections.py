@@ -98,6 +98,10 @@ class SilentConnection:
         """Close to make room for another connection."""
         self._all.close(self, "evicted")
 
+    def sends(self) -> bool:
+        """Return whether the first byte has come, but its turn has not."""
+        return bool(sent(self.connection, 1))
+
     def shutdown(self) -> None:
         """Close, because the server shuts down."""
         self._all.close(self)

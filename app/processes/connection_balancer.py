@@ -5,99 +5,23 @@ Left to the kernel, the process that wakes first takes nearly all: 119 of 128, w
 
 import asyncio
 import logging
-import mmap
-import os
 import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
-
-import numpy as np
 
 from app.connections.entrance import Entrance, Ticket
-from app.system.processes import is_alive
+from app.processes.connection_counts import Balance
+from models.domain.errors import Draining
 
 log = logging.getLogger("darkroom.acceptor")
 
 PAUSE = 0.002
 """Seconds in which a front end with fewer connections may accept before this one does."""
 
-ABSENT = np.iinfo(np.int32).max
-"""The count of a front end that does not accept."""
-
 NO_ROOM = 0.1
 """Seconds until the next try after one that failed: for too many open files, say."""
-
-
-class Balance(Protocol):
-    """The distribution of connections over the front ends."""
-
-    def fewest(self, number: int, count: int) -> bool:
-        """Store the `count` of front end `number`; return whether no known count is lower."""
-
-    def leave(self, number: int) -> None:
-        """Note that front end `number` accepts no more connections."""
-
-
-class Alone:
-    """The balance of a server that has one process."""
-
-    def fewest(self, _number: int, _count: int) -> bool:
-        """Return True: there is no other one."""
-        return True
-
-    def leave(self, number: int) -> None:
-        """Do nothing: no other front end takes connections."""
-
-
-class ConnectionCounts:
-    """Connection counts of `n` front ends, in memory that they share as a descriptor.
-
-    A rolling restart needs two places for each front end: the old process and the new one.
-    """
-
-    def __init__(self, fd: int, n: int) -> None:
-        self.fd = fd
-        memory = mmap.mmap(fd, mmap.PAGESIZE)
-        self._counts = np.frombuffer(memory, np.int32, n)
-        self._pids = np.frombuffer(memory, np.int32, n, offset=mmap.PAGESIZE // 2)
-
-    @classmethod
-    def create(cls, n: int) -> "ConnectionCounts":
-        """Create counts of zero. Linux only."""
-        fd = os.memfd_create("darkroom-tally", os.MFD_CLOEXEC)
-        os.ftruncate(fd, mmap.PAGESIZE)
-        return cls(fd, n)
-
-    def enter(self, number: int) -> int:
-        """Return the place of front end `number`, in the first half or its other one in the second.
-
-        What a process that has ended left in either is forgotten.
-        """
-        places = (number, number + len(self._counts) // 2)
-        for place in places:
-            if not self._pids[place] or not is_alive(int(self._pids[place])):
-                self.leave(place)
-        # If processes that still run have both places, the new one takes over the first: a wrong
-        # count makes the balance worse, and nothing else.
-        free = next((each for each in places if not self._pids[each]), number)
-        self._counts[free], self._pids[free] = 0, os.getpid()
-        return free
-
-    def leave(self, number: int) -> None:
-        """Note that front end `number` accepts no more, so that no other one waits for it."""
-        self._counts[number], self._pids[number] = ABSENT, 0
-
-    def fewest(self, number: int, count: int) -> bool:
-        """Store the `count` of front end `number`; return whether no known count is lower."""
-        self._counts[number] = count
-        return bool(count <= self._counts.min())
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self.fd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +47,8 @@ class ConnectionBalancer:
 
     `connected` makes a protocol for each connection that `entrance` lets in; `count` says how many
     there are. A front end that is slow to take a connection, or dead, loses it to the others after
-    `PAUSE`. `handshake` is the time for a TLS handshake; `wait` delays the start of connections.
+    `PAUSE`. `handshake` is the time for a TLS handshake; `wait` delays the start of connections,
+    and `waiting` returns how many it delays that have sent something.
     """
 
     def __init__(
@@ -135,6 +60,7 @@ class ConnectionBalancer:
         tls: ssl.SSLContext | None = None,
         handshake: float = 10.0,
         wait: Wait = begin_at_once,
+        waiting: Callable[[], int] = lambda: 0,
     ) -> None:
         self._shared = shared
         self._connected = connected
@@ -143,6 +69,9 @@ class ConnectionBalancer:
         self._tls = tls
         self._handshake = handshake if tls else None
         self._wait = wait
+        self._wait_to_begin = waiting
+        self._next: tuple[socket.socket, str] | None = None
+        """An accepted connection for which there is no room yet, and its client's address."""
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         self._taking: set[asyncio.Task[object]] = set()
@@ -157,6 +86,9 @@ class ConnectionBalancer:
             self._pause.cancel()
             self._take()  # a client waits, or another front end has accepted it
             self._pause.cancel()
+        if self._next is not None:
+            connection, host = self._next
+            self._entrance.refuse(connection, host, Draining("this server is stopping"))
         self._shared.socket.close()
 
     @property
@@ -197,18 +129,34 @@ class ConnectionBalancer:
 
     def _take(self) -> bool:
         """Accept a connection; return whether there was one."""
+        accepted, self._next = self._next or self._accepted(), None
+        if accepted is None:
+            return False
+        connection, host = accepted
+        ticket = self._entrance.ticket(host)
+        if isinstance(ticket, Ticket):
+            self._wait(connection, ticket, partial(self._start, connection, ticket))
+        elif self._wait_to_begin() or (self._taking and self._tls is None):
+            # Only a connection that was begun can make room. A burst of short requests would be
+            # refused otherwise that the server can answer, one after the other, in milliseconds.
+            self._next = accepted
+            self._after(PAUSE, self._take_and_listen)
+            return False
+        else:
+            self._entrance.refuse(connection, host, ticket)
+        return True
+
+    def _accepted(self) -> tuple[socket.socket, str] | None:
+        """Accept a connection and return it with its client's address, None if there is none."""
         try:
             connection, address = self._shared.socket.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return False  # another front end was sooner, or the client has left
+            return None  # another front end was sooner, or the client has left
         except OSError as error:
             if not self._entrance.no_descriptor(self._shared.socket, error):
                 self._after(NO_ROOM, self._listen)
-            return False
-        ticket = self._entrance.enter(connection, address[0] if address else "")
-        if ticket is not None:
-            self._wait(connection, ticket, partial(self._start, connection, ticket))
-        return True
+            return None
+        return connection, address[0] if address else ""
 
     def _start(self, connection: socket.socket, ticket: Ticket) -> None:
         self._taking.add(taking := self._loop.create_task(self._begin(connection, ticket)))

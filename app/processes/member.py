@@ -57,7 +57,8 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     from app import main
     from app.admission.counters import Counters
     from app.processes import uvicorn_server
-    from app.processes.connection_balancer import Alone, ConnectionCounts, SharedSocket
+    from app.processes.connection_balancer import SharedSocket
+    from app.processes.connection_counts import Alone, ConnectionCounts
 
     given = orders.first
     keep_freed_memory()

@@ -18,7 +18,7 @@ from prometheus_client import multiprocess
 
 from app.admission.counters import Counters
 from app.connections.listening import BACKLOG, announce, bind_metrics
-from app.processes.connection_balancer import ConnectionCounts
+from app.processes.connection_counts import ConnectionCounts
 from app.system.memory import usable_memory
 from app.telemetry.metrics import METRICS_FOLDER
 from app.telemetry.metrics_folder import metrics_folder

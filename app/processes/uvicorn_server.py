@@ -27,7 +27,8 @@ from app.connections.listening import announce, bind, bind_metrics
 from app.connections.phases import Timer
 from app.connections.silent_connections import Member, SilentConnections, refuse_none
 from app.processes import reconfigure
-from app.processes.connection_balancer import Alone, ConnectionBalancer, SharedSocket
+from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
+from app.processes.connection_counts import Alone
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
 from app.routes.early_refusal import EarlyRefusal
@@ -132,7 +133,10 @@ class Server(uvicorn.Server):
             return GuardedProtocol(config, state, app_state, guard, ticket.client, ticket.leave)
 
         def count() -> int:
-            return len(state.connections) + silent.arrivals.waiting
+            return len(state.connections) + waiting()
+
+        def waiting() -> int:
+            return silent.arrivals.waiting
 
         members = cast(set[Member], state.connections)
         bare = BareRefusals(guard, lambda: state.default_headers)
@@ -141,7 +145,7 @@ class Server(uvicorn.Server):
         self._silent.append(silent)
         seconds = guard.limits.header_timeout
         return ConnectionBalancer(
-            shared, connected, count, entrance, config.ssl, seconds, silent.enter
+            shared, connected, count, entrance, config.ssl, seconds, silent.enter, waiting
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -16,6 +16,7 @@ from app.connections.guard import Guard
 from app.connections.http1.cycle import Cycle
 from app.connections.phases import Phase
 from app.connections.refusals import refusal
+from app.connections.slow_bodies import slowest
 from models.domain.errors import MalformedRequest, ServiceError, SlowHeaders
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ class Ending:
         if not (own and cycle is not None and cycle.response_complete):
             connection.transport.write(refusal(error))
         self.linger()
+
+    def shed(self) -> None:
+        """Refuse the request as one of the slowest, unless its body came to its end meanwhile."""
+        if self._connection.phase is Phase.BODY:
+            self.refuse(slowest())
+            self._connection.place(begun=True)
 
     def linger(self) -> None:
         """Close the server's half of the connection, and wait until the client closes the other."""

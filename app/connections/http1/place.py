@@ -1,5 +1,8 @@
-"""Tell what a connection waits for from the state of its requests."""
+"""Tell what a connection waits for, from the state of its requests and of its socket."""
 
+import asyncio
+import fcntl
+import termios
 from typing import TYPE_CHECKING
 
 from app.connections.phases import Phase
@@ -23,3 +26,12 @@ def phase_of(connection: "GuardedProtocol", begun: int) -> Phase:
         kept = Phase.KEPT if begun > 1 else Phase.ONCE
         return kept if incoming is None else Phase.DISCARD
     return Phase.ANSWER if incoming is None else Phase.BODY
+
+
+def sends(transport: asyncio.BaseTransport) -> bool:
+    """Return whether bytes of the client wait in the buffer of the transport's socket."""
+    connection = transport.get_extra_info("socket")
+    if connection is None:
+        return False
+    # The sockets of transports cannot be read, and `select` does not tell bytes from their end.
+    return any(fcntl.ioctl(connection.fileno(), termios.FIONREAD, bytes(4)))

@@ -19,9 +19,8 @@ from app.connections.http1.cycle import Cycle
 from app.connections.http1.ending import Ending, disconnect, known
 from app.connections.http1.framing import target
 from app.connections.http1.incoming import Incoming
-from app.connections.http1.place import phase_of
+from app.connections.http1.place import phase_of, sends
 from app.connections.phases import Phase
-from app.connections.slow_bodies import slowest
 from models.domain.errors import MalformedRequest, ServiceError
 
 MOST_AHEAD = 32
@@ -228,6 +227,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.close()  # not a reset, so that the client sees a regular end
         self.place()
 
+    def sends(self) -> bool:
+        """Return whether bytes of the client have come that were not read."""
+        return sends(self.transport)
+
     def body_rate(self, now: float, grace: float) -> float | None:
         """Return the bytes per second of the body that arrives, None if it cannot be blamed."""
         cycle = cast(Cycle, self.cycle)
@@ -235,10 +238,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def shed(self) -> None:
         """Refuse the request, because its body comes slowly and others need the connection."""
-        if self.phase is not Phase.BODY:
-            return  # it came to its end meanwhile
-        self._ending.refuse(slowest())
-        self.place(begun=True)
+        self._ending.shed()
 
     def unsent(self) -> int:
         """Return the bytes of answers that the client has not read."""

@@ -36,6 +36,8 @@ class Held:
     evicted: bool = False
     rate: float | None = None
     """The rate of its body, if that can be blamed for being slow."""
+    sent: bool = False
+    """Whether its client has sent something that was not read."""
 
     def body_rate(self, _now: float, _grace: float) -> float | None:
         return self.rate
@@ -44,6 +46,9 @@ class Held:
         self.evicted = True
         self.ticket.leave()
         self.phases.leave(self)
+
+    def sends(self) -> bool:
+        return self.sent
 
     def expire(self, phase: Phase) -> None: ...
 
@@ -145,6 +150,34 @@ def test_the_oldest_connection_without_a_request_makes_room_first(few: House) ->
             assert [each.evicted for each in few.held[:4]] == [False, True, True, False]
     assert few.held[0].evicted
     assert few.come("192.0.2.9", Phase.ANSWER) is not None
+
+
+def test_a_new_connection_is_not_closed_while_others_wait_between_two_requests(few: House) -> None:
+    for n, phase in enumerate((Phase.FRESH, Phase.ONCE, Phase.KEPT)):
+        few.come(f"192.0.2.{n}", phase)
+    few.come("192.0.2.3", Phase.ANSWER)
+    few.time[0] += 0.9
+    assert few.come("192.0.2.4", Phase.ANSWER) is None
+    assert [each.evicted for each in few.held[:3]] == [False, True, False]
+    few.guard.phases.enter(few.held[0], Phase.FRESH)  # a newer one
+    few.time[0] += 0.1
+    assert few.come("192.0.2.5", Phase.ANSWER) is None
+    assert [each.evicted for each in few.held[:3]] == [False, True, True]
+    assert few.come("192.0.2.6", Phase.ANSWER) is None
+    assert few.held[0].evicted
+
+
+@pytest.mark.parametrize("phase", [Phase.FRESH, Phase.ONCE, Phase.KEPT])
+def test_a_connection_whose_request_was_not_read_yet_makes_no_room(
+    few: House, phase: Phase
+) -> None:
+    for n in range(4):
+        few.come(f"192.0.2.{n}", phase)
+        few.held[n].sent = n < 3
+    few.time[0] += 5
+    assert few.come("192.0.2.4", Phase.ANSWER) is None
+    assert [each.evicted for each in few.held[:4]] == [False, False, False, True]
+    assert few.come("192.0.2.5", Phase.ANSWER) is not None
 
 
 def test_a_clients_own_idle_connection_makes_room_for_its_next_one(few: House) -> None:

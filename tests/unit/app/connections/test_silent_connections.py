@@ -75,6 +75,21 @@ def test_a_client_that_has_sent_something_is_begun_at_once() -> None:
     run(scenario)
 
 
+def test_a_client_that_has_just_sent_something_makes_no_room_for_others() -> None:
+    async def scenario(house: House) -> None:
+        clients = [house.come(number) for number in range(3)]
+        house.now = 5.0
+        clients[0].sendall(b"G")
+        assert house.guard.make_room(None)
+        assert clients[1].recv(1) == b""
+        assert house.guard.make_room("192.0.2.1")
+        assert not house.guard.make_room(None)
+        await until(lambda: bool(house.begun))
+        assert house.begun == [0]
+
+    run(scenario)
+
+
 def test_a_silent_client_is_begun_with_its_first_byte_before_all_that_stay_silent() -> None:
     async def scenario(house: House) -> None:
         clients = [house.come(number) for number in range(100)]

@@ -5,7 +5,7 @@ import errno
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
@@ -15,7 +15,8 @@ from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
 from app.connections.limits import ConnectionLimits
 from app.processes import connection_balancer
-from app.processes.connection_balancer import ConnectionBalancer, ConnectionCounts, SharedSocket
+from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
+from app.processes.connection_counts import Alone, ConnectionCounts
 from models.settings import Settings
 from tests.server import PATIENCE
 
@@ -130,6 +131,42 @@ def test_who_could_not_accept_tries_again(
         with socket.create_connection(listening.getsockname()):
             await connected([front_end], 1)
         made.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_client_without_room_waits_while_others_are_begun_that_may_make_some(
+    listening: socket.socket, begins: bool
+) -> None:
+    async def scenario() -> None:
+        ended = list[str]()
+        few = replace(ConnectionLimits.of(Settings(), 1 << 16), connections=1, per_client=1)
+        guard, waiting = Guard(few, ended.append), [1]
+        front_end, entering = FrontEnd(), Entrance(guard, Counters())
+        taken = entering.ticket("127.0.0.1")
+        assert isinstance(taken, Ticket)
+        balancer = ConnectionBalancer(
+            SharedSocket(listening.dup(), Alone()),
+            front_end,
+            lambda: len(front_end.connections),
+            entering,
+            waiting=waiting.pop if not begins else lambda: waiting[0],
+        )
+        with socket.create_connection(listening.getsockname()) as client:
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            if begins:
+                await asyncio.sleep(5 * connection_balancer.PAUSE)
+                assert not ended
+                taken.leave()
+                await connected([front_end], 1)
+            else:
+                waiting[:] = [0, 1]
+                assert (await loop.sock_recv(client, 100)).startswith(b"HTTP/1.1 429")
+                assert not waiting
+        balancer.close()
+        entering.end()
 
     run(scenario)
 
