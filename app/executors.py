@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from app.admission import Admission
 from app.admission.counters import Counters
+from app.admission.line import FairLine
 from app.decoders import Limits
 from app.pipeline.codec_memory import CodecMemory, budget_for
 from app.service import Computing
@@ -18,6 +19,7 @@ from models.domain.backend import Backend
 from models.domain.batch_record import BatchRecord
 from models.domain.job import ReleaseReason
 from models.settings import Settings
+from models.thread_priority import can_lower_priority
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.backends.quarantine import Quarantine
@@ -133,7 +135,8 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
 
     That is a batch on a GPU. On a CPU it is an image to decode and one to compute for each core,
     and one core is left free for others beside a bulk client. A client alone may have two batches
-    for each core, one to compute and one to follow it.
+    for each core, one to compute and one to follow it. Images of jobs have a line of their own
+    where threads of low priority compute them: these take the time that nothing else wants.
     """
     if wanted_gpus(settings.gpus):
         size = settings.max_batch_size or GPU_BATCH
@@ -143,6 +146,8 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
         alone = 2 * n * (settings.max_batch_size or CPU_BATCH) // counters.front_ends
         most_bulk = max(1, n - 1)
         admission = Admission.from_settings(settings, 2 * n, counters, most_bulk, alone)
+        if can_lower_priority():
+            admission.line.behind = FairLine(n, admission.forecast.room_behind)
     admission.forecast.absence = executor.absence
     return admission
 

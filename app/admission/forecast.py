@@ -78,6 +78,12 @@ class Forecast:
         horizon = HORIZON if self._clock() > self._shared_until else HORIZON_SHARED
         return horizon * self.capacity.per_second / self._counters.front_ends
 
+    def room_behind(self) -> float:
+        """Return the seconds of work in the background that this front end may have past its line,
+        where it delays nothing else.
+        """
+        return HORIZON * self.capacity.per_second / self._counters.front_ends
+
     def note_clients(self, key: Key, own: int, total: int) -> None:
         """Note that a client with `own` of the `total` images in flight asks for more."""
         now = self._clock()

@@ -54,6 +54,8 @@ class FairLine:
         self._heap: list[Tagged] = []
         """The clients with images in line, by their tags."""
         self._shed_at = 0.0
+        self.behind: FairLine | None = None
+        """Where images in the background wait, if they yield to all others."""
         self._number = 0
 
     @property

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from app.admission.capacity import MICRO
@@ -12,7 +11,7 @@ from app.admission.counters import Key
 from app.admission.expected_work import ExpectedWork
 from app.admission.fields import Total
 from app.admission.limits import Amount
-from app.admission.places import Share
+from app.admission.places import Share, small
 from app.admission.turn import Turn
 from app.admission.work import Work
 from models.domain.deadline import Deadline
@@ -20,6 +19,7 @@ from models.domain.errors import TooLarge
 from models.domain.job import Lane, Trace
 
 if TYPE_CHECKING:
+    from app.admission.line import FairLine
     from app.admission.permits import Admission
 
 FIRST_CHARGE = 1 << 16
@@ -166,21 +166,31 @@ class Permit:
         `pixels` is asked when the image must wait. `batched`: a CPU computes it sooner in a full
         batch.
         """
-        line, cost = self._admission.line, ImageCost(self._admission.forecast.costs, kinds, pixels)
-        client, deadline, share = self._client, self.deadline, partial(self._share, batched)
+        cost = ImageCost(self._admission.forecast.costs, kinds, pixels)
+        client, deadline, behind = self._client, self.deadline, self._behind
+        line = behind or self._admission.line
+        share = small if behind else partial(self._share, batched)
         return line.turn(client, cost.estimate, deadline, share, cost.measured, cost.group)
 
     @property
     def lane(self) -> Lane:
-        """Bulk in the background, and if the client holds most of the images in flight, while
-        others want something or images of it wait in line: fewer ones make larger batches in one
-        lane.
+        """Background for jobs; bulk if the client holds most of the images in flight, while others
+        want something or images of it wait in line: fewer ones make larger batches in one lane.
         """
-        if self._key == self._admission.forecast.background:
-            return Lane.BULK
+        if self.in_background:
+            return Lane.BACKGROUND
         share = self._share()
         waits = share is Share.LARGE and self._admission.line.waits(self._client)
         return Lane.BULK if share is Share.BULK or waits else Lane.INTERACTIVE
+
+    @property
+    def in_background(self) -> bool:
+        """Return whether the work takes only what others leave: that of jobs does."""
+        return self._key == self._admission.forecast.background
+
+    @property
+    def _behind(self) -> "FairLine | None":
+        return self._admission.line.behind if self.in_background else None
 
     def _share(self, batched: bool = False) -> Share:
         share = self._admission.forecast.share(self._key)
@@ -202,11 +212,13 @@ class Permit:
         forecast = self._admission.forecast
         forecast.capacity.end(work)
         forecast.charge(self._key, -work.charged)
-        if expired:
-            forecast.costs.expired(work.kind, work.pixels, self._admission.clock() - work.starts)
+        costs, new = forecast.costs, not forecast.costs.knows(work.kind)
+        learns = new or self._behind is None  # else it took also the time of others
+        if expired and learns:
+            costs.expired(work.kind, work.pixels, self._admission.clock() - work.starts)
         if trace is not None:
-            new = not forecast.costs.knows(work.kind)
-            done = forecast.costs.learn(work.kind, work.pixels, trace)
+            kind, pixels = work.kind, work.pixels
+            done = costs.learn(kind, pixels, trace) if learns else costs.estimate(kind, pixels)
             if new:
                 self._admission.estimate_again()
             forecast.done(int(done * MICRO))
@@ -233,10 +245,5 @@ class Permit:
     def __enter__(self) -> "Permit":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()

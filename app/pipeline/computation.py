@@ -63,7 +63,9 @@ class Computation:
         cost = self._encoder.check(shape, format_, output.encoding)
         result = await self._filtered(operation, source, permit, stages, last=last)
         with stages.measure("encode"):
-            data = await self._encoder.encode(result, format_, output.encoding, cost)
+            behind = permit.in_background
+            encoding = output.encoding
+            data = await self._encoder.encode(result, format_, encoding, cost, background=behind)
             return EncodedImage(self._files.keep(data), format_, result.width, result.height)
 
     async def _filtered(

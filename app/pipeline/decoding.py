@@ -4,9 +4,11 @@ Baseline JPEGs are decoded on codec threads, other files in the processes of `ap
 here depends on an operation or a backend.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TypeVar
 
 from app.admission import Permit
@@ -51,7 +53,7 @@ T = TypeVar("T")
 
 
 class ImageDecoder:
-    """Fetches and decodes; its `threads` codec threads serve all requests."""
+    """Fetches and decodes; its `threads` codec threads serve all requests, as many others jobs."""
 
     def __init__(
         self,
@@ -66,6 +68,8 @@ class ImageDecoder:
         self._budget = budget
         self._max_pixels = max_pixels
         self._threads = CodecThreads(threads)
+        self._behind = CodecThreads(threads, background=True)
+        self._processes_behind = asyncio.Semaphore(max(1, threads - 1))
         self._choice = DecodePlacement(threads)
 
     async def opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
@@ -124,7 +128,7 @@ class ImageDecoder:
                 return within and little and seen.memory <= self._decoders.limits.decode_memory
 
             with stages.measure("decode"):
-                found = await self._decode(content, fits)
+                found = await self._decode(content, fits, context)
             if isinstance(found, Decoded):
                 content.close()
                 image = HeldImage(found)
@@ -138,7 +142,7 @@ class ImageDecoder:
                 async with self._decoders.queues.line(found.cost):
                     await held.enter_async_context(self._budget.hold(room(found)))
                     async with self._decoders.queues.turn(found.cost):
-                        decoded = await self._decode(content, lambda _seen: True)
+                        decoded = await self._decode(content, lambda _seen: True, context)
             assert isinstance(decoded, Decoded)
             content.close()
             image = HeldImage(decoded)
@@ -149,8 +153,12 @@ class ImageDecoder:
         """Return how many jobs of these pixels and bytes fit at a time, at least one."""
         return self._decoders.queues.at_once(memory, self._budget.fitting(pixels))
 
-    async def in_thread(self, function: Callable[..., T], *args: object) -> T:
-        """Run a function on a codec thread and return its result."""
+    async def in_thread(
+        self, function: Callable[..., T], *args: object, background: bool = False
+    ) -> T:
+        """Run a function on a codec thread, or on one of the background; return its result."""
+        if background:
+            return await self._behind.run(function, *args)
         self._choice.waiting += 1
         try:
             return await self._threads.run(function, *args)
@@ -160,6 +168,7 @@ class ImageDecoder:
     def close(self) -> None:
         """End the codec threads; nothing may be submitted any more."""
         self._threads.close()
+        self._behind.close()
 
     async def _present(self, held: AsyncExitStack, memory: int, context: ImageContext) -> None:
         """Wait for memory, and hold it as long as `held`.
@@ -173,18 +182,23 @@ class ImageDecoder:
     def _look(self, blob: Blob) -> Decoded | None:
         return codec.encoded(blob.read(), max_pixels=self._max_pixels)
 
-    async def _decode(self, content: Blob, accept: Accept) -> Decoded | Seen:
+    async def _decode(self, content: Blob, accept: Accept, context: ImageContext) -> Decoded | Seen:
         """Decode a plain baseline JPEG on a thread, any other file in a process."""
+        behind = context.permit.in_background
+        in_thread = partial(self.in_thread, background=behind)
         if not self._decoders.running:
-            return await self.in_thread(self._decode_here, content, accept)
+            return await in_thread(self._decode_here, content, accept)
         if identify(content.start(MAGIC)) is ImageFormat.JPEG and (
             content.on_disk or codec.may_be_baseline(content.read())
         ):
-            found = await self.in_thread(self._decode_plain, content, accept)
+            found = await in_thread(self._decode_plain, content, accept)
             if found is not None:
                 return found
         unasked = _unasked(accept, content)
-        with content.shown() as file:
+        async with AsyncExitStack() as held:
+            if behind:  # a process is left for others
+                await held.enter_async_context(self._processes_behind)
+            file = held.enter_context(content.shown())
             return await self._decoders.decode(file, content.size, accept, unasked)
 
     def _decode_plain(self, blob: Blob, accept: Accept) -> Decoded | Seen | None:
@@ -224,9 +238,8 @@ _TYPICAL_JPEG = _typical(ImageFormat.JPEG, "RGB")
 
 
 def _unasked(accept: Accept, content: Blob) -> Unasked:
-    """Return the largest sizes of typical images that are accepted whatever else they contain.
-
-    A process decodes such images before it asks: they need no memory that has to be waited for.
+    """Return the largest sizes of typical images that are accepted whatever else they contain: they
+    need no memory that has to be waited for, so a process decodes them before it asks.
     """
     format_ = identify(content.start(MAGIC)) or ImageFormat.PNG
 

@@ -24,7 +24,7 @@ class ImageEncoder:
     def __init__(
         self,
         decoders: DecoderPool,
-        in_thread: Callable[[Callable[[], bytes]], Awaitable[bytes]],
+        in_thread: Callable[..., Awaitable[bytes]],
     ) -> None:
         self._decoders = decoders
         self._in_thread = in_thread
@@ -41,7 +41,13 @@ class ImageEncoder:
         return codec.check_encode_cost(height * width, format_, encoding, limits.encode_seconds)
 
     async def encode(
-        self, held: HeldImage, format_: ImageFormat, encoding: Encoding, cost: float
+        self,
+        held: HeldImage,
+        format_: ImageFormat,
+        encoding: Encoding,
+        cost: float,
+        *,
+        background: bool = False,
     ) -> bytes:
         """Return a file with the pixels of an image and the metadata of its source.
 
@@ -52,14 +58,12 @@ class ImageEncoder:
         """
         image, notice, exif = held.image(last=True), held.copyright, held.exif
         if not isinstance(image, Image):
-            return await self._in_thread(
-                partial(codec.finished, image, encoding, copyright=notice, exif=exif)
-            )
+            finished = partial(codec.finished, image, encoding, copyright=notice, exif=exif)
+            return await self._in_thread(finished, background=background)
         most = self._decoders.limits.encode_seconds
         if cost < LONG_ENCODING or not self._decoders.running:
-            return await self._in_thread(
-                partial(codec.encode, image, format_, encoding, copyright=notice, exif=exif)
-            )
+            encode = partial(codec.encode, image, format_, encoding, copyright=notice, exif=exif)
+            return await self._in_thread(encode, background=background)
         shape = image.height, image.width, image.channels
         n = None if exif is None else len(exif)
         task = Encode(shape, format_, encoding, notice, n, most)

@@ -14,10 +14,15 @@ from models.domain.image import Image, Jpeg, Source
 
 
 class Lane(Enum):
-    """Interactive jobs go before bulk jobs; bulk fills idle slots and, by ageing, never starves."""
+    """Interactive jobs go before bulk jobs; bulk fills idle slots and, by ageing, never starves.
+
+    What is in the background has the time of a CPU that nothing else wants; on other devices it is
+    like bulk.
+    """
 
     INTERACTIVE = "interactive"
     BULK = "bulk"
+    BACKGROUND = "background"
 
 
 class Operation(Protocol):

@@ -1,14 +1,17 @@
 """Interactive requests beside a job: latencies alone and beside, the job's rate alone and beside.
 
-One server of this checkout on the CPU has a job of small photos in a folder. Interactive traffic is
-one photo of 500 × 375 to /classify at fixed times, `--rate` a second, whether or not earlier ones
-have been answered (an open loop, so a slow answer delays no other one). `--rounds` times the
+One server of this checkout, by default on the CPU, has a job of small photos in a folder.
+Interactive traffic is one photo of 500 × 375 to /classify at fixed times, `--rate` a second,
+whether or not earlier ones have been answered (an open loop, so a slow answer delays no other one).
+`--rounds` times the
 program measures, one after the other, `--seconds` each: the requests alone, the job alone, and
 both. Only ratios within a run mean something on a busy machine: `p99_ratio` is the p99 of all
 requests beside the job over the p99 of those alone, and `job_kept` the job's images a second beside
 requests over those alone. Latencies are in milliseconds. A job counts its items in chunks of 64, so
 measure long enough for many of them.
-Run: python -m tests.bench.mixed_load [--rate 5] [--seconds 20] [--rounds 3]
+`left_over` is the share of the job's rate that the requests leave: 1 less the CPU seconds that
+they took alone a second over the CPU seconds that the job took alone a second.
+Run: python -m tests.bench.mixed_load [--rate 5] [--seconds 20] [--rounds 3] [--flags FLAGS]
 """
 
 import argparse
@@ -23,7 +26,7 @@ from typing import Any
 
 import httpx
 
-from tests.bench.subject import answers, started
+from tests.bench.subject import Subject, answers, started
 from tests.bench.traffic import Connections, Request, percentile
 from tests.pictures import jpeg
 from tests.ports import free_port
@@ -101,8 +104,10 @@ async def requests(port: int, rate: float, seconds: float) -> list[float]:
     return list(found)
 
 
-async def measure(port: int, folder: Path, given: argparse.Namespace) -> dict[str, object]:
+async def measure(subject: Subject, folder: Path, given: argparse.Namespace) -> dict[str, object]:
     """Measure the three situations in turn."""
+    port = subject.port
+    spent = {"requests": 0.0, "job": 0.0}
     lines = [json.dumps({"url": (folder / f"{n}.jpg").as_uri()}) for n in range(FILES)]
     manifest = "".join(f"{lines[n % FILES]}\n" for n in range(ITEMS)).encode()
     alone: list[float] = []
@@ -113,14 +118,19 @@ async def measure(port: int, folder: Path, given: argparse.Namespace) -> dict[st
         await requests(port, given.rate, SETTLE)
         for _ in range(given.rounds):
             await asyncio.sleep(SETTLE)
+            before = subject.all_cpu_seconds()
             alone += await requests(port, given.rate, given.seconds)
+            spent["requests"] += subject.all_cpu_seconds() - before
             async with Job(client, manifest) as job:
                 await asyncio.sleep(SETTLE)
+                before = subject.all_cpu_seconds()
                 rates["alone"].append(await job.rate(given.seconds))
+                spent["job"] += subject.all_cpu_seconds() - before
                 both = asyncio.create_task(job.rate(given.seconds))
                 beside += await requests(port, given.rate, given.seconds)
                 rates["beside"].append(await both)
-    return _summary(alone, beside, rates)
+    left = 1 - spent["requests"] / spent["job"]
+    return {**_summary(alone, beside, rates), "left_over": round(left, 2)}
 
 
 def _summary(
@@ -150,6 +160,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5.0, help="requests a second")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--flags", default="--gpus 0", help="further flags of the server")
     given = parser.parse_args()
     port = free_port()
     with TemporaryDirectory() as name:
@@ -158,11 +169,11 @@ def main() -> None:
         for number in range(FILES):
             (folder / f"{number}.jpg").write_bytes(jpeg(number, 200, 150))
         command = [sys.executable, "-m", "app.cli", "serve", "--port", str(port)]
-        command += ["--weights", "random", "--gpus", "0", "--front-ends", "0"]
+        command += ["--weights", "random", "--front-ends", "0"]
         command += ["--log-level", "warning", "--data-folder", f"{name}/data"]
-        command += ["--storage-allow", folder.as_uri()]
-        with started(command, port, Path(name) / "log", answers("/readyz"), 180):
-            print(json.dumps(asyncio.run(measure(port, folder, given))))
+        command += ["--storage-allow", folder.as_uri(), *given.flags.split()]
+        with started(command, port, Path(name) / "log", answers("/readyz"), 180) as subject:
+            print(json.dumps(asyncio.run(measure(subject, folder, given))))
 
 
 if __name__ == "__main__":

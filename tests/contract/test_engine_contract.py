@@ -48,7 +48,7 @@ def inverting(number: int) -> Job:
 
 ENGINES: dict[str, Callable[[], Bench]] = {
     "fake": lambda: Bench(FakeEngine(), fake_job),
-    "cpu": lambda: Bench(CpuEngine([], max_batch_size=4, threads=2), inverting),
+    "cpu": lambda: Bench(CpuEngine([], most=4, threads=2), inverting),
 }
 
 

@@ -90,13 +90,13 @@ class ClientSession:
         """Hand the job to the worker; return an answer at once for a job that cannot be
         accepted.
         """
-        lane = Lane.BULK if frame.bulk else Lane.INTERACTIVE
         try:
             pixels = self._arena.pixels(ArenaSlot(frame.offset, frame.size), frame.shape)
             operation = self._decode(frame.operation)
             source = conversion.decode_source(pixels, frame.jpeg)
             # The front end has its own copy, from which it asks again should this worker be lost.
             deadline, id_ = Deadline(frame.deadline), frame.request_id
+            lane = Lane(frame.lane)
             job = Job(operation, source, deadline, lane, owned=True, request_id=id_)
             mark = functools.partial(self._mark, ArenaSlot(frame.offset, frame.size))
             self._tickets[frame.number] = self._worker.submit(

@@ -41,7 +41,7 @@ class Submit(Frame, frozen=True):
     shape: Shape
     operation: Any
     deadline: float
-    bulk: bool
+    lane: str
     jpeg: EncodedJpeg | None = None
     alone: bool = False
     """True if it must be computed with no other job on the device: a worker died with it."""

@@ -5,7 +5,7 @@ while the device is busy the next batch grows by itself.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, replace
 
 from models.domain.job import Job, Lane, ReleaseReason
@@ -50,16 +50,22 @@ class Picked:
     wake_at: float | None
 
 
+ALL = frozenset(Lane)
+"""Every kind of lane."""
+
+_NOTHING = Picked([], ReleaseReason.IDLE, [], None)
+
+
 class _Lane:
     """Jobs of one batch key and one priority, oldest first; `single`: each is a batch of its own.
 
     It is ordered and linked, so that a cancelled job leaves in O(1) and releases its image.
     """
 
-    __slots__ = ("bulk", "pixels", "single", "tickets")
+    __slots__ = ("kind", "pixels", "single", "tickets")
 
-    def __init__(self, bulk: bool, single: bool) -> None:
-        self.bulk = bulk
+    def __init__(self, kind: Lane, single: bool) -> None:
+        self.kind = kind
         self.single = single
         self.pixels = 0
         self.tickets: OrderedDict[Ticket, None] = OrderedDict()
@@ -85,7 +91,7 @@ class MicroBatcher:
         lane = self._lanes.get(ticket.key)
         if lane is None:
             single = ticket.alone or self.limits.alone(ticket.job)
-            lane = self._lanes[ticket.key] = _Lane(ticket.job.lane is Lane.BULK, single)
+            lane = self._lanes[ticket.key] = _Lane(ticket.job.lane, single)
         ticket.enqueued_at, ticket.queued = now, True
         lane.tickets[ticket] = None
         lane.pixels += ticket.pixels
@@ -104,17 +110,19 @@ class MicroBatcher:
                 del self._lanes[ticket.key]
         return was_queued
 
-    def pick(self, now: float, idle: bool = True) -> Picked:
+    def pick(self, now: float, idle: bool = True, kinds: Collection[Lane] = ALL) -> Picked:
         """Return the next batch to run at `now`, or when to ask again; `idle`: the device has no
-        batch.
+        batch. It is of one of `kinds`; a suspect is picked by those who take interactive jobs.
         """
         if self.suspects:
-            return self._pick_suspect(now, idle)
+            return self._pick_suspect(now, idle) if Lane.INTERACTIVE in kinds else _NOTHING
         dropped: list[Ticket] = []
         best: tuple[bool, float] | None = None
         chosen: _Lane | None = None
         wake_at: float | None = None
         for key, lane in list(self._lanes.items()):
+            if lane.kind not in kinds:
+                continue
             head = self._head(lane, now, dropped)
             if head is None:
                 del self._lanes[key]
@@ -125,7 +133,9 @@ class MicroBatcher:
                 continue
             # Tuples compare from the left: bulk lanes come last until they have aged; among equals
             # the oldest head wins.
-            yields = lane.bulk and now < head.enqueued_at + self.limits.ageing
+            yields = (
+                lane.kind is not Lane.INTERACTIVE and now < head.enqueued_at + self.limits.ageing
+            )
             if best is None or (yields, head.enqueued_at) < best:
                 best, chosen = (yields, head.enqueued_at), lane
         if chosen is None:

@@ -4,10 +4,11 @@ It belongs to one worker, which calls everything here with its lock held.
 """
 
 from collections import deque
+from collections.abc import Collection
 
-from models.domain.job import ReleaseReason
+from models.domain.job import Lane, ReleaseReason
 from workers.scheduling.batch import Batch
-from workers.scheduling.batcher import MicroBatcher, Picked
+from workers.scheduling.batcher import ALL, MicroBatcher, Picked
 from workers.scheduling.ticket import Ticket
 
 
@@ -34,15 +35,15 @@ class UnderWay:
         """Return whether halves of a failed batch wait."""
         return bool(self._halves)
 
-    def picked(self, batcher: MicroBatcher, now: float) -> Picked:
-        """Return half of a failed batch, or the batcher's pick; nothing beside a job that is
-        alone.
+    def picked(self, batcher: MicroBatcher, now: float, kinds: Collection[Lane] = ALL) -> Picked:
+        """Return half of a failed batch, or the batcher's pick of some kinds of lanes; nothing
+        beside a job that is alone.
         """
         if self.trial:
             return Picked([], ReleaseReason.IDLE, [], None)
-        if self._halves:
+        if self._halves and Lane.INTERACTIVE in kinds:
             return self._again(now)
-        return batcher.pick(now, idle=self.idle)
+        return batcher.pick(now, idle=self.idle, kinds=kinds)
 
     def add(self, batch: Batch) -> None:
         """Record that the device is given a batch."""

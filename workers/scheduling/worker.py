@@ -5,7 +5,6 @@ ends a thread. Outcomes go to the tickets' mailboxes; no event loop is used here
 """
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from models.domain.job import Failed, Job
 from workers.scheduling.batch import Batch, new_id
 from workers.scheduling.batcher import BatchLimits, MicroBatcher
 from workers.scheduling.engine import BatchResult, Engine, EngineLost, SlotT
+from workers.scheduling.engine_line import EngineLine, lines_of, time_left
 from workers.scheduling.throughput import Throughput
 from workers.scheduling.ticket import Mailbox, Ticket, deliver
 from workers.scheduling.under_way import UnderWay
@@ -27,9 +27,10 @@ Observer = Callable[[Batch, BatchResult], None]
 
 
 class Worker(Generic[SlotT]):
-    """Runs jobs on `engine`; `on_batch` sees every finished batch, on the collect thread.
+    """Runs jobs on `engine`; `on_batch` sees every finished batch, on a collect thread.
 
-    `progress` grows while a batch that is not finished gets work done.
+    `progress` grows while a batch that is not finished gets work done. Jobs in the background are
+    computed by `background`, if there is one, beside all others, on threads of low priority.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Worker(Generic[SlotT]):
         on_batch: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
         progress: Callable[[], float] = lambda: 0.0,
+        background: Engine[SlotT] | None = None,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -46,22 +48,17 @@ class Worker(Generic[SlotT]):
         self._progress = progress
         self._made_for = limits
         self._batcher = MicroBatcher(limits)
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
         self._under_way = UnderWay()
-        self._launched: queue.SimpleQueue[tuple[SlotT, Batch] | None] = queue.SimpleQueue()
-        self._stopping = self._alive = self._waiting = False
+        self._stopping = self._alive = False
         self._rate = Throughput()
-        loops = [self._launch_loop] + [self._collect_loop] * engine.collectors
-        self._launch, *self._collect = (
-            threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True)
-            for loop in loops
-        )
+        self._lines = lines_of(engine, background, self._lock)
 
     def start(self) -> None:
         """Start the threads."""
         self._alive = True
-        for thread in (self._launch, *self._collect):
-            thread.start()
+        for line in self._lines:
+            line.start(self._guarded, self._launch_loop, self._collect_loop)
 
     def submit(
         self,
@@ -73,19 +70,19 @@ class Worker(Generic[SlotT]):
     ) -> Ticket:
         """Accept a job as `Ticket` explains; raises Draining or WorkerLost."""
         ticket = Ticket(job, mailbox, tag, on_device, alone)
-        with self._changed:
+        with self._lock:
             if self._stopping:
                 raise Draining("this server is stopping; ask another one")
             if not self._alive:
                 raise WorkerLost("the worker is not running; try again later")
             self._batcher.add(ticket, self._clock())
-            if self._waiting:  # else it looks at the batcher before it waits, without a wake-up
-                self._changed.notify()
+            for line in self._lines:
+                line.wake(ticket)
         return ticket
 
     def cancel(self, ticket: Ticket) -> bool:
         """Cancel a job; return True if it was waiting: it is never launched and has no outcome."""
-        with self._changed:
+        with self._lock:
             return self._batcher.cancel(ticket)
 
     def load(self) -> Load:
@@ -106,9 +103,9 @@ class Worker(Generic[SlotT]):
 
     def set_batching(self, size: int, pixels: int, delay: float) -> None:
         """Form batches by other limits from now on, within those that the engine was made for."""
-        with self._changed:
+        with self._lock:
             self._batcher.limits = self._made_for.within(size, pixels, delay)
-            self._changed.notify()
+            self._notify()
 
     def stop(self, timeout: float | None = None) -> None:
         """Refuse new jobs, finish the accepted ones, end the threads and the engine.
@@ -116,17 +113,19 @@ class Worker(Generic[SlotT]):
         After `timeout` seconds what is left is failed with WorkerLost; the threads and the engine
         they are stuck in are abandoned.
         """
-        with self._changed:
+        with self._lock:
             self._stopping = True
-            self._changed.notify()
-        until = None if timeout is None else self._clock() + timeout
-        for thread in self._collect:
-            thread.join(None if until is None else max(0.0, until - self._clock()))
-        if any(thread.is_alive() for thread in self._collect):
+            self._notify()
+        left = time_left(timeout, self._clock)
+        if not all([line.join(left) for line in self._lines]):
             self._end()
             return
-        self._engine.close()  # wakes the launch thread, should it still wait for a slot
-        self._launch.join(None if until is None else max(0.0, until - self._clock()))
+        for line in self._lines:
+            line.close(left)
+
+    def _notify(self) -> None:
+        for line in self._lines:
+            line.changed.notify()
 
     def _guarded(self, loop: Callable[[], None]) -> None:
         try:
@@ -137,46 +136,48 @@ class Worker(Generic[SlotT]):
 
     def _end(self) -> None:
         """Fail every job that was accepted and is not finished: after a drain, none."""
-        with self._changed:
+        with self._lock:
             self._alive = False
             left = self._batcher.drain() + self._under_way.clear()
-            self._changed.notify()
+            self._notify()
         text = "the worker stopped before the image was done; try again"
         deliver([(ticket, Failed(WorkerLost(text))) for ticket in left])
-        self._launched.put(None)
+        for line in self._lines:
+            line.launched.put(None)
 
-    def _launch_loop(self) -> None:
-        while (slot := self._engine.acquire()) is not None:
-            batch = self._next_batch()
+    def _launch_loop(self, line: EngineLine[SlotT]) -> None:
+        engine = line.engine
+        while (slot := engine.acquire()) is not None:
+            batch = self._next_batch(line)
             if batch is None:
-                self._engine.release(slot)
+                engine.release(slot)
                 break
             try:
                 batch.note_device(True)
-                self._engine.launch(slot, [t.job for t in batch.tickets])
+                engine.launch(slot, [t.job for t in batch.tickets])
             except Exception as error:  # the neighbours of a guilty job are protected
-                self._engine.release(slot)
+                engine.release(slot)
                 self._bisect(batch, error)
             else:
-                self._launched.put((slot, batch))
+                line.launched.put((slot, batch))
             del batch  # or its images would stay until the next one
 
-    def _next_batch(self) -> Batch | None:
+    def _next_batch(self, line: EngineLine[SlotT]) -> Batch | None:
         """Return the next batch, waiting for one; None when nothing is left or nothing may run."""
         while True:
             batch = None
-            with self._changed:
+            with self._lock:
                 now = self._clock()
-                picked = self._under_way.picked(self._batcher, now)
+                picked = self._under_way.picked(self._batcher, now, line.kinds)
                 if picked.batch:
                     batch = Batch(picked.batch, picked.reason, now, new_id())
                     self._under_way.add(batch)
                 elif not picked.dropped:
                     if not self._alive or (self._stopping and not self._busy()):
                         return None
-                    self._waiting = True
-                    self._changed.wait(None if picked.wake_at is None else picked.wake_at - now)
-                    self._waiting = False
+                    line.waiting = True
+                    line.changed.wait(None if picked.wake_at is None else picked.wake_at - now)
+                    line.waiting = False
             if picked.dropped:
                 text = "the deadline passed while the job waited"
                 deliver([(t, Failed(DeadlineExceeded(text))) for t in picked.dropped])
@@ -187,30 +188,30 @@ class Worker(Generic[SlotT]):
         waiting = self._under_way.halves or self._batcher.queued_jobs
         return bool(waiting) or not self._under_way.idle
 
-    def _collect_loop(self) -> None:
-        while self._collected():  # its frame ends each time: a waiting thread holds no images
+    def _collect_loop(self, line: EngineLine[SlotT]) -> None:
+        while self._collected(line):  # its frame ends each time: a waiting thread holds no images
             pass
-        self._launched.put(None)  # for the next collect thread
+        line.launched.put(None)  # for the next collect thread
 
-    def _collected(self) -> bool:
+    def _collected(self, line: EngineLine[SlotT]) -> bool:
         """Finish the next batch; return False if there are no more."""
-        if (launched := self._launched.get()) is None:
+        if (launched := line.launched.get()) is None:
             return False
         slot, batch = launched
         try:
-            result = self._engine.collect(slot)
+            result = line.engine.collect(slot)
             if len(result.values) != len(batch.tickets):
                 raise ValueError(f"{len(result.values)} values, {len(batch.tickets)} jobs")
         except Exception as error:  # the neighbours of a guilty job are protected
-            self._engine.release(slot)
+            line.engine.release(slot)
             self._bisect(batch, error)
         else:
-            self._engine.release(slot)  # first: the next batch can be launched meanwhile
+            line.engine.release(slot)  # first: the next batch can be launched meanwhile
             self._finish(batch, result)
         return True
 
     def _finish(self, batch: Batch, result: BatchResult) -> None:
-        with self._changed:
+        with self._lock:
             self._rate.add(len(batch.tickets), batch.launched_at, self._clock(), result.decode)
         outcomes = batch.outcomes(result, self._batcher.limits.max_batch_size)
         if self._claim(batch):
@@ -237,7 +238,7 @@ class Worker(Generic[SlotT]):
 
     def _claim(self, batch: Batch, halves: tuple[Batch, ...] = ()) -> bool:
         """Return True to the first caller, unless the worker was given up before: answer it."""
-        with self._changed:
+        with self._lock:
             trial = self._under_way.trial
             if not self._under_way.claim(batch, halves):
                 return False
@@ -245,5 +246,5 @@ class Worker(Generic[SlotT]):
             # fault, although their answers may not have left yet.
             batch.note_device(False)
             if halves or self._stopping or trial or self._batcher.suspects:
-                self._changed.notify()
+                self._notify()
             return True

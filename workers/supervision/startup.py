@@ -17,6 +17,7 @@ from models.networks.served import ServedNetwork
 from models.networks.spec import NetworkSpec
 from models.setting_types import cache_folder
 from models.settings import Precision, Settings
+from models.thread_priority import can_lower_priority
 from workers.engines.cpu.calibration import Calibration
 from workers.engines.cpu.engine import CpuEngine, CpuSlot
 from workers.host_lock import host_lock
@@ -147,7 +148,14 @@ def _cpu_worker(
     return_freed_memory()  # what loading and measuring took; the warm-up takes what serving needs
     engine.warm_up()
     limits = replace(_limits(settings, size), alone=_filters)
-    return _started(Worker(engine, limits, on_batch, progress=engine.progress))
+    if settings.data_folder is None or not can_lower_priority():
+        return _started(Worker(engine, limits, on_batch, progress=engine.progress))
+    background = CpuEngine(networks, size, cores(settings), background=True)
+
+    def progress() -> float:
+        return engine.progress() + background.progress()
+
+    return _started(Worker(engine, limits, on_batch, progress=progress, background=background))
 
 
 def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> Started:

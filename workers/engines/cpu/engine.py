@@ -64,17 +64,20 @@ class CpuSlot:
 class CpuEngine:
     """Runs `networks` and filters on `threads` cores; networks without weights are left out.
 
-    `max_batch_size` bounds the batches that it will be given.
+    `most` images are in a batch. In the `background` no image is spread over all cores.
     """
 
     device = "cpu"
     takes_jpegs = False
 
-    def __init__(self, networks: "Sequence[CpuNetwork]", max_batch_size: int, threads: int) -> None:
+    def __init__(
+        self, networks: "Sequence[CpuNetwork]", most: int, threads: int, background: bool = False
+    ) -> None:
         self.collectors = threads
+        self._background = background
         self._networks = {network.spec.name: network for network in networks}
         self._passes = _passes(threads) if networks else None
-        self._max_batch_size = max_batch_size
+        self._max_batch_size = most
         self._counting = threading.Lock()
         self._computing: dict[int, float] = {}
         self._spent = 0.0
@@ -82,7 +85,7 @@ class CpuEngine:
         self._free: queue.SimpleQueue[CpuSlot | None] = queue.SimpleQueue()
         side = max([network.spec.preprocessing.crop for network in networks], default=0)
         for _ in range(threads):
-            memory = np.empty(max_batch_size * side * side * 3, np.uint8)
+            memory = np.empty(most * side * side * 3, np.uint8)
             self._free.put(CpuSlot(memory, memory[:0]))
 
     def acquire(self) -> CpuSlot | None:
@@ -181,7 +184,7 @@ class CpuEngine:
         """Compute on this core, or one image on all cores while nothing else is computed."""
         assert self._passes is not None
         crowded = len(self._computing) > 1 or time.monotonic() - self._crowded_at < CROWDED
-        if len(crops) == 1 and not crowded:
+        if len(crops) == 1 and not crowded and not self._background:
             return self._passes.on_all_cores(network.logits, crops)
         return self._passes.on_this_core(network.logits, crops)
 

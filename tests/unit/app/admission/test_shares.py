@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from contextlib import AsyncExitStack
 
 import pytest
 from hypothesis import given
@@ -106,14 +107,14 @@ def test_the_larger_of_two_clients_is_bulk() -> None:
     assert (large[0].lane, small.lane) == (Lane.BULK, Lane.INTERACTIVE)
 
 
-def test_the_background_is_bulk_and_does_not_count_for_others() -> None:
+def test_the_background_has_a_lane_and_does_not_count_for_others() -> None:
     admission = door()
     admission.forecast.background = admission.counters.key("client jobs")
     job = admission.admit(1, 0, "jobs")
     assert admission.forecast.share(admission.forecast.background) is Share.SMALL, "alone"
     many = [admission.admit(1, 0, "a") for _ in range(8)]
     assert {each.lane for each in many} == {Lane.INTERACTIVE}
-    assert job.lane is Lane.BULK
+    assert job.lane is Lane.BACKGROUND
     assert admission.forecast.share(admission.forecast.background) is Share.BULK
 
 
@@ -132,6 +133,36 @@ def test_the_background_waits_a_while_after_others_were_there() -> None:
     assert forecast.share(forecast.background) is Share.LARGE
     for each in jobs:
         each.release()
+
+
+def test_a_background_that_yields_waits_for_no_others_and_they_not_for_it() -> None:
+    async def scenario() -> None:
+        counters = Counters()
+        forecast = Forecast(counters, busy_images=2)
+        admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, forecast, FairLine(1))
+        admission.line.behind = FairLine(4)
+        forecast.background = admission.counters.key("client jobs")
+        job, other = admission.admit(4, 0, "jobs"), admission.admit(1, 0, "a")
+        async with AsyncExitStack() as held:
+            async with asyncio.timeout(10):
+                for _ in range(4):
+                    await held.enter_async_context(job.turn("k"))
+                await held.enter_async_context(other.turn("k"))
+
+    asyncio.run(scenario())
+
+
+def test_the_time_of_a_background_that_yields_teaches_no_costs() -> None:
+    counters = Counters()
+    forecast = Forecast(counters, busy_images=2)
+    admission = Admission(Limits(64, 1 << 30, 1 << 29), counters, forecast, FairLine(1))
+    admission.line.behind = FairLine(4)
+    forecast.background = admission.counters.key("client jobs")
+    for client, seconds in (("a", 0.1), ("jobs", 9.0)):
+        permit = admission.admit(1, 0, client)
+        with permit.work("k", 100) as work:
+            work.trace = trace(seconds)
+    assert forecast.costs.estimate("k", 100) == pytest.approx(0.1, rel=1e-3)
 
 
 def test_a_client_alone_is_bulk_while_its_images_wait_in_line() -> None:

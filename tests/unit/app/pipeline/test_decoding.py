@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -21,7 +23,7 @@ from app.pipeline.pixel_budget import PixelBudget
 from app.pipeline.timings import Timings
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat
-from tests.pictures import png
+from tests.pictures import jpeg, png
 from workers.filters.registry import parse_chain
 from workers.operations import FilterChain
 
@@ -61,11 +63,18 @@ class Turn:
         yield
 
 
+@dataclass(frozen=True)
+class Permit:
+    """What the decoder reads of a permit."""
+
+    in_background: bool
+
+
 class Context:
     """What the decoder reads of the context of an image."""
 
-    def __init__(self) -> None:
-        self.stages, self.turn = Timings(), Turn()
+    def __init__(self, *, in_background: bool = False) -> None:
+        self.stages, self.turn, self.permit = Timings(), Turn(), Permit(in_background)
 
 
 def version(*ops: dict[str, Any], format_: ImageFormat = ImageFormat.JPEG) -> Version:
@@ -166,3 +175,31 @@ def test_an_image_gives_its_turn_to_others_only_while_it_waits_for_memory(
 
     asyncio.run(scenario())
     assert context.turn.given == given
+
+
+def test_images_in_the_background_keep_no_other_image_waiting_for_a_thread() -> None:
+    pool, blocked = Pool(), Event()
+
+    async def scenario() -> None:
+        decoder = ImageDecoder(
+            cast(Any, None), PixelBudget(10**9), cast(DecoderPool, pool), MOST, 1
+        )
+        behind = asyncio.create_task(decoder.in_thread(blocked.wait, 60.0, background=True))
+        front = decoder.decoded(
+            Blob.of(jpeg()), cast(ImageContext, Context()), lambda _seen: 1, lambda _seen: 1
+        )
+        async with asyncio.timeout(30), front:
+            pass
+        blocked.set()
+        front = decoder.decoded(
+            Blob.of(jpeg()),
+            cast(ImageContext, Context(in_background=True)),
+            lambda _seen: 1,
+            lambda _seen: 1,
+        )
+        async with asyncio.timeout(30), front:
+            pass
+        assert await behind
+        decoder.close()
+
+    asyncio.run(scenario())

@@ -28,7 +28,7 @@ def held(image: Image) -> HeldImage:
     return HeldImage(Decoded(image, info, "the copyright"))
 
 
-async def in_thread(work: Callable[[], bytes]) -> bytes:
+async def in_thread(work: Callable[[], bytes], *, background: bool) -> bytes:  # noqa: ARG001 (one machine)
     return await asyncio.to_thread(work)
 
 

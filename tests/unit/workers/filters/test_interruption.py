@@ -45,7 +45,7 @@ def test_an_image_that_is_late_fails_alone_in_its_batch() -> None:
     chain = FilterChain(parse_chain([{"name": "invert"}]))
     image = Image(np.zeros((4, 4, 3), np.uint8))
     jobs = [Job(chain, image, deadline) for deadline in (Deadline(time.monotonic() - 1), NEVER)]
-    engine = CpuEngine((), max_batch_size=2, threads=1)
+    engine = CpuEngine((), most=2, threads=1)
     slot = engine.acquire()
     assert slot is not None
     engine.launch(slot, jobs)

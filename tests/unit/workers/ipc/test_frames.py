@@ -27,7 +27,7 @@ from workers.operations import (
 )
 
 CHAIN = parse_chain([{"name": "gaussian_blur", "sigma": 2.5}, {"name": "sobel", "axis": "x"}])
-SUBMIT = Submit(7, 4096, 8192, (3, 2, 3), {"top_k": 1, "function": "none"}, 12.5, False)
+SUBMIT = Submit(7, 4096, 8192, (3, 2, 3), {"top_k": 1, "function": "none"}, 12.5, "bulk")
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def test_closing_does_not_wait_for_a_peer_that_reads_nothing(
     async def test() -> None:
         async with linked() as (link, _):
             assert link.line is not None
-            full = Submit(1, 0, 1, (1, 1, 1), "x" * 500_000, 0.0, False)
+            full = Submit(1, 0, 1, (1, 1, 1), "x" * 500_000, 0.0, "bulk")
             link.line.protocol.send([full] * 20)
             await asyncio.wait_for(link.close(), 5)
 
@@ -167,7 +167,7 @@ def test_an_answer_to_a_job_that_is_not_ours_costs_no_other_answer() -> None:
             assert link.line is not None
             waiter = asyncio.get_running_loop().create_future()
             pending = Pending(7, fake_job(), ArenaSlot(0, PAGE), waiter)
-            link.line.submit(pending, Submit(7, 0, PAGE, (1, 1, 1), "a", 0.0, False))
+            link.line.submit(pending, Submit(7, 0, PAGE, (1, 1, 1), "a", 0.0, "bulk"))
             await peer.send(Done(99), Done(7))
             await wait_until(lambda: answered == [7])
 
@@ -188,7 +188,7 @@ def test_a_fault_of_ours_in_one_answer_is_no_nonsense_of_the_worker_s() -> None:
                 assert link.line is not None
                 waiter = asyncio.get_running_loop().create_future()
                 pending = Pending(number, fake_job(), ArenaSlot(0, PAGE), waiter)
-                link.line.submit(pending, Submit(number, 0, PAGE, (1, 1, 1), "a", 0.0, False))
+                link.line.submit(pending, Submit(number, 0, PAGE, (1, 1, 1), "a", 0.0, "bulk"))
             await peer.send(Done(1), Done(2))
             await wait_until(lambda: answered == [1, 2])
 

@@ -93,7 +93,7 @@ class Schedule(RuleBasedStateMachine):
 
     def rank(self, lane: list[Ticket]) -> tuple[bool, float]:
         fresh = self.now - lane[0].enqueued_at < self.limits.ageing
-        return (lane[0].job.lane is Lane.BULK and fresh, lane[0].enqueued_at)
+        return (lane[0].job.lane is not Lane.INTERACTIVE and fresh, lane[0].enqueued_at)
 
     def batch_of(self, lane: list[Ticket], reason: ReleaseReason) -> list[Ticket]:
         """Return the longest run of living jobs within both limits; never less than one."""
