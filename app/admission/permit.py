@@ -120,7 +120,7 @@ class Permit:
         forecast, self.kinds = self._admission.forecast, kinds
         each = [forecast.costs.estimate(kind) for kind in kinds]
         work = int(n_images * sum(each) * MICRO)
-        if work > SURE * self.unreserve():
+        if work > SURE * (reserved := self.unreserve()) or not reserved:
             self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
         self._expected.add(n_images, kinds, work)
         if not all(map(forecast.costs.knows, kinds)):

@@ -12,13 +12,17 @@ from collections.abc import Callable
 from app.connections.entrance import Ticket
 
 BEGUN_AT_ONCE = 32
-"""Connections that are begun or refused in one turn, so that requests go on beside them."""
+"""Connections that are begun in one turn, so that requests go on beside them."""
+
+REFUSAL = 0.2
+"""Part of the time of beginning that a refusal takes, so five times as many fit into a turn."""
 
 FIRST = (b"G", b"H")
 """First bytes of requests that are begun before all others: GET and HEAD."""
 
-Begin = Callable[[socket.socket, Ticket, Callable[[], None]], None]
-"""Begins or refuses a connection; the last argument gives it a protocol."""
+Begin = Callable[[socket.socket, Ticket, Callable[[], None]], bool]
+"""Begins or refuses a connection, and returns whether it began; the last argument gives it a
+protocol."""
 
 
 class Arrivals:
@@ -29,8 +33,8 @@ class Arrivals:
         self._loop = asyncio.get_running_loop()
         self._bodiless: deque[tuple[socket.socket, Ticket, Callable[[], None]]] = deque()
         self._others: deque[tuple[socket.socket, Ticket, Callable[[], None]]] = deque()
-        self._begun = 0
-        """Connections that were begun or refused in this turn of the event loop."""
+        self._begun = 0.0
+        """Connections that were begun in this turn of the event loop; refusals count as parts."""
         self._turn: asyncio.Handle | None = None
         """The next turn, if there is something to do in it."""
 
@@ -45,8 +49,7 @@ class Arrivals:
         """Begin or refuse a connection whose `first` byte has come, now or in its turn."""
         queue = self._bodiless if first in FIRST else self._others
         if self._begun < BEGUN_AT_ONCE and not (queue or self._bodiless):
-            self._begun += 1
-            self._begin(connection, ticket, begin)
+            self._handle(connection, ticket, begin)
         else:
             queue.append((connection, ticket, begin))
         if self._turn is None:
@@ -63,9 +66,11 @@ class Arrivals:
                 connection.close()
 
     def _next_turn(self) -> None:
-        self._turn, self._begun = None, 0
+        self._turn, self._begun = None, 0.0
         while self._begun < BEGUN_AT_ONCE and (queue := self._bodiless or self._others):
-            self._begun += 1
-            self._begin(*queue.popleft())
+            self._handle(*queue.popleft())
         if self._begun:
             self._turn = self._loop.call_soon(self._next_turn)
+
+    def _handle(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
+        self._begun += 1 if self._begin(connection, ticket, begin) else REFUSAL

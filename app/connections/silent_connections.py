@@ -145,19 +145,25 @@ class SilentConnections:
             ticket.leave()
             connection.close()
 
-    def _begin(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> None:
+    def _begin(self, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]) -> bool:
+        """Refuse a request whose first byte has come, or call `begin`; return whether it began."""
         # The head of a request is looked at only if it may be refused at once.
         data = sent(connection, PEEKED) if self._guard.pressed() else None
-        self.first_bytes(data or b"", connection, ticket, begin)
-
-    def first_bytes(
-        self, data: bytes, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]
-    ) -> None:
-        """Refuse the request that begins with `data`, or call `begin`."""
-        refused = self._refuse(connection, ticket.host, data) if len(data) > 1 else None
+        refused = self._refuse(connection, ticket.host, data) if data else None
         if refused is None:
             begin()
-            return
+        else:
+            self._refused(refused, connection, ticket, begin)
+        return refused is None
+
+    def _refused(
+        self,
+        refused: Refused,
+        connection: socket.socket,
+        ticket: Ticket,
+        begin: Callable[[], None],
+    ) -> None:
+        """Discard what still comes of a refused request, and keep or close its connection."""
 
         def wait() -> None:
             self._watch(SilentConnection(self, connection, ticket, begin, Phase.ONCE))

@@ -116,6 +116,19 @@ def test_reserved_work_is_let_in_although_later_requests_came_before_its_body() 
     simulate(scenario())
 
 
+def test_work_of_unknown_cost_for_which_nothing_was_reserved_is_refused_as_before() -> None:
+    async def scenario() -> None:
+        server = Simulation()
+        admission = busy(server)
+        with admission.enter("a", Deadline.after(1.4, server.clock())) as permit:
+            admission.forecast.charge(server.counters.key("client a"), 5_000_000)
+            permit.complete(100)
+            with pytest.raises(Overloaded):
+                permit.expect(1)
+
+    simulate(scenario())
+
+
 def test_a_body_that_is_slow_to_arrive_loses_the_work_that_was_reserved_for_it() -> None:
     async def scenario() -> None:
         server = Simulation()
