@@ -60,12 +60,18 @@ class Executor:
     """Return the last batches of all workers, at most this number, the newest first."""
 
 
-async def local_executor(settings: Settings, metrics: Metrics, weights: bool) -> Executor:
-    """Start a worker in threads of this process, on the first GPU if there is a usable one."""
+async def local_executor(
+    settings: Settings, metrics: Metrics, weights: bool, full_batches: bool
+) -> Executor:
+    """Start a worker in threads of this process, on the first GPU if there is a usable one.
+
+    With `full_batches` the scores of an image do not depend on the batch that it is part of.
+    """
     gpu = 0 if wanted_gpus(settings.gpus) else None
     recent = RecentBatches(settings.debug_batches)
+    observer = _observer(metrics, recent)
     started = await asyncio.to_thread(
-        start_worker, settings, _observer(metrics, recent), weights=weights, gpu=gpu
+        start_worker, settings, observer, weights=weights, gpu=gpu, full_batches=full_batches
     )
     recent.device = started.worker.load().device
     computing = Computing(started.networks, started.degraded)
@@ -164,6 +170,20 @@ def job_images(settings: Settings, front_ends: int) -> int:
         return 2 * (settings.max_batch_size or GPU_BATCH)
     busy = 2 * cores(settings) * (settings.max_batch_size or CPU_BATCH)
     return max(4, busy // front_ends)
+
+
+def files_at_device(settings: Settings, readers: int, workers: int) -> int:
+    """Return the files that each of `readers` processes gives to `workers` of GPUs at a time.
+
+    Each worker has six batches of them: three in its staging slots, and the next ones grow
+    meanwhile. A reader has at least as many as a chunk.
+    """
+    return max(32, -(-6 * workers * (settings.max_batch_size or GPU_BATCH) // readers))
+
+
+def decoding_threads(settings: Settings) -> int:
+    """Return the threads of a process that decode; one core is for its event loop."""
+    return max(1, cores(settings) - 1)
 
 
 def codec_memory_for(settings: Settings, counters: Counters) -> CodecMemory:

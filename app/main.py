@@ -72,12 +72,14 @@ async def start_service(
     quarantine: int | None = None,
     *,
     ahead: bool = False,
+    full_batches: bool = False,
 ) -> Service:
     """Build every part, innermost first; without `weights` it only filters.
 
     `addresses` are those of worker processes; without any, the worker is in this one. `counters`
     are shared by front ends, and so are the limits, and the memory at `quarantine`. With `ahead`
-    a decoder process is started beside the worker, before the first image needs it.
+    a decoder process is started beside the worker, before the first image needs it. With
+    `full_batches` the scores that a worker in this process gives do not depend on batches.
     """
     counters = counters or Counters()
     async with AsyncExitStack() as started:  # a failure below stops what has been started
@@ -90,7 +92,7 @@ async def start_service(
         executor = await (
             remote_executor(settings, metrics, addresses, counters.front_ends, quarantine)
             if addresses
-            else local_executor(settings, metrics, weights)
+            else local_executor(settings, metrics, weights, full_batches)
         )
         started.push_async_callback(executor.backend.aclose)
         await first

@@ -84,11 +84,7 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     orders.attach()
-    gpu = orders.first["gpu"]
-    measured = orders.first.get("measured", {}).get("precisions", {})
-    started = await asyncio.to_thread(
-        start_worker, settings, host.on_batch, gpu=gpu, precisions=measured
-    )
+    started = await asyncio.to_thread(_started, settings, orders.first, host)
     freeze()
     welcome = _welcome(started)
     recent.device = welcome.device
@@ -113,6 +109,16 @@ async def _worker(settings: Settings, orders: Orders) -> int:
         return 0
     log.critical("the worker died", exc_info=ended if isinstance(ended, Exception) else None)
     return ExitCode.WORKER_DIED
+
+
+def _started(settings: Settings, given: dict[str, Any], host: WorkerServer) -> Started:
+    return start_worker(
+        settings,
+        host.on_batch,
+        gpu=given["gpu"],
+        precisions=given.get("measured", {}).get("precisions", {}),
+        full_batches=given["full_batches"],
+    )
 
 
 def _welcome(started: Started) -> Welcome:

@@ -186,13 +186,19 @@ def _bound(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
-def worker(settings: Settings, address: str, gpu: int | None) -> ProcessSpec:
-    """Return the process of a worker that listens at `address`; without `gpu` it has the CPU."""
+def worker(
+    settings: Settings, address: str, gpu: int | None, *, full_batches: bool = False
+) -> ProcessSpec:
+    """Return the process of a worker that listens at `address`; without `gpu` it has the CPU.
+
+    With `full_batches` the scores of an image do not depend on the batch that it is part of.
+    """
     orders = {
         "role": "worker",
         "settings": settings.model_dump(mode="json"),
         "address": address,
         "gpu": gpu,
+        "full_batches": full_batches,
     }
     number = address.rsplit("-", 1)[1]
     name = "worker" if gpu is None else f"worker {number} of GPU {gpu}"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from models.exit_codes import ExitCode
@@ -170,3 +171,33 @@ def names_in(folder: Path) -> list[str]:
     """Return the files below a folder; a temporary one would be among them."""
     files = (each for each in folder.rglob("*") if each.is_file())
     return sorted(str(each.relative_to(folder)) for each in files)
+
+
+def test_a_command_that_was_killed_at_many_moments_writes_the_file_of_an_undisturbed_one(
+    tmp_path: Path,
+) -> None:
+    folder, out, errors = tmp_path / "photos", tmp_path / "labels.jsonl", tmp_path / "errors"
+    folder.mkdir()
+    for number in range(24):  # sizes differ, and so do the batches of a run that begins elsewhere
+        width, height = 64 + 40 * (number % 5), 48 + 9 * number
+        (folder / f"{number:03}.jpg").write_bytes(jpeg(number, width, height))
+    (folder / "011.jpg").write_text("no image")
+
+    def has(wanted: int) -> bool:
+        records = b"".join(each.read_bytes() for each in tmp_path.glob("*.partial"))
+        return out.exists() or records.count(b"\n") >= wanted
+
+    with runs_of(["classify", str(folder), "--out", str(out), *SMALL], errors) as runs:
+        runs.start()
+        assert runs.exit_code() == ExitCode.FAILED
+        undisturbed = out.read_bytes()
+        out.unlink()
+        for wanted in (5, 14):
+            process = runs.start()
+            until(partial(has, wanted))
+            os.kill(process, signal.SIGKILL)
+            runs.exit_code()
+        if not out.exists():
+            runs.start()
+            runs.exit_code()
+    assert out.read_bytes() == undisturbed

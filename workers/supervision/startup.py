@@ -81,21 +81,25 @@ def start_worker(
     weights: bool = True,
     gpu: int | None = None,
     precisions: Mapping[str, str] | None = None,
+    full_batches: bool = False,
 ) -> Started:
     """Start a worker on GPU number `gpu`, or on the CPU; if the GPU cannot be used, on the CPU too.
+
+    With `full_batches` the scores of an image do not depend on the batch that it is part of.
 
     `precisions` are those that a worker on the CPU has measured for networks of these settings:
     measuring takes half of the CPU time of a start, and another one may give another result.
     """
     keep_freed_memory()
     if gpu is None:
-        return _on_cpu(settings, on_batch, weights, precisions=precisions or {})
+        known = precisions or {}
+        return _on_cpu(settings, on_batch, weights, None, known, full_batches=full_batches)
     try:
-        return _on_gpu(settings, on_batch, weights, gpu)
+        return _on_gpu(settings, on_batch, weights, gpu, full_batches=full_batches)
     except (ImportError, RuntimeError, AssertionError) as error:  # as torch and CuPy say it
         log.exception("GPU %d cannot be used", gpu)
         degraded = f"GPU {gpu} cannot be used ({error}); this worker computes on the CPU"
-        return _on_cpu(settings, on_batch, weights, degraded)
+        return _on_cpu(settings, on_batch, weights, degraded, full_batches=full_batches)
 
 
 def _on_cpu(
@@ -104,6 +108,8 @@ def _on_cpu(
     weights: bool,
     degraded: str | None = None,
     precisions: Mapping[str, str] = MappingProxyType({}),
+    *,
+    full_batches: bool = False,
 ) -> Started:
     """Return an engine for the CPU. Without `weights` torch is not imported, which takes seconds:
     filters do not need it.
@@ -126,7 +132,7 @@ def _on_cpu(
 
     loaded = load_models(settings, "cpu", build)
     networks = [each.network for each in loaded if each.network is not None]
-    worker = _cpu_worker(settings, on_batch, networks)
+    worker = _cpu_worker(settings, on_batch, networks, full_batches=full_batches)
     return Started(worker, tuple(each.served for each in loaded), degraded)
 
 
@@ -141,10 +147,14 @@ def _caches(settings: Settings) -> tuple[Path, ...]:
 
 
 def _cpu_worker(
-    settings: Settings, on_batch: Observer, networks: "Sequence[CpuNetwork]"
+    settings: Settings,
+    on_batch: Observer,
+    networks: "Sequence[CpuNetwork]",
+    *,
+    full_batches: bool = False,
 ) -> Worker[CpuSlot]:
     size = settings.max_batch_size or CPU_BATCH
-    engine = CpuEngine(networks, size, cores(settings))
+    engine = CpuEngine(networks, size, cores(settings), full_batches=full_batches)
     return_freed_memory()  # what loading and measuring took; the warm-up takes what serving needs
     engine.warm_up()
     limits = replace(_limits(settings, size), alone=_filters)
@@ -158,7 +168,9 @@ def _cpu_worker(
     return _started(Worker(engine, limits, on_batch, progress=progress, background=background))
 
 
-def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> Started:
+def _on_gpu(
+    settings: Settings, on_batch: Observer, weights: bool, gpu: int, *, full_batches: bool
+) -> Started:
     from workers.engines.cuda.engine import CudaEngine
     from workers.engines.cuda.network import GraphedNetwork
     from workers.engines.model import Loaded, State, load_models
@@ -168,7 +180,9 @@ def _on_gpu(settings: Settings, on_batch: Observer, weights: bool, gpu: int) -> 
     size = settings.max_batch_size or GPU_BATCH
 
     def build(spec: NetworkSpec, state: State) -> GraphedNetwork:
-        return GraphedNetwork(state, settings.precision, spec, size, device, settings.optimize)
+        precision, optimize = settings.precision, settings.optimize
+        full = full_batches
+        return GraphedNetwork(state, precision, spec, size, device, optimize, full_batches=full)
 
     loaded: list[Loaded[GraphedNetwork]] = []
     room = max(settings.max_batch_pixels, settings.max_pixels)

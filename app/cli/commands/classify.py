@@ -144,7 +144,7 @@ def _written(
 
     With `retry` these are the records of the images that have failed.
     """
-    chosen = {name: getattr(settings, name) for name in (*WEIGHTS, "max_pixels")}
+    chosen = {name: getattr(settings, name) for name in (*WEIGHTS, "max_pixels", "max_batch_size")}
     left = tasks_of(iter(sources))
     convert = conversion(out, _vector(given))
     if retry:

@@ -32,9 +32,10 @@ from models.domain.errors import (
 from models.domain.image import Image, Jpeg, Pixels
 from models.domain.job import Job, Labels, Result, Vector
 from models.networks.spec import NetworkSpec
+from workers.engines.cpu.scores import labels
 from workers.filters import row_bands
 from workers.filters.interruption import ending_at, stop_if_late
-from workers.operations import Classify, FilterChain, FunctionToApply, NetworkOutput
+from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.preprocess import crop
 from workers.scheduling.engine import BatchResult
 
@@ -64,17 +65,27 @@ class CpuSlot:
 class CpuEngine:
     """Runs `networks` and filters on `threads` cores; networks without weights are left out.
 
-    `most` images are in a batch. In the `background` no image is spread over all cores.
+    `most` images are in a batch. In the `background` no image is spread over all cores. With
+    `full_batches` every batch of a network is computed as one of `most`, on one core: oneDNN has
+    other kernels for small batches (below 4 on an AMD EPYC), which add up in another order, so that
+    scores would depend on the batch. An image alone then takes as long as a full batch.
     """
 
     device = "cpu"
     takes_jpegs = False
 
     def __init__(
-        self, networks: "Sequence[CpuNetwork]", most: int, threads: int, background: bool = False
+        self,
+        networks: "Sequence[CpuNetwork]",
+        most: int,
+        threads: int,
+        background: bool = False,
+        *,
+        full_batches: bool = False,
     ) -> None:
         self.collectors = threads
-        self._background = background
+        self._spreads = not (background or full_batches)
+        self._full_batches = full_batches
         self._networks = {network.spec.name: network for network in networks}
         self._passes = _passes(threads) if networks else None
         self._max_batch_size = most
@@ -153,7 +164,7 @@ class CpuEngine:
         for network in self._networks.values():
             crops = _crops(slot, network.spec, self._max_batch_size)
             crops.fill(0)
-            for size in (1, len(crops)):
+            for size in {len(crops), len(crops) if self._full_batches else 1}:
                 with self._counted():
                     self._logits(network, crops[:size])
             with self._counted():
@@ -175,8 +186,11 @@ class CpuEngine:
         if network is None:
             return [WeightsMissing("no weights are loaded") for _ in slot.jobs]
         if output is NetworkOutput.LABELS:
-            logits = self._logits(network, slot.crops)
-            return [_labels(row, job) for row, job in zip(logits, slot.jobs, strict=True)]
+            n = len(slot.jobs)
+            # Beside the crops of a batch that is not full are those of earlier ones.
+            computed = self._max_batch_size if self._full_batches else n
+            logits = self._logits(network, _crops(slot, network.spec, computed))[:n]
+            return [labels(row, job) for row, job in zip(logits, slot.jobs, strict=True)]
         wanted = network.logits if output is NetworkOutput.LOGITS else network.features
         return self._vectors(wanted, slot.crops)
 
@@ -184,7 +198,7 @@ class CpuEngine:
         """Compute on this core, or one image on all cores while nothing else is computed."""
         assert self._passes is not None
         crowded = len(self._computing) > 1 or time.monotonic() - self._crowded_at < CROWDED
-        if len(crops) == 1 and not crowded and not self._background:
+        if len(crops) == 1 and not crowded and self._spreads:
             return self._passes.on_all_cores(network.logits, crops)
         return self._passes.on_this_core(network.logits, crops)
 
@@ -227,22 +241,3 @@ def _filtered(job: Job, *, owned: bool = False) -> Image | ServiceError:
         return error.with_traceback(None)
     # What follows may overwrite a result, but not a source that others read.
     return Image(pixels if owned else pixels.copy())
-
-
-def _labels(logits: NDArray[np.float32], job: Job) -> Labels:
-    assert isinstance(job.operation, Classify)
-    scores = _scores(logits, job.operation.function_to_apply)
-    # Stable, so that classes of equal scores keep their order, and the same image has the same
-    # labels every time.
-    best = np.argsort(-scores, kind="stable")[: job.operation.top_k]
-    return Labels(tuple(best.tolist()), tuple(scores[best].tolist()))
-
-
-def _scores(logits: NDArray[np.float32], function: FunctionToApply) -> NDArray[np.float32]:
-    if function is FunctionToApply.SOFTMAX:
-        # Without the subtraction, which changes no share, exp overflows float32 from 89 on.
-        powers = np.exp(logits - logits.max())
-        return np.asarray(powers / powers.sum())
-    if function is FunctionToApply.SIGMOID:
-        return np.float32(1) / (np.float32(1) + np.exp(-logits))
-    return logits

@@ -41,7 +41,9 @@ class GraphedNetwork:
     `precision` is half precision unless the settings ask for another one. `input` is
     (max_batch_size, 3, crop, crop) and is filled by the caller. `scores` is float32
     (max_batch_size, 3, classes), `vectors` float32 (max_batch_size, features). All three belong to
-    the batch that runs on the compute stream.
+    the batch that runs on the compute stream. With `full_batches` all batches are computed as one
+    of the largest size, by the algorithms that cuDNN chooses without timing them: so the bits of a
+    score depend neither on the batch nor on the process that computes it.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class GraphedNetwork:
         max_batch_size: int,
         device: str,
         optimize: Optimize = Optimize.DEFAULT,
+        *,
+        full_batches: bool = False,
     ) -> None:
         self.spec = spec
         self.precision = Precision.FP16 if precision is Precision.AUTO else precision
@@ -71,17 +75,19 @@ class GraphedNetwork:
         self.vectors = torch.zeros((max_batch_size, spec.features), device=device)
         table = normalisation_table(spec.preprocessing)[0]
         self.table = torch.from_numpy(table).to(device, dtype).contiguous()
+        self._sizes = [max_batch_size] if full_batches else sizes(max_batch_size)
+        self._times_algorithms = not full_batches
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def capture(self, stream: torch.cuda.Stream, batch_sizes: Sequence[int] = ()) -> None:
-        """Make a graph for each batch size, by default `sizes`, to be run on `stream`.
+        """Make a graph for each batch size, by default those of batches, to be run on `stream`.
 
         Call this before serving: CUDA graph capture fails while other work uses the device. A
         network whose specification names no graphs is only run, so that algorithms are chosen.
         """
         torch.backends.cudnn.allow_tf32 = False
         started, pool = time.monotonic(), None
-        for size in batch_sizes or sizes(len(self.input)):
+        for size in batch_sizes or self._sizes:
             with CAPTURING, torch.inference_mode(), torch.cuda.stream(stream):
                 for _ in range(ROUNDS):
                     self._run(size)
@@ -122,12 +128,12 @@ class GraphedNetwork:
         """Return the features of the first `size` inputs, float32 (size, features)."""
         # Set each time, because cuDNN times its algorithms when it first sees a batch size.
         timed = size >= TUNED_FROM or self._optimize is Optimize.MAX
-        torch.backends.cudnn.benchmark = timed
+        torch.backends.cudnn.benchmark = timed and self._times_algorithms
         return self._features(self.input[:size]).float()
 
     def _padded(self, n: int) -> int:
         """Return the smallest size with algorithms of its own that has room for `n` images."""
-        return min(size for size in sizes(len(self.input)) if size >= n)
+        return min(size for size in self._sizes if size >= n)
 
     def _run(self, size: int) -> None:
         logits = self._head(self._computed(size))
