@@ -3,7 +3,7 @@
 `python -m tests.chaos.jobs_killed --images 100000 --kills 10 --operation filter --side 64` works
 through a job of small local images twice: undisturbed, and with `kill -9` at random moments, each
 followed by a new start. With `--front-ends N` one random front end is killed and the server
-replaces it; else the whole server. The promises: each item has exactly one record, its index and id
+replaces it, unless `--kill server` says that the whole server is killed. The promises: each item has exactly one record, its index and id
 belong together, rows that were read before a kill never change, and the working time (from ready to
 killed or finished) is at most 1.1 times that of the undisturbed job. A server works on its jobs a
 little before it says that it is ready, so `wall_s` has the whole times too, with all starts and
@@ -27,7 +27,7 @@ from typing import Any
 import httpx
 
 from tests.pictures import jpeg
-from tests.server import Served, children, serving, until
+from tests.server import Served, children, gone, serving, until
 
 MOST_TIME = 1.1
 KINDS = 50
@@ -128,8 +128,10 @@ def undisturbed(job: Undertaking) -> list[str]:
         return job.check(client)
 
 
-def killed(job: Undertaking, images: int, kills: int, chance: random.Random) -> list[str]:
+def killed(job: Undertaking, given: argparse.Namespace, chance: random.Random) -> list[str]:
     """Work through a job while servers or front ends are killed; return what is wrong."""
+    images, kills = given.images, given.kills
+    whole = given.kill == "server" or not given.front_ends
     moments = sorted(chance.randrange(images // 20, images * 9 // 10) for _ in range(kills))
     while True:
         with job.server() as (served, client):
@@ -140,19 +142,20 @@ def killed(job: Undertaking, images: int, kills: int, chance: random.Random) -> 
                 while alive and moments:
                     job.follow(client, moments.pop(0))
                     job.take(client)
-                    alive = _kill(served, chance)
+                    alive = _kill(served, whole, chance)
                 if alive:
                     job.follow(client, sys.maxsize)
             if alive:
                 return job.check(client)
 
 
-def _kill(served: Served, chance: random.Random) -> bool:
-    """Kill a front end, or the server if it has none; return whether the server goes on."""
+def _kill(served: Served, whole: bool, chance: random.Random) -> bool:
+    """Kill the whole server or one front end; return whether the server goes on."""
     found = {name: pid for name, pid in children(served.process.pid).items() if "front" in name}
-    if not found:
+    if whole:
         served.process.kill()
         served.process.wait()
+        until(lambda: all(gone(pid) for pid in found.values()))
         return False
     os.kill(chance.choice([*found.values()]), signal.SIGKILL)
     time.sleep(1.0)
@@ -181,6 +184,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--front-ends", type=int, default=0)
+    parser.add_argument("--kill", choices=("server", "front-end"), default="front-end")
     parser.add_argument("--operation", choices=[*OPERATIONS], default="classify")
     parser.add_argument("--side", type=int, default=224, help="pixels of each side of the images")
     parser.add_argument("--flags", default="--gpus 0", help="further flags of the server")
@@ -199,7 +203,7 @@ def main() -> int:
         )
         wrong = undisturbed(one)
         between = time.monotonic()
-        wrong += killed(other, given.images, given.kills, random.Random(given.seed))
+        wrong += killed(other, given, random.Random(given.seed))
         ended = time.monotonic()
     ratio = other.seconds / one.seconds
     if ratio > MOST_TIME:
@@ -210,6 +214,7 @@ def main() -> int:
         "images": given.images,
         "kills": given.kills,
         "front_ends": given.front_ends,
+        "killed": given.kill if given.front_ends else "server",
         "operation": given.operation,
         "undisturbed_s": round(one.seconds, 2),
         "killed_s": round(other.seconds, 2),
