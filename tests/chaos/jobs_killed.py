@@ -3,12 +3,13 @@
 `python -m tests.chaos.jobs_killed --images 100000 --kills 10 --operation filter --side 64` works
 through a job of small local images twice: undisturbed, and with `kill -9` at random moments, each
 followed by a new start. With `--front-ends N` one random front end is killed and the server
-replaces it, unless `--kill server` says that the whole server is killed. The promises: each item has exactly one record, its index and id
-belong together, rows that were read before a kill never change, and the working time (from ready to
-killed or finished) is at most 1.1 times that of the undisturbed job. A server works on its jobs a
-little before it says that it is ready, so `wall_s` has the whole times too, with all starts and
-checks. `--operation classify` takes much longer on a CPU; `--flags "--gpus auto"` computes on GPUs.
-The last line is JSON; exit code 1 where a promise is broken.
+replaces it, unless `--kill server` says that the whole server is killed. The promises: each item
+has exactly one record, its index and id belong together, rows that were read before a kill never
+change, and the working time (from ready to killed or finished) is at most 1.1 times that of the
+undisturbed job. A server works on its jobs a little before it says that it is ready, so `wall_s`
+has the whole times too, with all starts and checks. `--operation classify` takes much longer on a
+CPU; `--flags "--gpus auto"` computes on GPUs. The last line is JSON; exit code 1 where a promise is
+broken.
 """
 
 import argparse
