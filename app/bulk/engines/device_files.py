@@ -29,12 +29,13 @@ from workers.operations import Classify
 
 log = logging.getLogger("darkroom.bulk")
 
-DEPTH = 24
-"""Files of a thread at a time, from before they are decoded until they are answered: decoding takes
-2 ms, and an answer 50."""
+DEPTH = 64
+"""Files of a thread at a time, from before they are decoded until they are answered. Decoding takes
+2 ms and an answer 80, so a thread with fewer than 40 would be idle at times."""
 
-LARGEST = 2_000_000
-"""Pixels of the largest file that takes this way. A larger one waits for memory in the pipeline."""
+LARGEST = 1_000_000
+"""Pixels of the largest file that takes this way: a thread has at most 192 MB of them. A larger one
+waits for memory in the pipeline."""
 
 
 class Places:
