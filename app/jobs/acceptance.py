@@ -126,6 +126,7 @@ class Acceptance:
                 key=asked.key,
                 digest=found.digest,
                 destination=asked.destination,
+                concurrency=asked.concurrency,
             )
             queued = await self._rows.add(new, found.spans, _endings(id_, asked))
         except OSError as error:
@@ -150,6 +151,7 @@ def _equal(asked: Asked) -> list[object]:
         asked.source and str(asked.source),
         asked.destination,
         asked.webhook,
+        asked.concurrency,
     ]
 
 

@@ -37,3 +37,4 @@ class Asked:
     source: Source | None = None
     destination: str | None = None
     webhook: str | None = None
+    concurrency: int | None = None

@@ -15,6 +15,7 @@ from app.jobs.claims_ahead import ClaimsAhead
 from app.jobs.committer import Committer
 from app.jobs.files import MANIFEST, DataFolder
 from app.jobs.inputs import Inputs
+from app.jobs.job_in_work import JobInWork, JobSlots
 from app.jobs.manifest import StoredLine, read
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.jobs import JobRows
@@ -122,7 +123,7 @@ class Runner:
         if self._stopping() or self.full:
             return
         if len(self._feeders) < JOBS_AT_ONCE:
-            for job in await self._jobs.runnable(2 * JOBS_AT_ONCE):
+            for job in await self._jobs.runnable(2 * JOBS_AT_ONCE, self._owner.id):
                 if job.id not in self._feeders and len(self._feeders) < JOBS_AT_ONCE:
                     self._begin(job)
 
@@ -157,6 +158,7 @@ class Runner:
 
     async def _work(self, job: Job, work: Work) -> None:
         inputs = self._inputs(self._folder.of(job.id))
+        this = JobInWork(job, work, inputs, JobSlots(self._slots, job.concurrency))
         claims = ClaimsAhead(partial(self._chunks.claim, job.id, self._owner.id))
         try:
             async with inputs, asyncio.TaskGroup() as group:
@@ -165,19 +167,17 @@ class Runner:
                     if claim is None:
                         break
                     begun = asyncio.Event()
-                    group.create_task(self._chunk(job, work, inputs, claim, begun))
+                    group.create_task(self._chunk(this, claim, begun))
                     await begun.wait()
         finally:
             self._unreleased += await claims.close()
 
-    async def _chunk(
-        self, job: Job, work: Work, inputs: Inputs, claim: Claim, begun: asyncio.Event
-    ) -> None:
+    async def _chunk(self, this: JobInWork, claim: Claim, begun: asyncio.Event) -> None:
         """Work on the items of a chunk; `begun` is set when the last one is under way."""
         committed = False
         try:
-            with ChunkRecords(claim, self._folder.of(job.id)) as records:
-                await self._items(job, work, inputs, records, begun)
+            with ChunkRecords(claim, self._folder.of(this.job.id)) as records:
+                await self._items(this, records, begun)
                 await self._committer.commit(records)
                 committed = True
         finally:
@@ -185,36 +185,24 @@ class Runner:
             if not committed:  # one that is committed all the same stays so
                 self._unreleased.append(claim)
 
-    async def _items(
-        self,
-        job: Job,
-        work: Work,
-        inputs: Inputs,
-        records: ChunkRecords,
-        begun: asyncio.Event,
-    ) -> None:
+    async def _items(self, this: JobInWork, records: ChunkRecords, begun: asyncio.Event) -> None:
         span = records.claim.span
-        found = await asyncio.to_thread(read, self._folder.of(job.id) / MANIFEST, span)
+        found = await asyncio.to_thread(read, self._folder.of(this.job.id) / MANIFEST, span)
         if records.claim.attempts >= CAREFUL:
-            await self._one_by_one(job, work, inputs, records, found)
+            await self._one_by_one(this, records, found)
             return
         async with asyncio.TaskGroup() as group:
             for index, line in enumerate(found, span.first):
-                await self._slots.acquire()
-                task = group.create_task(self._item(job, work, index, line, inputs, records))
-                task.add_done_callback(self._free)
+                await this.slots.take()
+                task = group.create_task(self._item(this, index, line, records))
+                task.add_done_callback(this.slots.give)
             begun.set()
 
     async def _one_by_one(
-        self,
-        job: Job,
-        work: Work,
-        inputs: Inputs,
-        records: ChunkRecords,
-        lines: Sequence[StoredLine],
+        self, this: JobInWork, records: ChunkRecords, lines: Sequence[StoredLine]
     ) -> None:
         """Work on a chunk that ended processes; an item that ends them alone becomes an error."""
-        claim = records.claim
+        claim, job = records.claim, this.job
         log.warning("job %s: attempt %s of chunk %s", job.id, claim.attempts, claim.number)
         suspects = Suspects(self._folder.of(job.id) / f"suspects-{claim.number}")
         await asyncio.to_thread(suspects.read)
@@ -224,21 +212,13 @@ class Runner:
                 self._on_item("failed")
                 continue
             # One in this process, or a killer would make a suspect of an item of another chunk.
-            async with self._alone, self._slots, suspects.under_way(index):
-                await self._item(job, work, index, line, inputs, records)
-
-    def _free(self, _: object) -> None:
-        self._slots.release()
+            async with self._alone, this.slots, suspects.under_way(index):
+                await self._item(this, index, line, records)
 
     async def _item(
-        self,
-        job: Job,
-        work: Work,
-        index: int,
-        line: StoredLine,
-        inputs: Inputs,
-        records: ChunkRecords,
+        self, this: JobInWork, index: int, line: StoredLine, records: ChunkRecords
     ) -> None:
+        job, work, inputs = this.job, this.work, this.inputs
         made, failed = await self._worker.record(job, work, index, line, inputs)
         await records.add(made, failed=failed)
         self._on_item("failed" if failed else "ok")

@@ -12,7 +12,11 @@ from models.domain.errors import FieldError, InvalidParameter
 if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
     from app.jobs.jobs import Jobs
 
-_OF_THE_JOB = ("source", "include", "retry_of", "destination", "webhook")
+_OF_THE_JOB = ("source", "include", "retry_of", "destination", "webhook", "concurrency")
+
+
+MOST_CONCURRENCY = 65_536
+"""The highest limit that a job may have; what the server does is limited by its settings."""
 
 
 class JobQuery(BaseModel):
@@ -31,6 +35,12 @@ class JobQuery(BaseModel):
         None, max_length=4096, description="address below which the results are written"
     )
     webhook: str | None = Field(None, max_length=2048, description="URL that is called at the end")
+    concurrency: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_CONCURRENCY,
+        description="images of the job in work at a time, at most; none: the server chooses",
+    )
 
 
 def options_of(request: Request) -> tuple[dict[str, Any], JobQuery]:
@@ -66,4 +76,6 @@ def asked_for(
         raise InvalidParameter("include: it chooses names below `source`, which is missing")
     elif query.retry_of is not None:
         source = Source(retry_of=query.retry_of)
-    return Asked(client, operation, options, None, source, destination, query.webhook)
+    return Asked(
+        client, operation, options, None, source, destination, query.webhook, query.concurrency
+    )

@@ -174,6 +174,7 @@ async def _record(jobs: "Jobs", job: "Job") -> JobRecord:
         expires=_optional(job.expires),
         rate=None if rate is None else round(rate, 2),
         estimated_end=_optional(end),
+        concurrency=job.concurrency,
         results=f"/jobs/{job.id}/results",
         problem=job.problem,
         **{kind: _ending(each) for kind, each in endings.items()},

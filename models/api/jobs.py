@@ -44,6 +44,7 @@ class JobRecord(BaseModel):
     started: datetime | None = Field(None, description="when the first image was begun")
     finished: datetime | None = None
     expires: datetime | None = Field(None, description="when the results of a finished job go")
+    concurrency: int | None = Field(None, description="images in work at a time, at most")
     rate: float | None = Field(None, description="images a second, lately; of running jobs")
     estimated_end: datetime | None = Field(None, description="by that rate")
     results: str = Field(description="path of the results")

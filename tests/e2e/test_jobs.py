@@ -119,6 +119,16 @@ def test_options_of_an_operation_keep_their_meaning(client: httpx.Client) -> Non
     assert found["embedding"] == pytest.approx(reply["embedding"], rel=1e-4, abs=1e-4)
 
 
+def test_a_job_may_limit_its_images_in_work(client: httpx.Client) -> None:
+    path = made(client, "classify&concurrency=1", manifest({"data": PHOTO}, {"data": DRAWING}))
+    job = finished(client, path)
+    assert (job["state"], job["concurrency"], job["options"]) == ("succeeded", 1, {})
+    for wrong in ("0", "x"):
+        answer = client.post(f"/jobs?operation=classify&concurrency={wrong}", headers=LINES)
+        assert answer.status_code == 422
+        assert "concurrency" in answer.json()["detail"]
+
+
 def test_a_json_list_is_a_manifest_too_and_process_is_an_operation(client: httpx.Client) -> None:
     versions = '[{"name": "sobel", "format": "png"}]'
     query = {"operation": "process", "top_k": "1", "versions": versions}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.jobs.store.tables import CHUNKS, CLAIMED, DONE, JOBS, OWNERS, WAITING
+from app.jobs.store.tables import CHUNKS, CLAIMED, DONE, JOBS, OWNERS, WAITING, open_to
 from app.jobs.store.values import (
     LARGEST_CHUNK,
     RUNNABLE,
@@ -38,7 +38,8 @@ class ChunkRows:
         mine = (CHUNKS.c.job == job) & CHUNKS.c.number.in_(select(first.cte("free").c.number))
         taken = update(CHUNKS).where(mine, CHUNKS.c.state == WAITING)
         taken = taken.values(state=CLAIMED, owner=owner, attempts=CHUNKS.c.attempts + 1)
-        begun = update(JOBS).where(JOBS.c.id == job, JOBS.c.state.in_(_values(RUNNABLE)))
+        runnable = JOBS.c.state.in_(_values(RUNNABLE))
+        begun = update(JOBS).where(JOBS.c.id == job, runnable, open_to(owner))
         begun = begun.values(
             state=State.RUNNING.value, started=func.coalesce(JOBS.c.started, self._clock())
         )

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.jobs.store.endings import Ending
-from app.jobs.store.tables import CHUNKS, CLAIMED, ENDINGS, JOBS, WAITING
+from app.jobs.store.tables import CHUNKS, CLAIMED, ENDINGS, JOBS, WAITING, open_to
 from app.jobs.store.values import FINISHED, RUNNABLE, UNFINISHED, Job, Span, State, Usage
 
 AT_ONCE = 1000
@@ -83,10 +83,13 @@ class JobRows:
         async with self._engine.connect() as connection:
             return {state: count for state, count in await connection.execute(query)}
 
-    async def runnable(self, limit: int) -> list[Job]:
-        """Return jobs that have chunks without an owner, the oldest first."""
+    async def runnable(self, limit: int, owner: str) -> list[Job]:
+        """Return jobs that have chunks without an owner which `owner` may claim, the oldest
+        first.
+        """
         waiting = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == WAITING)
-        query = select(JOBS).where(_in(RUNNABLE), waiting).order_by(JOBS.c.id).limit(limit)
+        query = select(JOBS).where(_in(RUNNABLE), waiting, open_to(owner))
+        query = query.order_by(JOBS.c.id).limit(limit)
         async with self._engine.connect() as connection:
             return [_job(row) for row in (await connection.execute(query)).mappings()]
 

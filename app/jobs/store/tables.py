@@ -9,6 +9,7 @@ that file counts, so no item is in the results twice, and none is missing when a
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Double,
     Index,
     Integer,
@@ -18,9 +19,10 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    exists,
 )
 
-VERSION = 4
+VERSION = 5
 """The version of these tables; it grows with every change of them."""
 
 WAITING, CLAIMED, DONE = 0, 1, 2
@@ -55,6 +57,7 @@ JOBS = Table(
     Column("digest", String(64), nullable=False),
     Column("problem", Text),
     Column("destination", Text),
+    Column("concurrency", Integer),
     UniqueConstraint("client", "key", name="darkroom_jobs_key"),
     Index("darkroom_jobs_client", "client", "id"),
     Index("darkroom_jobs_state", "state", "expires"),
@@ -106,3 +109,11 @@ OWNERS = Table(
     Column("until", Double, nullable=False),
     Column("arriving", BigInteger, nullable=False),
 )
+
+
+def open_to(owner: str) -> ColumnElement[bool]:
+    """Return whether `owner` may claim chunks of a job: of one with a limit of its own only if no
+    other owner has one. So one process at a time works on it, and counts its images.
+    """
+    other = (CHUNKS.c.state == CLAIMED) & (CHUNKS.c.owner != owner)
+    return JOBS.c.concurrency.is_(None) | ~exists().where(CHUNKS.c.job == JOBS.c.id, other)

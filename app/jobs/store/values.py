@@ -42,6 +42,7 @@ class Job:
     """One job. Times are seconds since 1970; `stored` are the bytes of its files.
 
     `destination` is the storage address to which its images and results go, beside the data folder.
+    At most `concurrency` of its images are in work at a time; None: as many as the server likes.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Job:
     digest: str = ""
     problem: dict[str, Any] | None = None
     destination: str | None = None
+    concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -596,6 +596,11 @@ export interface components {
              */
             expires?: string | null;
             /**
+             * Concurrency
+             * @description images in work at a time, at most
+             */
+            concurrency?: number | null;
+            /**
              * Rate
              * @description images a second, lately; of running jobs
              */
@@ -2846,6 +2851,8 @@ export interface operations {
                 destination?: string;
                 /** @description URL that is called at the end */
                 webhook?: string;
+                /** @description images of the job in work at a time, at most; none: the server chooses */
+                concurrency?: number;
             };
             header?: {
                 "idempotency-key"?: string | null;

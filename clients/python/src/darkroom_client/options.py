@@ -100,7 +100,8 @@ class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
     """Options of a job: those of its operation, with `ops` of `filter` or `versions` of `process`.
 
     `destination` is the address of a folder or bucket where the server writes images and results,
-    and `webhook` a URL that it calls when the job has ended.
+    and `webhook` a URL that it calls when the job has ended. At most `concurrency` images of the
+    job are in work at a time; without it the server chooses.
 
     A request with the same `idempotency_key`, images and options makes no second job; if it is not
     given, one is made, which protects from a connection that breaks.
@@ -111,4 +112,5 @@ class JobOptions(LabelFields, EncodingFields, CallOptions, total=False):
     versions: Versions
     destination: str | None
     webhook: str | None
+    concurrency: int | None
     idempotency_key: str | None

@@ -224,6 +224,7 @@ class Job(msgspec.Struct, frozen=True):
     started: datetime | None = None
     finished: datetime | None = None
     expires: datetime | None = None
+    concurrency: int | None = None
     rate: float | None = None
     estimated_end: datetime | None = None
     destination: JobEnding | None = None

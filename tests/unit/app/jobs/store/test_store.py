@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -89,7 +89,7 @@ def test_a_job_ends_when_all_chunks_are_committed_each_once(run: Run) -> None:
         claims = [await claimed(store, each) for each in (store.one, store.other, store.one)]
         assert [each.span for each in claims] == SPANS
         assert await store.chunks.claim("1", store.one.id) == []
-        assert await store.jobs.runnable(10) == []
+        assert await store.jobs.runnable(10, store.one.id) == []
         first, second, third = map(stored, claims, (2, 0, 1))
         assert await store.chunks.commit([third, first], store.one.id, RETENTION) == [third, first]
         assert await store.chunks.commit([third, first], store.one.id, RETENTION) == []
@@ -141,6 +141,23 @@ def test_several_chunks_are_claimed_at_once_in_their_order(run: Run) -> None:
         rest = await store.chunks.claim("1", store.other.id, 2)
         assert [each.span for each in rest] == SPANS[2:]
         assert await store.chunks.claim("1", store.one.id, 2) == []
+
+    run(test)
+
+
+def test_a_job_with_a_limit_is_worked_on_by_one_process_at_a_time(run: Run) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(replace(job(), concurrency=2), SPANS)
+        first = await claimed(store, store.one)
+        assert await store.chunks.claim("1", store.other.id) == []
+        assert await store.jobs.runnable(10, store.other.id) == []
+        assert [each.id for each in await store.jobs.runnable(10, store.one.id)] == ["1"]
+        second = await claimed(store, store.one)
+        await store.chunks.commit([stored(first)], store.one.id, RETENTION)
+        assert await store.chunks.claim("1", store.other.id) == []
+        await store.chunks.commit([stored(second)], store.one.id, RETENTION)
+        assert [each.id for each in await store.jobs.runnable(10, store.other.id)] == ["1"]
+        assert (await claimed(store, store.other)).number == 2
 
     run(test)
 
