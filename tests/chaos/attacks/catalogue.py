@@ -127,7 +127,9 @@ _BATCHES = (
     Attack(odd_archives.archive_floods, patience=150),
     Attack(odd_archives.packed_tar_bombs, patience=150),
     Attack(odd_archives.job_archives, flags=odd_archives.FLAGS, patience=400),
-    Attack(odd_archives.job_archive_floods, flags=odd_archives.FLAGS, patience=300),
+    Attack(
+        odd_archives.job_archive_floods, flags=odd_archives.FLAGS, ends_within=150, patience=300
+    ),
     Attack(
         odd_archives.job_packed_tar_bombs, flags=odd_archives.FLAGS, ends_within=120, patience=200
     ),
