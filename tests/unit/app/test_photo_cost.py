@@ -7,11 +7,13 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVarTuple, Unpack
+from typing import Any, NamedTuple, TypeVarTuple, Unpack
 
 import pytest
 
+import app
 from tests.bench.plan import BOUNDARY, multipart
 from tests.in_process import ask, served
 from tests.pictures import jpeg
@@ -20,6 +22,21 @@ Args = TypeVarTuple("Args")
 
 REQUESTS = 12
 """The first ones fill tables, and now and then one meets a measurement that is due."""
+
+_ROOT = Path(app.__file__).parents[1]
+
+OWN = tuple(f"{_ROOT / room}/" for room in ("app/intake", "app/pipeline", "models"))
+"""The rooms that read an image, decode it and wait for its result. How often their functions are
+called hardly depends on how images meet in batches; calls in admission and responses do."""
+
+
+class Costs(NamedTuple):
+    """What one request cost the event loop; `own` are the calls within the rooms OWN."""
+
+    calls: int
+    tasks: int
+    wakes: int
+    own: int
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -43,30 +60,33 @@ class CountingLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
 
-async def costs(path: str, body: bytes, kind: str) -> tuple[int, int, int]:
+async def costs(path: str, body: bytes, kind: str) -> Costs:
     """Return the calls of Python functions on the event loop, counting each time that a coroutine
     goes on, the tasks, and the wake-ups by threads: the fewest of some requests.
     """
-    loop, calls, found = asyncio.get_running_loop(), 0, []
+    loop, calls, own = asyncio.get_running_loop(), 0, 0
+    found: list[Costs] = []
     assert isinstance(loop, CountingLoop)
 
-    def note(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls, own
+        if event == "call":
+            calls += 1
+            own += frame.f_code.co_filename.startswith(OWN)
 
     async with served() as app:
         for _ in range(REQUESTS):
-            calls = loop.tasks = loop.wakes = 0
+            calls = own = loop.tasks = loop.wakes = 0
             sys.setprofile(note)
             try:
                 assert await ask(app, path, body, content_type=kind) == 200
             finally:
                 sys.setprofile(None)
-            found.append((calls, loop.tasks, loop.wakes))
-    return min(found)
+            found.append(Costs(calls, loop.tasks, loop.wakes, own))
+    return min(found)._replace(own=min(each.own for each in found))
 
 
-def run(work: Coroutine[Any, Any, tuple[int, int, int]]) -> tuple[int, int, int]:
+def run(work: Coroutine[Any, Any, Costs]) -> Costs:
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
         return runner.run(work)
 
@@ -80,14 +100,17 @@ def test_a_photo_costs_few_calls_one_task_and_one_wake_up_for_each_thread_that_i
 ) -> None:
     """Decoding, computing and encoding wake the loop once each; a task watches the client."""
     found = run(costs(path, jpeg(1, 640, 480), "image/jpeg"))
-    assert found[1:] == (1, wakes)
-    assert found[0] <= most_calls
+    assert (found.tasks, found.wakes) == (1, wakes)
+    assert found.calls <= most_calls
 
 
-def test_each_photo_of_a_form_costs_one_task_and_at_most_two_wake_ups() -> None:
-    """Calls are not bounded here: how many there are depends on how the photos meet in batches."""
+def test_each_photo_of_a_form_costs_one_task_two_wake_ups_and_few_calls() -> None:
+    """All calls vary by a tenth and more, as the photos meet in batches. Those within OWN are 141
+    for a photo, on one busy core 143: their bound fails when they grow by a twentieth.
+    """
     body = multipart([jpeg(n, 640, 480) for n in range(16)])
     kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
-    _, tasks, wakes = run(costs("/classify?top_k=1", body, kind))
-    assert tasks == 17
-    assert wakes <= 32
+    found = run(costs("/classify?top_k=1", body, kind))
+    assert found.tasks == 17
+    assert found.wakes <= 32
+    assert found.own <= 16 * 147
