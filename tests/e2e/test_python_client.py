@@ -232,6 +232,27 @@ def example(name: str, *arguments: str | Path) -> str:
     return done.stdout
 
 
+def test_the_example_of_an_archive_labels_its_photos_and_makes_another(
+    url: str, photos: Path, tmp_path: Path
+) -> None:
+    archive, out = tmp_path / "photos.zip", tmp_path / "out.zip"
+    names = [f"{label.replace(' ', '_')}.jpg" for label in [*DRAWN][:3]]
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in names:
+            file.write(photos / name, f"folder/{name}")
+        file.writestr("folder/broken.jpg", b"no image")
+    printed = example("filter_archive.py", url, archive, out)
+    for label, name in zip(DRAWN, names, strict=False):
+        assert f"folder/{name} is a {label}" in printed
+    assert "folder/broken.jpg failed:" in printed
+    with zipfile.ZipFile(out) as file:
+        records = [json.loads(line) for line in file.read("results.jsonl").splitlines()]
+        images = [name for name in file.namelist() if name.endswith(".jpg")]
+        assert len(images) == len(names)
+        assert {picture(file.read(each)).format for each in images} == {"JPEG"}
+    assert sorted(each["status"] for each in records) == ["error", "ok", "ok", "ok"]
+
+
 def test_the_example_of_a_folder_labels_each_photo(url: str, photos: Path, tmp_path: Path) -> None:
     example("classify_folder.py", url, photos, tmp_path / "labels.csv")
     with (tmp_path / "labels.csv").open(newline="") as file:

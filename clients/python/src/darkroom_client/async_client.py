@@ -8,6 +8,7 @@ from typing import Self, Unpack, overload
 import httpx
 
 from darkroom_client import async_stream, catalogue, requests
+from darkroom_client.async_archives import AsyncArchives
 from darkroom_client.async_jobs import AsyncJobs
 from darkroom_client.async_stream import Images
 from darkroom_client.async_wire import AsyncWire
@@ -42,7 +43,7 @@ class AsyncClient:
 
     A failed image is a result with an `error`; a refused request raises `DarkroomError`. Requests
     are repeated as `retries` says, which changes nothing, because they have no effects.
-    `jobs` has long batches.
+    `archives` sends ZIP and TAR files, and `jobs` has long batches.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class AsyncClient:
         arguments = http_options(base_url, api_key, self._settings, options)
         self._http = httpx.AsyncClient(transport=transport, **arguments)
         self._wire = AsyncWire(self._http)
+        self.archives = AsyncArchives(self._wire, retries)
         self.jobs = AsyncJobs(JobCalls(self._wire, retries))
 
     async def __aenter__(self) -> Self:

@@ -7,6 +7,8 @@ from typing import Self, Unpack, overload
 import httpx
 
 from darkroom_client import catalogue, requests, sync_stream
+from darkroom_client.archives import Archives
+from darkroom_client.async_archives import AsyncArchives
 from darkroom_client.conversation import Attempts
 from darkroom_client.images import Source, one_or_many
 from darkroom_client.job_calls import JobCalls
@@ -39,7 +41,7 @@ class Client:
 
     A failed image is a result with an `error`; a refused request raises `DarkroomError`. Requests
     are repeated as `retries` says, which changes nothing, because they have no effects.
-    `jobs` has long batches.
+    `archives` sends ZIP and TAR files, and `jobs` has long batches.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Client:
         arguments = http_options(base_url, api_key, self._settings, options)
         self._http = httpx.Client(transport=transport, **arguments)
         self._wire = SyncWire(self._http)
+        self.archives = Archives(AsyncArchives(self._wire, retries))
         self.jobs = Jobs(JobCalls(self._wire, retries))
 
     def __enter__(self) -> Self:

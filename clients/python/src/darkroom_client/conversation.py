@@ -65,6 +65,10 @@ class Wire(Protocol):
         """Write the images of a result to files, and return it with their paths; raises OSError."""
         ...
 
+    async def save(self, path: Path, data: bytes) -> None:
+        """Write a file, whole or not at all; raises OSError."""
+        ...
+
 
 @dataclass(slots=True)
 class Attempts:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import httpx
 
-from darkroom_client.files import pieces, stored
+from darkroom_client.files import pieces, stored, write
 from darkroom_client.images import Item, read
 from darkroom_client.records import ImageResult
 from darkroom_client.requests import Call
@@ -101,3 +101,7 @@ class SyncWire:
     async def store(self, result: ImageResult, folder: Path) -> ImageResult:
         """Write the images of a result to files, and return it with their paths; raises OSError."""
         return stored(result, folder)
+
+    async def save(self, path: Path, data: bytes) -> None:
+        """Write a file, whole or not at all; raises OSError."""
+        write(path, data)

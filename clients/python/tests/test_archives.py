@@ -1,0 +1,126 @@
+"""Archives over both clients: what is sent, what is sent again, and what the caller gets."""
+
+import asyncio
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients.python.tests.scripted import (
+    QUICK,
+    Answer,
+    Exchange,
+    broken_after,
+    page,
+    problem,
+    scripted,
+)
+from darkroom_client import AsyncClient, Busy, Client, ImageResult, InvalidRequest, Progress
+
+pytestmark = pytest.mark.parametrize("kind", ["sync", "async"])
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / "photos.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("a.jpg", b"content")
+    return path
+
+
+def answers(count: int) -> Answer:
+    def answer(exchange: Exchange) -> None:
+        exchange.head(200, "application/x-ndjson")
+        for index in range(count):
+            exchange.line(index, source=f"{index}.jpg")
+
+    return answer
+
+
+def classified(kind: str, url: str, archive: Path, **options: Any) -> list[ImageResult]:
+    async def asked() -> list[ImageResult]:
+        async with AsyncClient(url, retries=QUICK) as client:
+            return [each async for each in client.archives.classify(archive, **options)]
+
+    if kind == "async":
+        return asyncio.run(asked())
+    with Client(url, retries=QUICK) as client:
+        return [*client.archives.classify(archive, **options)]
+
+
+def zipped(kind: str, url: str, archive: Path, out: Path) -> None:
+    async def asked() -> None:
+        async with AsyncClient(url, retries=QUICK) as client:
+            await client.archives.filter_to_zip(archive, "invert", out, format="png")
+
+    if kind == "async":
+        asyncio.run(asked())
+        return
+    with Client(url, retries=QUICK) as client:
+        client.archives.filter_to_zip(archive, "invert", out, format="png")
+
+
+def test_an_archive_is_the_body_and_its_options_are_in_the_query(kind: str, archive: Path) -> None:
+    with scripted(answers(3)) as server:
+        told: list[Progress] = []
+        found = classified(kind, server.url, archive, top_k=2, progress=told.append)
+        assert [(each.index, each.source) for each in found] == [(n, f"{n}.jpg") for n in range(3)]
+        (request,) = server.requests
+        assert request.path == "/classify?top_k=2"
+        assert request.headers["content-type"] == "application/zip"
+        assert request.headers["accept"] == "application/x-ndjson"
+        assert request.body == archive.read_bytes()
+        assert told == [Progress(n, 0, None) for n in (1, 2, 3)]
+
+
+def test_after_a_broken_answer_each_result_comes_once(kind: str, archive: Path) -> None:
+    with scripted(broken_after(2), problem(503, "overloaded", Retry_After="0"), answers(4)) as server:
+        found = classified(kind, server.url, archive)
+        assert [each.index for each in found] == [0, 1, 2, 3]
+        assert len(server.requests) == 3
+        assert len({each.headers["x-request-id"] for each in server.requests}) == 1
+
+
+def test_an_archive_that_is_refused_is_an_exception(kind: str, archive: Path) -> None:
+    with scripted(problem(422, "bad_archive")) as server:
+        with pytest.raises(InvalidRequest, match="it is bad_archive"):
+            classified(kind, server.url, archive)
+        assert len(server.requests) == 1
+    with scripted(*[problem(503, "overloaded", Retry_After="0")] * 9) as server, pytest.raises(Busy):
+        classified(kind, server.url, archive)
+
+
+def test_a_file_that_is_no_archive_is_not_sent(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(b"")
+    with scripted() as server:
+        with pytest.raises(ValueError, match=r"photo\.jpg"):
+            classified(kind, server.url, path)
+        assert not server.requests
+
+
+def test_a_zip_of_results_appears_whole_or_not_at_all(
+    kind: str, archive: Path, tmp_path: Path
+) -> None:
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w") as file:
+        file.writestr("results.jsonl", "{}")
+
+    def good(exchange: Exchange) -> None:
+        exchange.head(200, "application/zip")
+        exchange.handler.wfile.write(body.getvalue())
+
+    out = tmp_path / "out.zip"
+    with scripted(page(502), good) as server:
+        zipped(kind, server.url, archive, out)
+        assert out.read_bytes() == body.getvalue()
+        request = server.requests[-1]
+        assert request.headers["accept"] == "application/zip"
+        assert request.path.startswith("/filter?")
+        assert "format=png" in request.path
+    out.unlink()
+    with scripted(problem(422, "bad_archive")) as server, pytest.raises(InvalidRequest):
+        zipped(kind, server.url, archive, out)
+    assert [each.name for each in tmp_path.iterdir()] == ["photos.zip"]
