@@ -19,6 +19,8 @@ from clients.python.tests.scripted import (
 )
 from darkroom_client import AsyncClient, Busy, Client, ImageResult, InvalidRequest, Progress
 
+BUSY = problem(503, "overloaded", Retry_After="0")
+
 pytestmark = pytest.mark.parametrize("kind", ["sync", "async"])
 
 
@@ -76,7 +78,7 @@ def test_an_archive_is_the_body_and_its_options_are_in_the_query(kind: str, arch
 
 
 def test_after_a_broken_answer_each_result_comes_once(kind: str, archive: Path) -> None:
-    with scripted(broken_after(2), problem(503, "overloaded", Retry_After="0"), answers(4)) as server:
+    with scripted(broken_after(2), BUSY, answers(4)) as server:
         found = classified(kind, server.url, archive)
         assert [each.index for each in found] == [0, 1, 2, 3]
         assert len(server.requests) == 3
@@ -88,7 +90,7 @@ def test_an_archive_that_is_refused_is_an_exception(kind: str, archive: Path) ->
         with pytest.raises(InvalidRequest, match="it is bad_archive"):
             classified(kind, server.url, archive)
         assert len(server.requests) == 1
-    with scripted(*[problem(503, "overloaded", Retry_After="0")] * 9) as server, pytest.raises(Busy):
+    with scripted(*[BUSY] * 9) as server, pytest.raises(Busy):
         classified(kind, server.url, archive)
 
 
