@@ -21,7 +21,10 @@ it. Each method is the docstring of the program that measured. Figures of differ
 must not be compared with each other.
 """
 
-SHOWN = ("serve_gpu", "serve_cpu", "filters_gpu", "filters_cpu", "overload", "soak")
+SHOWN = (
+    *("serve_gpu", "serve_cpu", "filters_gpu", "filters_cpu", "overload", "soak"),
+    *("archive_memory", "stream_memory"),
+)
 """The results of this page."""
 
 LIMITS = """## What these figures do not say
@@ -38,7 +41,7 @@ LIMITS = """## What these figures do not say
 
 def page() -> str:
     """Return the whole page as Markdown."""
-    parts = (machines, rates, latency, filters_gpu, filters_cpu, overload, soak)
+    parts = (machines, rates, latency, filters_gpu, filters_cpu, overload, soak, memory)
     return "\n".join([HEAD, *("\n".join([*part(), ""]) for part in parts), LIMITS])
 
 
@@ -209,6 +212,32 @@ def _paragraph(text: str) -> str:
     """Return a text in lines of at most 138 columns, with a blank before each percent sign."""
     spaced = text.replace("%", " %")
     return textwrap.fill(spaced, 138, break_long_words=False, break_on_hyphens=False)
+
+
+def memory() -> Iterator[str]:
+    """Yield the section about the memory of archives and streams of any length."""
+    archives, stream = results("archive_memory"), results("stream_memory")
+    few, many = (archives["peak_bytes"][n] for n in sorted(archives["peak_bytes"], key=int))
+    held = stream["resident_bytes"]
+    yield "## Memory of archives and streams"
+    yield ""
+    yield _paragraph(
+        f"The peak of allocations while an archive of small files is written, read, and looked up "
+        f"by names, by the number of its files. One stream of {stream['lines']:,} images took "
+        f"{(held['peak'] - held['idle']) / 1e6:.1f} MB beside the idle server's "
+        f"{held['idle'] / 1e6:.0f} MB, {(held['after_a_tenth'] - held['idle']) / 1e6:.1f} MB of "
+        "them in its first tenth."
+    )
+    yield ""
+    yield f"| step | {' | '.join(f'{int(n):,} files' for n in archives['peak_bytes'])} |"
+    yield "|---|---|---|"
+    for step, name in (("write", "written"), ("read", "read"), ("find", "looked up")):
+        yield f"| {name} | {few[step] / 1e6:.1f} MB | {many[step] / 1e6:.1f} MB |"
+    yield f"| read by zipfile | {few['zipfile'] / 1e6:.1f} MB | {many['zipfile'] / 1e6:.1f} MB |"
+    yield ""
+    yield from method("bench/archive_memory")
+    yield ""
+    yield from method("bench/stream_memory")
 
 
 def _chart(name: str, title: str) -> str:
