@@ -93,6 +93,14 @@ class ResultsFile:
                 "make the earlier one available again, or remove the file to begin anew"
             )
 
+    @property
+    def network(self) -> Mapping[str, object]:
+        """Return the network that made the records; empty if none did."""
+        try:
+            return _parsed(self._network.read_bytes())
+        except OSError:
+            return {}
+
     def add(self, records: bytes, failed: int, count: int = 1) -> None:
         """Append records, lines of JSON; `failed` of them are errors."""
         try:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from app.bulk.engines.engine import Finished, Task, tasks_of
 from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import failures
+from app.bulk.outputs.origin import Origin
 from app.bulk.outputs.results_file import ResultsFile
 from app.bulk.outputs.tables import VectorColumn, conversion
 from app.bulk.progress import Progress
@@ -43,6 +44,10 @@ EXAMPLES = (
     "cat photo.jpg | darkroom classify -",
     "darkroom classify photo.jpg --output embedding --vector-format base64",
 )
+
+
+MAY_DIFFER = ("max_pixels", "cache_folder")
+"""Settings that may differ when images that failed are tried again."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -105,8 +110,9 @@ def run(
         running = session.run(settings, start, tasks_of(iter(sources)), Printed(as_json))
         return local_service.run(running)
     path = Path(out)
-    if retry_failed:
-        total = _failed(path)
+    if retry_failed and not (total := _failed(path)):
+        print(f"no image of {path} has failed", file=sys.stderr)
+        return ExitCode.OK
     return _written(settings, start, sources, total, path, force, given, retry=retry_failed)
 
 
@@ -145,9 +151,13 @@ def _written(
     With `retry` these are the records of the images that have failed.
     """
     chosen = {name: getattr(settings, name) for name in (*WEIGHTS, "max_pixels", "max_batch_size")}
+    # A larger limit of pixels may be the reason to try again, and a cache says nothing of records.
+    own = {name: value for name, value in chosen.items() if name not in MAY_DIFFER}
+    origin = Origin(out, {**given, **own})
     left = tasks_of(iter(sources))
     convert = conversion(out, _vector(given))
     if retry:
+        origin.check_options()
         left = failures.only_failed(left, _name, out)
         convert = partial(failures.write_merged, out)
     results = ResultsFile(
@@ -157,7 +167,14 @@ def _written(
         replaces=force or retry,
         convert=convert,
     )
-    return _continued(settings, start, left, total, results)
+
+    def finish() -> None:
+        if convert is None or retry:  # only JSON Lines can be mended
+            origin.keep(results.network, failed=results.failed)
+        results.finish()
+
+    mended = origin if retry else None
+    return _continued(settings, start, left, total, results, mended, finish)
 
 
 def _continued(
@@ -166,11 +183,13 @@ def _continued(
     left: Iterator[Task],
     total: int,
     results: ResultsFile,
+    mended: Origin | None,
+    finish: Callable[[], None],
 ) -> int:
     first = results.done
     with Progress(total, first, results.failed) as progress:
         if first < total:
-            sink = ResultsSink(results, progress)
+            sink = ResultsSink(results, progress, mended)
             try:
                 local_service.run(session.run(settings, start, left, sink))
             except WrongUsage:  # of weights, for instance
@@ -179,7 +198,7 @@ def _continued(
             except BaseException:  # re-raised
                 results.close()
                 raise
-    results.finish()
+    finish()
     print(progress.summary(), file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK
 

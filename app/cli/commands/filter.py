@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from app.bulk import session
@@ -12,6 +13,7 @@ from app.bulk.engines.choice import How
 from app.bulk.engines.engine import Finished, Task, tasks_of
 from app.bulk.engines.filtering import Filtering
 from app.bulk.errors import WrongUsage
+from app.bulk.outputs import zip_file
 from app.bulk.report import file_of, human_line, record_of
 from app.bulk.sources.expansion import Sources
 from app.cli.commands import chain, filter_folder, source_flags, targets
@@ -33,6 +35,7 @@ EXAMPLES = (
     "darkroom filter photo.jpg --ops sepia -o sepia.jpg",
     "darkroom filter photo.jpg photo2.jpg --op gaussian_blur:sigma=2 --op grayscale -o made/",
     "darkroom filter photo.jpg --ops 'resize:width=100,height=50,invert' -o small.webp",
+    "darkroom filter photos/ --op invert -o inverted.zip",
 )
 
 
@@ -46,8 +49,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--output",
         "--out",
         required=True,
-        help="a file, a folder (made if it is missing; for one file end its name with /), or - "
-        "(standard output)",
+        help="a file, a folder (made if it is missing; for one file end its name with /), a ZIP "
+        "(.zip), or - (standard output)",
     )
     complete_files(output)
     parser.add_argument(
@@ -89,10 +92,11 @@ def run(
     there is a progress bar. `encoding` has the options of `POST /filter` for the encoder.
     """
     flags = SourceFlags(files, include, exclude, lists, nul)
-    sources = flags.sources(results=output)
+    packs = zip_file.is_zip(output)
+    sources = flags.sources(results=str(zip_file.collected(Path(output))) if packs else output)
     filters = chain.given_chain(ops, op)
     assert filters is not None  # argparse requires one of the flags
-    if not sources.are_named:
+    if packs or not sources.are_named:
         version = _version(filters, encoding, encoding["format"])
         how = How(processes, servers)
         asked = filter_folder.Asked(settings, version, output, force, how, retry_failed)

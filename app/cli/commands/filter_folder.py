@@ -12,8 +12,9 @@ from app.bulk.engines.choice import How
 from app.bulk.engines.engine import Task
 from app.bulk.engines.filtering import Filtering, InFolder
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs import failures
+from app.bulk.outputs import failures, zip_file
 from app.bulk.outputs.folder import ResultsFolder
+from app.bulk.outputs.origin import Origin
 from app.bulk.outputs.places import Places
 from app.bulk.outputs.results_file import ResultsFile
 from app.bulk.progress import Progress
@@ -32,7 +33,7 @@ this many images after its last record."""
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the arguments ask for: a `version` of every image, in the folder `output`."""
+    """What the arguments ask for: a `version` of every image, in the folder or ZIP `output`."""
 
     settings: Settings
     version: Version
@@ -40,6 +41,11 @@ class Asked:
     force: bool
     how: How
     retry: bool = False
+
+    @property
+    def archive(self) -> Path | None:
+        """Return the ZIP that results are packed into, or None where they are in a folder."""
+        return Path(self.output) if zip_file.is_zip(self.output) else None
 
 
 def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[str, object]) -> int:
@@ -50,42 +56,70 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
     """
     if asked.output == "-":
         raise WrongUsage("--output: many images need a folder, not standard output")
-    folder = ResultsFolder(Path(asked.output), asked.force)
+    archive = asked.archive
+    if archive is not None and asked.retry:
+        raise WrongUsage("--retry-failed: a ZIP cannot be mended; filter into a folder")
+    path = Path(asked.output) if archive is None else zip_file.collected(archive)
+    folder = ResultsFolder(path, asked.force)
     folder.check(roots)
-    file = failures.beside(folder.path)
-    if asked.retry and not file.exists():
-        print(f"{file} does not exist: no image has failed", file=sys.stderr)
-        return ExitCode.OK
+    file = failures.beside(archive or folder.path)
+    origin = Origin(file, {name: each for name, each in options.items() if name != "retry"})
+    if asked.retry:
+        if not file.exists():
+            print(f"{file} does not exist: no image has failed", file=sys.stderr)
+            return ExitCode.OK
+        origin.check_options()
     left = _tasks(asked, sources, file)
-    begun = {**options, "max_pixels": asked.settings.max_pixels, "output": asked.output}
     results = ResultsFile(
         file,
         (each.source.name for each in left),
-        begun,
+        {**options, "max_pixels": asked.settings.max_pixels, "output": asked.output},
         replaces=True,
         convert=failures.write_failures,
-        check=partial(_check, asked, sources, folder),
+        check=partial(_check, asked, sources, folder, roots),
     )
+    code = _completed(asked, sources, results, folder, left, origin)
+    if not results.failed:
+        file.unlink()
+    if archive is not None:
+        zip_file.discard(archive)
+    return code
+
+
+def _completed(
+    asked: Asked,
+    sources: Sources,
+    results: ResultsFile,
+    folder: ResultsFolder,
+    left: Iterator[Task],
+    origin: Origin,
+) -> int:
+    """Write the results that are missing, then everything that is made of them."""
     try:
         code = _continued(asked, sources, results, folder, left)
+        if asked.archive is not None:
+            zip_file.pack(asked.archive, replaces=asked.force or results.resumed)
+        else:
+            origin.keep({}, failed=results.failed)
+        results.finish()
     except WrongUsage:
         results.abandon()
         raise
     except BaseException:  # re-raised
         results.close()
         raise
-    if not results.failed:
-        file.unlink()
     return code
 
 
-def _check(asked: Asked, sources: Sources, folder: ResultsFolder) -> None:
+def _check(asked: Asked, sources: Sources, folder: ResultsFolder, roots: Sequence[str]) -> None:
     """Raise WrongUsage if a result would replace a file.
 
     A command that is stopped meanwhile must be checked again, because one that continues may
     replace what the earlier one may have written.
     """
-    if not asked.retry:
+    if asked.archive is not None:
+        zip_file.check(asked.archive, roots, replaces=asked.force)
+    elif not asked.retry:
         folder.check_targets(_wanted(asked, sources), sources)
 
 
@@ -113,7 +147,6 @@ def _continued(
         if first < total:
             sink = ResultsSink(results, progress)
             local_service.run(session.run(asked.settings, start, tasks(), sink))
-    results.finish()
     print(progress.summary(), file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK
 

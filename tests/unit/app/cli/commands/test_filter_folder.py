@@ -1,9 +1,13 @@
-"""`darkroom filter` with a folder: what it may replace."""
+"""`darkroom filter` with a folder or a ZIP of results: what it may replace, and what goes on."""
 
+import errno
+import json
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
+from app.bulk.outputs import zip_file
 from app.bulk.outputs.folder import ResultsFolder
 from app.cli.parser import run
 from models.exit_codes import ExitCode
@@ -30,3 +34,99 @@ def test_a_command_that_was_stopped_while_it_checked_replaces_nothing_later(
     assert run(words) == ExitCode.WRONG_USAGE
     assert "exists already" in capfd.readouterr().err
     assert (tmp_path / "made/a.jpg").read_text() == "mine"
+
+
+def photos(folder: Path) -> Path:
+    """Make a folder of four sources, of which one is no image."""
+    made = folder / "photos"
+    (made / "more").mkdir(parents=True)
+    for number, name in enumerate(("a.jpg", "b é.jpg", "more/c.jpg")):
+        (made / name).write_bytes(jpeg(number, 60, 40))
+    (made / "more/d.jpg").write_text("no image")
+    return made
+
+
+def filtered(sources: Path, out: Path, *more: str) -> int:
+    return run(["filter", str(sources), "--op", "invert", "--out", str(out), "--gpus", "0", *more])
+
+
+def members(archive: Path) -> dict[str, bytes]:
+    with ZipFile(archive) as opened:
+        assert opened.testzip() is None
+        return {each: opened.read(each) for each in opened.namelist()}
+
+
+def test_a_zip_has_the_files_of_a_folder_of_results(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sources, archive = photos(tmp_path), tmp_path / "made.zip"
+    assert filtered(sources, tmp_path / "made") == ExitCode.FAILED
+    assert filtered(sources, archive) == ExitCode.FAILED
+    results = sorted(each for each in (tmp_path / "made").rglob("*") if each.is_file())
+    expected = {str(each.relative_to(tmp_path / "made")): each.read_bytes() for each in results}
+    assert members(archive) == expected
+    (record,) = map(json.loads, (tmp_path / "made.zip.failed.jsonl").read_text().splitlines())
+    assert record["source"] == str(sources / "more/d.jpg")
+    left = {each.name for each in tmp_path.iterdir()}
+    before = {"photos", "made", "made.failed.jsonl", "made.failed.jsonl.origin.json"}
+    assert left == {*before, "made.zip", "made.zip.failed.jsonl"}
+    capfd.readouterr()
+    assert filtered(sources, archive) == ExitCode.WRONG_USAGE
+    assert "exists already" in capfd.readouterr().err
+    assert filtered(sources, archive, "--retry-failed") == ExitCode.WRONG_USAGE
+    (sources / "more/d.jpg").unlink()
+    assert filtered(sources, archive, "--force") == ExitCode.OK
+    assert not (tmp_path / "made.zip.failed.jsonl").exists()
+
+
+def test_a_zip_that_could_not_be_packed_is_packed_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sources, archive = photos(tmp_path), tmp_path / "made.zip"
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(zip_file, "_write", full)
+        assert filtered(sources, archive) == ExitCode.CANNOT_WRITE
+    assert "No space left on device; the same command goes on" in capfd.readouterr().err
+    assert not archive.exists()
+    assert filtered(sources, tmp_path / "made.zip", "--format", "png") == ExitCode.WRONG_USAGE
+    assert "results of a command with other arguments" in capfd.readouterr().err
+    assert filtered(sources, archive) == ExitCode.FAILED
+    assert "4 images, 4 of them by an earlier run, 1 failed" in capfd.readouterr().err
+    assert sorted(members(archive)) == ["a.jpg", "b é.jpg", "more/c.jpg"]
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "photos",
+        "made.zip",
+        "made.zip.failed.jsonl",
+    }
+
+
+def test_a_zip_of_sources_is_never_replaced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive = tmp_path / "photos.zip"
+    with ZipFile(archive, "w") as made:
+        made.writestr("a.jpg", jpeg())
+    before = archive.read_bytes()
+    assert filtered(archive, archive, "--force") == ExitCode.WRONG_USAGE
+    assert "is one of the sources" in capfd.readouterr().err
+    assert archive.read_bytes() == before
+    assert filtered(archive, tmp_path / "made.zip") == ExitCode.OK
+    assert [*members(tmp_path / "made.zip")] == ["a.jpg"]
+
+
+def test_a_retry_of_other_filters_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sources, made = photos(tmp_path), tmp_path / "made"
+    assert filtered(sources, made) == ExitCode.FAILED
+    (sources / "more/d.jpg").write_bytes(jpeg())
+    words = ["filter", str(sources), "--op", "sepia", "--out", str(made), "--gpus", "0"]
+    assert run([*words, "--retry-failed"]) == ExitCode.WRONG_USAGE
+    assert "was made with other options: ops" in capfd.readouterr().err
+    assert filtered(sources, made, "--retry-failed") == ExitCode.OK
+    assert (made / "more/d.jpg").exists()
+    assert {each.name for each in tmp_path.iterdir()} == {"photos", "made"}

@@ -1,0 +1,69 @@
+"""What made a finished file that has records of failures: its options and its network.
+
+It is kept in a small file beside that one, so that new records of images that failed come from the
+same options and the same network as all others.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.outputs import atomic_file
+
+
+class Origin:
+    """The file about `finished`; `options` are those of this command on which results depend."""
+
+    def __init__(self, finished: Path, options: Mapping[str, object]) -> None:
+        self._finished = finished
+        self._options = json.loads(json.dumps(options, default=str))
+
+    @property
+    def _path(self) -> Path:
+        path = self._finished.resolve()
+        return path.with_name(f"{path.name}.origin.json")
+
+    def check_options(self) -> None:
+        """Raise WrongUsage if the first run had other options, or if it is not known."""
+        if differences := [*_differences(self._read()["options"], self._options)]:
+            raise WrongUsage(
+                f"--retry-failed: {self._finished} was made with other options: "
+                f"{', '.join(differences)}; use the earlier ones"
+            )
+
+    def check_network(self, network: Mapping[str, object]) -> None:
+        """Raise WrongUsage if another network, other weights or other labels made the rest."""
+        if differences := [*_differences(self._read()["network"], network)]:
+            raise WrongUsage(
+                f"--retry-failed: another network made {self._finished} than is loaded now: "
+                f"{', '.join(differences)}; make the earlier one available again, or classify all "
+                "images anew into another file"
+            )
+
+    def keep(self, network: Mapping[str, object], *, failed: int) -> None:
+        """Write the file about a run that has ended, or remove it if nothing has failed."""
+        try:
+            if failed:
+                text = json.dumps({"options": self._options, "network": dict(network)}) + "\n"
+                atomic_file.write(self._path, text.encode(), replace=True)
+            else:
+                self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise CannotWrite(f"{self._path}: {error.strerror}") from None
+
+    def _read(self) -> Mapping[str, Mapping[str, object]]:
+        try:
+            known = json.loads(self._path.read_bytes())
+            return {"options": dict(known["options"]), "network": dict(known["network"])}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise WrongUsage(
+                f"--retry-failed: {self._path} is missing or cannot be read, so it is not known "
+                f"what made {self._finished}; run the command for all images into another file"
+            ) from None
+
+
+def _differences(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[str]:
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            yield f"{name} {now.get(name)} (was {before.get(name)})"

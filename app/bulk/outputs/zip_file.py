@@ -1,0 +1,101 @@
+"""A ZIP of results: they are collected in a folder beside it, and packed at the end.
+
+So a command can go on after an interruption. Until its end the folder and the archive take twice
+the space of the results.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from app.archives.zip_writer import ZipWriter
+from app.bulk.errors import CannotWrite, WrongUsage
+from app.bulk.outputs import atomic_file
+from app.bulk.report import readable
+from app.bulk.sources.walk import Choice, walk
+
+PIECE = 1 << 20
+"""Bytes of a result that are in memory at a time."""
+
+ALL = Choice(include=("*", ".*"), exclude=(".darkroom-*.tmp",))
+"""All files of the folder but temporary ones, which a command that was killed may have left."""
+
+
+def is_zip(output: str) -> bool:
+    """Return whether results are packed, by the end of the name."""
+    return output.lower().endswith(".zip") and not os.path.isdir(output)
+
+
+def collected(archive: Path) -> Path:
+    """Return the folder in which the results of `archive` are collected: `made.zip.images`."""
+    path = archive.resolve()
+    return path.with_name(f"{path.name}.images")
+
+
+def check(archive: Path, roots: Iterable[str], *, replaces: bool) -> None:
+    """Raise WrongUsage if a new command may not write the archive."""
+    if archive.exists() and any(os.path.exists(r) and archive.samefile(r) for r in roots):
+        raise WrongUsage(f"--output: {archive} is one of the sources; choose another name")
+    if archive.exists() and not replaces:
+        raise WrongUsage(
+            f"--output: {archive} exists already; choose another name, or add --force to replace it"
+        )
+    if collected(archive).exists():
+        raise WrongUsage(
+            f"--output: {collected(archive)} has results of a command with other arguments; "
+            "start that one again, or remove the folder"
+        )
+
+
+def pack(archive: Path, *, replaces: bool) -> None:
+    """Make the archive of the collected results; it appears whole, with its content on disk.
+
+    It is written as `made.zip.packing`; a command that goes on after `kill -9` writes that anew.
+    """
+    target = archive.resolve()
+    temporary = target.with_name(f"{target.name}.packing")
+    try:
+        try:
+            with temporary.open("wb") as file:
+                _write(collected(archive), file)
+                file.flush()
+                os.fsync(file.fileno())
+            if replaces:
+                os.replace(temporary, target)
+            else:
+                atomic_file.publish(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        atomic_file.sync_folder(target.parent)
+    except FileExistsError:
+        raise CannotWrite(
+            f"{archive} was made meanwhile; its results are in {collected(archive)}"
+        ) from None
+    except OSError as error:
+        raise CannotWrite(f"{archive}: {error.strerror}; the same command goes on") from None
+
+
+def discard(archive: Path) -> None:
+    """Remove the folder of the collected results."""
+    shutil.rmtree(collected(archive), ignore_errors=True)
+
+
+def _write(folder: Path, file: BinaryIO) -> None:
+    with ZipWriter() as writer:
+        for inner in walk(str(folder), ALL) if folder.is_dir() else ():
+            path = folder / inner
+            file.write(writer.begin(readable(inner), path.stat().st_size))
+            for piece in _pieces(path):
+                writer.add(piece)
+                file.write(piece)
+            file.write(writer.end())
+        for piece in writer.finish():
+            file.write(piece)
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
