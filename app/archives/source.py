@@ -35,6 +35,8 @@ class FileContent:
 
     def read_at(self, position: int, size: int) -> bytes:
         """Return `size` bytes at a position, or fewer at the end."""
+        if position >= self.size:  # an archive may state one that no system call takes
+            return b""
         if self._descriptor is None:
             with self._lock:
                 self._file.seek(position)

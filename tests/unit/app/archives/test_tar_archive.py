@@ -6,6 +6,7 @@ import random
 import tarfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from app.archives import expansion
 from app.archives.limits import ArchiveLimits
 from app.archives.opening import open_archive
 from models.domain.errors import BadArchive, TooLarge
+from tests.chaos.hostile.archives import pax, tar_header, tar_of
 
 LIMIT = 1 << 20
 FILES = [("a.jpg", b"first" * 500), ("folder/b.png", bytes(range(256))), ("c.gif", b"")]
@@ -200,3 +202,27 @@ def test_every_single_changed_byte_gives_content_or_a_clear_error() -> None:
 def test_a_compressed_image_is_no_archive() -> None:
     with pytest.raises(BadArchive, match="neither a ZIP nor a TAR"):
         open_archive(io.BytesIO(gzip.compress(b"\xff\xd8\xff\xe0" * 1000)))
+
+
+HUGE = b"\x80" + b"\0" * 3 + b"\x7f" + b"\xff" * 7
+"""The size 2⁶³ - 1 as base 256, which a position behind it exceeds."""
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [
+        tar_header(b"a.jpg", HUGE) + bytes(1024),
+        tar_header(b".hidden", b"\x80" + b"\xff" * 11) + bytes(1024),
+        pax((b"size", b"9" * 19)) + tar_of([(b"a.jpg", b"photo")]),
+    ],
+)
+def test_sizes_beyond_those_of_files_are_no_fault_of_the_server(
+    content: bytes, on_disk: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(content)
+    with open_archive(path if on_disk else io.BytesIO(content)) as archive:
+        for member in archive.members():
+            with pytest.raises(TooLarge):
+                archive.read(member, 1000)
