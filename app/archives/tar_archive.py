@@ -22,6 +22,9 @@ _BLOCK = tarfile.BLOCKSIZE
 LONGEST_EXTENSION = 1 << 16
 """Largest number of bytes of an extended header (pax or a long GNU name)."""
 
+LARGEST = 1 << 63
+"""Bytes that no file has; a header can state up to 2⁸⁸."""
+
 HEADERS_PER_MEMBER = 3
 """Headers that one member may have: its own, one of pax or a long name, one of a long link."""
 
@@ -70,6 +73,8 @@ class TarArchive:
                 self._extend(extended, header, start)
             else:
                 size = header.size if extended.size is None else extended.size
+                if size >= LARGEST:
+                    raise BadArchive(f"the TAR is damaged at byte {position}: a size is {size}")
                 name = safe_name(extended.name or _name(header))
                 if header.isreg() and not header.issparse() and not is_hidden(name):
                     yield Member(index, name, size, start)

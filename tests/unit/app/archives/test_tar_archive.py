@@ -213,8 +213,8 @@ HUGE = b"\x80" + b"\0" * 3 + b"\x7f" + b"\xff" * 7
     "content",
     [
         tar_header(b"a.jpg", HUGE) + bytes(1024),
-        tar_header(b".hidden", b"\x80" + b"\xff" * 11) + bytes(1024),
-        pax((b"size", b"9" * 19)) + tar_of([(b"a.jpg", b"photo")]),
+        tar_header(b".hidden", HUGE) + bytes(1024),
+        pax((b"size", b"9223372036854775807")) + tar_of([(b"a.jpg", b"photo")]),
     ],
 )
 def test_sizes_beyond_those_of_files_are_no_fault_of_the_server(
@@ -226,3 +226,11 @@ def test_sizes_beyond_those_of_files_are_no_fault_of_the_server(
         for member in archive.members():
             with pytest.raises(TooLarge):
                 archive.read(member, 1000)
+
+
+def test_a_size_that_no_file_has_is_a_damage() -> None:
+    content = tar_header(b"a.jpg", b"\x80" + b"\xff" * 11) + bytes(1024)
+    with open_archive(io.BytesIO(content)) as archive:
+        for use in (lambda: [*archive.members()], lambda: archive.find("a.jpg")):
+            with pytest.raises(BadArchive, match="damaged at byte 0"):
+                use()
