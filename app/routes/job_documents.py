@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.http.media_types import JSON, JSON_LINES
+from app.http.media_types import JSON, JSON_LINES, ZIP
 from app.intake.archive_items import MEDIA_TYPES
 from app.routes.job_request import JobQuery
 from app.routes.openapi import Responses, described_problem
@@ -52,7 +52,10 @@ REMOVED: Responses = _OF_ONE | {
 RESULTS: Responses = _OF_ONE | {
     200: {
         "description": "A record a line, in the order in which they were finished",
-        "content": {JSON_LINES[0]: {"schema": {"$ref": "#/components/schemas/Record"}}},
+        "content": {
+            JSON_LINES[0]: {"schema": {"$ref": "#/components/schemas/Record"}},
+            ZIP: {"schema": {"type": "string", "format": "binary"}},
+        },
         "headers": {
             "X-Job-State": {"description": "state of the job", "schema": {"type": "string"}}
         },

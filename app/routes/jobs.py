@@ -1,7 +1,7 @@
 """`/jobs`: long batches that the server works through in the background."""
 
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,9 +10,10 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
-from app.http import media_types
+from app.http import media_types, negotiation
 from app.intake.body import announced
 from app.jobs.listing import failed_records
+from app.jobs.results_zip import ResultsZip, Rows
 from app.responses.body import StreamedBody
 from app.routes.image_route import client_name
 from app.routes.job_documents import ACCEPTED, FOUND, LISTED, REMOVED, RESULTS, job_document
@@ -129,8 +130,14 @@ async def job_results(
     status: Annotated[
         Literal["error"] | None, Query(description="only records of items that failed")
     ] = None,
+    output: Annotated[
+        Literal["jsonl", "zip"] | None, Query(description="the form; without it Accept chooses")
+    ] = None,
 ) -> Response:
     """Return the records of a job as JSON Lines, in the order in which they were finished.
+
+    As a ZIP (`output=zip`, or `Accept: application/zip`) the images are files, and the records are
+    in `results.jsonl`.
 
     This order never changes, so a client that has N records asks for `offset=N` next. Each record
     has the `index` of its line in the manifest. With `status` the records between `offset` and
@@ -138,11 +145,25 @@ async def job_results(
     """
     jobs, client = _jobs(service), client_name(service, request.scope)
     job = await jobs.find(id, client)
-    rows: AsyncGenerator[bytes | memoryview, None] = jobs.results(job, offset, limit, follow=follow)
-    if status is not None:
-        rows = failed_records(rows)
-    headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store"}
-    return StreamedBody(rows, headers, media_types.JSON_LINES[0])
+    chosen: Callable[[Rows], Rows] = failed_records if status is not None else lambda rows: rows
+    headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store", "Vary": "Accept"}
+    if (output or _accepted(request)) == "zip":
+        headers["Content-Disposition"] = f'attachment; filename="{job.id}.zip"'
+
+        def read(most: int | None) -> Rows:
+            return jobs.results(job, offset, limit if most is None else most, follow=follow)
+
+        archive = ResultsZip(read, chosen, images=job.operation != "classify")
+        return StreamedBody(archive.pieces(), headers, media_types.ZIP)
+    rows = jobs.results(job, offset, limit, follow=follow)
+    return StreamedBody(chosen(rows), headers, media_types.JSON_LINES[0])
+
+
+def _accepted(request: Request) -> str:
+    """Return the form of results that the client prefers."""
+    offers = (*media_types.JSON_LINES, media_types.ZIP)
+    chosen = negotiation.best(request.headers.get("accept"), offers)
+    return "zip" if chosen == media_types.ZIP else "jsonl"
 
 
 def _jobs(service: Service) -> "Jobs":

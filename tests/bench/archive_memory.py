@@ -1,4 +1,5 @@
-"""Measure the memory that archives of 20,000 images take: written, walked, looked up and read.
+"""Measure the memory that archives of 20,000 images take: written, walked, looked up and read, and
+that of a ZIP of the results of a job.
 
     python -m tests.bench.archive_memory [members]
 
@@ -7,17 +8,20 @@ then found by name. tracemalloc gives the peak of Python's allocations of each s
 there is only the page cache. The same for zipfile's own reader. The last line is JSON.
 """
 
+import asyncio
+import base64
 import json
 import sys
 import tempfile
 import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
 
 from app.archives.opening import open_archive
 from app.archives.zip_writer import ZipWriter
+from app.jobs.results_zip import ResultsZip
 
 CONTENT = bytes(range(256)) * 16
 
@@ -58,6 +62,27 @@ def read_by_zipfile(path: Path) -> None:
             assert archive.read(each) == CONTENT
 
 
+def write_results(path: Path, members: int) -> None:
+    """Write the results of a job as a ZIP, by records that are made while they are read."""
+    image = base64.b64encode(CONTENT).decode()
+    shown = {"media_type": "image/png", "width": 64, "height": 64, "bytes": len(CONTENT)}
+
+    async def records(most: int | None) -> AsyncGenerator[bytes | memoryview, None]:
+        for n in range(0, members if most is None else most, 50):
+            each = [
+                {"index": i, "id": name(i), "status": "ok", "image": {**shown, "data": image}}
+                for i in range(n, min(n + 50, members))
+            ]
+            yield b"".join(json.dumps(record).encode() + b"\n" for record in each)
+
+    async def write() -> None:
+        with path.open("wb") as file:
+            async for piece in ResultsZip(records).pieces():
+                file.write(piece)
+
+    asyncio.run(write())
+
+
 def peak(step: Callable[[], None]) -> int:
     """Return the peak of allocated bytes during a step, beyond those before it."""
     tracemalloc.start()
@@ -76,13 +101,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for members in (most // 10, most):
             path = Path(folder) / f"{members}.zip"
+            results = path.with_suffix(".results.zip")
             steps = {
                 "write": partial(write, path, members),
                 "read": partial(read, path),
                 "find": partial(find, path, members),
                 "zipfile": partial(read_by_zipfile, path),
+                "results": partial(write_results, results, members),
             }
             figures[str(members)] = {step: peak(run) for step, run in steps.items()}
+            with zipfile.ZipFile(results) as archive:
+                assert archive.read(f"images/{members - 1:04d}.png") == CONTENT
             print(members, figures[str(members)])
     print(json.dumps({"members": most, "peak_bytes": figures}))
 

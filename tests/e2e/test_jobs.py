@@ -7,6 +7,7 @@ import json
 import random
 import tarfile
 import time
+import urllib.parse
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,42 @@ def test_filtered_images_are_in_their_records(client: httpx.Client) -> None:
             headers={"Content-Type": "application/octet-stream"},
         )
         assert base64.b64decode(each["image"]["data"]) == alone.content
+
+
+@pytest.mark.parametrize("status", ["", "&status=error"])
+def test_results_are_a_zip_of_images_and_records(client: httpx.Client, status: str) -> None:
+    bad = {"id": "bad", "data": "data:,"}
+    path = made(client, "filter&name=grayscale", manifest({"data": DRAWING}, bad, {"data": PHOTO}))
+    asked = client.get(f"{path}/results?follow=true&output=zip{status}")
+    assert asked.headers["Content-Type"] == "application/zip"
+    assert asked.headers["Content-Disposition"].endswith('.zip"')
+    found = records(client, path, f"?{status}")
+    with zipfile.ZipFile(io.BytesIO(asked.content)) as archive:
+        assert archive.testzip() is None
+        listed = [json.loads(line) for line in archive.read("results.jsonl").splitlines()]
+        names = [each["image"]["name"] for each in listed if "image" in each]
+        assert archive.namelist() == [*names, "results.jsonl"]
+        assert sorted(names) == ([] if status else ["images/0000.png", "images/0002.jpg"])
+        for each in found:
+            if "image" in each:
+                data = base64.b64decode(each["image"].pop("data"))
+                each["image"]["name"] = names.pop(0)
+                assert archive.read(each["image"]["name"]) == data
+        assert listed == found
+
+
+def test_versions_of_an_image_are_members_too(client: httpx.Client) -> None:
+    versions = [{"ops": [{"name": name}]} for name in ("invert", "grayscale", "flip")]
+    query = f"process&versions={urllib.parse.quote(json.dumps(versions))}"
+    path = made(client, query, manifest({"data": DRAWING}))
+    finished(client, path)
+    asked = client.get(f"{path}/results", headers={"Accept": "application/zip"})
+    with zipfile.ZipFile(io.BytesIO(asked.content)) as archive:
+        names = [f"images/0000-{n}.png" for n in range(3)]
+        assert archive.namelist() == [*names, "results.jsonl"]
+        (record,) = [json.loads(line) for line in archive.read("results.jsonl").splitlines()]
+    assert [each["image"]["name"] for each in record["versions"]] == names
+    assert record["predictions"]
 
 
 def test_options_of_an_operation_keep_their_meaning(client: httpx.Client) -> None:
@@ -323,8 +360,8 @@ def test_without_a_folder_the_answer_names_the_setting(server: Any) -> None:
 @pytest.mark.parametrize("front_ends", [0, 2])
 def test_a_job_survives_kills_with_every_item_once(tmp_path: Path, front_ends: int) -> None:
     given = jobs_killed.arguments().parse_args(
-        ["--images", "300", "--front-ends", f"{front_ends}", "--operation", "filter"]
+        f"--images 300 --kills 2 --front-ends {front_ends} --operation filter".split()
     )
     photos = jobs_killed.drawn(tmp_path / "photos", 64)
     job = jobs_killed.Undertaking(tmp_path / "data", photos, given)
-    assert jobs_killed.killed(job, 300, 2, random.Random(1)) == []
+    assert jobs_killed.killed(job, given, random.Random(1)) == []

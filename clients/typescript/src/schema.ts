@@ -169,6 +169,9 @@ export interface paths {
          * Job Results
          * @description Return the records of a job as JSON Lines, in the order in which they were finished.
          *
+         *     As a ZIP (`output=zip`, or `Accept: application/zip`) the images are files, and the records are
+         *     in `results.jsonl`.
+         *
          *     This order never changes, so a client that has N records asks for `offset=N` next. Each record
          *     has the `index` of its line in the manifest. With `status` the records between `offset` and
          *     `limit` are counted all the same, but only those that failed are sent.
@@ -3476,6 +3479,8 @@ export interface operations {
                 follow?: boolean;
                 /** @description only records of items that failed */
                 status?: "error" | null;
+                /** @description the form; without it Accept chooses */
+                output?: ("jsonl" | "zip") | null;
             };
             header?: never;
             path: {
@@ -3495,6 +3500,7 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": components["schemas"]["Record"];
+                    "application/zip": string;
                 };
             };
             /** @description The request cannot be parsed, its Host or framing is not valid */

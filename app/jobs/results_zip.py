@@ -1,0 +1,125 @@
+"""Write the results of a job as a ZIP: its images as files, and all records without their base64.
+
+Records are read twice, for the images and for `results.jsonl`, so that memory is constant and
+nothing is written to disk: beside the pieces of one read there is one record in memory.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from app.archives.zip_writer import ZipWriter
+from models.codec import ImageFormat
+
+RESULTS, IMAGES = "results.jsonl", "images"
+"""The member that has the records, and the folder of the images."""
+
+PIECE = 1 << 18
+"""Bytes of an image that are sent at a time."""
+
+Rows = AsyncGenerator[bytes | memoryview, None]
+"""Records as JSON Lines, in pieces of any size."""
+
+_EXTENSIONS = {each.media_type: each.extension for each in ImageFormat}
+_DECODE = msgspec.json.Decoder().decode
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class ResultsZip:
+    """A ZIP of the results of a job.
+
+    `read` returns the records, at most a number of them or, for None, all that are wanted; `chosen`
+    leaves some of them out. Without `images` no record has any.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[int | None], Rows],
+        chosen: Callable[[Rows], Rows] = lambda rows: rows,
+        *,
+        images: bool = True,
+    ) -> None:
+        self._read = read
+        self._chosen = chosen
+        self._with_images = images
+        self._count = 0
+
+    async def pieces(self) -> Rows:
+        """Yield the ZIP: the images in the order of their records, then all records."""
+        most: int | None = None
+        with ZipWriter() as archive:
+            if self._with_images:
+                async with aclosing(self._chosen(self._counted())) as rows:
+                    async for text in _whole_lines(rows):
+                        for name, content in await asyncio.to_thread(_images, text):
+                            yield archive.begin(name, len(content))
+                            for start in range(0, len(content), PIECE):
+                                piece = content[start : start + PIECE]
+                                archive.add(piece)
+                                yield piece
+                            yield archive.end()
+                most = self._count  # the same records again, though there may be more by now
+            yield archive.begin(RESULTS)
+            async with aclosing(self._chosen(self._read(most))) as rows:
+                async for text in _whole_lines(rows):
+                    records = await asyncio.to_thread(_named, text)
+                    archive.add(records)
+                    yield records
+            yield archive.end()
+            for end in archive.finish():
+                yield end
+
+    async def _counted(self) -> Rows:
+        """Yield the records, and count them."""
+        async with aclosing(self._read(None)) as rows:
+            async for piece in rows:
+                self._count += bytes(piece).count(b"\n")
+                yield piece
+
+
+async def _whole_lines(rows: Rows) -> AsyncIterator[bytes]:
+    """Yield the text in pieces that end at ends of lines."""
+    parts: list[bytes] = []
+    async for piece in rows:
+        end = bytes(piece).rfind(b"\n") + 1
+        if end:
+            yield b"".join([*parts, piece[:end]])
+            parts = []
+        parts.append(bytes(piece[end:]))
+
+
+def _images(text: bytes) -> list[tuple[str, memoryview]]:
+    """Return the images of some records, by the names of their members."""
+    return [
+        (shown["name"], memoryview(base64.b64decode(data)))
+        for record in map(_DECODE, text.splitlines())
+        for shown, data in _taken(record)
+    ]
+
+
+def _named(text: bytes) -> bytes:
+    """Return records whose images have the names of their members in place of base64."""
+    records = [_DECODE(line) for line in text.splitlines()]
+    for record in records:
+        for _ in _taken(record):
+            pass
+    return b"".join(_ENCODE(record) + b"\n" for record in records)
+
+
+def _taken(record: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Take the base64 of the images out of a record and give each a name; yield both.
+
+    Names are those of a job with a destination: the number of the item, and of the version.
+    """
+    stem = f"{IMAGES}/{record['index']:04d}"
+    found = [(stem, record.get("image"))]
+    versions = enumerate(record.get("versions", ()))
+    found += [(f"{stem}-{number}", each.get("image")) for number, each in versions]
+    for name, shown in found:
+        if shown is not None and (data := shown.pop("data", None)) is not None:
+            shown["name"] = name + _EXTENSIONS[shown["media_type"]]
+            yield shown, data
