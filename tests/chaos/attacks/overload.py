@@ -7,8 +7,9 @@ Goodput is the answers with status 200 in a second of a window in which the load
 `_BEGIN` on, when answers come at the rate of arrivals, to the last arrival. No server answers more
 than is sent, so at the capacity itself the peak counts as no more than that rate. The second round
 has the loads in reverse order, so a machine that becomes slower or faster meanwhile changes all
-loads alike. The clients' CPU time, which they take from the cores that they share with the server,
-is reported beside each load and not corrected for.
+loads alike. Beside each load stand the cores that the server used in these seconds, for its
+neighbours too, and those that the clients took from it. Nothing is corrected for them: they tell a
+server that left cores idle from one whose cores were slower.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from tests.chaos.attacks.impatient import Tally, capacity, one, slow_request
 from tests.chaos.harness.attack import Finding, Steps, Target
 from tests.chaos.harness.http import ask, post
+from tests.chaos.harness.processes import usage
 from tests.pictures import jpeg
 
 LOADS = (1, 2, 5, 20)
@@ -38,7 +40,8 @@ class _Load:
     good: int = 0
     seconds: float = 0.0
     client_seconds: float = 0.0
-    """CPU seconds of the clients in these windows."""
+    server_seconds: float = 0.0
+    """CPU seconds of the clients and of the server while arrivals last, in parts of the windows."""
     recovery: float = 0.0
 
     @property
@@ -56,12 +59,14 @@ async def _arrivals(target: Target, request: bytes, rate: float, load: _Load) ->
         if await one(target, request, load.tally) == "200":
             good.append(loop.time() - started)
 
-    tasks, before = [], time.process_time()
+    tasks, before, cpu = [], time.process_time(), usage(target.pid).cpu
     for number in range(int(rate * _SECONDS)):
         await asyncio.sleep(max(0.0, started + number / rate - loop.time()))
         tasks.append(asyncio.create_task(client()))
     await asyncio.sleep(max(0.0, started + _SECONDS - loop.time()))
-    load.client_seconds += (time.process_time() - before) * (1 - _BEGIN / _SECONDS)
+    part = 1 - _BEGIN / _SECONDS
+    load.client_seconds += (time.process_time() - before) * part
+    load.server_seconds += (usage(target.pid).cpu - cpu) * part
     await asyncio.gather(*tasks)
     load.good += sum(_BEGIN <= at < _SECONDS for at in good)
     load.seconds += _SECONDS - _BEGIN
@@ -94,6 +99,7 @@ def overload(target: Target) -> Steps:
         died = (accepted - statuses.get("200", 0)) / max(1, accepted)
         yield Finding(f"goodput_at_{factor}_per_s", load.goodput)
         yield Finding(f"client_cores_at_{factor}", load.client_seconds / load.seconds)
+        yield Finding(f"server_cores_at_{factor}", load.server_seconds / load.seconds)
         yield Finding(f"refused_at_{factor}_p99_s", load.tally.percentile(0.99), most=0.05)
         yield Finding(f"died_at_{factor}_share", died, most=0.01)
         yield Finding(f"refused_at_{factor}", refused)
