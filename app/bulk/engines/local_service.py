@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any
@@ -18,11 +19,16 @@ from models.exit_codes import ExitCode
 AHEAD = 32
 """Files in work at a time: enough to fill micro-batches, few enough to hold in memory."""
 
+GOES_ON = "interrupted; the same command goes on with the images that are left"
+"""The hint of commands that write files."""
+
 ItemWork = Callable[[Service, Item, Permit], Awaitable[Answer]]
 
 
-def run(answering: Coroutine[Any, Any, int]) -> int:
+def run(answering: Coroutine[Any, Any, int], hint: str = "") -> int:
     """Run to the end and return the exit code; Ctrl-C or SIGTERM ends this process at once.
+
+    After Ctrl-C the `hint` is printed to standard error, if there is one.
 
     Nothing is waited for then, in contrast to asyncio.run: not for the threads that load a network
     or compute. Blocks that clean up are left first, so no half-written file stays.
@@ -33,6 +39,8 @@ def run(answering: Coroutine[Any, Any, int]) -> int:
         with _woken_by_signals(loop):
             return loop.run_until_complete(answering)
     except KeyboardInterrupt:
+        if hint:
+            os.write(sys.stderr.fileno(), f"\ndarkroom: {hint}\n".encode())
         os._exit(ExitCode.INTERRUPTED)
     except SystemExit:
         os._exit(ExitCode.TERMINATED)

@@ -80,15 +80,23 @@ def _listed(folder: str) -> tuple[list[str], list[str]]:
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if not entry.is_dir():
+                if not _is_folder(entry):
                     files.append(entry.name)
                 elif not entry.is_symlink():
                     folders.append(entry.name)
     except OSError as error:
-        raise WrongUsage(f"{folder.rstrip('/')}: {error.strerror}") from None
+        name = folder.rstrip("/")
+        raise WrongUsage(f"{name}: {error.strerror}; --exclude leaves out folders") from None
     files.sort()
     folders.sort()
     return files, folders
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # links that point at each other: one is a source if its name is that of one
+        return False
 
 
 def _is_same(folder: str, results: str | None) -> bool:

@@ -191,7 +191,7 @@ def _continued(
         if first < total:
             sink = ResultsSink(results, progress, mended)
             try:
-                local_service.run(session.run(settings, start, left, sink))
+                local_service.run(session.run(settings, start, left, sink), local_service.GOES_ON)
             except WrongUsage:  # of weights, for instance
                 results.abandon()
                 raise

@@ -31,7 +31,7 @@ WEIGHTS = (
 )
 """The settings that choose the networks, their weights and their labels."""
 
-FILES = "files, folders, patterns or URLs; - is standard input"
+FILES = "files, folders, archives (ZIP, TAR), patterns or URLs; - is standard input"
 
 JSON = "JSON Lines on a terminal too (default: words there, JSON Lines elsewhere)"
 

@@ -146,7 +146,8 @@ def _continued(
     with Progress(total, first, results.failed) as progress:
         if first < total:
             sink = ResultsSink(results, progress)
-            local_service.run(session.run(asked.settings, start, tasks(), sink))
+            running = session.run(asked.settings, start, tasks(), sink)
+            local_service.run(running, local_service.GOES_ON)
     print(progress.summary(), file=sys.stderr)
     return ExitCode.FAILED if results.failed else ExitCode.OK
 

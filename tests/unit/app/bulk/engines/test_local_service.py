@@ -31,7 +31,10 @@ def when_it_waits(thread: int, number: signal.Signals) -> None:
     [(signal.SIGINT, ExitCode.INTERRUPTED), (signal.SIGTERM, ExitCode.TERMINATED)],
 )
 def test_a_signal_that_another_thread_takes_ends_a_command_that_waits(
-    number: signal.Signals, code: ExitCode, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals,
+    code: ExitCode,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     def end(code: int) -> None:
         raise Ended(code)
@@ -47,8 +50,9 @@ def test_a_signal_that_another_thread_takes_ends_a_command_that_waits(
 
     try:
         with pytest.raises(Ended) as ended:
-            local_service.run(never())
+            local_service.run(never(), "it goes on")
     finally:
         signal.signal(signal.SIGTERM, before)
         sender.join()
     assert ended.value.args == (code,)
+    assert ("darkroom: it goes on\n" in capfd.readouterr().err) == (number == signal.SIGINT)

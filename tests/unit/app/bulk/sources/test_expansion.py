@@ -104,3 +104,9 @@ def test_earlier_results_in_a_folder_are_no_sources(folder: Path) -> None:
     assert expanded([f"{folder}/i*"], results=f"{folder}/in/../in/raw") == within[-1:]
     assert f"{folder}/in/raw/d.tiff" in expanded([str(folder)], results=f"{folder}/new/")
     assert expanded([f"{folder}/in/raw"], results=f"{folder}/in/raw") == [f"{folder}/in/raw/d.tiff"]
+
+
+def test_links_that_point_at_each_other_do_not_end_the_search(folder: Path) -> None:
+    for name, target in (("e.jpg", "f"), ("f", "e.jpg")):
+        (folder / name).symlink_to(target)
+    assert found(folder) == ["a.PNG", "b.jpg", "e.jpg", "in/c.webp", "in/raw/d.tiff"]
