@@ -76,8 +76,8 @@ def _front_end(settings: Settings, orders: Orders) -> int:
 async def _worker(settings: Settings, orders: Orders) -> int:
     """Load and warm up, then let front ends in; after SIGTERM finish what was accepted.
 
-    A spare has no address yet, and waits for it. The exit code is WORKER_DIED if the worker ended
-    unasked: the supervisor starts another one.
+    A spare has no address yet, and waits for it. A spare or forked process that cannot use its GPU
+    ends. The exit code is WORKER_DIED if the worker ended unasked: another one is started.
     """
     recent = RecentBatches(settings.debug_batches)
     loop, stop, host = asyncio.get_running_loop(), asyncio.Event(), WorkerServer(recent=recent)
@@ -88,8 +88,8 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     freeze()
     welcome = _welcome(started)
     recent.device = welcome.device
-    if "address" not in orders.first and started.stands_in:
-        log.error("no spare can be kept: %s", started.degraded)
+    if started.stands_in and ("address" not in orders.first or "forked" in orders.first):
+        log.error("nothing can take the place of a worker: %s", started.degraded)
         return ExitCode.FAILED
     orders.ready({"precisions": started.measured})
     last = orders.first if "address" in orders.first else await orders.next()

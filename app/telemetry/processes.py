@@ -13,6 +13,7 @@ _DECODERS = "app.decoders.child.fork_server"
 """What the command line of decoder processes and of their parent contains."""
 
 _MEMBER, _SPARE = "app.processes.member", "app.processes.standby"
+_FORKS = "app.processes.fork_server"
 """The word of a command line behind which the name of a member of the server stands."""
 
 
@@ -98,7 +99,7 @@ def _name(use: ProcessUse, parent: str) -> str:
     """Return what a process does; `parent` is the name of its parent."""
     if any(_DECODERS in word for word in use.words):
         return parent if parent.startswith(_DECODERS_OF) else _DECODERS_OF + parent
-    for word, prefix in ((_MEMBER, ""), (_SPARE, "spare ")):
+    for word, prefix in ((_MEMBER, ""), (_SPARE, "spare "), (_FORKS, "")):
         if word in use.words[:-1]:
             return prefix + use.words[use.words.index(word) + 1]
     return _OTHER

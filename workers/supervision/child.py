@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from workers.supervision.forking import ForkedProcess, ForkServer, ForkSpec
+
 log = logging.getLogger("darkroom.supervisor")
 
 MOST_MEASURED = 4096
@@ -55,6 +57,8 @@ class ProcessSpec:
     pool: str | None = None
     spare_module: str = ""
     last_orders: Sequence[str] = ()
+    forks: ForkSpec | None = None
+    """The server that forks processes of this pool, whose start is then shorter."""
     measured: dict[str, Any] = field(default_factory=dict)
     """What processes of this member or its spares have measured."""
 
@@ -65,7 +69,7 @@ class Child:
     def __init__(
         self,
         name: str,
-        process: asyncio.subprocess.Process,
+        process: asyncio.subprocess.Process | ForkedProcess,
         ready: int,
         measured: dict[str, Any],
     ) -> None:
@@ -79,27 +83,24 @@ class Child:
         asyncio.get_running_loop().add_reader(ready, self._on_ready)
 
     @classmethod
-    async def start(cls, member: ProcessSpec, spare: bool = False) -> "Child":
+    async def start(
+        cls, member: ProcessSpec, spare: bool = False, server: ForkServer | None = None
+    ) -> "Child":
         """Start a member, or a spare of its pool, which gets its last orders by `take`.
 
-        In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. With
-        `-P` nothing is imported from the current folder, where others may have put a file; a
-        checkout that is not installed is found after everything else.
+        It is forked by `server` if that can fork.
         """
+        module = member.spare_module if spare and member.spare_module else member.module
         reading, writing = os.pipe()
+        number = writing
+        process: asyncio.subprocess.Process | ForkedProcess | None = None
         try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-c",
-                PROGRAM,
-                member.spare_module if spare and member.spare_module else member.module,
-                member.name,
-                stdin=asyncio.subprocess.PIPE,
-                pass_fds=(*member.descriptors, writing),
-                env=member.environment,
-                start_new_session=True,
-            )
+            if server is not None and server.ready:
+                with contextlib.suppress(OSError):  # it is started without the server then
+                    process = forked = await server.fork(module, member.name, writing)
+                    number = forked.ready
+            if process is None:
+                process = await _started(module, member, writing)
         except BaseException:
             os.close(reading)
             raise
@@ -111,7 +112,8 @@ class Child:
         later = member.last_orders if spare else ()
         given = {name: order for name, order in member.orders.items() if name not in later}
         measured = {"measured": member.measured} if member.measured else {}
-        child.tell({**given, **measured, "ready": writing})
+        how = {"forked": True} if child.forked else {}
+        child.tell({**given, **measured, **how, "ready": number})
         if not later:
             child.taken.set()
         log.info("%s%s is process %s", "a spare of " if later else "", member.name, child.pid)
@@ -156,6 +158,11 @@ class Child:
         self._urgency = max(self._urgency, urgency)
 
     @property
+    def forked(self) -> bool:
+        """Return whether a fork server made it."""
+        return isinstance(self._process, ForkedProcess)
+
+    @property
     def asked(self) -> bool:
         """Return whether it was asked to end."""
         return self._urgency > 0
@@ -187,3 +194,24 @@ class Child:
             asyncio.get_running_loop().remove_reader(self._ready_end)
             os.close(self._ready_end)
             self._ready_end = -1
+
+
+async def _started(module: str, member: ProcessSpec, ready: int) -> asyncio.subprocess.Process:
+    """Start a process of a member, which inherits the descriptor `ready` too.
+
+    In a session of its own, so that a terminal's Ctrl-C reaches the supervisor alone. With `-P`
+    nothing is imported from the current folder, where others may have put a file; a checkout that
+    is not installed is found after everything else.
+    """
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        "-c",
+        PROGRAM,
+        module,
+        member.name,
+        stdin=asyncio.subprocess.PIPE,
+        pass_fds=(*member.descriptors, ready),
+        env=member.environment,
+        start_new_session=True,
+    )

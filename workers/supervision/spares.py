@@ -5,7 +5,8 @@ import logging
 import signal
 from collections.abc import Callable, Mapping
 
-from workers.supervision.child import Child, ProcessSpec
+from workers.supervision.child import PROGRAM, Child, ProcessSpec
+from workers.supervision.forking import ForkServer, ForkSpec
 
 log = logging.getLogger("darkroom.supervisor")
 
@@ -31,6 +32,8 @@ class Spares:
     ) -> None:
         self._members = members
         self._settled = settled
+        self._servers: dict[str, ForkServer] = {}
+        self._ending: list[asyncio.Task[None]] = []
         self._waiting: dict[str, list[Child]] = {pool: [] for pool in counts}
         self._keepers = [
             asyncio.create_task(self._keep(pool)) for pool, n in counts.items() for _ in range(n)
@@ -51,11 +54,24 @@ class Spares:
         """Return whether a pool has a spare."""
         return any(child.alive for child in self._waiting.get(pool or "", ()))
 
+    def server(self, pool: str | None) -> ForkServer | None:
+        """Return the process that forks those of a pool, if there is one."""
+        return self._servers.get(pool or "")
+
+    def failed(self, pool: str | None, child: Child) -> None:
+        """Fork no more processes of a pool if a forked one ended before it could work."""
+        if child.forked and (server := self.server(pool)) is not None:
+            server.distrust()
+
     def renew(self) -> None:
-        """End all spares, whose orders are old; new ones start when all members can work."""
+        """End all spares, whose orders are old, and the fork servers, whose code may be.
+
+        New ones start when all members can work.
+        """
         for children in self._waiting.values():
             for child in children:
                 child.send(signal.SIGTERM)
+        self._end_servers()
 
     async def close(self) -> None:
         """End all spares, and start no more."""
@@ -65,15 +81,18 @@ class Spares:
         left = [child for children in self._waiting.values() for child in children]
         for child in left:
             child.send(signal.SIGKILL)  # nothing was accepted
-        await asyncio.gather(*(child.wait() for child in left))
+        self._end_servers()
+        await asyncio.gather(*self._ending, *(child.wait() for child in left))
 
     async def _keep(self, pool: str) -> None:
         failures = 0
         while True:
             while not self._settled(pool):  # noqa: ASYNC110 (many events of many processes)
                 await asyncio.sleep(LOOK)
+            member = self._members(pool)[0]
             try:
-                child = await Child.start(self._members(pool)[0], spare=True)
+                server = await self._serving(pool, member.forks)
+                child = await Child.start(member, spare=True, server=server)
             except OSError as error:  # no memory, no descriptors: it may work later
                 log.error("no spare could be started: %s", error)
                 await asyncio.sleep(PAUSES[-1])
@@ -82,8 +101,27 @@ class Spares:
             if not await _taken(child):
                 self._waiting[pool] = [each for each in self._waiting[pool] if each is not child]
                 if not child.ready.is_set():
+                    self.failed(pool, child)
                     await asyncio.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
                     failures += 1
+
+    async def _serving(self, pool: str, spec: ForkSpec | None) -> ForkServer | None:
+        """Return the fork server of a pool; start one if there is none, or again if it died."""
+        if spec is None:
+            return None
+        server = self._servers.get(pool)
+        if server is not None and server.trusted and not server.alive:
+            await self._servers.pop(pool).close()
+            server = None
+        if server is None:
+            server = self._servers[pool] = await ForkServer.start(spec, PROGRAM)
+        await server.settled()
+        return server
+
+    def _end_servers(self) -> None:
+        ending = [asyncio.create_task(each.close()) for each in self._servers.values()]
+        self._ending += ending
+        self._servers = {}
 
 
 async def _taken(child: Child) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from models.exit_codes import ExitCode
 from workers.supervision.child import Child, ProcessSpec
+from workers.supervision.forking import ForkServer
 from workers.supervision.rolling import Rolling
 from workers.supervision.spares import Spares
 
@@ -24,6 +25,9 @@ log = logging.getLogger("darkroom.supervisor")
 PAUSES = (0.1, 0.5, 2.0, 10.0)
 """Seconds before each restart of a process; they begin anew once it has run for `STABLE`."""
 STABLE = 60.0
+
+TOGETHER = 1.0
+"""Seconds within which a process and the spare that took its place end for the same reason."""
 
 LOOK = 0.05
 """Seconds between two checks whether all members can work for the first time."""
@@ -127,19 +131,24 @@ class Supervisor:
 
     async def _keep(self, name: str) -> None:
         """Start a process, and again whenever it ends; a spare replaces it without a pause."""
-        deaths, proven = 0, False
+        deaths, proven, spared = 0, False, False
         while not self._stop.is_set():
             started, code = time.monotonic(), await self._life(name)
             if self._stop.is_set():
                 return
-            lived = time.monotonic() - started > STABLE
-            proven, deaths = proven or lived, 0 if lived else deaths + 1
+            seconds = time.monotonic() - started
+            lived = seconds > STABLE
+            # What ended a process may have ended its spare too, which is taken if that was not
+            # noticed yet. Both together are one death.
+            together = spared and seconds < TOGETHER
+            proven, deaths = proven or lived, 0 if lived else deaths + (not together)
             if code == ExitCode.WRONG_USAGE and not proven:
                 self._code = ExitCode.WRONG_USAGE
                 self._stop.set()
                 return
             pause = PAUSES[min(max(deaths - 1, 0), len(PAUSES) - 1)]
-            if self._spares.has(self._members[name].pool):
+            spared = self._spares.has(self._members[name].pool)
+            if spared:
                 log.error("%s died (%s); a spare takes its place", name, code)
                 continue
             log.error("%s died (%s); starting it again in %s s", name, code, pause)
@@ -150,7 +159,10 @@ class Supervisor:
         """Run a process and its replacements to the end; return the exit code, or the error."""
         member = self._members[name]
         try:
-            child = self._running[name] = self._spares.take(member) or await _start(member)
+            child = self._spares.take(member)
+            if child is None:
+                child = await _start(member, self._spares.server(member.pool))
+            self._running[name] = child
         except OSError as error:  # no memory, no descriptors: it may work later
             return error
         if self._stop.is_set():
@@ -160,6 +172,8 @@ class Supervisor:
             child = self._running[name]
             code = await child.wait()
         del self._running[name]
+        if not child.ready.is_set() and not child.asked:
+            self._spares.failed(member.pool, child)
         self._noted(child)
         return code
 
@@ -182,5 +196,5 @@ class Supervisor:
         await asyncio.gather(keeper, return_exceptions=True)
 
 
-async def _start(member: ProcessSpec) -> Child:
-    return await Child.start(member)
+async def _start(member: ProcessSpec, server: ForkServer | None = None) -> Child:
+    return await Child.start(member, server=server)

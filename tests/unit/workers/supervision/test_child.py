@@ -9,6 +9,7 @@ import pytest
 
 from workers.supervision import supervisor
 from workers.supervision.child import Child, ProcessSpec
+from workers.supervision.forking import ForkServer
 from workers.supervision.supervisor import Supervisor
 
 TERM, INT = signal.SIGTERM, signal.SIGINT
@@ -71,7 +72,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[FakeProcess]:
     """Let the supervisor start fake processes, and list them."""
     found: list[FakeProcess] = []
 
-    async def start(_member: ProcessSpec) -> Child:
+    async def start(_member: ProcessSpec, _server: ForkServer | None) -> Child:
         found.append(FakeProcess(obeys=True))
         return child(found[-1])
 

@@ -1,0 +1,153 @@
+"""Processes that are forked from one that has imported what they need."""
+
+import asyncio
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.workers.supervision.test_spares import lived, member, until
+from workers.supervision.child import PROGRAM
+from workers.supervision.forking import ForkedProcess, ForkServer, ForkSpec
+from workers.supervision.supervisor import Supervisor
+
+FORKS = ForkSpec("tests.supervised_fork_server", "forks tests", ("colorsys",))
+NEVER = replace(FORKS, unless="os.getpid")
+BROKEN = replace(FORKS, name="broken")
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def words_of(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+
+
+def test_a_forked_process_is_a_child_that_follows_orders_and_returns_its_exit_code(
+    tmp_path: Path,
+) -> None:
+    lives = tmp_path / "lives"
+
+    async def test() -> None:
+        server = await ForkServer.start(FORKS, PROGRAM)
+        await server.settled()
+        assert server.ready
+        codes = []
+        for number in range(2):
+            ready, writing = os.pipe()
+            forked = await server.fork("tests.supervised_child", f"child {number}", writing)
+            os.close(writing)
+            assert parent_of(forked.pid) == os.getpid()
+            forked.stdin.write(
+                b'{"lives": "%b", "code": 7, "ready": %d, "seconds": 60}\n'
+                % (bytes(lives), forked.ready)
+            )
+            assert await asyncio.to_thread(os.read, ready, 100)
+            assert words_of(forked.pid)[-2:] == [b"tests.supervised_child", b"child %d" % number]
+            if number:
+                forked.send_signal(signal.SIGKILL)
+            else:
+                forked.stdin.write(b'{"leave": true}\n')
+            codes.append(await forked.wait())
+            os.close(ready)
+        assert codes == [7, -signal.SIGKILL]
+        await server.close()
+        assert not server.ready
+
+    asyncio.run(test())
+
+
+def test_a_fork_server_that_is_not_safe_ends_before_it_forks() -> None:
+    async def test() -> None:
+        server = await ForkServer.start(NEVER, PROGRAM)
+        await server.settled()
+        assert not server.ready
+        await server.close()
+
+    asyncio.run(test())
+
+
+def test_a_fork_server_that_was_killed_is_an_error_of_the_start() -> None:
+    async def test() -> None:
+        server = await ForkServer.start(FORKS, PROGRAM)
+        await server.settled()
+        os.kill(server.pid, signal.SIGKILL)
+        ready, writing = os.pipe()
+        with pytest.raises(OSError, match="nothing was forked"):
+            await server.fork("tests.supervised_child", "child", writing)
+        os.close(ready)
+        os.close(writing)
+        await server.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("forks", [FORKS, NEVER])
+def test_spares_and_successors_are_forked_if_that_is_safe_and_started_else(
+    tmp_path: Path, forks: ForkSpec
+) -> None:
+    lives = tmp_path / "lives"
+
+    async def test() -> None:
+        made = Supervisor([[replace(member(lives), forks=forks)]], spares={"a": 1})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: len(lived(lives)) == 1 and made._spares.has("a"))
+        spare = made._spares._waiting["a"][0]
+        await until(running, spare.ready.is_set)
+        for pid in (lived(lives)[0][0], spare.pid):
+            os.kill(pid, signal.SIGKILL)
+        await until(running, lambda: lived(lives)[-1][0] not in (lived(lives)[0][0], spare.pid))
+        forked = forks is FORKS
+        for each in (spare, made._running["one"]):
+            assert isinstance(each._process, ForkedProcess) is forked
+        assert made._running["one"].pid == lived(lives)[-1][0]
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(test())
+
+
+def test_no_more_is_forked_after_a_forked_process_could_not_work(tmp_path: Path) -> None:
+    lives = tmp_path / "lives"
+
+    async def test() -> None:
+        made = Supervisor([[replace(member(lives), forks=BROKEN)]], spares={"a": 1})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: len(lived(lives)) == 1)
+        waiting = made._spares._waiting
+        await until(running, lambda: any(each.ready.is_set() for each in waiting["a"]))
+        assert not waiting["a"][0].forked
+        server = made._spares.server("a")
+        assert server is not None
+        assert server.was_ready
+        assert not server.ready
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(test())
+
+
+def test_a_process_and_its_spare_that_are_killed_together_are_one_death(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lives = tmp_path / "lives"
+
+    async def test() -> None:
+        made = Supervisor([[member(lives)]], spares={"a": 1})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: len(lived(lives)) == 1 and made._spares.has("a"))
+        spare = made._spares._waiting["a"][0]
+        await until(running, spare.ready.is_set)
+        made._spares._keepers[0].cancel()  # no other spare takes the place of this one
+        os.kill(lived(lives)[0][0], signal.SIGKILL)
+        await until(running, spare.taken.is_set)
+        os.kill(spare.pid, signal.SIGKILL)
+        await until(running, lambda: made._running.get("one") not in (None, spare))
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(test())
+    assert "starting it again in 0.1 s" in caplog.text

@@ -1,0 +1,214 @@
+"""Start processes as forks of one that has imported what they need: that takes seconds otherwise.
+
+What is forked becomes a child of this process, which therefore learns its exit code.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+log = logging.getLogger("darkroom.supervisor")
+
+WITHIN = 10.0
+"""Seconds that a fork server may take to fork."""
+
+MOST = 1 << 16
+"""Bytes of a message."""
+
+_SET_CHILD_SUBREAPER = 36
+"""A number of prctl(2): orphans below this process become its children."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkSpec:
+    """A fork server: `python -m module name`, the modules that it imports, and a safeguard.
+
+    `unless` is the dotted name of a function without arguments; nothing is forked if it returns
+    True when all is imported.
+    """
+
+    module: str
+    name: str
+    imports: Sequence[str] = ()
+    unless: str = ""
+
+
+class Orders:
+    """The writing end of a process's standard input."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, data: bytes) -> None:
+        """Write orders, which fit into the pipe; nothing is done if the process has ended."""
+        with contextlib.suppress(OSError):
+            os.write(self._descriptor, data)
+
+    def close(self) -> None:
+        """Close it, at which the process ends."""
+        os.close(self._descriptor)
+
+
+class ForkedProcess:
+    """A process that a fork server made, with what `Child` uses of `asyncio.subprocess.Process`."""
+
+    def __init__(self, pid: int, orders: Orders, ready: int) -> None:
+        self.pid = pid
+        self.stdin = orders
+        self.ready = ready
+        """The number that its writing end of the pipe for readiness has there."""
+        self.returncode: int | None = None
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._watch = os.pidfd_open(pid)
+        self._loop.add_reader(self._watch, self._on_end)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal; its id is not given to another process before its end was noticed."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    async def wait(self) -> int:
+        """Wait for its end and return its exit code, which is negative for a signal."""
+        return await asyncio.shield(self._ended)
+
+    def _on_end(self) -> None:
+        self._loop.remove_reader(self._watch)
+        os.close(self._watch)
+        self.stdin.close()
+        _, status = os.waitpid(self.pid, 0)
+        self.returncode = os.waitstatus_to_exitcode(status)
+        self._ended.set_result(self.returncode)
+
+
+class ForkServer:
+    """A started fork server; it imports first, and forks when it is `ready`."""
+
+    def __init__(
+        self, module: str, process: asyncio.subprocess.Process, control: socket.socket
+    ) -> None:
+        self._module = module
+        self._process = process
+        self._control = control
+        self._turn = asyncio.Lock()
+        self._failed = False
+        self._imported = asyncio.create_task(self._reply())
+
+    @classmethod
+    async def start(cls, spec: ForkSpec, program: str) -> "ForkServer":
+        """Start one by `program`, whose first argument is the name of its module."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                words = (sys.executable, "-P", "-c", program, spec.module, spec.name)
+                process = await asyncio.create_subprocess_exec(
+                    *words, stdin=theirs.fileno(), start_new_session=True
+                )
+        except BaseException:
+            ours.close()
+            raise
+        ours.setblocking(False)
+        ours.send(json.dumps({"imports": [*spec.imports], "unless": spec.unless}).encode())
+        return cls(spec.module, process, ours)
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Return whether its end has not been noticed."""
+        return self._process.returncode is None
+
+    @property
+    def was_ready(self) -> bool:
+        """Return whether it has imported everything and may fork."""
+        done = self._imported.done() and not self._imported.cancelled()
+        return done and self._imported.result() is not None
+
+    @property
+    def trusted(self) -> bool:
+        """Return whether it could fork and what it forked could work: another one can then too."""
+        return self.was_ready and not self._failed
+
+    @property
+    def ready(self) -> bool:
+        """Return whether it can fork."""
+        return self.alive and self.trusted
+
+    def distrust(self) -> None:
+        """End it for good, because a process that it forked ended before it could work."""
+        self._failed = True
+        self._kill()
+
+    async def settled(self) -> None:
+        """Wait until it is ready or has ended."""
+        await asyncio.wait([self._imported])
+
+    async def fork(self, module: str, name: str, ready: int) -> ForkedProcess:
+        """Return a new process that runs `module` under `name`; raises OSError.
+
+        It has `ready`, the writing end of a pipe, under the number that is its own `ready`.
+        """
+        async with self._turn:
+            reading, writing = os.pipe()
+            os.set_inheritable(writing, False)
+            try:
+                with _adopting():
+                    order = {"server": self._module, "module": module, "name": name}
+                    data = json.dumps(order).encode()
+                    socket.send_fds(self._control, [data], [reading, ready])
+                    async with asyncio.timeout(WITHIN):
+                        reply = await self._reply()
+                if not isinstance(reply, list) or not isinstance(reply[0], int):
+                    raise OSError(f"nothing was forked: {reply}")
+                return ForkedProcess(reply[0], Orders(writing), reply[1])
+            except BaseException as error:
+                os.close(writing)
+                if not isinstance(error, OSError):  # a late reply would be taken for another's
+                    self._kill()
+                if isinstance(error, TimeoutError):
+                    raise OSError("the fork server does not answer") from None
+                raise
+            finally:
+                os.close(reading)
+
+    async def close(self) -> None:
+        """End it; what it has forked continues."""
+        self._imported.cancel()
+        self._kill()
+        await self._process.wait()
+        self._control.close()
+
+    async def _reply(self) -> object:
+        """Return the next message, None at the end of the connection."""
+        loop = asyncio.get_running_loop()
+        try:
+            return json.loads(await loop.sock_recv(self._control, MOST) or b"null")
+        except OSError:
+            return None
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _adopting() -> Iterator[None]:
+    """Let orphans become children of this process while the block runs. Linux only."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    if prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "orphans cannot be adopted")
+    try:
+        yield
+    finally:
+        prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
