@@ -8,7 +8,7 @@ import json
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -29,12 +29,8 @@ LOOK = 1.0
 AT_ONCE = 8
 """Endings that one process works on at a time."""
 
-LEASE = 60.0
-"""Seconds after which a webhook is sent again whose process died; writing renews nothing, so
-writing results has WRITING_LEASE."""
-
-WRITING_LEASE = 3600.0
-"""Seconds after which results are written again whose process died."""
+AGAIN = 5.0
+"""Seconds after which an ending is tried again whose files or database failed."""
 
 PAUSES = (5.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.0)
 """Seconds before each further try, as Standard Webhooks advises; after the last there is none."""
@@ -88,22 +84,22 @@ class Endings:
                 await self._write(ending, job)
             else:
                 await self._send(ending, job)
-        except (SQLAlchemyError, OSError) as error:  # it is due again when its lease ends
+        except (SQLAlchemyError, OSError) as error:
             log.warning("the %s of job %s waits: %s", ending.kind, ending.job, error)
+            await self._give_back(ending)
         except Exception as error:
             log.error("the %s of job %s failed", ending.kind, ending.job, exc_info=error)
             await self._again(ending, "a fault of the server; its log has the cause", None)
 
     async def _claimed(self) -> Ending | None:
         try:
-            return await self.rows.claim(LEASE)
+            return await self.rows.claim()
         except (SQLAlchemyError, OSError) as error:
             log.warning("the database of jobs does not answer: %s", error)
             return None
 
     async def _write(self, ending: Ending, job: Job) -> None:
         """Write the results as one file; a repeated write gives the same bytes."""
-        await self.rows.postpone(ending, WRITING_LEASE, "the results are being written")
         try:
             target = self._storage.writable(ending.target).below(RESULTS)
             async with aclosing(self._results(job)) as results:
@@ -124,6 +120,14 @@ class Endings:
             await self.rows.finish(ending, FAILED, tried.reason)
         else:
             await self._again(ending, tried.reason, tried.pause)
+
+    async def _give_back(self, ending: Ending) -> None:
+        """Let an ending be due soon, as soon as the database takes that."""
+        while True:
+            with suppress(SQLAlchemyError, OSError):
+                await self.rows.postpone(ending, AGAIN, "the server's files or database failed")
+                return
+            await asyncio.sleep(AGAIN)
 
     async def _again(self, ending: Ending, reason: str, pause: float | None) -> None:
         """Try again later, with a tenth of jitter, or give up."""

@@ -75,7 +75,11 @@ class Jobs:
         self.acceptance = Acceptance(folder, rows, room, settings, chunk, runner.wake, sources)
         self.storage = storage
         self.endings = Endings(
-            EndingRows(engine), rows, self._all, storage, WebhookSender.from_settings(settings)
+            EndingRows(engine, owner.id),
+            rows,
+            self._all,
+            storage,
+            WebhookSender.from_settings(settings),
         )
         self._tasks: list[asyncio.Task[None]] = []
 

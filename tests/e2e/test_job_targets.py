@@ -22,19 +22,23 @@ from tests.e2e.conftest import Start
 from tests.e2e.test_jobs import finished, made, manifest, records
 from tests.object_stores import BUCKET, s3
 from tests.pictures import jpeg, png
-from tests.server import until
+from tests.server import NO_TLS, PATIENCE, Served, serving, until
 
 KEY = bytes(range(32))
+HELD = 0
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 
 
 @dataclass
 class Receiver:
-    """A receiver of webhooks: it answers with `statuses` in turn, then with 204."""
+    """A receiver of webhooks: it answers with `statuses` in turn, then with 204; with HELD it gives
+    no answer until it is `released`.
+    """
 
     url: str = ""
     statuses: list[int] = field(default_factory=list)
     received: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    released: threading.Event = field(default_factory=threading.Event)
 
 
 @contextmanager
@@ -45,7 +49,11 @@ def receiver(*statuses: int) -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             found.received.append(({k.lower(): v for k, v in self.headers.items()}, body))
-            self.send_response(found.statuses.pop(0) if found.statuses else 204)
+            status = found.statuses.pop(0) if found.statuses else 204
+            if status == HELD:
+                found.released.wait(PATIENCE)
+                return
+            self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -58,6 +66,7 @@ def receiver(*statuses: int) -> Iterator[Receiver]:
     try:
         yield found
     finally:
+        found.released.set()
         server.shutdown()
         server.server_close()
 
@@ -203,6 +212,30 @@ def test_a_webhook_waits_for_a_service_that_was_stopped(start: Start, tmp_path: 
         with start(**settings) as second:
             until(lambda: second.client.get(path).json()["webhook"]["state"] == "done")
     assert len(there.received) == 2
+
+
+def test_a_webhook_is_sent_again_by_the_successor_of_a_killed_service(tmp_path: Path) -> None:
+    flags = ["--data-folder", str(tmp_path / "data"), "--webhook-secret", SECRET]
+    flags += ["--fetch-allowed-networks", "127.0.0.0/8", "--fetch-ports", "1-65535"]
+    flags += ["--weights", "random", "--gpus", "0", "--front-ends", "0"]
+    photo = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+    with receiver(HELD) as there:
+        with serving(*flags) as first, client_of(first) as client:
+            path = made(client, f"classify&webhook={there.url}", manifest({"data": photo}))
+            until(lambda: len(there.received) == 1)
+            first.process.kill()
+            first.process.wait()
+        with serving(*flags) as second, client_of(second) as client:
+            until(lambda: client.get(path).json()["webhook"]["state"] == "done")
+            told = client.get(path).json()["webhook"]
+    assert told["attempts"] == 2
+    (one, other) = there.received
+    assert one[0]["webhook-id"] == other[0]["webhook-id"]
+    assert one[1] == other[1]
+
+
+def client_of(served: Served) -> httpx.Client:
+    return httpx.Client(base_url=f"http://127.0.0.1:{served.port}", timeout=PATIENCE, verify=NO_TLS)
 
 
 def test_a_bucket_is_read_and_written(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Update, delete, exists, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.jobs.store.tables import ENDINGS, JOBS
+from app.jobs.store.tables import ENDINGS, JOBS, OWNERS
 from app.jobs.store.values import FINISHED
 
 DESTINATION, WEBHOOK = "destination", "webhook"
@@ -19,7 +19,9 @@ WAITING, DONE, FAILED = "waiting", "done", "failed"
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """One thing to do: `attempts` were begun, `body` is the message that the first one sent."""
+    """One thing to do: `attempts` were begun, `body` is the message that the first one sent, and
+    `owner` is the process that works on it.
+    """
 
     job: str
     kind: str
@@ -29,13 +31,17 @@ class Ending:
     due: float
     body: str | None
     reason: str | None
+    owner: str | None = None
 
 
 class EndingRows:
-    """The table of endings; `clock` returns seconds since 1970."""
+    """The table of endings, of which `owner` takes some; `clock` returns seconds since 1970."""
 
-    def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, engine: AsyncEngine, owner: str, clock: Callable[[], float] = time.time
+    ) -> None:
         self._engine = engine
+        self._owner = owner
         self._clock = clock
 
     async def of(self, job: str) -> dict[str, Ending]:
@@ -44,11 +50,11 @@ class EndingRows:
             found = await connection.execute(select(ENDINGS).where(ENDINGS.c.job == job))
             return {row["kind"]: Ending(**row) for row in found.mappings()}
 
-    async def claim(self, seconds: float) -> Ending | None:
-        """Take the ending that is due longest, for a time; None: there is none.
+    async def claim(self) -> Ending | None:
+        """Take the ending that is due longest; None: there is none.
 
-        If the process dies meanwhile, the ending is due again after `seconds`. So each is done at
-        least once.
+        If this process dies, its lease ends, and the ending is due again. So each is done at least
+        once.
         """
         now = self._clock()
         other = ENDINGS.alias()
@@ -56,7 +62,9 @@ class EndingRows:
             other.c.job == ENDINGS.c.job, other.c.kind == DESTINATION, other.c.state == WAITING
         )
         first = (ENDINGS.c.kind == DESTINATION) | ~before
-        due = (ENDINGS.c.state == WAITING) & (ENDINGS.c.due <= now) & first
+        alive = select(OWNERS.c.id).where(OWNERS.c.until >= now)
+        free = ENDINGS.c.owner.is_(None) | ENDINGS.c.owner.not_in(alive)
+        due = (ENDINGS.c.state == WAITING) & (ENDINGS.c.due <= now) & free & first
         ended = JOBS.c.state.in_([each.value for each in FINISHED])
         query = select(ENDINGS).join(JOBS, JOBS.c.id == ENDINGS.c.job).where(due, ended)
         async with self._engine.connect() as connection:
@@ -65,11 +73,13 @@ class EndingRows:
         if found is None:
             return None
         ending = Ending(**found)
-        mine = self._one(ending).where(ENDINGS.c.due == ending.due, ENDINGS.c.state == WAITING)
-        more = {"due": now + seconds, "attempts": ending.attempts + 1}
+        # Each claim is another attempt, so of two processes that found this row one takes it.
+        same = ENDINGS.c.attempts == ending.attempts
+        mine = self._one(ending).where(same, ENDINGS.c.state == WAITING)
+        more = {"owner": self._owner, "attempts": ending.attempts + 1}
         async with self._engine.begin() as connection:
             taken = (await connection.execute(mine.values(**more))).rowcount
-        return ending if taken else await self.claim(seconds)
+        return ending if taken else await self.claim()
 
     async def keep(self, ending: Ending, body: str) -> None:
         """Keep the message of an ending: it is the same at every try."""
@@ -79,11 +89,13 @@ class EndingRows:
     async def finish(self, ending: Ending, state: str, reason: str) -> None:
         """End an ending for good."""
         async with self._engine.begin() as connection:
-            await connection.execute(self._one(ending).values(state=state, reason=reason))
+            await connection.execute(
+                self._one(ending).values(state=state, reason=reason, owner=None)
+            )
 
     async def postpone(self, ending: Ending, seconds: float, reason: str) -> None:
         """Try an ending again after some seconds."""
-        values = {"due": self._clock() + seconds, "reason": reason}
+        values = {"due": self._clock() + seconds, "reason": reason, "owner": None}
         async with self._engine.begin() as connection:
             await connection.execute(self._one(ending).values(**values))
 

@@ -22,7 +22,7 @@ from sqlalchemy import (
     exists,
 )
 
-VERSION = 5
+VERSION = 6
 """The version of these tables; it grows with every change of them."""
 
 WAITING, CLAIMED, DONE = 0, 1, 2
@@ -96,6 +96,7 @@ ENDINGS = Table(
     Column("due", Double, nullable=False),
     Column("body", Text),
     Column("reason", Text),
+    Column("owner", String(64)),
     Index("darkroom_endings_due", "state", "due"),
 )
 

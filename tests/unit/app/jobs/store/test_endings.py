@@ -1,0 +1,60 @@
+"""Endings of jobs in a database: each is done by one process, and by another one if that dies."""
+
+import asyncio
+from pathlib import Path
+
+from app.jobs.store.database import opened
+from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending, EndingRows
+from app.jobs.store.jobs import JobRows
+from app.jobs.store.owners import LEASE, Owner
+from app.jobs.store.values import Job, Span, State
+from tests.fakes import FakeClock
+
+ENDED = Job("1", "me", State.SUCCEEDED, "classify", {}, 1, 1, 0, 5, 1000.0)
+ENDINGS = [Ending("1", kind, kind, WAITING, 0, 0.0, None, None) for kind in (WEBHOOK, DESTINATION)]
+
+
+def test_what_a_process_works_on_is_free_again_as_soon_as_its_lease_has_ended(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        engine, clock = await opened(None, tmp_path), FakeClock(1000.0)
+        try:
+            owners = Owner(engine, clock), Owner(engine, clock)
+            for each in owners:
+                await each.enter()
+            one, other = (EndingRows(engine, each.id, clock) for each in owners)
+            await JobRows(engine, clock).add(ENDED, [Span(0, 1, 0, 5)], ENDINGS)
+
+            first = await one.claim()
+            assert first is not None
+            assert first.kind == DESTINATION, "the webhook waits for the results"
+            for _ in range(10):  # it takes hours, and its owner lives
+                clock.advance(LEASE / 2)
+                for each in owners:
+                    await each.renew()
+                assert await other.claim() is await one.claim() is None
+
+            await owners[1].renew()
+            clock.advance(LEASE / 2)
+            await owners[1].renew()
+            clock.advance(LEASE / 2 + 1)  # the lease of the first one has ended
+            second = await other.claim()
+            assert second is not None
+            assert (second.kind, second.attempts) == (DESTINATION, 1)
+            await other.postpone(second, 5.0, "try again")
+            assert await other.claim() is None
+            clock.advance(6)
+            await owners[1].renew()
+            third = await other.claim()
+            assert third is not None
+            await other.finish(third, "done", "there")
+            last = await other.claim()
+            assert last is not None
+            assert last.kind == WEBHOOK
+            await owners[1].leave()
+            assert await one.claim() is not None
+        finally:
+            await engine.dispose()
+
+    asyncio.run(test())
