@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -53,8 +54,9 @@ class Storage:
     @classmethod
     def from_settings(cls, settings: Settings) -> "Storage":
         """Return the storage that the operator allows; ValueError states what is wrong with it."""
-        readable = _allowed(settings.storage_allow, "DARKROOM_STORAGE_ALLOW")
-        writable = _allowed(settings.storage_allow_write, "DARKROOM_STORAGE_ALLOW_WRITE")
+        folder = settings.data_folder
+        readable = _allowed(settings.storage_allow, "DARKROOM_STORAGE_ALLOW", folder)
+        writable = _allowed(settings.storage_allow_write, "DARKROOM_STORAGE_ALLOW_WRITE", folder)
         return cls(readable, writable, settings.fetch_total_timeout)
 
     def readable(self, address: str) -> Location:
@@ -182,8 +184,11 @@ class _Steps(Generic[T]):
             self._source.close()
 
 
-def _allowed(prefixes: Sequence[str], setting: str) -> AllowList:
-    """Return the prefixes of a setting; ValueError states which of them is wrong."""
+def _allowed(prefixes: Sequence[str], setting: str, data_folder: Path | None) -> AllowList:
+    """Return the prefixes of a setting; ValueError states which of them is wrong.
+
+    None may contain the data folder or lie in it: that has the images and results of all clients.
+    """
     found = []
     for text in prefixes:
         try:
@@ -192,10 +197,21 @@ def _allowed(prefixes: Sequence[str], setting: str) -> AllowList:
             raise ValueError(f"{setting}: {text!r}: {error.detail}") from None
         if location.scheme == "file" and not location.parts:
             raise ValueError(f"{setting}: {text!r} is all of the disk; name a folder")
+        if location.scheme == "file" and data_folder and _overlap(location, data_folder):
+            raise ValueError(
+                f"{setting}: {text!r} overlaps DARKROOM_DATA_FOLDER {data_folder}, where the "
+                "images of all clients are; choose folders beside each other"
+            )
         if location.scheme != "file" and not installed():
             raise ValueError(f"{setting}: {MISSING}")
         found.append(location)
     return AllowList(found, setting)
+
+
+def _overlap(location: Location, folder: Path) -> bool:
+    """Return whether one of two folders is in the other, or is the same; links are followed."""
+    allowed, kept = Path("/", location.key).resolve(), folder.resolve()
+    return allowed.is_relative_to(kept) or kept.is_relative_to(allowed)
 
 
 def _checked(address: str, allowed: AllowList) -> Location:

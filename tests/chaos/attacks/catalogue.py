@@ -131,7 +131,7 @@ _BATCHES = (
         odd_archives.job_archive_floods, flags=odd_archives.FLAGS, ends_within=150, patience=300
     ),
     Attack(
-        odd_archives.job_packed_tar_bombs, flags=odd_archives.FLAGS, ends_within=120, patience=200
+        odd_archives.job_packed_tar_bombs, flags=odd_archives.FLAGS, ends_within=200, patience=300
     ),
     Attack(
         odd_streams.stream_lines,

@@ -165,7 +165,7 @@ def job_packed_tar_bombs(target: Target) -> Steps:
     bodies = [a.bomb(kind, 6 << 30, filler=60_000_000) for kind in ("gz", "bz2")]
     requests = [post(_JOBS[0], body, _GZIP) for body in bodies * 4]
     yield None
-    yield from ask_all(target, requests, 100.0)
+    yield from ask_all(target, requests, 200.0)
 
 
 def _removed(target: Target, record: str) -> Steps:
