@@ -153,7 +153,7 @@ _BATCHES = (
     Attack(odd_streams.stream_many, patience=120, own_addresses=True),
     Attack(odd_jobs.job_manifests, flags=odd_jobs.FLAGS, patience=300, resets_allowed=True),
     Attack(odd_jobs.job_forms, flags=odd_jobs.FLAGS, patience=120),
-    Attack(odd_jobs.job_flood, flags=odd_jobs.FLAGS, patience=400),
+    Attack(odd_jobs.job_flood, flags=odd_jobs.FLAGS, patience=900),
     Attack(odd_jobs.job_bodies, flags=odd_jobs.FLAGS, patience=120),
     Attack(odd_jobs.job_disk, flags=odd_jobs.LIMITED, patience=120, accepted=(413, 507)),
     Attack(foreign_jobs.job_addresses, flags=foreign_jobs.ALLOWED, accepted=(202, 404, 422, 502)),

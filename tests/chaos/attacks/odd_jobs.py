@@ -87,7 +87,7 @@ def job_forms(target: Target) -> Steps:
 
 
 def job_flood(target: Target) -> Steps:
-    """Make 10,000 jobs from one address, 32 at a time, and ask for lists of them."""
+    """Ask for 10,000 jobs from one address, 32 at a time, and for lists of them."""
     line = b'{"data": "%b"}\n' % image_uri()
     request = post(_MAKE, line, _LINES)
     listing = b"GET /jobs?limit=100 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
