@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,8 +57,11 @@ def page_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def server(start: Start, page_port: int) -> Iterator[Running]:
-    with start(weights="bundled", cors_origins=f"http://127.0.0.1:{page_port}") as running:
+def server(
+    start: Start, page_port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    origin, folder = f"http://127.0.0.1:{page_port}", tmp_path_factory.mktemp("jobs")
+    with start(weights="bundled", cors_origins=origin, data_folder=folder) as running:
         yield running
 
 
@@ -66,6 +70,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("photos")
     for label, draw in DRAWN.items():
         (folder / f"{label.replace(' ', '_')}.jpg").write_bytes(encoded(draw(), quality=92))
+    with zipfile.ZipFile(folder / "two.zip", "w") as archive:
+        for name in ("church.jpg", "golf_ball.jpg"):
+            archive.write(folder / name, name)
     return folder
 
 
@@ -180,6 +187,7 @@ def test_the_client_works_in_chromium_from_another_origin(
     assert seen == {
         "labels": ["golf ball", "golf ball"],
         "filters": 47,
+        "job": "golf ball",
         "size": seen.get("size"),
         "bad": "unsupported_media",
         "refused": "invalid_parameter",

@@ -3,51 +3,27 @@
 import createClient, { type Client } from "openapi-fetch";
 import { DarkroomError, made } from "./errors.js";
 import { jsonLines } from "./lines.js";
+import {
+  type Archive,
+  type ClassifyOptions,
+  chain,
+  type FilterOptions,
+  hasId,
+  type ImageInput,
+  type Images,
+  type InfoOptions,
+  type JobItem,
+  type JobOptions,
+  type Operation,
+  type ProcessOptions,
+  type RequestOptions,
+  type ResultOptions,
+  text,
+  type Version,
+} from "./options.js";
 import type { Record } from "./results.js";
 import { DEFAULT_RETRIES, type Retries, retrying } from "./retries.js";
-import type { components, operations, paths } from "./schema.js";
-
-type Query<Name extends "classify" | "filter" | "process" | "info"> = NonNullable<
-  operations[Name]["parameters"]["query"]
->;
-
-/** One filter: its name, or its name with its parameters. */
-export type Operation = string | { name: string; [parameter: string]: unknown };
-
-/** One version of `process`: `ops`, or `name` with parameters, an `id`, and encoding options. */
-export type Version = { id?: string; ops?: Operation[]; name?: string; [option: string]: unknown };
-
-/** Options of every request: `deadlineMs` is sent to the server, `signal` gives the request up. */
-export interface RequestOptions {
-  deadlineMs?: number;
-  signal?: AbortSignal;
-}
-
-type Encoding = Pick<
-  Query<"process">,
-  | "format"
-  | "quality"
-  | "progressive"
-  | "chroma"
-  | "lossless"
-  | "png_level"
-  | "avif_speed"
-  | "metadata"
-  | "encoder"
->;
-
-export type ClassifyOptions = Query<"classify"> & RequestOptions;
-export type FilterOptions = Encoding & RequestOptions;
-export type ProcessOptions = Omit<Query<"process">, "versions"> & RequestOptions;
-export type InfoOptions = Query<"info"> & RequestOptions;
-
-/** A file, bytes, or a URL that the server fetches. */
-export type Content = Blob | Uint8Array<ArrayBuffer> | ArrayBuffer | string | URL;
-
-/** An image, or an image with an id that its record repeats. */
-export type ImageInput = Content | { id: string; image: Content };
-
-type Images = Iterable<ImageInput> | AsyncIterable<ImageInput>;
+import type { components, paths } from "./schema.js";
 
 export interface Settings {
   baseUrl: string;
@@ -107,6 +83,65 @@ export class Darkroom {
     return this.#results("/info", images, options, {});
   }
 
+  /** Yield labels of the images in an archive, which is one request; `source` is a name in it. */
+  classifyArchive(archive: Archive, options: ClassifyOptions = {}): AsyncGenerator<Record> {
+    return this.#ofArchive("/classify", archive, options, {});
+  }
+
+  /** Yield the images of an archive after one filter or a chain. */
+  filterArchive(
+    archive: Archive,
+    operations: Operation | Operation[],
+    options: FilterOptions = {},
+  ): AsyncGenerator<Record> {
+    return this.#ofArchive("/filter", archive, options, { ops: JSON.stringify(chain(operations)) });
+  }
+
+  /** Return a ZIP of the filtered images of an archive, with their records in `results.jsonl`. */
+  async filterToZip(
+    archive: Archive,
+    operations: Operation | Operation[],
+    options: FilterOptions = {},
+  ): Promise<Blob> {
+    const fields = { ...options, ops: JSON.stringify(chain(operations)) };
+    const headers = { Accept: "application/zip", "Content-Type": "application/zip" };
+    return (await this.#sent("POST", "/filter", fields, headers, new Blob([archive]))).blob();
+  }
+
+  /** Make a job of images, or of an archive; tries have the same key, so they make one job. */
+  async createJob(
+    images: Iterable<JobItem> | Archive,
+    operation: "classify" | "filter" | "process",
+    options: JobOptions = {},
+  ): Promise<components["schemas"]["JobRecord"]> {
+    const listed = Symbol.iterator in images && !(images instanceof Uint8Array);
+    const lines = listed ? [...images].map((each) => `${JSON.stringify(each)}\n`) : [images];
+    const kind = listed ? "application/x-ndjson" : "application/zip";
+    const headers = { "Content-Type": kind, "Idempotency-Key": crypto.randomUUID() };
+    const fields = { ...options, operation };
+    return (await this.#sent("POST", "/jobs", fields, headers, new Blob(lines))).json();
+  }
+
+  /** Yield the records of a job as they are finished; goes on after a broken connection. */
+  async *jobResults(id: string, options: ResultOptions = {}): AsyncGenerator<Record> {
+    const { offset = 0, follow = true, ...others } = options;
+    const path = `/jobs/${encodeURIComponent(id)}/results`;
+    for (let next = offset, tries = 0; ; tries++) {
+      const asked = { ...others, offset: next, follow };
+      const answer = await this.#sent("GET", path, asked, {});
+      try {
+        for await (const record of jsonLines<Record>(answer.body as ReadableStream<Uint8Array>)) {
+          next += 1;
+          tries = 0;
+          yield record;
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof TypeError) || options.signal?.aborted || tries >= 5) throw error;
+      }
+    }
+  }
+
   /** Return all filters with the JSON Schemas of their parameters. */
   async filters(): Promise<components["schemas"]["FilterRecord"][]> {
     const { data, error, response } = await this.api.GET("/filters");
@@ -119,6 +154,39 @@ export class Darkroom {
     const { data, error, response } = await this.api.GET("/models");
     if (data === undefined) throw DarkroomError.from(response, error);
     return data.models;
+  }
+
+  /** Send a request whose options are in the query; rejects unless it succeeds. */
+  async #sent(
+    method: string,
+    path: string,
+    options: object & RequestOptions,
+    headers: { [name: string]: string },
+    body: Blob | null = null,
+  ): Promise<Response> {
+    const { deadlineMs, signal, ...named } = options;
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(named)) {
+      if (value !== undefined && value !== null) query.set(name, text(value));
+    }
+    const deadline = deadlineMs === undefined ? {} : { "X-Deadline-Ms": String(deadlineMs) };
+    const init: RequestInit = { method, body, headers: { ...this.#headers, ...headers, ...deadline } };
+    const url = `${this.#baseUrl}${path}?${query}`;
+    const answer = await this.#fetch(url, signal ? { ...init, signal } : init);
+    if (!answer.ok || answer.body === null) throw await DarkroomError.of(answer);
+    return answer;
+  }
+
+  async *#ofArchive(
+    path: string,
+    archive: Archive,
+    options: object & RequestOptions,
+    fields: { [name: string]: string },
+  ): AsyncGenerator<Record> {
+    const headers = { Accept: "application/x-ndjson", "Content-Type": "application/zip" };
+    const asked = { ...options, ...fields };
+    const answer = await this.#sent("POST", path, asked, headers, new Blob([archive]));
+    yield* jsonLines<Record>(answer.body as ReadableStream<Uint8Array>);
   }
 
   /** Yield the records of images in groups, one request after the other. */
@@ -175,15 +243,6 @@ async function* groups(images: Images, most: number): AsyncGenerator<ImageInput[
     }
   }
   if (group.length > 0) yield group;
-}
-
-function hasId(each: ImageInput): each is { id: string; image: Content } {
-  return typeof each === "object" && "image" in each;
-}
-
-function chain(operations: Operation | Operation[]): { name: string }[] {
-  const many = Array.isArray(operations) ? operations : [operations];
-  return many.map((each) => (typeof each === "string" ? { name: each } : each));
 }
 
 function incomplete(count: number, sent: number, answer: Response): DarkroomError {

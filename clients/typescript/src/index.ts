@@ -2,17 +2,21 @@
 
 export { Darkroom } from "./client.js";
 export type {
+  Archive,
   ClassifyOptions,
   Content,
   FilterOptions,
   ImageInput,
   InfoOptions,
+  JobItem,
+  JobOptions,
   Operation,
   ProcessOptions,
   RequestOptions,
-  Settings,
+  ResultOptions,
   Version,
-} from "./client.js";
+} from "./options.js";
+export type { Settings } from "./client.js";
 export { imageBlob } from "./blobs.js";
 export { DarkroomError } from "./errors.js";
 export type { Problem } from "./errors.js";

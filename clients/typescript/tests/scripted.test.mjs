@@ -170,3 +170,62 @@ test("a job is not made twice after a lost connection, unless it has a key", asy
   await make({ "Idempotency-Key": "mine" });
   assert.equal(requests.length, 3);
 });
+
+const records = (from, to, extra = {}) => (answer) => {
+  answer.writeHead(200, { "Content-Type": "application/x-ndjson", ...extra });
+  for (let index = from; index < to; index++) {
+    answer.write(`${JSON.stringify({ index, status: "ok" })}\n`);
+  }
+};
+const ended = (write) => (answer) => {
+  write(answer);
+  answer.end();
+};
+const broken = (write) => (answer) => {
+  write(answer);
+  setTimeout(() => answer.destroy(), 50);
+};
+
+test("an archive is the body, and its options are in the query", async () => {
+  requests = [];
+  answers = [ended(records(0, 3))];
+  const found = await all(client().classifyArchive(new Uint8Array([80, 75]), { top_k: 2 }));
+  assert.deepEqual(found.map((each) => each.index), [0, 1, 2]);
+  assert.equal(requests[0].path, "/classify?top_k=2");
+  assert.equal(requests[0].body, "PK");
+  assert.equal(requests[0].headers.accept, "application/x-ndjson");
+});
+
+test("an archive that is refused rejects with its problem", async () => {
+  answers = [problem(422, "bad_archive")];
+  await assert.rejects(client().filterToZip(new Uint8Array(2), "invert"), (error) => {
+    assert.equal(error.problem.code, "bad_archive");
+    return true;
+  });
+});
+
+test("a job is made once, with one key for all tries", async () => {
+  requests = [];
+  const made = (answer) => {
+    answer.writeHead(202, { "Content-Type": "application/json" });
+    answer.end(JSON.stringify({ id: "a", state: "queued" }));
+  };
+  answers = [(answer) => answer.destroy(), problem(503, "overloaded", { "Retry-After": "0" }), made];
+  const items = [{ id: "1", url: "https://a/" }, { url: "https://b/" }];
+  const job = await client().createJob(items, "filter", { ops: [{ name: "invert" }] });
+  assert.equal(job.id, "a");
+  assert.equal(new Set(requests.map((each) => each.headers["idempotency-key"])).size, 1);
+  const query = new URL(requests[2].path, url).searchParams;
+  assert.equal(query.get("ops"), '[{"name":"invert"}]');
+  assert.equal(query.get("operation"), "filter");
+  assert.equal(requests[2].body, '{"id":"1","url":"https://a/"}\n{"url":"https://b/"}\n');
+});
+
+test("results of a job go on after a broken connection where they were", async () => {
+  requests = [];
+  answers = [broken(records(0, 2)), ended(records(2, 4))];
+  const found = await all(client().jobResults("a"));
+  assert.deepEqual(found.map((each) => each.index), [0, 1, 2, 3]);
+  const offsets = requests.map((each) => new URL(each.path, url).searchParams.get("offset"));
+  assert.deepEqual(offsets, ["0", "2"]);
+});

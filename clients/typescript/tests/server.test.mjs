@@ -39,6 +39,28 @@ test("labels and versions come together", { skip }, async () => {
   assert.equal(found.versions[0].id, "grey");
 });
 
+test("an archive is labelled, and filtered into another", { skip }, async () => {
+  const archive = await readFile(`${process.env.DARKROOM_PHOTOS}/two.zip`);
+  const found = await all(client.classifyArchive(archive, { top_k: 1 }));
+  const labels = found.map((each) => [each.source, each.predictions[0].label]);
+  assert.deepEqual(labels, [["church.jpg", "church"], ["golf_ball.jpg", "golf ball"]]);
+  const zip = await client.filterToZip(archive, "sepia", { format: "webp" });
+  assert.equal(zip.type, "application/zip");
+  const again = await all(client.filterArchive(zip, "grayscale"));
+  assert.equal(again.filter((each) => each.status === "ok").length, 2);
+});
+
+test("a job gives its records, of an archive too", { skip }, async () => {
+  const data = `data:image/jpeg;base64,${(await photo("church")).toString("base64")}`;
+  const job = await client.createJob([{ id: "mine", data }], "classify", { top_k: 1 });
+  const [found] = await all(client.jobResults(job.id));
+  assert.equal(found.id, "mine");
+  assert.equal(found.predictions[0].label, "church");
+  const archive = await readFile(`${process.env.DARKROOM_PHOTOS}/two.zip`);
+  const other = await client.createJob(archive, "classify", { top_k: 1 });
+  assert.equal((await all(client.jobResults(other.id))).length, 2);
+});
+
 test("files are described", { skip }, async () => {
   const [found] = await all(client.info([await photo("church")], { colour: false }));
   assert.equal(found.info.format, "jpeg");
