@@ -39,12 +39,18 @@ class ChunkRows:
         taken = update(CHUNKS).where(mine, CHUNKS.c.state == WAITING)
         taken = taken.values(state=CLAIMED, owner=owner, attempts=CHUNKS.c.attempts + 1)
         runnable = JOBS.c.state.in_(_values(RUNNABLE))
-        begun = update(JOBS).where(JOBS.c.id == job, runnable, open_to(owner))
+        begun = update(JOBS).where(JOBS.c.id == job, runnable)
         begun = begun.values(
             state=State.RUNNING.value, started=func.coalesce(JOBS.c.started, self._clock())
         )
+        # In a statement of its own, after the job's row is locked: the one that waited for the lock
+        # would not see the chunks that another process of PostgreSQL has claimed meanwhile.
+        allowed = select(JOBS.c.id).where(JOBS.c.id == job, open_to(owner))
         async with self._engine.begin() as connection:
-            if not (await connection.execute(begun)).rowcount:
+            row = (await connection.execute(begun.returning(JOBS.c.concurrency))).first()
+            if row is None:
+                return []
+            if row.concurrency is not None and await connection.scalar(allowed) is None:
                 return []
             rows = [*await connection.execute(taken.returning(CHUNKS))]
         rows.sort(key=lambda row: row.number)

@@ -289,3 +289,17 @@ def test_a_database_that_cannot_be_reached_is_named_without_its_password(tmp_pat
     with pytest.raises(ValueError, match=r"me:\*\*\*@127.0.0.1:1/jobs cannot be used") as caught:
         asyncio.run(opened(url, tmp_path))
     assert "secret" not in str(caught.value)
+
+
+def test_two_processes_that_ask_at_once_never_share_a_job_with_a_limit_of_its_own(
+    run: Run,
+) -> None:
+    async def test(store: Store) -> None:
+        for number in range(40):
+            id_ = f"{number}"
+            await store.jobs.add(replace(job(id_), concurrency=2), SPANS)
+            asked = [store.chunks.claim(id_, each.id) for each in (store.one, store.other)]
+            claims = await asyncio.gather(*asked)
+            assert len([each for each in claims if each]) == 1
+
+    run(test)
