@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from app.jobs.store.values import Claim
 
@@ -49,16 +49,17 @@ class ClaimsAhead:
             self._coming = self._claimed()
         return first
 
-    async def close(self) -> list[Claim]:
-        """Return the chunks that were not begun, also those whose claim is under way."""
-        left = [*self._ready]
+    async def close(self, give_back: Callable[[Sequence[Claim]], None]) -> None:
+        """Call `give_back` with the chunks that were not begun, and wait for a claim under way.
+
+        Its chunks are given back even if this is cancelled before it has ended.
+        """
+        give_back([*self._ready])
         self._ready.clear()
         coming, self._coming = self._coming, None
         if coming is not None:
+            coming.add_done_callback(lambda ended: give_back(_chunks_of(ended)))
             await asyncio.wait([coming])
-            if not coming.cancelled() and coming.exception() is None:
-                left += coming.result()
-        return left
 
     def _claimed(self) -> "asyncio.Task[list[Claim]]":
         """Begin to claim the next chunks."""
@@ -72,3 +73,8 @@ class ClaimsAhead:
             return await self._claim(self._number)
 
         return asyncio.create_task(claim())
+
+
+def _chunks_of(ended: "asyncio.Task[list[Claim]]") -> list[Claim]:
+    """Return the chunks that were claimed; none if claiming failed."""
+    return [] if ended.cancelled() or ended.exception() is not None else ended.result()

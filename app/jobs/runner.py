@@ -102,7 +102,8 @@ class Runner:
 
     async def release(self) -> None:
         """Give back all chunks that were not finished."""
-        claims, self._unreleased = self._unreleased, []
+        claims = [*self._unreleased]
+        self._unreleased.clear()
         if claims:
             try:
                 await self._chunks.release(claims, self._owner.id)
@@ -167,23 +168,28 @@ class Runner:
                     if claim is None:
                         break
                     begun = asyncio.Event()
-                    group.create_task(self._chunk(this, claim, begun))
+                    task = group.create_task(self._chunk(this, claim, begun))
+                    task.add_done_callback(partial(self._ended, claim))
                     await begun.wait()
         finally:
-            self._unreleased += await claims.close()
+            await claims.close(self._unreleased.extend)
+
+    def _ended(self, claim: Claim, task: "asyncio.Task[None]") -> None:
+        """Give a chunk back that was not committed; one that is committed all the same stays so.
+
+        As a callback: a task that is cancelled before its first step runs no `finally`.
+        """
+        if task.cancelled() or task.exception() is not None:
+            self._unreleased.append(claim)
 
     async def _chunk(self, this: JobInWork, claim: Claim, begun: asyncio.Event) -> None:
         """Work on the items of a chunk; `begun` is set when the last one is under way."""
-        committed = False
         try:
             with ChunkRecords(claim, self._folder.of(this.job.id)) as records:
                 await self._items(this, records, begun)
                 await self._committer.commit(records)
-                committed = True
         finally:
             begun.set()
-            if not committed:  # one that is committed all the same stays so
-                self._unreleased.append(claim)
 
     async def _items(self, this: JobInWork, records: ChunkRecords, begun: asyncio.Event) -> None:
         span = records.claim.span

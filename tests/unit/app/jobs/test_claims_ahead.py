@@ -64,11 +64,38 @@ def test_claims_that_were_not_begun_are_returned_also_one_under_way() -> None:
         waiting = asyncio.create_task(claims.next())
         await asyncio.sleep(0)
         waiting.cancel()
-        closing = asyncio.create_task(claims.close())
+        back: list[Claim] = []
+        closing = asyncio.create_task(claims.close(back.extend))
         await asyncio.sleep(0)
         assert not closing.done()
         chunks.answer.set()
-        assert [each.number for each in await closing] == [1, 2]
+        await closing
+        assert [each.number for each in back] == [1, 2]
         assert len(chunks.left) == 7
+
+    asyncio.run(test())
+
+
+def test_claims_are_returned_although_closing_is_cancelled_while_one_is_under_way() -> None:
+    """A job that is cancelled is cancelled again each second, until its last claim has ended."""
+
+    async def test() -> None:
+        chunks = Chunks(10)
+        claims = ClaimsAhead(chunks.claim, FakeClock(0.0))
+        await claims.next()
+        await asyncio.sleep(0)  # two more are claimed meanwhile
+        await claims.next()
+        chunks.answer.clear()
+        await claims.next()  # four more are being claimed
+        await asyncio.sleep(0)
+        back: list[Claim] = []
+        closing = asyncio.create_task(claims.close(back.extend))
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        chunks.answer.set()
+        for _turn in range(5):  # of the event loop
+            await asyncio.sleep(0)
+        assert [each.number for each in back] == [3, 4, 5, 6]
 
     asyncio.run(test())
