@@ -79,7 +79,7 @@ def _drain(connection: socket.socket, found: bytearray) -> None:
 
 
 def stream_lines(target: Target) -> Steps:
-    """Stream lines without an end, millions of empty ones, deep ones, and 40 odd ones."""
+    """Stream lines without an end, millions of empty ones, deep ones, and 20 odd ones."""
     good = b'{"data": "%b"}' % image_uri()
     pieces = (
         b"a" * _PIECE,  # lines without an end
