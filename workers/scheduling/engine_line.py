@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Generic
 
@@ -75,6 +75,12 @@ class EngineLine(Generic[SlotT]):
             loop()
 
         return threading.Thread(target=run, name=name, daemon=True)
+
+
+def notify(lines: Iterable[EngineLine[SlotT]]) -> None:
+    """Let all launch threads look for a batch again; the caller holds the lock of the worker."""
+    for line in lines:
+        line.changed.notify()
 
 
 def time_left(timeout: float | None, clock: Callable[[], float]) -> Callable[[], float | None]:

@@ -1,4 +1,4 @@
-"""One engine: the launch thread takes a slot, then a batch; a collect thread finishes its jobs.
+"""A worker: for each engine a launch thread takes a slot, then a batch; a collect thread ends it.
 
 Guarantees: every accepted job that is not cancelled ends exactly once, with its own outcome; no job
 ends a thread. Outcomes go to the tickets' mailboxes; no event loop is used here.
@@ -16,7 +16,7 @@ from models.domain.job import Failed, Job
 from workers.scheduling.batch import Batch, new_id
 from workers.scheduling.batcher import BatchLimits, MicroBatcher
 from workers.scheduling.engine import BatchResult, Engine, EngineLost, SlotT
-from workers.scheduling.engine_line import EngineLine, lines_of, time_left
+from workers.scheduling.engine_line import EngineLine, lines_of, notify, time_left
 from workers.scheduling.throughput import Throughput
 from workers.scheduling.ticket import Mailbox, Ticket, deliver
 from workers.scheduling.under_way import UnderWay
@@ -83,7 +83,10 @@ class Worker(Generic[SlotT]):
     def cancel(self, ticket: Ticket) -> bool:
         """Cancel a job; return True if it was waiting: it is never launched and has no outcome."""
         with self._lock:
-            return self._batcher.cancel(ticket)
+            waited = self._batcher.cancel(ticket)
+            if waited and ticket.alone:
+                notify(self._lines)  # other jobs need not wait for it any more
+            return waited
 
     def load(self) -> Load:
         """Return the load of the worker; takes no lock."""
@@ -105,7 +108,7 @@ class Worker(Generic[SlotT]):
         """Form batches by other limits from now on, within those that the engine was made for."""
         with self._lock:
             self._batcher.limits = self._made_for.within(size, pixels, delay)
-            self._notify()
+            notify(self._lines)
 
     def stop(self, timeout: float | None = None) -> None:
         """Refuse new jobs, finish the accepted ones, end the threads and the engine.
@@ -115,17 +118,13 @@ class Worker(Generic[SlotT]):
         """
         with self._lock:
             self._stopping = True
-            self._notify()
+            notify(self._lines)
         left = time_left(timeout, self._clock)
         if not all([line.join(left) for line in self._lines]):
             self._end()
             return
         for line in self._lines:
             line.close(left)
-
-    def _notify(self) -> None:
-        for line in self._lines:
-            line.changed.notify()
 
     def _guarded(self, loop: Callable[[], None]) -> None:
         try:
@@ -139,7 +138,7 @@ class Worker(Generic[SlotT]):
         with self._lock:
             self._alive = False
             left = self._batcher.drain() + self._under_way.clear()
-            self._notify()
+            notify(self._lines)
         text = "the worker stopped before the image was done; try again"
         deliver([(ticket, Failed(WorkerLost(text))) for ticket in left])
         for line in self._lines:
@@ -172,7 +171,9 @@ class Worker(Generic[SlotT]):
                 if picked.batch:
                     batch = Batch(picked.batch, picked.reason, now, new_id())
                     self._under_way.add(batch)
-                elif not picked.dropped:
+                if any(ticket.alone for ticket in picked.dropped):
+                    notify(self._lines)  # other jobs need not wait for it any more
+                if not (picked.batch or picked.dropped):
                     if not self._alive or (self._stopping and not self._busy()):
                         return None
                     line.waiting = True
@@ -185,8 +186,7 @@ class Worker(Generic[SlotT]):
                 return batch
 
     def _busy(self) -> bool:
-        waiting = self._under_way.halves or self._batcher.queued_jobs
-        return bool(waiting) or not self._under_way.idle
+        return bool(self._under_way.halves or self._batcher.queued_jobs or self._under_way.jobs)
 
     def _collect_loop(self, line: EngineLine[SlotT]) -> None:
         while self._collected(line):  # its frame ends each time: a waiting thread holds no images
@@ -246,5 +246,5 @@ class Worker(Generic[SlotT]):
             # fault, although their answers may not have left yet.
             batch.note_device(False)
             if halves or self._stopping or trial or self._batcher.suspects:
-                self._notify()
+                notify(self._lines)
             return True

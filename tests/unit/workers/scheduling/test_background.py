@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from models.domain.deadline import Deadline
 from models.domain.job import Job, Lane
 from models.thread_priority import NICER, NICEST, can_lower_priority
-from tests.fakes import FakeEngine, Gate, Inbox, fake_job
+from tests.fakes import GUARD, FakeClock, FakeEngine, Gate, Inbox, fake_job
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Worker
 
@@ -45,6 +46,71 @@ def test_a_suspect_in_the_background_is_alone_on_both_engines() -> None:
         gate.open()
         order += [inbox.answer_of(each) for each in (first, alone, after)]
         assert order == [1, 2, 3]
+    finally:
+        gate.open()
+        worker.stop()
+
+
+class LooksCounted(FakeClock):
+    """A clock that tells when a launch thread looks for a batch: it asks for the time then.
+
+    It does so under the worker's lock, so it waits before the next call to the worker goes on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looks = threading.Semaphore(0)
+
+    def __call__(self) -> float:
+        if threading.current_thread().name == "launch":
+            self._looks.release()
+        return super().__call__()
+
+    def await_looks(self, n: int) -> None:
+        for _ in range(n):
+            assert self._looks.acquire(timeout=GUARD), "no launch thread looked"
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+def test_jobs_behind_a_cancelled_suspect_are_computed(lines: int) -> None:
+    gate, inbox, clock = Gate(), Inbox(), LooksCounted()
+    background = FakeEngine() if lines == 2 else None
+    worker = Worker(FakeEngine(on_collect=gate), LIMITS, clock=clock, background=background)
+    worker.start()
+    try:
+        clock.await_looks(lines)
+        worker.submit(fake_job(1), inbox)
+        gate.wait_reached()
+        clock.await_looks(2)  # one took it, the next one found nothing
+        alone = worker.submit(fake_job(2), inbox, alone=True)
+        clock.await_looks(lines)
+        after = worker.submit(fake_job(3, lane=Lane.BACKGROUND), inbox)
+        clock.await_looks(1)
+        assert worker.cancel(alone)
+        gate.open()
+        assert inbox.answer_of(after) == 3
+    finally:
+        gate.open()
+        worker.stop()
+
+
+def test_jobs_in_the_background_are_computed_after_a_suspect_expired() -> None:
+    gate, inbox, clock = Gate(), Inbox(), LooksCounted()
+    front, background = FakeEngine(slots=3, on_collect=gate), FakeEngine()
+    worker = Worker(front, LIMITS, clock=clock, background=background)
+    worker.start()
+    try:
+        clock.await_looks(2)
+        worker.submit(fake_job(1), inbox)
+        gate.wait_reached()
+        clock.await_looks(2)
+        worker.submit(fake_job(2, deadline=Deadline(1.0)), inbox, alone=True)
+        clock.await_looks(2)
+        after = worker.submit(fake_job(3, lane=Lane.BACKGROUND), inbox)
+        clock.await_looks(1)
+        clock.advance(2.0)
+        worker.submit(fake_job(4), inbox)  # wakes the other launch thread, which drops the suspect
+        assert inbox.answer_of(after) == 3
     finally:
         gate.open()
         worker.stop()

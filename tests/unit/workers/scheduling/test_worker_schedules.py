@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from workers.scheduling.worker import Worker
 
 BREAKS_LAUNCH = 250
 BREAKS_COLLECT = 251
+SUSPECT = 249
+"""The number of a job that must be alone on the device."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Tick:
 
 submits = st.builds(
     Submit,
-    st.sampled_from([0, 1, 2, 3, BREAKS_LAUNCH, BREAKS_COLLECT]),
+    st.sampled_from([0, 1, 2, 3, SUSPECT, BREAKS_LAUNCH, BREAKS_COLLECT]),
     st.sampled_from("ab"),
     st.sampled_from(Lane),
     st.integers(1, 6),
@@ -75,6 +78,8 @@ class Device:
         self.faults: list[str] = []
         self.finish = threading.Semaphore(0)
         self._limits = limits
+        self._running: dict[int, Sequence[Job]] = {}
+        self._lock = threading.Lock()
 
     def on_launch(self, jobs: Sequence[Job]) -> None:
         pixels = sum(job.image.n_pixels for job in jobs)
@@ -86,10 +91,17 @@ class Device:
             self.faults.append("too many pixels")
         if BREAKS_LAUNCH in map(number_of, jobs):
             raise RuntimeError("launch")
+        with self._lock:
+            self._running[id(jobs)] = jobs
+            numbers = [number_of(job) for batch in self._running.values() for job in batch]
+        if SUSPECT in numbers and len(numbers) > 1:
+            self.faults.append("a job beside a suspect")
 
     def on_collect(self, jobs: Sequence[Job]) -> None:
         if not self.finish.acquire(timeout=GUARD):
             self.faults.append("nobody let the device finish")
+        with self._lock:
+            del self._running[id(jobs)]
         if BREAKS_COLLECT in map(number_of, jobs):
             raise RuntimeError("collect")
 
@@ -112,21 +124,21 @@ def check(ticket: Ticket, inbox: Inbox) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(slots=st.integers(1, 3), limits=limits, steps=steps)
+@given(slots=st.integers(1, 3), background=st.booleans(), limits=limits, steps=steps)
 def test_every_accepted_job_ends_exactly_once(
-    slots: int, limits: BatchLimits, steps: list[Submit | Cancel | Collect | Tick]
+    slots: int, background: bool, limits: BatchLimits, steps: list[Submit | Cancel | Collect | Tick]
 ) -> None:
     clock, inbox = FakeClock(), Inbox()
     device = Device(limits)
-    engine = FakeEngine(slots, on_launch=device.on_launch, on_collect=device.on_collect)
-    worker = Worker(engine, limits, clock=clock)
+    make = partial(FakeEngine, slots, on_launch=device.on_launch, on_collect=device.on_collect)
+    worker = Worker(make(), limits, clock=clock, background=make() if background else None)
     worker.start()
     tickets: list[Ticket] = []
     for step in steps:
         if isinstance(step, Submit):
             deadline = NEVER if step.seconds is None else Deadline(clock.now + step.seconds)
             job = fake_job(step.number, step.key, step.lane, deadline, step.n_pixels)
-            tickets.append(worker.submit(job, inbox))
+            tickets.append(worker.submit(job, inbox, alone=step.number == SUSPECT))
         elif isinstance(step, Cancel) and len(tickets) >= step.ago:
             worker.cancel(tickets[-step.ago])
         elif isinstance(step, Collect):
