@@ -20,6 +20,7 @@ from models.settings import Precision, Settings
 from models.thread_priority import can_lower_priority
 from workers.engines.cpu.calibration import Calibration
 from workers.engines.cpu.engine import CpuEngine, CpuSlot
+from workers.engines.cpu.filter_threads import start_filter_threads
 from workers.host_lock import host_lock
 from workers.kernels.cubins import CubinStore, folders
 from workers.operations import FilterChain
@@ -160,6 +161,7 @@ def _cpu_worker(
     limits = replace(_limits(settings, size), alone=_filters)
     if settings.data_folder is None or not can_lower_priority():
         return _started(Worker(engine, limits, on_batch, progress=engine.progress))
+    start_filter_threads()
     background = CpuEngine(networks, size, cores(settings), background=True)
 
     def progress() -> float:

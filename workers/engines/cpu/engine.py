@@ -65,10 +65,11 @@ class CpuSlot:
 class CpuEngine:
     """Runs `networks` and filters on `threads` cores; networks without weights are left out.
 
-    `most` images are in a batch. In the `background` no image is spread over all cores. With
-    `full_batches` every batch of a network is computed as one of `most`, on one core: oneDNN has
-    other kernels for small batches (below 4 on an AMD EPYC), which add up in another order, so that
-    scores would depend on the batch. An image alone then takes as long as a full batch.
+    At most `most` images are in a batch. In the `background` no network spreads an image over all
+    cores; OpenCV does, by threads of the usual priority. With `full_batches` every batch of a
+    network is computed as one of `most`, on one core: oneDNN has other kernels for small batches
+    (below 4 on an AMD EPYC), which add up in another order, so that scores would depend on the
+    batch. An image alone then takes as long as a full batch.
     """
 
     device = "cpu"
