@@ -84,7 +84,6 @@ async def failed_lines(
     """Yield the items of a manifest whose record is an error or partly one, in their order.
 
     One without an id gets its number in the old manifest as id. It takes a bit for each item.
-    Raises InvalidParameter for an item of an archive.
     """
     failed = bytearray(total // 8 + 1)
     rest = b""
@@ -96,11 +95,6 @@ async def failed_lines(
             for index, text in enumerate(some, first):
                 if failed[index // 8] >> index % 8 & 1:
                     line = _LINE(text)
-                    if line.path is not None:
-                        raise InvalidParameter(
-                            "retry_of: that job had an archive, which belongs to it alone; send "
-                            "the archive again, with a manifest of the items that failed"
-                        )
                     yield line if line.id else msgspec.structs.replace(line, id=f"{index}")
             first += len(some)
 

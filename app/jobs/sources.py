@@ -1,12 +1,15 @@
 """Find the items of a job whose request has no manifest: in storage, or among failed items."""
 
+import asyncio
 import os
+import shutil
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
 from app.jobs.asked import Asked, Source
+from app.jobs.chunk_records import sync_path
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
 from app.jobs.listing import failed_lines, made_of, stored_lines
 from app.jobs.receiving import Received
@@ -54,7 +57,7 @@ class Sources:
         archive = self._folder.of(job.id) / ARCHIVE
         if not archive.exists():
             return found
-        os.link(archive, folder / ARCHIVE)  # one file: it stays until both jobs are removed
+        await asyncio.to_thread(_shared, archive, folder / ARCHIVE)
         return replace(found, stored=found.stored + archive.stat().st_size)
 
     async def _ended(self, id_: str, client: str) -> Job:
@@ -67,3 +70,15 @@ class Sources:
         if job.state is State.EXPIRED:
             raise ResultsExpired("the results were kept for their time (DARKROOM_JOB_RETENTION)")
         return job
+
+
+def _shared(archive: Path, other: Path) -> None:
+    """Give a file another name, or copy it where the file system cannot do that.
+
+    The file stays until both jobs are removed.
+    """
+    try:
+        os.link(archive, other)
+    except OSError:
+        shutil.copyfile(archive, other)
+        sync_path(other)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 
 from app.http import media_types, negotiation
 from app.intake.body import announced
+from app.jobs.keep_alive import kept_alive
 from app.jobs.listing import failed_records
 from app.jobs.results_zip import ResultsZip, Rows
 from app.responses.body import StreamedBody
@@ -125,7 +127,7 @@ async def job_results(
     offset: Annotated[int, Query(ge=0, description="records to skip")] = 0,
     limit: Annotated[int | None, Query(ge=0, description="records to send at most")] = None,
     follow: Annotated[
-        bool, Query(description="wait for the records of a job that still runs")
+        bool, Query(description="wait for the records of a job that still runs; skip empty lines")
     ] = False,
     status: Annotated[
         Literal["error"] | None, Query(description="only records of items that failed")
@@ -136,27 +138,27 @@ async def job_results(
 ) -> Response:
     """Return the records of a job as JSON Lines, in the order in which they were finished.
 
-    As a ZIP (`output=zip`, or `Accept: application/zip`) the images are files, and the records are
-    in `results.jsonl`.
+    As a ZIP the images are files, and the records are in `results.jsonl`.
 
     This order never changes, so a client that has N records asks for `offset=N` next. Each record
-    has the `index` of its line in the manifest. With `status` the records between `offset` and
-    `limit` are counted all the same, but only those that failed are sent.
+    has the `index` of its line. With `status` only those that failed are sent, all are counted.
     """
     jobs, client = _jobs(service), client_name(service, request.scope)
     job = await jobs.find(id, client)
     chosen: Callable[[Rows], Rows] = failed_records if status is not None else lambda rows: rows
+    read = partial(jobs.results, job, offset, follow=follow)
     headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store", "Vary": "Accept"}
     if (output or _accepted(request)) == "zip":
-        headers["Content-Disposition"] = f'attachment; filename="{job.id}.zip"'
+        images = job.operation != "classify"
+        archive = ResultsZip(lambda n: read(limit if n is None else n), chosen, images=images)
+        return _zip(archive, job.id, headers)
+    rows = chosen(read(limit))
+    return StreamedBody(kept_alive(rows) if follow else rows, headers, media_types.JSON_LINES[0])
 
-        def read(most: int | None) -> Rows:
-            return jobs.results(job, offset, limit if most is None else most, follow=follow)
 
-        archive = ResultsZip(read, chosen, images=job.operation != "classify")
-        return StreamedBody(archive.pieces(), headers, media_types.ZIP)
-    rows = jobs.results(job, offset, limit, follow=follow)
-    return StreamedBody(chosen(rows), headers, media_types.JSON_LINES[0])
+def _zip(archive: ResultsZip, id_: str, headers: dict[str, str]) -> Response:
+    named = headers | {"Content-Disposition": f'attachment; filename="{id_}.zip"'}
+    return StreamedBody(archive.pieces(), named, media_types.ZIP)
 
 
 def _accepted(request: Request) -> str:

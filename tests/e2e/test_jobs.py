@@ -210,6 +210,26 @@ def test_every_file_of_an_archive_is_an_item(client: httpx.Client, kind: str) ->
     assert [each["status"] == "ok" for each in found] == [bool(n % 10) for n in range(80)]
 
 
+def test_items_of_an_archive_that_failed_are_tried_again_also_without_the_first_job(
+    client: httpx.Client,
+) -> None:
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w") as archive:
+        for number, content in enumerate((png(), b"no image", jpeg())):
+            archive.writestr(f"{number}.png", content)
+    headers = {"Content-Type": "application/zip"}
+    answer = client.post("/jobs?operation=classify", content=body.getvalue(), headers=headers)
+    path = answer.headers["Location"]
+    finished(client, path)
+    query = f"filter&name=invert&retry_of={path.rpartition('/')[2]}"
+    again = client.post(f"/jobs?operation={query}").headers["Location"]
+    assert client.delete(path).status_code == 204
+    assert finished(client, again)["state"] == "succeeded"
+    (found,) = records(client, again)
+    assert (found["id"], found["source"], found["status"]) == ("1", "1.png", "error")
+    assert found["error"]["status"] == 415
+
+
 def test_a_manifest_names_members_of_the_archive_beside_it(client: httpx.Client) -> None:
     archive = packed(a=png(), b=b"no image", c=png())["application/zip"]
     items = [{"id": "one", "path": "in/c"}, {"id": "two", "path": "in/b"}, {"data": DRAWING}]

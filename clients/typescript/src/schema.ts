@@ -169,12 +169,10 @@ export interface paths {
          * Job Results
          * @description Return the records of a job as JSON Lines, in the order in which they were finished.
          *
-         *     As a ZIP (`output=zip`, or `Accept: application/zip`) the images are files, and the records are
-         *     in `results.jsonl`.
+         *     As a ZIP the images are files, and the records are in `results.jsonl`.
          *
          *     This order never changes, so a client that has N records asks for `offset=N` next. Each record
-         *     has the `index` of its line in the manifest. With `status` the records between `offset` and
-         *     `limit` are counted all the same, but only those that failed are sent.
+         *     has the `index` of its line. With `status` only those that failed are sent, all are counted.
          */
         get: operations["job_results"];
         put?: never;
@@ -3475,7 +3473,7 @@ export interface operations {
                 offset?: number;
                 /** @description records to send at most */
                 limit?: number | null;
-                /** @description wait for the records of a job that still runs */
+                /** @description wait for the records of a job that still runs; skip empty lines */
                 follow?: boolean;
                 /** @description only records of items that failed */
                 status?: "error" | null;

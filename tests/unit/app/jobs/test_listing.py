@@ -3,11 +3,8 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-
 from app.jobs.listing import failed_lines, failed_records, made_of
 from app.jobs.manifest import Line, StoredLine
-from models.domain.errors import InvalidParameter
 from models.settings import Settings
 
 RECORDS = b"".join(
@@ -35,18 +32,6 @@ def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path) -> None:
     found = asyncio.run(main())
     assert [line.url for line in found] == [f"https://a.example/{n}" for n in range(0, 50, 3)]
     assert [line.id for line in found] == [f"i{n}" if n % 2 else f"{n}" for n in range(0, 50, 3)]
-
-
-def test_items_of_an_archive_are_not_tried_again_without_it(tmp_path: Path) -> None:
-    manifest = tmp_path / "manifest.jsonl"
-    manifest.write_text('{"path": "a.jpg"}\n' * 50)
-
-    async def main() -> None:
-        async for _ in failed_lines(pieces(1000), manifest, 50):
-            raise AssertionError("an item was found")
-
-    with pytest.raises(InvalidParameter, match="send the archive again"):
-        asyncio.run(main())
 
 
 def test_records_that_failed_are_sent_whole() -> None:
