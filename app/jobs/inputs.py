@@ -10,19 +10,23 @@ from app.archives.member import Archive, Member
 from app.archives.opening import open_archive
 from app.intake.item import Url
 from app.intake.spool import Blob, Spool
-from app.jobs.files import ARCHIVE
-from app.jobs.manifest import StoredLine
+from app.jobs.files import ARCHIVE, MANIFEST
+from app.jobs.manifest import StoredLine, data_at
 from app.parsing.data_uri import DataUri
 from models.domain.errors import BadArchive, MalformedRequest, ServiceError, TooLarge
 from models.settings import Settings
 
 
 class Inputs:
-    """Reads the items of one job; the archive is opened for the first of its members."""
+    """Reads the items of one job; the archive is opened for the first of its members.
 
-    def __init__(self, folder: Path, settings: Settings) -> None:
+    `large` lets one large line of a manifest into memory at a time, of all jobs of a process.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, large: asyncio.Semaphore) -> None:
         self._folder = folder
         self._settings = settings
+        self._large = large
         self._archive: Archive | None = None
         self._opening = threading.Lock()
 
@@ -30,6 +34,12 @@ class Inputs:
         """Return the content of an item, or its error; raises OSError if files are missing."""
         if line.url is not None:
             return Url(line.url)
+        if line.at is not None:
+            async with self._large:
+                return await self._spooled(line)
+        return await self._spooled(line)
+
+    async def _spooled(self, line: StoredLine) -> Blob | ServiceError:
         settings = self._settings
         async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
             try:
@@ -59,6 +69,9 @@ class Inputs:
 
     def _read(self, line: StoredLine) -> bytes:
         most = self._settings.max_image_bytes
+        if line.at is not None:
+            data = data_at(self._folder / MANIFEST, line.at)
+            return b"".join(_bounded(DataUri.of(data), most))
         if line.member is None:
             return b"".join(_bounded(DataUri.of(line.data or ""), most))
         with self._opening:

@@ -103,7 +103,8 @@ class Jobs:
         await asyncio.to_thread(folder.make)
         engine = await opened(settings.jobs_database, settings.data_folder)
         rows, chunks, owner = JobRows(engine), ChunkRows(engine), Owner(engine)
-        inputs, retention = partial(Inputs, settings=settings), settings.job_retention
+        inputs = partial(Inputs, settings=settings, large=asyncio.Semaphore(1))
+        retention = settings.job_retention
         parts = rows, chunks, owner, folder, worker, inputs, work_of
         runner = Runner(*parts, most, retention, stopping, on_item)
         jobs = cls(settings, folder, rows, chunks, runner, owner, storage, engine, most)

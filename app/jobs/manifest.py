@@ -47,9 +47,13 @@ class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class StoredLine(Line, forbid_unknown_fields=True, omit_defaults=True):
-    """An item as it is on disk; `member` is the index, size and place of `path` in the archive."""
+    """An item as it is on disk; `member` is the index, size and place of `path` in the archive.
+
+    In memory, a large `data` is left out, and `at` is where its line begins and ends in the file.
+    """
 
     member: tuple[int, int, int] | None = None
+    at: tuple[int, int] | None = None
 
 
 Find = Callable[[str], Member | None]
@@ -126,14 +130,17 @@ class ManifestWriter:
                 f"the manifest has more than {self._most} items (DARKROOM_MAX_JOB_ITEMS); make "
                 "several jobs"
             )
-        written = _ENCODE(line) + b"\n"
-        self._use(len(written))
+        written = _ENCODE(line)
+        n_bytes = len(written) + 1
+        self._use(n_bytes)
         self._file.write(written)
+        self._file.write(b"\n")  # joined to it, a large line would be in memory once more
         count = self.total - self._first
-        if count and (count >= self._chunk or self.size - self._start > LARGEST_SPAN):
+        size = self.size + n_bytes - self._start
+        if count and (count >= self._chunk or size > LARGEST_SPAN):
             self._close_span()
         self.total += 1
-        self.size += len(written)
+        self.size += n_bytes
 
     def finish(self) -> None:
         """Take the last line, and sync the file; raises MalformedRequest where there is no item."""
@@ -200,7 +207,21 @@ def place_of(member: Member) -> tuple[int, int, int]:
 
 
 def read(path: Path, span: Span) -> list[StoredLine]:
-    """Return the items of a chunk."""
+    """Return the items of a chunk; a large one is without its `data`, see `data_at`."""
+    if span.stop - span.start > LARGEST_SPAN:  # then it is one line
+        line = _line_at(path, span.start, span.stop)
+        return [StoredLine(line.id, at=(span.start, span.stop))]
     with path.open("rb") as file:
         file.seek(span.start)
         return [_DECODE_STORED(line) for line in file.read(span.stop - span.start).splitlines()]
+
+
+def data_at(path: Path, at: tuple[int, int]) -> str:
+    """Return the `data` of a large item."""
+    return _line_at(path, *at).data or ""
+
+
+def _line_at(path: Path, start: int, stop: int) -> StoredLine:
+    with _LARGE, path.open("rb") as file:
+        file.seek(start)
+        return _DECODE_STORED(file.read(stop - start))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.jobs.json_list import JsonElements
-from app.jobs.manifest import ManifestWriter, StoredLine, read
+from app.jobs.manifest import ManifestWriter, StoredLine, data_at, read
 from models.domain.errors import MalformedRequest, TooLarge
 
 LONGEST = 1 << 20
@@ -88,7 +88,24 @@ def test_a_manifest_without_items_or_with_too_many_is_refused(tmp_path: Path) ->
 def test_chunks_with_much_data_are_smaller(tmp_path: Path) -> None:
     line = json.dumps({"data": "A" * 1_000_000}).encode() + b"\n"
     chunks, _ = written(tmp_path / "m", *[line] * 20)
-    assert [len(each) for each in chunks] == [9, 9, 2]
+    assert [len(each) for each in chunks] == [8, 8, 4]
+
+
+def test_the_data_of_a_large_line_is_read_when_it_is_needed(tmp_path: Path) -> None:
+    data = "A" * 9_000_000
+    line = json.dumps({"id": "large", "data": data}).encode() + b"\n"
+    small = b'{"id": "small", "data": "data:,"}\n'
+    path = tmp_path / "m"
+    with closing(ManifestWriter(path, 10, 10_000_000)) as writer:
+        for each in (small, line, small):
+            writer.write(each)
+        writer.finish()
+    chunks = [read(path, span) for span in writer.spans]
+    assert [[each.id for each in chunk] for chunk in chunks] == [["small"], ["large"], ["small"]]
+    ((found,),) = (chunk for chunk in chunks if chunk[0].id == "large")
+    assert found.data is None
+    assert found.at is not None
+    assert data_at(path, found.at) == data
 
 
 def test_a_manifest_of_many_lines_takes_the_memory_of_its_chunks_alone(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def with_a_job(tmp_path: Path, scenario: Scenario) -> None:
         writer.finish()
         new = Job("1", "me", State.QUEUED, "classify", {}, writer.total, 0, 0, 0, 1000.0)
         await rows.add(new, writer.spans)
-        inputs = partial(Inputs, settings=Settings())
+        inputs = partial(Inputs, settings=Settings(), large=asyncio.Semaphore(1))
         parts = rows, chunks, owner, folder, worker, inputs, lambda *_: Work(Classify())
         runner = Runner(*parts, 100, RETENTION, lambda: False, lambda _: None)
         running = asyncio.create_task(runner.run())

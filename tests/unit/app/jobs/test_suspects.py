@@ -54,7 +54,7 @@ async def worked(root: Path) -> None:
         owner,
         DataFolder(root),
         cast(ImageWorker, Deadly()),
-        lambda folder: Inputs(folder, settings),
+        lambda folder: Inputs(folder, settings, asyncio.Semaphore(1)),
         lambda _operation, _options: cast(Work, None),
         4,
         100.0,
