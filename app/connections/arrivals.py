@@ -5,6 +5,7 @@ without a body go first: a health check does not wait for a thousand uploads tha
 """
 
 import asyncio
+import itertools
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,11 @@ REFUSAL = 0.2
 """Part of the time of beginning that a refusal takes, so five times as many fit into a turn."""
 
 FIRST = (b"G", b"H")
-"""First bytes of requests that are begun before all others: GET and HEAD."""
+"""First bytes of requests that are begun before others: GET and HEAD."""
+
+OTHERS = 4
+"""Of this many connections one is of another request, or a flood of GETs would keep all uploads
+from being begun for as long as it lasts."""
 
 Begin = Callable[[socket.socket, Ticket, Callable[[], None]], bool]
 """Begins or refuses a connection, and returns whether it began; the last argument gives it a
@@ -67,7 +72,12 @@ class Arrivals:
 
     def _next_turn(self) -> None:
         self._turn, self._begun = None, 0.0
-        while self._begun < BEGUN_AT_ONCE and (queue := self._bodiless or self._others):
+        for number in itertools.count(1):
+            first, second = self._bodiless, self._others
+            if number % OTHERS == 0:
+                first, second = second, first
+            if self._begun >= BEGUN_AT_ONCE or not (queue := first or second):
+                break
             self._handle(*queue.popleft())
         if self._begun:
             self._turn = self._loop.call_soon(self._next_turn)
