@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
+from models.thread_priority import yields
 from workers.filters.arithmetic.borders import places
 from workers.filters.interruption import stop_if_late
 
@@ -46,7 +47,9 @@ SHORT = 1 << 14
 two threads exchange the interpreter's lock at nearly each of them: together they did less (28 to
 33 images of 120 × 90 a second on two cores) than one does alone (a request took 27 ms)."""
 
-_ONE_SHORT = threading.Lock()
+_ONE_SHORT = {False: threading.Lock(), True: threading.Lock()}
+"""One for the threads of usual priority, one for those of the background: no request waits for a
+tile that is computed only when nothing else wants the core."""
 
 Weights = NDArray[np.float32]
 """Float32 that holds integers; sums of products are float64, so they are exact in any order."""
@@ -82,7 +85,7 @@ class PatchDistances:
                 wide = colour[np.ix_(rows, columns)]
                 target = result[top : top + TILE[0], left : left + TILE[1]]
                 short = target.shape[0] * target.shape[1] <= SHORT
-                with _ONE_SHORT if short else nullcontext():
+                with _ONE_SHORT[yields()] if short else nullcontext():
                     stop_if_late()  # a tile takes a fraction of a second
                     planes = [np.ascontiguousarray(wide[..., n]) for n in range(channels)]
                     target[:] = self._tile(planes)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.domain.image import Pixels
+from models.thread_priority import can_lower_priority, lower_priority
 from tests.pictures import drawing
 from tests.unit.workers.filters.images import image, images
 from workers.filters.smoothing.nl_means import NlMeans
@@ -112,6 +113,25 @@ def test_small_images_are_computed_one_at_a_time(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(PatchDistances, "_tile", tile)
     side_by_side(np.zeros((64, 64, 3), np.uint8))
+
+
+@pytest.mark.skipif(not can_lower_priority(), reason="the system has no priorities of threads")
+def test_small_images_do_not_wait_for_one_of_the_background(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together = threading.Barrier(2, timeout=60)
+
+    def tile(_self: PatchDistances, planes: list[Pixels]) -> Pixels:
+        together.wait()  # raises BrokenBarrierError unless both are here
+        return np.zeros((64, 64, len(planes)), np.uint8)
+
+    monkeypatch.setattr(PatchDistances, "_tile", tile)
+    pixels = np.zeros((64, 64, 3), np.uint8)
+    with ThreadPoolExecutor(1, initializer=lower_priority) as background:
+        behind = background.submit(NlMeans().apply, pixels)
+        with ThreadPoolExecutor(1) as usual:
+            usual.submit(NlMeans().apply, pixels).result()
+        behind.result()
 
 
 def test_large_images_are_computed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
