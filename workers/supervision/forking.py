@@ -49,12 +49,14 @@ class Orders:
 
     def write(self, data: bytes) -> None:
         """Write orders, which fit into the pipe; nothing is done if the process has ended."""
-        with contextlib.suppress(OSError):
-            os.write(self._descriptor, data)
+        if self._descriptor >= 0:  # else its number may be that of another file by now
+            with contextlib.suppress(OSError):
+                os.write(self._descriptor, data)
 
     def close(self) -> None:
         """Close it, at which the process ends."""
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
 
 
 class ForkedProcess:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.workers.supervision.test_spares import lived, member, until
 from workers.supervision.child import PROGRAM
-from workers.supervision.forking import ForkedProcess, ForkServer, ForkSpec
+from workers.supervision.forking import ForkedProcess, ForkServer, ForkSpec, Orders
 from workers.supervision.supervisor import Supervisor
 
 FORKS = ForkSpec("tests.supervised_fork_server", "forks tests", ("colorsys",))
@@ -151,3 +151,18 @@ def test_a_process_and_its_spare_that_are_killed_together_are_one_death(
 
     asyncio.run(test())
     assert "starting it again in 0.1 s" in caplog.text
+
+
+def test_orders_of_an_ended_process_are_not_written_to_another_file(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    orders = Orders(writing)
+    orders.close()
+    other = tmp_path / "other"
+    with other.open("wb") as file:
+        os.dup2(file.fileno(), writing)  # as the system gives a number that is free again
+        try:
+            orders.write(b"{}")
+        finally:
+            os.close(writing)
+            os.close(reading)
+    assert other.read_bytes() == b""
