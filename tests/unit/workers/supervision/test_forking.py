@@ -155,14 +155,14 @@ def test_a_process_and_its_spare_that_are_killed_together_are_one_death(
 
 def test_orders_of_an_ended_process_are_not_written_to_another_file(tmp_path: Path) -> None:
     reading, writing = os.pipe()
-    orders = Orders(writing)
-    orders.close()
+    os.close(reading)
     other = tmp_path / "other"
     with other.open("wb") as file:
+        orders = Orders(writing)
+        orders.close()
         os.dup2(file.fileno(), writing)  # as the system gives a number that is free again
         try:
             orders.write(b"{}")
         finally:
             os.close(writing)
-            os.close(reading)
     assert other.read_bytes() == b""
