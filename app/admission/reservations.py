@@ -1,6 +1,8 @@
 """Work that is charged for requests whose bodies still arrive, each for a short time."""
 
+import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 LONGEST = 1.0
@@ -18,18 +20,33 @@ class Reserving(Protocol):
 class Reservations:
     """The permits of a front end for which work was reserved, oldest first.
 
-    Old ones are taken back when the next request asks for a permit: until then no decision of this
-    front end depends on them.
+    Old ones are taken back before each decision, and by a timer: front ends to which no request
+    comes any more would otherwise keep it from all others for as long as their bodies arrive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._reserved: deque[tuple[float, Reserving]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, permit: Reserving, now: float) -> None:
-        """Note that work was reserved for a permit at the time `now`."""
-        self._reserved.append((now + LONGEST, permit))
+    def add(self, permit: Reserving) -> None:
+        """Note that work was reserved for a permit now."""
+        self._reserved.append((self._clock() + LONGEST, permit))
+        if self._timer is None:
+            self._wait()
 
-    def end_old(self, now: float) -> None:
+    def end_old(self) -> None:
         """Take back the work of bodies that have not come for too long."""
+        now = self._clock()
         while self._reserved and self._reserved[0][0] <= now:
             self._reserved.popleft()[1].unreserve()
+
+    def _wait(self) -> None:
+        seconds = max(0.0, self._reserved[0][0] - self._clock())
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self.end_old()
+        if self._reserved:
+            self._wait()

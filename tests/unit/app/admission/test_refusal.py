@@ -146,6 +146,23 @@ def test_a_body_that_is_slow_to_arrive_loses_the_work_that_was_reserved_for_it()
     simulate(scenario())
 
 
+def test_reserved_work_is_taken_back_also_if_no_other_request_comes() -> None:
+    async def scenario() -> None:
+        server = Simulation()
+        admission = busy(server)
+        before = server.counters.total(Total.WORK)
+        with admission.enter("a", kinds=("slow",)):
+            await asyncio.sleep(RESERVED / 2)
+            with admission.enter("b", kinds=("slow",)):
+                await asyncio.sleep(RESERVED / 2 + 0.01)
+                reserved = admission.forecast.least_work(("slow",))[0]
+                assert server.counters.total(Total.WORK) == before + reserved
+                await asyncio.sleep(RESERVED / 2)
+                assert server.counters.total(Total.WORK) == before
+
+    simulate(scenario())
+
+
 def test_bodies_that_may_hold_options_have_no_target() -> None:
     assert target_of("/filter", b"name=sobel", b"image/jpeg") == ("/filter", b"name=sobel")
     assert target_of("/filter", b"name=sobel", b"") == ("/filter", b"name=sobel")
