@@ -5,12 +5,13 @@ import sys
 import threading
 from functools import cache
 
-NICER = 10
-"""How much nicer these threads are than others. Linux gives such a thread a tenth of the time of
-another one, and runs another one that wakes up in its place. A lower priority would harm others: a
-thread that holds the interpreter's lock must get on for them. Beside a job, on two cores that other
-programs kept busy, the p99 of requests was 1.05 times its value alone with 10, 2.0 times with 19,
-and 4 to 10 times with SCHED_IDLE, in one run each."""
+NICER = 5
+"""How much nicer these threads are than others. Linux gives such a thread a third of the time of
+another one, and runs another one that wakes up in its place. A lower priority can harm others on a
+machine that other programs keep busy, because a thread that holds the interpreter's lock must get
+on for them. Beside a job, on two such cores, the p99 of requests was 1.42 and 1.19 times its value
+alone with 5; 1.05, 0.87 and 13.2 times with 10; 2.0 times with 19; and 4 to 10 times with
+SCHED_IDLE."""
 
 NICEST = 19
 """The lowest priority that there is."""
