@@ -8,7 +8,7 @@ import asyncio
 from types import TracebackType
 
 from app.jobs.store.owners import Owner
-from models.domain.errors import TooLarge
+from models.domain.errors import Overloaded, TooLarge
 from models.domain.job_errors import StorageFull
 
 UNCOUNTED = 1 << 18
@@ -48,7 +48,7 @@ class DataRoom:
 
     async def give_back(self, n_bytes: int) -> None:
         """Free what was reserved."""
-        await self._owner.reserve(-n_bytes, self._most)
+        await self._owner.free(n_bytes)
 
 
 class Reservation:
@@ -67,11 +67,19 @@ class Reservation:
             self._held += await self._room.take(missing)
 
     def use_on_thread(self, n_bytes: int) -> None:
-        """Do what `use` does, from another thread than that of the event loop."""
+        """Do what `use` does, from another thread than that of the event loop.
+
+        Raises Overloaded if the database does not answer.
+        """
         if self._used + n_bytes <= max(self._held, UNCOUNTED):
             self._used += n_bytes
             return
-        asyncio.run_coroutine_threadsafe(self.use(n_bytes), self._loop).result(PATIENCE)
+        reserving = asyncio.run_coroutine_threadsafe(self.use(n_bytes), self._loop)
+        try:
+            reserving.result(PATIENCE)
+        except TimeoutError:
+            reserving.cancel()
+            raise Overloaded("the database of jobs does not answer; try again later", 5.0) from None
 
     async def __aenter__(self) -> "Reservation":
         return self

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.jobs.room import UNCOUNTED, DataRoom
 from app.jobs.store.database import opened
@@ -80,3 +82,30 @@ def test_a_thread_reserves_through_the_event_loop(tmp_path: Path) -> None:
                 await asyncio.to_thread(body.use_on_thread, 1)
 
     with_two_processes(tmp_path, scenario)
+
+
+async def renamed(engine: AsyncEngine, before: str, after: str) -> None:
+    async with engine.begin() as connection:
+        await connection.execute(text(f"ALTER TABLE {before} RENAME TO {after}"))
+
+
+def test_what_a_failing_database_kept_is_given_back_when_the_lease_is_renewed(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        engine = await opened(None, tmp_path)
+        try:
+            owner, other = Owner(engine), Owner(engine)
+            await owner.enter()
+            await other.enter()
+            async with DataRoom(owner, MOST).reservation() as body:
+                await body.use(MOST)
+                await renamed(engine, "darkroom_owners", "gone")
+            await renamed(engine, "gone", "darkroom_owners")
+            await owner.renew()
+            async with DataRoom(other, MOST).reservation() as body:
+                await body.use(MOST)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(run())

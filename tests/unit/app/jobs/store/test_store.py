@@ -303,3 +303,13 @@ def test_two_processes_that_ask_at_once_never_share_a_job_with_a_limit_of_its_ow
             assert len([each for each in claims if each]) == 1
 
     run(test)
+
+
+def test_two_processes_that_reserve_at_once_never_exceed_the_limit(run: Run) -> None:
+    async def test(store: Store) -> None:
+        for _ in range(20):
+            reserved = await asyncio.gather(*(e.reserve(60, 100) for e in (store.one, store.other)))
+            assert sorted(reserved) == [False, True]
+            await (store.one if reserved[0] else store.other).free(60)
+
+    run(test)
