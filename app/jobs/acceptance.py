@@ -111,7 +111,7 @@ class Acceptance:
                 receiver = Receiver(folder, self._settings, digested, self._chunk, room)
                 found = await receiver.receive(request, kind)
             else:
-                found = await self._sources.manifest(asked, asked.source, folder, digested)
+                found = await self._sources.manifest(asked, asked.source, folder, digested, room)
             new = Job(
                 id=id_,
                 client=asked.client,

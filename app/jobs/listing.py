@@ -2,7 +2,14 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Sequence,
+)
 from contextlib import closing
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,7 +20,7 @@ import msgspec
 from app.jobs.chunk_records import sync_folder
 from app.jobs.files import MANIFEST
 from app.jobs.manifest import LONGEST_ID, LONGEST_LINE, ManifestWriter, StoredLine
-from app.jobs.receiving import Received
+from app.jobs.receiving import FOLDER, Received
 from app.storage.local_files import Entry
 from app.storage.location import Location
 from app.urls.url_policy import MAX_URL
@@ -42,15 +49,17 @@ async def made_of(
     asked: bytes,
     chunk: int,
     empty: str,
+    use: Callable[[int], None],
 ) -> Received:
     """Write items as the manifest of a job, in bounded memory; `asked` gives the digest.
 
-    Chunks have at most `chunk` items.
+    Chunks have at most `chunk` items. `use` is called, on a thread, with the number of bytes before
+    they are written.
 
     Raises TooLarge, and InvalidParameter with the text `empty` where there is no item.
     """
     most = settings.max_job_items
-    writer = ManifestWriter(folder / MANIFEST, most, LONGEST_LINE, chunk=chunk)
+    writer = ManifestWriter(folder / MANIFEST, most, LONGEST_LINE, chunk=chunk, use=use)
     with closing(writer):
         async for some in _groups(lines):
             await asyncio.to_thread(_add, writer, some)
@@ -59,7 +68,7 @@ async def made_of(
         await asyncio.to_thread(writer.finish)
         await asyncio.to_thread(sync_folder, folder)
     digest = hashlib.sha256(asked).hexdigest()
-    return Received(writer.total, writer.size, writer.spans, digest)
+    return Received(writer.total, FOLDER + writer.size, writer.spans, digest)
 
 
 async def stored_lines(

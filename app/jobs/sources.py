@@ -6,6 +6,7 @@ import shutil
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from app.jobs.asked import Asked, Source
@@ -13,6 +14,7 @@ from app.jobs.chunk_records import sync_path
 from app.jobs.files import ARCHIVE, MANIFEST, DataFolder
 from app.jobs.listing import failed_lines, made_of, stored_lines
 from app.jobs.receiving import Received
+from app.jobs.room import Reservation
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import UNFINISHED, Job, State
 from app.storage.storage import Storage
@@ -41,19 +43,30 @@ class Sources:
         self._results = results
 
     async def manifest(
-        self, asked: Asked, source: Source, folder: Path, digested: bytes
+        self, asked: Asked, source: Source, folder: Path, digested: bytes, room: Reservation
     ) -> Received:
-        """Write the manifest of a new job into its folder; raises ServiceError."""
+        """Write the manifest of a new job into its folder, counted in `room`.
+
+        Raises ServiceError.
+        """
+        made = partial(
+            made_of,
+            folder=folder,
+            settings=self._settings,
+            asked=digested,
+            chunk=self._chunk,
+            use=room.use_on_thread,
+        )
         if source.prefix is not None:
             async with aclosing(self._storage.list(source.prefix)) as entries:
                 lines = stored_lines(entries, source.prefix, source.include)
                 empty = f"source: there is no file below {source.prefix}"
-                return await made_of(lines, folder, self._settings, digested, self._chunk, empty)
+                return await made(lines, empty=empty)
         job = await self._ended(source.retry_of or "", asked.client)
         async with aclosing(self._results(job)) as records:
             lines = failed_lines(records, self._folder.of(job.id) / MANIFEST, job.total)
             empty = f"retry_of: no item of job {job.id} failed"
-            found = await made_of(lines, folder, self._settings, digested, self._chunk, empty)
+            found = await made(lines, empty=empty)
         archive = self._folder.of(job.id) / ARCHIVE
         if not archive.exists():
             return found

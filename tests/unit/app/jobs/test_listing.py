@@ -3,6 +3,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from app.jobs.files import MANIFEST
 from app.jobs.listing import failed_lines, failed_records, made_of
 from app.jobs.manifest import Line, StoredLine
 from models.settings import Settings
@@ -42,10 +43,16 @@ def test_records_that_failed_are_sent_whole() -> None:
     assert found == [n for n in reversed(range(50)) if n % 3 == 0]
 
 
-def test_a_job_without_a_manifest_has_the_chunks_of_its_server(tmp_path: Path) -> None:
+def test_a_job_without_a_manifest_has_the_chunks_of_its_server_and_counts_its_bytes(
+    tmp_path: Path,
+) -> None:
     async def lines() -> AsyncIterator[StoredLine]:
         for number in range(500):
             yield StoredLine(url=f"https://a.example/{number}")
 
-    received = asyncio.run(made_of(lines(), tmp_path, Settings(), b"", 200, "nothing"))
+    written: list[int] = []
+    made = made_of(lines(), tmp_path, Settings(), b"", 200, "nothing", written.append)
+    received = asyncio.run(made)
     assert [each.count for each in received.spans] == [200, 200, 100]
+    assert len(written) == 500
+    assert sum(written) == (tmp_path / MANIFEST).stat().st_size < received.stored
