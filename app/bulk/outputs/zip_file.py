@@ -53,33 +53,48 @@ def pack(archive: Path, *, replaces: bool) -> None:
     """Make the archive of the collected results; it appears whole, with its content on disk.
 
     It is written as `made.zip.packing`; a command that goes on after `kill -9` writes that anew.
+    This name stays until `discard`: while both names are of one file, the archive is that of an
+    earlier try, and is left as it is. Any other one is replaced only if `replaces`.
     """
-    target = archive.resolve()
-    temporary = target.with_name(f"{target.name}.packing")
+    target, temporary = archive.resolve(), _packing(archive)
     try:
-        try:
-            with temporary.open("wb") as file:
-                _write(collected(archive), file)
-                file.flush()
-                os.fsync(file.fileno())
-            if replaces:
-                os.replace(temporary, target)
-            else:
-                atomic_file.publish(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+        if not (temporary.exists() and target.exists() and temporary.samefile(target)):
+            _make(collected(archive), temporary, target, replaces)
         atomic_file.sync_folder(target.parent)
     except FileExistsError:
         raise CannotWrite(
-            f"{archive} was made meanwhile; its results are in {collected(archive)}"
+            f"{archive} was made meanwhile; the results are in {collected(archive)}; to replace "
+            "it, start the same command with --force"
         ) from None
     except OSError as error:
         raise CannotWrite(f"{archive}: {error.strerror}; the same command goes on") from None
 
 
 def discard(archive: Path) -> None:
-    """Remove the folder of the collected results."""
+    """Remove the folder of the collected results, and the second name of the archive."""
+    _packing(archive).unlink(missing_ok=True)
     shutil.rmtree(collected(archive), ignore_errors=True)
+
+
+def _packing(archive: Path) -> Path:
+    path = archive.resolve()
+    return path.with_name(f"{path.name}.packing")
+
+
+def _make(folder: Path, temporary: Path, target: Path, replaces: bool) -> None:
+    """Pack a folder into the file `temporary`, and give it the name `target`."""
+    try:
+        with temporary.open("wb") as file:
+            _write(folder, file)
+            file.flush()
+            os.fsync(file.fileno())
+        if replaces:
+            os.replace(temporary, target)
+        else:
+            atomic_file.publish(temporary, target)
+    except BaseException:  # re-raised
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _write(folder: Path, file: BinaryIO) -> None:

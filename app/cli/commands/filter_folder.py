@@ -98,7 +98,7 @@ def _completed(
     try:
         code = _continued(asked, sources, results, folder, left)
         if asked.archive is not None:
-            zip_file.pack(asked.archive, replaces=asked.force or results.resumed)
+            zip_file.pack(asked.archive, replaces=asked.force)
         else:
             origin.keep({}, failed=results.failed)
         results.finish()

@@ -9,6 +9,7 @@ import pytest
 
 from app.bulk.outputs import zip_file
 from app.bulk.outputs.folder import ResultsFolder
+from app.bulk.outputs.results_file import ResultsFile
 from app.cli.parser import run
 from models.exit_codes import ExitCode
 from tests.pictures import jpeg
@@ -102,6 +103,42 @@ def test_a_zip_that_could_not_be_packed_is_packed_by_the_same_command(
         "made.zip",
         "made.zip.failed.jsonl",
     }
+
+
+def stopped(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_command_that_goes_on_replaces_no_zip_that_was_made_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sources, archive = photos(tmp_path), tmp_path / "made.zip"
+    with monkeypatch.context() as patch:
+        patch.setattr(zip_file, "_write", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            filtered(sources, archive)
+    archive.write_text("mine")
+    assert filtered(sources, archive) == ExitCode.CANNOT_WRITE
+    assert "was made meanwhile" in capfd.readouterr().err
+    assert archive.read_text() == "mine"
+    assert filtered(sources, archive, "--force") == ExitCode.FAILED
+    assert sorted(members(archive)) == ["a.jpg", "b é.jpg", "more/c.jpg"]
+
+
+def test_a_command_that_was_stopped_when_its_zip_was_there_leaves_it_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, archive = photos(tmp_path), tmp_path / "made.zip"
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultsFile, "finish", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            filtered(sources, archive)
+    before = archive.stat()
+    assert filtered(sources, archive) == ExitCode.FAILED
+    after = archive.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    left = {each.name for each in tmp_path.iterdir()}
+    assert left == {"photos", "made.zip", "made.zip.failed.jsonl"}
 
 
 def test_a_zip_of_sources_is_never_replaced(
