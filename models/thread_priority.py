@@ -46,8 +46,8 @@ def lower_priority() -> bool:
 def yields() -> bool:
     """Return whether the calling thread has lowered its priority.
 
-    Others should not wait for a lock that it holds while it computes: that may take ten times as
-    long as on a thread of the usual priority.
+    Others should not wait for a lock that it holds while it computes: that may take several
+    times as long as on a thread of the usual priority.
     """
     return _THREAD.yields
 

@@ -11,6 +11,11 @@ from models.domain.errors import Overloaded
 JOBS = "the jobs of all clients"
 """The client that images of jobs count for."""
 
+BEHIND = 10
+"""Times as long that an image may take on threads of low priority. Linux gives one of them a third
+of what each other thread on its core gets (`models/thread_priority.py`); where requests decode and
+compute on all cores, and the job too, that is an eighth of the core."""
+
 LONGEST_WAIT = 5.0
 """Seconds after which a refused image asks again at the latest."""
 
@@ -30,7 +35,11 @@ class Permission:
 
     @asynccontextmanager
     async def image(self, seconds: float) -> AsyncIterator[Permit]:
-        """Hold a permit for one image, which has `seconds` once it is given; raises Draining."""
+        """Hold a permit for one image, which has `seconds` once it is given; raises Draining.
+
+        Where threads of low priority work on it, it has BEHIND times as many: it must not fail
+        because requests take the time.
+        """
         while True:
             try:
                 permit = self._permit(seconds)
@@ -42,7 +51,8 @@ class Permission:
 
     def _permit(self, seconds: float) -> Permit:
         admission = self._admission
-        deadline = Deadline.after(seconds, admission.clock())
+        behind = BEHIND if admission.line.behind is not None else 1
+        deadline = Deadline.after(behind * seconds, admission.clock())
         # A rate limit is about requests; how many images jobs have under way is limited already.
         permit = admission.enter(JOBS, deadline, rated=True)
         try:
