@@ -69,7 +69,7 @@ class ImageDecoder:
         self._max_pixels = max_pixels
         self._threads = CodecThreads(threads)
         self._behind = CodecThreads(threads, background=True)
-        self._processes_behind = asyncio.Semaphore(max(1, threads - 1))
+        self.processes_behind = asyncio.Semaphore(max(1, threads - 1))
         self._choice = DecodePlacement(threads)
 
     async def opened(self, item: Item, permit: Permit, stages: Timings) -> Blob:
@@ -197,7 +197,7 @@ class ImageDecoder:
         unasked = _unasked(accept, content)
         async with AsyncExitStack() as held:
             if behind:  # a process is left for others
-                await held.enter_async_context(self._processes_behind)
+                await held.enter_async_context(self.processes_behind)
             file = held.enter_context(content.shown())
             return await self._decoders.decode(file, content.size, accept, unasked)
 

@@ -1,7 +1,9 @@
 """Encode the results of filters, on codec threads or in processes that can be ended."""
 
+import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 
 import numpy as np
@@ -19,15 +21,20 @@ LONG_ENCODING = 0.5
 
 
 class ImageEncoder:
-    """Encodes in the processes of `decoders`, and by `in_thread` what takes little time."""
+    """Encodes in the processes of `decoders`, and by `in_thread` what takes little time.
+
+    Images in the background hold `processes_behind` while they use a process.
+    """
 
     def __init__(
         self,
         decoders: DecoderPool,
         in_thread: Callable[..., Awaitable[bytes]],
+        processes_behind: asyncio.Semaphore,
     ) -> None:
         self._decoders = decoders
         self._in_thread = in_thread
+        self._processes_behind = processes_behind
 
     def check(self, shape: tuple[int, int, int], format_: ImageFormat, encoding: Encoding) -> float:
         """Return the estimated CPU seconds of encoding an image of this shape.
@@ -69,13 +76,25 @@ class ImageEncoder:
         task = Encode(shape, format_, encoding, notice, n, most)
         pixels = np.ascontiguousarray(image.pixels).data.cast("B")
         if len(pixels) <= AREA_SIZE:
-            async with self._decoders.queues.turn(cost):
+            async with self._process(cost, background=background):
                 return await self._decoders.encode(task, pixels, exif)
         del pixels
         descriptor = await moved_memory_file(np.ascontiguousarray(image.pixels), exif or b"")
         del image
         try:
-            async with self._decoders.queues.turn(cost):
+            async with self._process(cost, background=background):
                 return await self._decoders.encode(task, descriptor)
         finally:
             os.close(descriptor)
+
+    @asynccontextmanager
+    async def _process(self, cost: float, *, background: bool) -> AsyncIterator[None]:
+        """Wait until an image may use a process, while the block runs.
+
+        The turn comes first, as where images are decoded, or two could wait for each other.
+        """
+        async with (
+            self._decoders.queues.turn(cost),
+            self._processes_behind if background else nullcontext(),
+        ):
+            yield

@@ -82,7 +82,7 @@ class Pipeline:
         self._decoder = ImageDecoder(fetcher, budget, decoders, max_pixels, threads)
         in_thread = self._decoder.in_thread
         self._describer = ImageDescriber(decoders, budget, max_pixels, in_thread)
-        encoder = ImageEncoder(decoders, self._decoder.in_thread)
+        encoder = ImageEncoder(decoders, in_thread, self._decoder.processes_behind)
         self._computation = Computation(backend, encoder, files, max_pixels)
 
     def answers(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from app.decoders import DecoderPool, Limits
-from app.pipeline.encoding import ImageEncoder
+from app.pipeline.encoding import LONG_ENCODING, ImageEncoder
 from app.pipeline.held_image import HeldImage
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
@@ -36,7 +36,8 @@ def encoded(processes: int, source: HeldImage) -> bytes:
     async def within() -> bytes:
         pool = DecoderPool(Limits(processes, 50_000_000, 1 << 20, 10.0))
         try:
-            return await ImageEncoder(pool, in_thread).encode(source, ImageFormat.PNG, SLOW, 1.0)
+            encoder = ImageEncoder(pool, in_thread, asyncio.Semaphore(1))
+            return await encoder.encode(source, ImageFormat.PNG, SLOW, 1.0)
         finally:
             await pool.aclose()
 
@@ -66,12 +67,50 @@ def test_the_pixels_are_let_go_when_the_process_has_them() -> None:
 
     async def within() -> None:
         pool = DecoderPool(Limits(1, 50_000_000, 1 << 20, 10.0))
-        encoding = ImageEncoder(pool, in_thread).encode(source, ImageFormat.PNG, SLOW, 1.0)
+        encoder = ImageEncoder(pool, in_thread, asyncio.Semaphore(1))
+        encoding = encoder.encode(source, ImageFormat.PNG, SLOW, 1.0)
         try:
             async with pool.queues.line(5.0), pool.queues.turn(5.0):  # no expensive image may begin
                 waiting = asyncio.ensure_future(encoding)
                 assert await asyncio.to_thread(let_go.wait, GUARD), "the pixels are still here"
                 waiting.cancel()
+        finally:
+            await pool.aclose()
+
+    asyncio.run(within())
+
+
+def test_an_image_in_the_background_leaves_a_process_to_others() -> None:
+    async def within() -> None:
+        pool, one = DecoderPool(Limits(2, 50_000_000, 1 << 20, 10.0)), asyncio.Semaphore(1)
+        encoder = ImageEncoder(pool, in_thread, one)
+        options = ImageFormat.PNG, SLOW, LONG_ENCODING
+        try:
+            async with one:  # as another image of the background does
+                encoding = encoder.encode(held(large()), *options, background=True)
+                behind = asyncio.ensure_future(encoding)
+                await encoder.encode(held(large()), *options)
+                assert not behind.done()
+            assert await behind
+        finally:
+            await pool.aclose()
+
+    asyncio.run(within())
+
+
+def test_an_expensive_image_that_waits_for_its_turn_keeps_no_process_of_the_background() -> None:
+    async def within() -> None:
+        pool, one = DecoderPool(Limits(2, 50_000_000, 1 << 20, 10.0)), asyncio.Semaphore(1)
+        encoder = ImageEncoder(pool, in_thread, one)
+        small = held(Image(np.zeros((2, 3, 1), np.uint8)))
+        try:
+            async with pool.queues.line(5.0), pool.queues.turn(5.0):
+                encoding = encoder.encode(small, ImageFormat.PNG, SLOW, 5.0, background=True)
+                waiting = asyncio.ensure_future(encoding)
+                await asyncio.sleep(0)
+                assert not waiting.done()
+                assert not one.locked()  # the image with the turn takes it next
+            assert await waiting
         finally:
             await pool.aclose()
 
