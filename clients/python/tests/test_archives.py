@@ -94,11 +94,12 @@ def test_an_archive_that_is_refused_is_an_exception(kind: str, archive: Path) ->
         classified(kind, server.url, archive)
 
 
-def test_a_file_that_is_no_archive_is_not_sent(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "photo.jpg"
+@pytest.mark.parametrize("name", ["photo.jpg", "photos.jsonl"])
+def test_a_file_that_is_no_archive_is_not_sent(kind: str, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
     path.write_bytes(b"")
     with scripted() as server:
-        with pytest.raises(ValueError, match=r"photo\.jpg"):
+        with pytest.raises(ValueError, match=rf"{name}: an archive is a file named \.zip, "):
             classified(kind, server.url, path)
         assert not server.requests
 

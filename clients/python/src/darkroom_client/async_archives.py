@@ -7,7 +7,7 @@ from typing import Unpack
 from darkroom_client import requests
 from darkroom_client.archive_results import results_of_archive, saved_zip
 from darkroom_client.conversation import Wire
-from darkroom_client.manifest import upload
+from darkroom_client.manifest import archive_upload
 from darkroom_client.options import (
     ClassifyOptions,
     EncodingOptions,
@@ -64,7 +64,7 @@ class AsyncArchives:
     ) -> None:
         """Write a ZIP of the filtered images, with their records in `results.jsonl`, to a file."""
         call = requests.filtered(ops, options)
-        await saved_zip(self._wire, call, upload(Path(archive)), self._retries, Path(path))
+        await saved_zip(self._wire, call, archive_upload(Path(archive)), self._retries, Path(path))
 
     def _results(self, archive: str | Path, call: ImageCall) -> Stream:
-        return results_of_archive(self._wire, call, upload(Path(archive)), self._retries)
+        return results_of_archive(self._wire, call, archive_upload(Path(archive)), self._retries)

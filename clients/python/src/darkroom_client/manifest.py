@@ -2,7 +2,7 @@
 
 import base64
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,21 @@ import msgspec
 
 from darkroom_client.images import Item, Source, item, one_or_many, read
 
-MEDIA_TYPES = {
-    ".jsonl": "application/x-ndjson",
-    ".ndjson": "application/x-ndjson",
-    ".json": "application/json",
+ARCHIVES = {
     ".zip": "application/zip",
     ".tar": "application/x-tar",
     ".gz": "application/gzip",
     ".tgz": "application/gzip",
     ".bz2": "application/x-bzip2",
     ".xz": "application/x-xz",
+}
+"""Media types of archives of images, by their last extension."""
+
+MEDIA_TYPES = {
+    ".jsonl": "application/x-ndjson",
+    ".ndjson": "application/x-ndjson",
+    ".json": "application/json",
+    **ARCHIVES,
 }
 """Media types of files that make a job, by their last extension."""
 
@@ -30,7 +35,7 @@ LONGEST_ID = 256
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that makes a job: its media type, and its size in bytes."""
+    """A file that is sent as it is: its media type, and its size in bytes."""
 
     path: Path
     media_type: str
@@ -39,9 +44,18 @@ class Upload:
 
 def upload(path: Path) -> Upload:
     """Return a file that makes a job; raises ValueError for any other, and OSError."""
-    kind = MEDIA_TYPES.get(path.suffix.lower())
+    return _upload(path, MEDIA_TYPES, "a job is made of a file")
+
+
+def archive_upload(path: Path) -> Upload:
+    """Return an archive of images; raises ValueError for any other file, and OSError."""
+    return _upload(path, ARCHIVES, "an archive is a file")
+
+
+def _upload(path: Path, kinds: Mapping[str, str], needed: str) -> Upload:
+    kind = kinds.get(path.suffix.lower())
     if kind is None:
-        raise ValueError(f"{path.name}: a job is made of a file named {', '.join(MEDIA_TYPES)}")
+        raise ValueError(f"{path.name}: {needed} named {', '.join(kinds)}")
     return Upload(path, kind, path.stat().st_size)
 
 
