@@ -66,6 +66,7 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
     origin = Origin(file, {name: each for name, each in options.items() if name != "retry"})
     if asked.retry:
         if not file.exists():
+            _check_ended(path, file)
             print(f"{file} does not exist: no image has failed", file=sys.stderr)
             return ExitCode.OK
         origin.check_options()
@@ -84,6 +85,19 @@ def run(asked: Asked, sources: Sources, roots: Sequence[str], options: Mapping[s
     if archive is not None:
         zip_file.discard(archive)
     return code
+
+
+def _check_ended(folder: Path, file: Path) -> None:
+    """Raise WrongUsage if no command has filtered into the folder, or one that did not end."""
+    if not folder.is_dir():
+        raise WrongUsage(
+            f"--retry-failed: {folder} has no results; name the folder of earlier ones"
+        )
+    if any(each.name.startswith(f"{file.name}.") for each in file.parent.glob("*.partial")):
+        raise WrongUsage(
+            f"--retry-failed: the command that filters into {folder} has not ended; start it again "
+            "without --retry-failed first"
+        )
 
 
 def _completed(

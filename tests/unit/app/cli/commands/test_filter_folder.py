@@ -167,3 +167,22 @@ def test_a_retry_of_other_filters_is_refused(
     assert filtered(sources, made, "--retry-failed") == ExitCode.OK
     assert (made / "more/d.jpg").exists()
     assert {each.name for each in tmp_path.iterdir()} == {"photos", "made"}
+
+
+def test_a_retry_before_the_end_of_the_first_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sources, made = photos(tmp_path), tmp_path / "made"
+    assert filtered(sources, made, "--retry-failed") == ExitCode.WRONG_USAGE
+    assert "has no results" in capfd.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(ResultsFile, "finish", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            filtered(sources, made)
+    capfd.readouterr()
+    assert filtered(sources, made, "--retry-failed") == ExitCode.WRONG_USAGE
+    assert "has not ended" in capfd.readouterr().err
+    assert filtered(sources, made) == ExitCode.FAILED
+    (sources / "more/d.jpg").write_bytes(jpeg())
+    assert filtered(sources, made, "--retry-failed") == ExitCode.OK
+    assert filtered(sources, made, "--retry-failed") == ExitCode.OK
