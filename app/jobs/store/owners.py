@@ -66,7 +66,8 @@ class Owner:
             self._arriving += n_bytes
             kept = False
             try:
-                kept = await self._fits(most)
+                # Shielded: aiosqlite 0.22 may wait without end to close a cancelled connection.
+                kept = await asyncio.shield(self._fits(most))
             finally:
                 if not kept:
                     self._arriving -= n_bytes

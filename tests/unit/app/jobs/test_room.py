@@ -109,3 +109,26 @@ def test_what_a_failing_database_kept_is_given_back_when_the_lease_is_renewed(
             await engine.dispose()
 
     asyncio.run(run())
+
+
+def test_bodies_that_are_cancelled_while_they_reserve_hold_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        engine = await opened(None, tmp_path)
+        try:
+            owner, other = Owner(engine), Owner(engine)
+            await owner.enter()
+            await other.enter()
+            for moment in range(200):
+                async with DataRoom(owner, MOST).reservation() as body:
+                    reserving = asyncio.create_task(body.use(MOST))
+                    await asyncio.sleep(moment % 40 * 0.0001)
+                    reserving.cancel()
+                    _, pending = await asyncio.wait([reserving], timeout=5)
+                    assert not pending
+            await owner.renew()
+            async with DataRoom(other, MOST).reservation() as body:
+                await body.use(MOST)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(run())
