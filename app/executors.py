@@ -172,20 +172,6 @@ def job_images(settings: Settings, front_ends: int) -> int:
     return max(4, busy // front_ends)
 
 
-def files_at_device(settings: Settings, readers: int, workers: int) -> int:
-    """Return the files that each of `readers` processes gives to `workers` of GPUs at a time.
-
-    Each worker has six batches of them: three in its staging slots, and the next ones grow
-    meanwhile. A reader has at least as many as a chunk.
-    """
-    return max(32, -(-6 * workers * (settings.max_batch_size or GPU_BATCH) // readers))
-
-
-def decoding_threads(settings: Settings) -> int:
-    """Return the threads of a process that decode; one core is for its event loop."""
-    return max(1, cores(settings) - 1)
-
-
 def codec_memory_for(settings: Settings, counters: Counters) -> CodecMemory:
     """Return the memory that all front ends together may decode and encode large images with."""
     threads = cores(settings)

@@ -22,11 +22,6 @@ from workers.supervision.supervisor import Supervisor
 __all__ = ["Child", "Computing", "tune"]
 
 
-YIELDING = 5
-"""Nice value of readers beside GPUs: such a thread gets a third of what another one on its core
-gets."""
-
-
 class Computing:
     """The workers of a command, and the processes that read images for them.
 
@@ -35,7 +30,7 @@ class Computing:
     """
 
     def __init__(self, settings: Settings, plan: Plan) -> None:
-        self._settings, self._readers, self._gpus = settings, plan.front_ends, plan.gpus
+        self._settings, self._readers = settings, plan.front_ends
         self._counters = Counters.create(plan.front_ends)
         name = f"\0darkroom-{os.getpid()}-{secrets.token_hex(8)}"
         gpus: list[int | None] = [*range(plan.gpus)] * plan.gpu_workers or [None]
@@ -60,7 +55,6 @@ class Computing:
             "addresses": self._addresses,
             "counters": counters,
             "readers": self._readers,
-            "gpus": self._gpus,
             "channel": channel,
         }
         spec = ProcessSpec(f"reader {number}", module, given, (channel, counters))
@@ -77,13 +71,7 @@ class Computing:
         self._counters.close()
 
 
-def tune(*, yields: bool) -> None:
-    """Set the allocator and the garbage collector of a reader, as of a front end.
-
-    A reader that `yields` decodes on cores that the workers of GPUs leave: if a worker waits for a
-    core, its GPU waits too.
-    """
+def tune() -> None:
+    """Set the allocator and the garbage collector of a reader, as of a front end."""
     keep_freed_memory()
     freeze()
-    if yields:
-        os.nice(YIELDING)

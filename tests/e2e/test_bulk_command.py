@@ -114,7 +114,9 @@ def test_a_command_that_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     count = kept.count(b"\n")
     summary = f"{AHEAD + 6} images, {count} of them by an earlier run, 1 failed"
     assert summary in errors.read_text()
-    assert {each.name for each in tmp_path.iterdir()} == {"photos", "labels.jsonl", "errors"}
+    # What the records were made with stays beside those of failures, for `--retry-failed`.
+    kept_beside = {"photos", "labels.jsonl", "labels.jsonl.origin.json", "errors"}
+    assert {each.name for each in tmp_path.iterdir()} == kept_beside
 
 
 def test_the_results_of_a_folder_are_in_a_folder_even_of_one_image(tmp_path: Path) -> None:

@@ -52,13 +52,12 @@ async def _serve(settings: Settings, orders: dict[str, Any]) -> int:
         service = await main.start_service(
             settings, Metrics(), work.needs_weights, orders["addresses"], counters
         )
-        readers, workers = orders["readers"], len(orders["addresses"])
-        engine = await in_process.start(settings, work, service, readers, workers)
+        engine = await in_process.start(settings, work, service)
     except (ValueError, WrongUsage) as error:
         send(writer, Hello(None, str(error)))
         await writer.drain()
         return ExitCode.WRONG_USAGE
-    tune(yields=orders["gpus"] > 0)
+    tune()
     identity = engine.identity
     send(writer, Hello(None if identity is None else dict(identity)))
     under_way: set[asyncio.Task[None]] = set()

@@ -11,7 +11,6 @@ from app.bulk.engines.device_files import DeviceFiles
 from app.bulk.engines.engine import Finished, Task
 from app.bulk.engines.reading import Read, Reader
 from app.bulk.errors import WrongUsage
-from app.executors import decoding_threads, files_at_device
 from app.intake.wanted import Wanted
 from app.pipeline.outcomes import Answer
 from app.service import Service
@@ -46,17 +45,10 @@ class Work(Protocol):
         """Return the properties of the loaded network that records depend on."""
 
 
-async def start(
-    settings: Settings,
-    work: Work,
-    service: Service | None = None,
-    readers: int = 1,
-    workers: int = 1,
-) -> "InProcess":
+async def start(settings: Settings, work: Work, service: Service | None = None) -> "InProcess":
     """Start a service in this process; WrongUsage says why it cannot do the work.
 
-    Wrong settings are weights that do not fit their labels, or a GPU that does not exist. A
-    `service` that has been started is that of one of `readers` processes, which share `workers`.
+    Wrong settings are weights that do not fit their labels, or a GPU that does not exist.
     """
     if service is None:
         try:
@@ -68,18 +60,15 @@ async def start(
         problem = service.computing().weights_problem
         await main.stop_service(service)
         raise WrongUsage(str(problem))
-    if work.timing:
-        return InProcess(service, work)
-    at_device, threads = files_at_device(settings, readers, workers), decoding_threads(settings)
-    return InProcess(service, work, DeviceFiles(service, work.wanted(), at_device, threads))
+    return InProcess(service, work)
 
 
 class InProcess:
-    """Engine on the service of this process; `files` takes what it can past the pipeline."""
+    """Engine on the service of this process."""
 
-    def __init__(self, service: Service, work: Work, files: DeviceFiles | None = None) -> None:
+    def __init__(self, service: Service, work: Work) -> None:
         self._service, self._work, self._wanted = service, work, work.wanted()
-        self._files = files
+        self._files = None if work.timing else DeviceFiles(service, self._wanted)
 
     @property
     def identity(self) -> Mapping[str, object] | None:
@@ -100,8 +89,8 @@ class InProcess:
 
     async def answer(self, read: Read, permit: Permit) -> Finished:
         """Answer one image that was read."""
-        if read.file is not None and self._files is not None:
-            answer = await self._files.answer(read.item, read.file)
+        if read.image is not None and self._files is not None:
+            answer = await self._files.answer(read.item, read.image)
         else:
             answer = await self._service.pipeline.answer(read.item, self._wanted, permit)
         return await self._work.finished(self._service, answer, read.task)
@@ -112,8 +101,6 @@ class InProcess:
 
     async def aclose(self) -> None:
         """Stop the service."""
-        if self._files is not None:
-            self._files.close()
         await main.stop_service(self._service)
 
 

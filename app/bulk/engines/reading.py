@@ -8,10 +8,10 @@ from app.bulk.sources import contents
 from app.intake.item import Item, Url
 from app.intake.spool import Blob
 from models.domain.errors import ServiceError
-from models.domain.image import Jpeg
+from models.domain.image import Source as Image
 
-Look = Callable[[Item], Jpeg | None]
-"""Returns the file of an item if the device can decode it, else None."""
+Look = Callable[[Item], Image | None]
+"""Returns what the device takes as it is of an item, or None."""
 
 IMAGES = 16
 """Most images of a chunk: one hand-over to a thread costs as much as reading several of them."""
@@ -22,16 +22,16 @@ BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A task with its content; `file` is set if the device can decode it."""
+    """A task with its content; `image` is what the device takes as it is, or None."""
 
     task: Task
     item: Item
     size: int
-    file: Jpeg | None = None
+    image: Image | None = None
 
 
 def _nothing(_item: Item) -> None:
-    """Return None: the device decodes nothing."""
+    """Return None: the device takes nothing as it is."""
 
 
 class Reader:

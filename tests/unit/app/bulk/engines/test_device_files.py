@@ -5,16 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from app.bulk.engines import in_process
-from app.bulk.engines.device_files import Places
 from app.bulk.engines.engine import Finished, tasks_of
+from app.bulk.engines.in_process import InProcess
 from app.bulk.engines.work import Classification
 from app.bulk.sources.source import Source
 from app.pipeline.pipeline import Pipeline
 from models.domain.errors import InternalError, ServiceError, Undecodable
 from models.domain.image import Jpeg
 from models.domain.job import Job, Labels
-from models.settings import Settings
 from tests.fakes import FakeEngine
 from tests.in_process import served
 from tests.pictures import jpeg, png
@@ -63,8 +61,8 @@ def answers(
         engine = FakeEngine(answer=seen, takes_jpegs=files)
         async with served(engine) as app:
             work = Classification({}, "resnet18", timing)
-            started = await in_process.start(Settings(), work, app.state.service)
-            found = started.answers(tasks_of(iter(sources)))
+            tasks = tasks_of(iter(sources))
+            found = InProcess(app.state.service, work).answers(tasks)
             return [each async for some in found for each in some]
 
     with monkeypatch.context() as patch:
@@ -104,37 +102,3 @@ def test_a_fault_of_ours_is_the_error_of_one_image(
         records, _, _ = answers(sources[:2], monkeypatch, files=True)
     assert [each.failed for each in records] == [True, True]
     assert InternalError.code.encode() in records[0].line
-
-
-def test_threads_decode_what_finds_no_place_at_the_device(
-    sources: list[Source], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    many = [sources[0]] * 40
-    monkeypatch.setattr(in_process, "files_at_device", lambda *_: 0)
-    records, piped, given = answers(many, monkeypatch, files=True)
-    through, _, _ = answers(many, monkeypatch, files=False)
-    assert records == through
-    assert piped == []
-    assert given == [False] * len(many)
-
-
-def test_places_go_to_the_device_first_and_then_to_those_that_waited_longest() -> None:
-    async def scenario() -> None:
-        places = Places(device=1, threads=1)
-        assert await places.take() is True
-        assert await places.take() is False
-        first, left, second = (asyncio.ensure_future(places.take()) for _ in range(3))
-        await asyncio.sleep(0)
-        left.cancel()
-        places.give_back(at_device=False)
-        places.give_back(at_device=True)
-        assert (await first, await second) == (False, True)
-        third = asyncio.ensure_future(places.take())
-        await asyncio.sleep(0)
-        places.give_back(at_device=True)
-        third.cancel()  # it was given a place at the same moment
-        with pytest.raises(asyncio.CancelledError):
-            await third
-        assert await places.take() is True
-
-    asyncio.run(scenario())
