@@ -63,12 +63,22 @@ class ExpectedWork:
         self._answered += n_images
         self._counters.add(Total.ANSWERED, n_images)
         items = max(0, held - self._answered) // n_images
-        self._left = {k: min(n, items * self._of_each[k]) for k, n in self._left.items() if items}
-        self.estimate_again()
+        if items:
+            self._left = {k: min(n, items * self._of_each[k]) for k, n in self._left.items()}
+            self.estimate_again()
+        else:
+            self._left.clear()
+            if self._charged:
+                self._take_back()
 
     def end(self) -> None:
         """Take everything back: the request has ended."""
-        self._forecast.charge(self._key, -self._charged)
+        if self._charged:
+            self._take_back()
         self._counters.add(Total.ANSWERED, -self._answered)
-        self._charged = self._answered = 0
+        self._answered = 0
         self._left.clear()
+
+    def _take_back(self) -> None:
+        self._forecast.charge(self._key, -self._charged)
+        self._charged = 0

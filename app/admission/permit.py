@@ -1,6 +1,6 @@
 """Count what one request holds, from its headers to the end of its answer."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from app.admission.expected_work import ExpectedWork
 from app.admission.fields import Total
 from app.admission.limits import Amount
 from app.admission.places import Share, small
+from app.admission.reservations import PART, Reservation
 from app.admission.turn import Turn
 from app.admission.work import Work
 from models.domain.deadline import Deadline
@@ -19,7 +20,6 @@ from models.domain.errors import TooLarge
 from models.domain.job import Lane, Trace
 
 if TYPE_CHECKING:
-    from app.admission.line import FairLine
     from app.admission.permits import Admission
 
 FIRST_CHARGE = 1 << 16
@@ -46,32 +46,28 @@ class Permit:
         self._key = key
         self.deadline = deadline
         self._held = Amount(0, 0)
+        self.in_background = key == admission.forecast.background
+        """Whether the work takes only what others leave: that of jobs does."""
+        self._behind = admission.line.behind if self.in_background else None
         self._began = False
         self._size = self._charged = 0
-        self._reserved = 0
+        self._probable: Sequence[Hashable] | None = None
+        self._reservation: Reservation | None = None
         self._expected = ExpectedWork(admission.forecast, admission.counters, key)
         self.request_id = ""
         """The id of the request, set where batches are listed with their requests."""
         self.kinds: tuple[Hashable, ...] = ()
         """The kinds of work that the request asked for, even if they were refused."""
 
-    def begin(self, work: int) -> None:
-        """Count the request as in progress, and reserve `work` microseconds of work for it.
+    def begin(self, kinds: Sequence[Hashable] | None) -> None:
+        """Count the request as in progress. Work of `kinds` is reserved while its body arrives.
 
-        It is what the body that arrives probably asks for: requests that come meanwhile must not be
-        told that nothing is before them. What `expect` charges takes its place; a body that is slow
-        to arrive loses it (`reservations.py`).
+        Requests that come meanwhile must not be told that nothing is before them. What `expect`
+        charges takes its place; a body that is slow to arrive loses it (`reservations.py`).
         """
         self._admission.counters.add(Total.REQUESTS, 1)
         self._began = True
-        self._reserved = work
-        self._admission.forecast.charge(self._key, work)
-
-    def unreserve(self) -> int:
-        """Take back the work that was reserved, if it still is; return it."""
-        reserved, self._reserved = self._reserved, 0
-        self._admission.forecast.charge(self._key, -reserved)
-        return reserved
+        self._probable = kinds
 
     def arrives(self, n_bytes: int, announced: int) -> None:
         """Count bytes of the body that have arrived; raises Overloaded and TooLarge.
@@ -80,6 +76,9 @@ class Permit:
         come, never because they were announced.
         """
         self._size += n_bytes
+        if self._probable is not None and 0 < announced <= PART * self._size:
+            self._reservation = self._admission.reservations.reserve(self._key, self._probable)
+            self._probable = None
         if self._size <= self._charged:
             return
         charge = max(self._charged, FIRST_CHARGE)
@@ -97,7 +96,8 @@ class Permit:
     def complete(self, n_bytes: int, held: int | None = None) -> None:
         """Count the last bytes of the body; now it is admitted, with one image of `held` bytes."""
         self._size += n_bytes
-        self._arrived()
+        if self._charged:
+            self._arrived()
         self.grow(1, self._size if held is None else held)
 
     def grow(self, n_images: int, n_bytes: int) -> None:
@@ -120,7 +120,8 @@ class Permit:
         forecast, self.kinds = self._admission.forecast, kinds
         each = [forecast.costs.estimate(kind) for kind in kinds]
         work = int(n_images * sum(each) * MICRO)
-        if work > SURE * (reserved := self.unreserve()) or not reserved:
+        reserved = self._reservation.end() if self._reservation is not None else 0
+        if not reserved or work > SURE * reserved:
             self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
         self._expected.add(n_images, kinds, work)
         if not all(map(forecast.costs.knows, kinds)):
@@ -183,15 +184,6 @@ class Permit:
         waits = share is Share.LARGE and self._admission.line.waits(self._client)
         return Lane.BULK if share is Share.BULK or waits else Lane.INTERACTIVE
 
-    @property
-    def in_background(self) -> bool:
-        """Return whether the work takes only what others leave: that of jobs does."""
-        return self._key == self._admission.forecast.background
-
-    @property
-    def _behind(self) -> "FairLine | None":
-        return self._admission.line.behind if self.in_background else None
-
     def _share(self, batched: bool = False) -> Share:
         share = self._admission.forecast.share(self._key)
         return Share.FILLING if batched and share is Share.LARGE else share
@@ -201,7 +193,8 @@ class Permit:
         estimate = self._admission.forecast.costs.estimate
         before = self._expected.begin(kind)
         now = int(estimate(kind, pixels) * MICRO)
-        self._admission.forecast.charge(self._key, now - before)
+        if now != before:
+            self._admission.forecast.charge(self._key, now - before)
         wait = self._admission.forecast.wait_here(self._admission.line.past)
         work = Work(self, kind, pixels, now, self._admission.clock() + wait)
         self._admission.forecast.capacity.begin(work)
@@ -230,17 +223,18 @@ class Permit:
         admission = self._admission
         admission.give_back(self._key, self._held)
         self._held = Amount(0, 0)
-        self._arrived()
+        if self._charged:
+            self._arrived()
         self._expected.end()
-        self.unreserve()
+        if self._reservation is not None:
+            self._reservation.end()
         admission.unsure.discard(self)
         admission.counters.add(Total.REQUESTS, -1)
         self._began = False
 
     def _arrived(self) -> None:
-        if self._charged:
-            self._admission.arrived(self._key, self._charged)
-            self._charged = 0
+        self._admission.arrived(self._key, self._charged)
+        self._charged = 0
 
     def __enter__(self) -> "Permit":
         return self

@@ -51,7 +51,7 @@ class Admission:
         """Permits for work of which some kind had an unknown cost when they were given."""
         self._key = lru_cache(4096)(lambda client: self.counters.key(f"client {client}"))
         self.targets = TargetKinds()
-        self._reservations = Reservations(clock)
+        self.reservations = Reservations(self.forecast, clock)
         self._contention = Contention(self.counters)
         self.draining = False
 
@@ -94,7 +94,6 @@ class Admission:
         wanted. Nothing is held. Only the refusal of a small share is noted, as `take` does.
         """
         key, counters = self._key(client), self.counters
-        self._reservations.end_old()
         work, latency = self.forecast.least_work(self.targets.of(target))
         error = self.forecast.too_late(key, seconds, work, latency, client)
         if error is not None or n_bytes is None:
@@ -120,12 +119,8 @@ class Admission:
         permit = Permit(self, client, self._key(client), deadline)
         if not rated:
             self.charge_rate(client, 1)
-        self._reservations.end_old()
-        work, latency = (0, 0.0) if kinds is None else self.forecast.least_work(kinds)
-        permit.must_end_in_time(work, latency)
-        permit.begin(work)
-        if work:
-            self._reservations.add(permit)
+        permit.must_end_in_time()
+        permit.begin(kinds)
         return permit
 
     def estimate_again(self) -> None:

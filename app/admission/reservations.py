@@ -2,44 +2,53 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Hashable, Sequence
+
+from app.admission.counters import Key
+from app.admission.forecast import Forecast
 
 LONGEST = 1.0
-"""Seconds for which the work of a request is reserved while its body arrives. An announced body may
-never come, so it takes nothing from others for longer."""
+"""Seconds for which the work of a request is reserved while its body arrives."""
+
+PART = 8
+"""An eighth of a body must have come before its work is reserved. A body that was announced may
+never come and costs its client nothing: thousands of them would keep work from others."""
 
 
-class Reserving(Protocol):
-    """A permit for a request."""
+class Reservation:
+    """Work in microseconds that was charged for one request, until it ends."""
 
-    def unreserve(self) -> int:
-        """Take back the work that was reserved, if it still is; return it."""
+    __slots__ = ("_forecast", "_key", "_work")
+
+    def __init__(self, forecast: Forecast, key: Key, work: int) -> None:
+        self._forecast = forecast
+        self._key = key
+        self._work = work
+        forecast.charge(key, work)
+
+    def end(self) -> int:
+        """Take the work back, if it still is charged; return it."""
+        work, self._work = self._work, 0
+        self._forecast.charge(self._key, -work)
+        return work
 
 
 class Reservations:
-    """The permits of a front end for which work was reserved, oldest first.
+    """The reservations of a front end, oldest first; a timer ends those that are old."""
 
-    Old ones are taken back before each decision, and by a timer: front ends to which no request
-    comes any more would otherwise keep it from all others for as long as their bodies arrive.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, forecast: Forecast, clock: Callable[[], float]) -> None:
+        self._forecast = forecast
         self._clock = clock
-        self._reserved: deque[tuple[float, Reserving]] = deque()
+        self._reserved: deque[tuple[float, Reservation]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, permit: Reserving) -> None:
-        """Note that work was reserved for a permit now."""
-        self._reserved.append((self._clock() + LONGEST, permit))
+    def reserve(self, key: Key, kinds: Sequence[Hashable]) -> Reservation:
+        """Charge a client for the least work of `kinds`, for at most `LONGEST` seconds."""
+        reservation = Reservation(self._forecast, key, self._forecast.least_work(kinds)[0])
+        self._reserved.append((self._clock() + LONGEST, reservation))
         if self._timer is None:
             self._wait()
-
-    def end_old(self) -> None:
-        """Take back the work of bodies that have not come for too long."""
-        now = self._clock()
-        while self._reserved and self._reserved[0][0] <= now:
-            self._reserved.popleft()[1].unreserve()
+        return reservation
 
     def _wait(self) -> None:
         seconds = max(0.0, self._reserved[0][0] - self._clock())
@@ -47,6 +56,8 @@ class Reservations:
 
     def _look(self) -> None:
         self._timer = None
-        self.end_old()
+        now = self._clock()
+        while self._reserved and self._reserved[0][0] <= now:
+            self._reserved.popleft()[1].end()
         if self._reserved:
             self._wait()

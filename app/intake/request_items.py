@@ -59,7 +59,8 @@ async def collect(request: Request, permit: Permit, settings: Settings) -> Intak
             "application/zip or application/x-tar"
         )
     check_count(len(found), settings)
-    permit.grow(len(found) - 1, 0)
+    if len(found) > 1:
+        permit.grow(len(found) - 1, 0)
     items = (Item(n, content, source, id_) for n, (content, source, id_) in enumerate(found))
     return Intake(tuple(items), options_of(request, options))
 

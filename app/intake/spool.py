@@ -67,12 +67,15 @@ class Blob:
 
     __slots__ = ("_data", "_digest", "_file", "size")
 
-    def __init__(self, data: bytes | None, file: BinaryIO | None, size: int) -> None:
+    def __init__(
+        self, data: bytes | None, file: BinaryIO | None, size: int, *, counted: bool = False
+    ) -> None:
+        """Own these bytes or this file; `counted`: MEMORY has counted the bytes already."""
         self._data = data
         self._file = file
         self._digest: bytes | None = None
         self.size = size
-        if data is not None:
+        if data is not None and not counted:
             MEMORY.add(size)
 
     @classmethod
@@ -168,7 +171,8 @@ class Spool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._forget_chunks()
+        if self._chunks:
+            self._forget_chunks()
         if self._file is not None:
             await self._file.close()
 
@@ -179,6 +183,8 @@ class Spool:
 
     async def write(self, chunk: bytes) -> None:
         """Add a chunk; raises TooLarge, and OSError if the disk is full."""
+        if not chunk:
+            return
         self._size += len(chunk)
         if self._size > self._limit:
             raise self._too_large(f"more than {self._limit}")
@@ -196,17 +202,16 @@ class Spool:
     async def finish(self) -> Blob:
         """Return all bytes as a Blob, which owns them from now on."""
         if self._file is None:
-            chunks = [chunk for chunk in self._chunks if chunk]
-            self._forget_chunks()
-            return Blob.of(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+            chunks, self._chunks = self._chunks, []  # the Blob has to give their count back
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            return Blob(data, None, self._size, counted=True)
         await self._file.flush()
         file, self._file = self._file._file, None
         return Blob(None, file, self._size)
 
     def _forget_chunks(self) -> None:
-        if self._chunks:
-            MEMORY.add(-sum(map(len, self._chunks)))
-            self._chunks.clear()
+        MEMORY.add(-sum(map(len, self._chunks)))
+        self._chunks.clear()
 
     def _too_large(self, size: str) -> TooLarge:
         return TooLarge(

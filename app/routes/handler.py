@@ -56,5 +56,6 @@ def _charge(asked: ImageRequest, permit: Permit, settings: Settings) -> None:
             f"{n_items} images with {count // n_items} labels or versions each count as {count}; "
             f"one request takes {most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
         )
-    permit.grow(count - n_items, 0)
+    if count > n_items:
+        permit.grow(count - n_items, 0)
     permit.expect(n_items, *asked.kinds)

@@ -124,14 +124,18 @@ class Simulation:
     ) -> None:
         """Simulate a request of one image, before a deadline; it may wait for `memory`.
 
-        Its body is complete `arriving` seconds after its headers.
+        Half of its body comes with its headers, the rest `arriving` seconds later.
         """
         start = self.clock()
         deadline = Deadline.after(seconds, start)
         try:
             with self.admission.enter(client, deadline, kinds=(cost,)) as permit:
-                await asyncio.sleep(arriving)
-                permit.complete(100_000)
+                if arriving:
+                    permit.arrives(50_000, announced=100_000)
+                    await asyncio.sleep(arriving)
+                    permit.complete(50_000)
+                else:
+                    permit.complete(100_000)
                 permit.expect(1, cost)
                 async with AsyncExitStack() as held:
                     await held.enter_async_context(asyncio.timeout_at(deadline.alarm))

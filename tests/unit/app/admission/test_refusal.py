@@ -7,6 +7,7 @@ import pytest
 from app.admission import Admission, Amount, Limits
 from app.admission.fields import Total
 from app.admission.reservations import LONGEST as RESERVED
+from app.admission.reservations import PART
 from app.admission.targets import LONGEST, MOST_TARGETS, TargetKinds, target_of
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
@@ -91,6 +92,10 @@ def test_work_is_reserved_while_a_body_arrives_and_charged_once_when_it_is_there
         admission = busy(server)
         before = server.counters.total(Total.WORK)
         with admission.enter("a", Deadline.after(30.0, server.clock()), kinds=("slow",)) as permit:
+            assert server.counters.total(Total.WORK) == before, "nothing has come"
+            permit.arrives(PART - 1, announced=PART * PART)
+            assert server.counters.total(Total.WORK) == before, "too little has come"
+            permit.arrives(1, announced=PART * PART)
             reserved = server.counters.total(Total.WORK) - before
             assert reserved == admission.forecast.least_work(("slow",))[0] > 0
             permit.complete(100)
@@ -106,6 +111,7 @@ def test_reserved_work_is_let_in_although_later_requests_came_before_its_body() 
         server = Simulation()
         admission, far = busy(server), Deadline.after(5.0, server.clock())
         with admission.enter("a", far, kinds=("slow",)) as permit:
+            permit.arrives(50, announced=100)
             admission.forecast.charge(server.counters.key("client a"), 5_000_000)
             assert admission.refusal("a", 5.0, 100, SLOW) is not None
             permit.complete(100)
@@ -134,7 +140,8 @@ def test_a_body_that_is_slow_to_arrive_loses_the_work_that_was_reserved_for_it()
         server = Simulation()
         admission = busy(server)
         before = server.counters.total(Total.WORK)
-        with admission.enter("a", kinds=("slow",)):
+        with admission.enter("a", kinds=("slow",)) as permit:
+            permit.arrives(50, announced=100)
             await asyncio.sleep(RESERVED - 0.01)
             assert admission.refusal("b", 30.0, 100, QUICK) is None
             assert server.counters.total(Total.WORK) > before
@@ -151,9 +158,11 @@ def test_reserved_work_is_taken_back_also_if_no_other_request_comes() -> None:
         server = Simulation()
         admission = busy(server)
         before = server.counters.total(Total.WORK)
-        with admission.enter("a", kinds=("slow",)):
+        with admission.enter("a", kinds=("slow",)) as permit:
+            permit.arrives(50, announced=100)
             await asyncio.sleep(RESERVED / 2)
-            with admission.enter("b", kinds=("slow",)):
+            with admission.enter("b", kinds=("slow",)) as other:
+                other.arrives(50, announced=100)
                 await asyncio.sleep(RESERVED / 2 + 0.01)
                 reserved = admission.forecast.least_work(("slow",))[0]
                 assert server.counters.total(Total.WORK) == before + reserved
