@@ -51,6 +51,10 @@ PARTS = {"manifest": SENT, "archive": ARCHIVE}
 
 MOST_PARTS = 8
 
+COPIES = 2
+"""Times that the part of an item that has come is counted as memory: it is copied as it grows, and
+when the item is parsed."""
+
 MOST_MEMBERS = 1_000_000
 """Members of one archive, of which the checks and the index of names take some 50 bytes each."""
 
@@ -113,7 +117,7 @@ class Receiver:
             parser = ManifestParser(writer, self._longest, is_list=kind == JSON)
             with RoomShare(ROOM) as share:
                 async for piece in self._pieces(request.stream()):
-                    share.resize(parser.pending + len(piece))
+                    share.resize(COPIES * parser.pending + len(piece))
                     await self._parse(partial(parser.write, piece))
                 await self._parse(parser.finish)
             return await self._parse(partial(self._received, writer))
