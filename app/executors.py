@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from app.admission import Admission
-from app.admission.counters import Counters
-from app.admission.line import FairLine
+from app.admission.counts.counters import Counters
+from app.admission.line.line import FairLine
 from app.decoders import Limits
-from app.pipeline.codec_memory import CodecMemory, budget_for
+from app.pipeline.memory.codec_memory import CodecMemory, budget_for
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend

@@ -23,9 +23,9 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
         return service
     from app.jobs.jobs import Jobs
     from app.jobs.output import ImageOutput
-    from app.jobs.patience import Patience
-    from app.jobs.permission import Permission
-    from app.jobs.work import ImageWorker
+    from app.jobs.running.patience import Patience
+    from app.jobs.running.permission import Permission
+    from app.jobs.running.work import ImageWorker
 
     worker = ImageWorker(
         service.pipeline,

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from opentelemetry.trace import TracerProvider
 from prometheus_client.registry import Collector
 
-from app.admission.counters import Counters
+from app.admission.counts.counters import Counters
 from app.admission.keys import ApiKeys
 from app.admission.usage import Usage
 from app.decoders import DecoderPool, Limits
@@ -27,19 +27,17 @@ from app.executors import (
 from app.fetch.fetcher import Fetcher
 from app.http import problems
 from app.job_start import start_jobs
-from app.pipeline.codec_memory import CodecMemory
-from app.pipeline.encoded_files import EncodedFiles
-from app.pipeline.known_results import KnownResults
+from app.pipeline.memory.codec_memory import CodecMemory
+from app.pipeline.memory.pixel_budget import PixelBudget
 from app.pipeline.pipeline import Pipeline
-from app.pipeline.pixel_budget import PixelBudget
-from app.pipeline.spans import Spans
+from app.pipeline.results.encoded_files import EncodedFiles
+from app.pipeline.results.known_results import KnownResults
+from app.pipeline.results.spans import Spans
 from app.routes import (
     access_log,
     catalogue,
     classify,
     debug,
-    direct,
-    docs,
     filter,
     health,
     info,
@@ -47,7 +45,9 @@ from app.routes import (
     page,
     process,
 )
-from app.routes.openapi import PROBLEMS
+from app.routes.documentation import docs
+from app.routes.documentation.openapi import PROBLEMS
+from app.routes.images import direct
 from app.service import Service
 from app.telemetry.at_scrape import AtScrape
 from app.telemetry.canary import Canary, canary_image, canary_operations

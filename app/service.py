@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request
 
 from app.admission import Admission
-from app.admission.counters import Counters
+from app.admission.counts.counters import Counters
 from app.admission.keys import ApiKeys
 from app.decoders import DecoderPool
 from app.fetch.fetcher import Fetcher

@@ -1,12 +1,13 @@
 """Decides which requests are admitted: permits, shares of clients, rate limits and API keys.
 
-Start reading in `permits.py`; `counters.py` holds the counts that all front ends share.
+Start reading in `permits.py`; `counts/` has the counts that all front ends share, `line/` the
+images that wait, and `prediction/` how long work will take.
 It may import `models` and Starlette's types, and nothing else of `app`.
 """
 
-from app.admission.limits import Amount, Limits
+from app.admission.counts.limits import Amount, Limits
+from app.admission.line.turn import Turn
 from app.admission.permit import Permit
 from app.admission.permits import Admission
-from app.admission.turn import Turn
 
 __all__ = ["Admission", "Amount", "Limits", "Permit", "Turn"]

@@ -5,15 +5,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from app.admission.capacity import MICRO
-from app.admission.cost import ImageCost
-from app.admission.counters import Key
-from app.admission.expected_work import ExpectedWork
-from app.admission.fields import Total
-from app.admission.limits import Amount
-from app.admission.places import Share, small
-from app.admission.reservations import PART, Reservation
-from app.admission.turn import Turn
+from app.admission.counts.counters import Key
+from app.admission.counts.fields import Total
+from app.admission.counts.limits import Amount
+from app.admission.line.places import Share, small
+from app.admission.line.turn import Turn
+from app.admission.prediction.capacity import MICRO
+from app.admission.prediction.cost import ImageCost
+from app.admission.prediction.expected_work import ExpectedWork
+from app.admission.prediction.reservations import PART, Reservation
 from app.admission.work import Work
 from models.domain.deadline import Deadline
 from models.domain.errors import TooLarge

@@ -8,16 +8,16 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 
 from app.admission.clients import LOCAL
-from app.admission.contention import Contention
-from app.admission.counters import Counters, Key
-from app.admission.fields import ByKey, Total
-from app.admission.forecast import Forecast
-from app.admission.limits import Amount, Limits
-from app.admission.line import FairLine
+from app.admission.counts.contention import Contention
+from app.admission.counts.counters import Counters, Key
+from app.admission.counts.fields import ByKey, Total
+from app.admission.counts.limits import Amount, Limits
+from app.admission.counts.rates import Rate
+from app.admission.line.line import FairLine
 from app.admission.permit import Permit
-from app.admission.rates import Rate
-from app.admission.reservations import Reservations
-from app.admission.targets import Target, TargetKinds
+from app.admission.prediction.forecast import Forecast
+from app.admission.prediction.reservations import Reservations
+from app.admission.prediction.targets import Target, TargetKinds
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
 from models.settings import Settings

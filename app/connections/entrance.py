@@ -11,8 +11,8 @@ from collections import deque
 from contextlib import suppress
 from functools import lru_cache
 
-from app.admission.counters import Counters, Key
-from app.admission.fields import ByKey, Total
+from app.admission.counts.counters import Counters, Key
+from app.admission.counts.fields import ByKey, Total
 from app.connections.descriptors import Spare
 from app.connections.guard import Guard
 from app.connections.refusals import refusal

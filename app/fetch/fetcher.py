@@ -14,7 +14,7 @@ from itertools import count
 import httpcore
 import httpx
 
-from app.admission.counters import Counters
+from app.admission.counts.counters import Counters
 from app.fetch.keyed_limiter import KeyedLimiter
 from app.fetch.name_cache import CachingResolver
 from app.fetch.origin import Again, Origins

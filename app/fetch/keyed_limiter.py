@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from app.admission.counters import Counters
-from app.admission.fields import ByKey, Mark, Total
-from app.admission.gate import Gate, KeyPool, TotalPool
+from app.admission.counts.counters import Counters
+from app.admission.counts.fields import ByKey, Mark, Total
+from app.admission.counts.gate import Gate, KeyPool, TotalPool
 
 
 @dataclass(slots=True)

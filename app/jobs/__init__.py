@@ -1,5 +1,6 @@
 """Long batches: take a manifest, work through it in the background, keep its results.
 
-Start reading at `jobs.py`; `store/` is the database and `runner.py` does the work.
+Start reading at `jobs.py`; `submission/` makes a job of a request, `store/` is the database, and
+`running/` does the work.
 May import the rooms above it in the order of `tests/unit/test_architecture.py`, and `models`.
 """

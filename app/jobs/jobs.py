@@ -13,20 +13,20 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.jobs.acceptance import Acceptance
 from app.jobs.endings import Endings
 from app.jobs.files import DataFolder
 from app.jobs.inputs import Inputs
-from app.jobs.room import DataRoom
-from app.jobs.runner import Runner
-from app.jobs.sources import Sources
+from app.jobs.running.runner import Runner
+from app.jobs.running.work import ImageWorker, WorkOf
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.database import opened
 from app.jobs.store.endings import EndingRows
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job, State
-from app.jobs.work import ImageWorker, WorkOf
+from app.jobs.submission.acceptance import Acceptance
+from app.jobs.submission.room import DataRoom
+from app.jobs.submission.sources import Sources
 from app.storage.storage import Storage
 from app.webhooks.sender import WebhookSender
 from models.domain.errors import NotFound

@@ -7,8 +7,8 @@ process was killed before its record was kept, replaces itself.
 from collections.abc import AsyncIterator, Iterator
 
 from app.http.problems import problem
-from app.pipeline.encoded_files import EncodedFile
-from app.pipeline.outcomes import Answer, EncodedImage, Processed
+from app.pipeline.results.encoded_files import EncodedFile
+from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
 from app.responses.records import archive_name
 from app.storage.storage import Storage
 from models.api.schemas import Record

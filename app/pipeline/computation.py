@@ -2,12 +2,12 @@
 
 from app.admission import Permit
 from app.intake.wanted import Version
-from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.encoding import ImageEncoder
-from app.pipeline.held_image import HeldImage
-from app.pipeline.outcomes import EncodedImage
-from app.pipeline.pixel_cost import check
-from app.pipeline.timings import Timings
+from app.pipeline.memory.held_image import HeldImage
+from app.pipeline.memory.pixel_cost import check
+from app.pipeline.results.encoded_files import EncodedFiles
+from app.pipeline.results.outcomes import EncodedImage
+from app.pipeline.results.timings import Timings
 from models.domain.backend import Backend, Load
 from models.domain.image import Source
 from models.domain.job import Job, Labels, Operation, Result, Vector

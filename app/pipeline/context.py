@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from app.admission import Permit, Turn
 from app.intake.item import Item
 from app.intake.spool import Blob
-from app.pipeline.timings import Timings
+from app.pipeline.results.timings import Timings
 from models.codec import claimed_pixels
 from models.codec.size_hint import START
 from models.domain.alarms import Timeout

@@ -19,9 +19,9 @@ from app.intake.spool import Blob
 from app.pipeline.codec_threads import CodecThreads
 from app.pipeline.context import ImageContext
 from app.pipeline.decode_placement import DecodePlacement
-from app.pipeline.held_image import HeldImage
-from app.pipeline.pixel_budget import PixelBudget
-from app.pipeline.timings import Timings
+from app.pipeline.memory.held_image import HeldImage
+from app.pipeline.memory.pixel_budget import PixelBudget
+from app.pipeline.results.timings import Timings
 from models import codec
 from models.codec import Decoded, ImageFormat, ImageInfo, identify
 from models.domain.backend import Load

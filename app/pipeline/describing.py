@@ -10,7 +10,7 @@ from functools import partial
 from app.decoders import EXPENSIVE, DecoderPool, Seen
 from app.intake.spool import Blob
 from app.pipeline.context import ImageContext
-from app.pipeline.pixel_budget import PixelBudget
+from app.pipeline.memory.pixel_budget import PixelBudget
 from models import codec
 from models.codec import Description
 

@@ -11,7 +11,7 @@ import numpy as np
 from app.decoders import DecoderPool, Encode
 from app.decoders.area import SIZE as AREA_SIZE
 from app.decoders.exchange import moved_memory_file
-from app.pipeline.held_image import HeldImage
+from app.pipeline.memory.held_image import HeldImage
 from models import codec
 from models.codec import Encoding, ImageFormat
 from models.domain.image import Image

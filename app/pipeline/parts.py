@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from app.intake.wanted import Parts, Version
 from app.pipeline.computation import Computation
 from app.pipeline.context import ImageContext, caught
-from app.pipeline.held_image import HeldImage
-from app.pipeline.outcomes import Processed, VersionAnswer
-from app.pipeline.timings import Timings
+from app.pipeline.memory.held_image import HeldImage
+from app.pipeline.results.outcomes import Processed, VersionAnswer
+from app.pipeline.results.timings import Timings
 from models.domain.alarms import Timeout
 from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector

@@ -30,18 +30,18 @@ from app.pipeline.computation import Computation
 from app.pipeline.context import ExpectedPixels, ImageContext, caught
 from app.pipeline.decoding import ImageDecoder
 from app.pipeline.describing import ImageDescriber
-from app.pipeline.encoded_files import EncodedFiles
 from app.pipeline.encoding import ImageEncoder
-from app.pipeline.held_image import HeldImage
-from app.pipeline.known_results import KnownResults
-from app.pipeline.memory_need import PartsNeed, to_classify, to_filter
-from app.pipeline.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
+from app.pipeline.memory.held_image import HeldImage
+from app.pipeline.memory.memory_need import PartsNeed, to_classify, to_filter
+from app.pipeline.memory.pixel_budget import PixelBudget
+from app.pipeline.memory.pixel_cost import peak_pixels
 from app.pipeline.parts import PartsOfImage
-from app.pipeline.pixel_budget import PixelBudget
-from app.pipeline.pixel_cost import peak_pixels
+from app.pipeline.results.encoded_files import EncodedFiles
+from app.pipeline.results.known_results import KnownResults
+from app.pipeline.results.outcomes import Answer, AnswerOutcome, EncodedImage, Processed
+from app.pipeline.results.spans import Spans
+from app.pipeline.results.timings import Timings
 from app.pipeline.runner import Left, run, run_window
-from app.pipeline.spans import Spans
-from app.pipeline.timings import Timings
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import Timeout
 from models.domain.backend import Backend

@@ -55,7 +55,7 @@ def run() -> int:
 
 def _front_end(settings: Settings, orders: Orders) -> int:
     from app import main
-    from app.admission.counters import Counters
+    from app.admission.counts.counters import Counters
     from app.processes import uvicorn_server
     from app.processes.connection_balancer import SharedSocket
     from app.processes.connection_counts import Alone, ConnectionCounts

@@ -16,7 +16,7 @@ from typing import Any
 
 from prometheus_client import multiprocess
 
-from app.admission.counters import Counters
+from app.admission.counts.counters import Counters
 from app.connections.listening import BACKLOG, announce, bind_metrics
 from app.processes.connection_counts import ConnectionCounts
 from app.system.memory import usable_memory

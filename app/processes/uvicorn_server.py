@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from app.admission.counters import Counters
+from app.admission.counts.counters import Counters
 from app.connections.descriptors import raise_limit
 from app.connections.entrance import Entrance, Ticket
 from app.connections.guard import Guard
@@ -31,7 +31,7 @@ from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.connection_counts import Alone
 from app.processes.gc_tuning import freeze
 from app.processes.orders import Orders
-from app.routes.early_refusal import EarlyRefusal
+from app.routes.images.early_refusal import EarlyRefusal
 from app.routes.metrics_only import MetricsOnly
 from app.telemetry.metrics import Metrics
 from models.exit_codes import ExitCode

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from app.archives.zip_writer import ZipWriter
-from app.pipeline.encoded_files import EncodedFile
+from app.pipeline.results.encoded_files import EncodedFile
 from app.responses.body import Body, pieces_of
 from app.responses.records import archive_name, line
 from app.responses.rendering import Answers, Rendering

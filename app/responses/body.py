@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from app.pipeline.encoded_files import EncodedFile
+from app.pipeline.results.encoded_files import EncodedFile
 from models.domain.errors import Cancelled
 
 PIECE = 1 << 18

@@ -6,8 +6,8 @@ from fastapi.responses import Response
 
 from app.http.media_types import JSON
 from app.http.problems import answer as problem_response
-from app.pipeline.outcomes import Answer, EncodedImage, Processed
-from app.pipeline.timings import server_timing
+from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
+from app.pipeline.results.timings import server_timing
 from app.responses.body import PIECE, StreamedBody, in_turns, whole_body
 from app.responses.inline_images import InlineImages
 from app.responses.records import summary

@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Iterator
 
-from app.pipeline.encoded_files import EncodedFile
+from app.pipeline.results.encoded_files import EncodedFile
 
 PIECE = 3 << 16
 """Number of bytes that are encoded at a time, in 0.3 ms: a multiple of three, so that only the last

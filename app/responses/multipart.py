@@ -1,7 +1,7 @@
 """Answers as multipart/mixed (RFC 2046, section 5.1.3)."""
 
 from app.http.media_types import JSON
-from app.pipeline.outcomes import EncodedImage
+from app.pipeline.results.outcomes import EncodedImage
 from app.responses.body import Body, pieces_of
 from app.responses.records import archive_name, line
 from app.responses.rendering import Answers, Rendering

@@ -7,7 +7,7 @@ from functools import partial
 from fastapi import Request
 
 from app.http.problems import problem
-from app.pipeline.outcomes import Answer, EncodedImage, Processed, VersionAnswer
+from app.pipeline.results.outcomes import Answer, EncodedImage, Processed, VersionAnswer
 from app.responses.inline_images import InlineImages
 from app.responses.vectors import NO_VECTORS, VectorStyle
 from models.api.description import ImageDescription

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from fastapi import Request
 
 from app.intake.wanted import Parts, Version, Wanted
-from app.pipeline.outcomes import Answer
-from app.pipeline.timings import Timings
+from app.pipeline.results.outcomes import Answer
+from app.pipeline.results.timings import Timings
 from app.responses import records
 from app.responses.inline_images import InlineImages
 from app.responses.vectors import NO_VECTORS, VectorStyle

@@ -8,12 +8,12 @@ from fastapi.responses import Response
 
 from app.http import media_types
 from app.http.options import read
-from app.routes.answering import negotiated
-from app.routes.handler import handle
-from app.routes.image_route import ImageRoute
-from app.routes.network_choice import classification
-from app.routes.openapi import LABELS
-from app.routes.request_documents import classify_document
+from app.routes.documentation.openapi import LABELS
+from app.routes.documentation.request_documents import classify_document
+from app.routes.images.answering import negotiated
+from app.routes.images.handler import handle
+from app.routes.images.image_route import ImageRoute
+from app.routes.images.network_choice import classification
 from app.service import Computing, Service
 from models.api.schemas import ClassifyOptions
 from models.domain.errors import WeightsMissing

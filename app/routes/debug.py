@@ -4,8 +4,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from app.routes.image_route import client_name
-from app.routes.openapi import NOT_LISTED
+from app.routes.documentation.openapi import NOT_LISTED
+from app.routes.images.image_route import client_name
 from app.service import ServiceOf
 from models.api.batches import BatchListing
 

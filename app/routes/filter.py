@@ -11,11 +11,11 @@ from app.http.options import read_with_encoding
 from app.intake.filter_options import chain_of, encoded_there, encoding_of
 from app.intake.output_format import output_format
 from app.intake.wanted import Output, Version
-from app.routes.answering import negotiated
-from app.routes.handler import handle
-from app.routes.image_route import ImageRoute
-from app.routes.openapi import IMAGES
-from app.routes.request_documents import filter_document
+from app.routes.documentation.openapi import IMAGES
+from app.routes.documentation.request_documents import filter_document
+from app.routes.images.answering import negotiated
+from app.routes.images.handler import handle
+from app.routes.images.image_route import ImageRoute
 from app.service import Service
 from models.api.schemas import FilterOptions
 from models.codec import ENCODABLE

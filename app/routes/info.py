@@ -9,11 +9,11 @@ from fastapi.responses import Response
 from app.http import media_types
 from app.http.options import read
 from app.intake.wanted import Describe
-from app.routes.answering import negotiated
-from app.routes.handler import handle
-from app.routes.image_route import ImageRoute
-from app.routes.openapi import DESCRIPTIONS
-from app.routes.request_documents import info_document
+from app.routes.documentation.openapi import DESCRIPTIONS
+from app.routes.documentation.request_documents import info_document
+from app.routes.images.answering import negotiated
+from app.routes.images.handler import handle
+from app.routes.images.image_route import ImageRoute
 from app.service import Service
 from models.api.description import InfoOptions
 

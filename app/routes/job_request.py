@@ -6,7 +6,7 @@ from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.http.options import read
-from app.jobs.asked import Asked, Source
+from app.jobs.submission.asked import Asked, Source
 from models.domain.errors import FieldError, InvalidParameter
 
 if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.intake.wanted import ImageRequest, Wanted
-from app.jobs.work import Work, WorkOf
+from app.jobs.running.work import Work, WorkOf
 from app.responses.vectors import VectorStyle
 from app.routes.classify import classify_wanted
 from app.routes.filter import filter_wanted

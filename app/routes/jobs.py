@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from app.http import media_types, negotiation
 from app.intake.body import announced
 from app.jobs.keep_alive import kept_alive
-from app.jobs.listing import failed_records
 from app.jobs.results_zip import ResultsZip, Rows
+from app.jobs.submission.listing import failed_records
 from app.responses.body import StreamedBody
-from app.routes.image_route import client_name
+from app.routes.images.image_route import client_name
 from app.routes.job_documents import ACCEPTED, FOUND, LISTED, REMOVED, RESULTS, job_document
 from app.routes.job_request import asked_for, options_of
 from app.routes.job_work import work_of

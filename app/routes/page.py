@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 
 from app.http.conditional import matches
 from app.page.files import INDEX, POLICY, PageFile, files, index
-from app.routes.docs_page import forms
+from app.routes.documentation.docs_page import forms
 from app.service import ServiceOf
 
 router = APIRouter(include_in_schema=False)

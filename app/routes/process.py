@@ -10,12 +10,12 @@ from app.http import media_types
 from app.http.options import read_with_encoding
 from app.intake.filter_options import versions_of
 from app.intake.wanted import Parts
-from app.routes.answering import negotiated
-from app.routes.handler import handle
-from app.routes.image_route import ImageRoute
-from app.routes.network_choice import classification
-from app.routes.openapi import PARTS
-from app.routes.request_documents import process_document
+from app.routes.documentation.openapi import PARTS
+from app.routes.documentation.request_documents import process_document
+from app.routes.images.answering import negotiated
+from app.routes.images.handler import handle
+from app.routes.images.image_route import ImageRoute
+from app.routes.images.network_choice import classification
 from app.service import Computing, Service
 from models.api.schemas import ProcessOptions
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing

@@ -2,10 +2,10 @@
 
 from models.codec.decode import Decoded, Opened, decode, open_file, open_plain, pixels_of
 from models.codec.description import Description
-from models.codec.encode_cost import check_encode_cost
-from models.codec.encode_options import Chroma, Encoding
-from models.codec.encoder import encode, finished
-from models.codec.flatten import flatten
+from models.codec.encoding.encode_cost import check_encode_cost
+from models.codec.encoding.encode_options import Chroma, Encoding
+from models.codec.encoding.encoder import encode, finished
+from models.codec.encoding.flatten import flatten
 from models.codec.formats import ENCODABLE, OUTPUT_FORMATS, ImageFormat, identify
 from models.codec.jpeg import may_be_baseline
 from models.codec.jpeg_passthrough import encoded

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import simplejpeg
 
-from models.codec.channels import scale_transparency
-from models.codec.colour import is_srgb
 from models.codec.description import Description, describe
 from models.codec.formats import ImageFormat
 from models.codec.jpeg import inspect
 from models.codec.memory_cost import decode_memory
 from models.codec.metadata import Metadata, read_metadata
 from models.codec.pillow import open_image, reading
+from models.codec.pixels.channels import scale_transparency
+from models.codec.pixels.colour import is_srgb
+from models.codec.pixels.stripes import NewPixels, convert_in_place, converted, loaded, upright
 from models.codec.plain import plain_header
 from models.codec.probe import Header, ImageInfo, read_header
-from models.codec.stripes import NewPixels, convert_in_place, converted, loaded, upright
 from models.domain.image import Image, Pixels, Source
 
 MAX_PLAIN_PROFILE = 16 << 10

@@ -16,9 +16,9 @@ from PIL import Image as PillowImage
 from PIL.ImageFile import ImageFile
 
 from models.codec.bounds.exif import affordable
-from models.codec.colour import MAX_PROFILE_BYTES, to_srgb
 from models.codec.formats import ImageFormat
 from models.codec.pillow import open_image, reading
+from models.codec.pixels.colour import MAX_PROFILE_BYTES, to_srgb
 from models.codec.probe import Header
 
 SIDE = 64

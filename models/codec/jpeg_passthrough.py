@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from models.codec.colour import is_srgb
 from models.codec.decode import Decoded
 from models.codec.jpeg import inspect
+from models.codec.pixels.colour import is_srgb
 from models.codec.plain import plain_header
 from models.domain.image import Jpeg
 

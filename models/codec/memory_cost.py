@@ -6,8 +6,8 @@ the file that an encoder makes. They hold for images that are large; the tables 
 stripe that is converted come to 10 to 20 MB more for every image.
 """
 
-from models.codec import avif_grid
-from models.codec.encode_options import Encoding
+from models.codec.encoding import avif_grid
+from models.codec.encoding.encode_options import Encoding
 from models.codec.formats import ImageFormat, identify
 from models.codec.probe import ImageInfo
 from models.codec.size_hint import claimed_pixels

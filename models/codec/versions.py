@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import simplejpeg
 from PIL import features
 
-from models.codec import avif_grid
+from models.codec.encoding import avif_grid
 
 _FEATURES = ("pil", "libjpeg_turbo", "zlib", "zlib_ng", "libtiff", "webp", "avif", "littlecms2")
 

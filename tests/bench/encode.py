@@ -3,7 +3,7 @@
 Method. Twelve photos (of ../shared/data, else rendered ones), and as many graphics made of them:
 edges, few tones, wide borders. Every setting of every format encodes all images of a kind, in turn,
 in each of three rounds, on one thread; the CPU seconds of its fastest round count, by time of the
-process. `time` and `bytes` are ratios to the default of models/codec/encoder.py, in the same run:
+process. `time` and `bytes` are ratios to the default of `models.codec.encode`, in the same run:
 JPEG at quality 90 and 4:2:0, WebP at 80, AVIF at 75. Run: python -m tests.bench.encode
 """
 

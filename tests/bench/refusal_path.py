@@ -23,12 +23,12 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from app.admission import Admission, Limits
-from app.admission.counters import Counters
+from app.admission.counts.counters import Counters
 from app.connections.guard import Guard
 from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
 from app.routes import classify, filter, process
-from app.routes.early_refusal import EarlyRefusal
+from app.routes.images.early_refusal import EarlyRefusal
 from app.service import Service
 from app.telemetry.metrics import Metrics
 from models.settings import Settings

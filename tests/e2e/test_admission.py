@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.admission.rates import Rate
+from app.admission.counts.rates import Rate
 from tests.e2e.conftest import Running, running
 from tests.pictures import jpeg
 

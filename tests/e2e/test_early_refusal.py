@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from app.admission.fields import Total
-from app.admission.rates import Rate
+from app.admission.counts.fields import Total
+from app.admission.counts.rates import Rate
 from app.connections.http1.protocol import GuardedProtocol
-from app.routes.image_route import ImageRoute
+from app.routes.images.image_route import ImageRoute
 from models.domain.errors import Overloaded
 from tests.e2e.conftest import Running, running
 from tests.pictures import jpeg

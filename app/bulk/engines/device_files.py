@@ -10,8 +10,8 @@ import logging
 from app.intake.item import Item
 from app.intake.spool import Blob
 from app.intake.wanted import Wanted
-from app.pipeline.outcomes import Answer
-from app.pipeline.timings import Timings
+from app.pipeline.results.outcomes import Answer
+from app.pipeline.results.timings import Timings
 from app.service import Service
 from models import codec
 from models.domain.deadline import NEVER

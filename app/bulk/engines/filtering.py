@@ -9,7 +9,7 @@ from app.bulk.engines.engine import Finished, Task
 from app.bulk.outputs.folder import ResultsFolder
 from app.bulk.report import json_line, with_file
 from app.intake.wanted import Version, Wanted
-from app.pipeline.outcomes import Answer, EncodedImage
+from app.pipeline.results.outcomes import Answer, EncodedImage
 from app.responses.records import record
 from app.service import Service
 from models.codec import ImageFormat

@@ -12,7 +12,7 @@ from app.bulk.engines.engine import Finished, Task
 from app.bulk.engines.reading import Read, Reader
 from app.bulk.errors import WrongUsage
 from app.intake.wanted import Wanted
-from app.pipeline.outcomes import Answer
+from app.pipeline.results.outcomes import Answer
 from app.service import Service
 from app.telemetry.metrics import Metrics
 from models.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.admission import Permit
 from app.intake.item import Item
-from app.pipeline.outcomes import Answer
+from app.pipeline.results.outcomes import Answer
 from app.service import Service
 from models.exit_codes import ExitCode
 

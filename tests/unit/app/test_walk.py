@@ -28,9 +28,9 @@ VALUES = {
     "app/intake/output_format.py",
     "app/intake/spool.py",
     "app/intake/wanted.py",
-    "app/pipeline/encoded_files.py",
-    "app/pipeline/outcomes.py",
-    "app/pipeline/timings.py",
+    "app/pipeline/results/encoded_files.py",
+    "app/pipeline/results/outcomes.py",
+    "app/pipeline/results/timings.py",
 }
 """Files of the values that are handed forward: a room may ask a value that it was given."""
 

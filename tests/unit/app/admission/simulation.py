@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.admission import Admission, Limits
-from app.admission.counters import Counters
-from app.admission.forecast import Forecast
-from app.admission.line import FairLine
+from app.admission.counts.counters import Counters
+from app.admission.line.line import FairLine
+from app.admission.prediction.forecast import Forecast
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from models.domain.job import Lane, ReleaseReason, Trace

@@ -4,10 +4,10 @@ from contextlib import suppress
 import pytest
 
 from app.admission import Admission, Amount, Limits, Permit
-from app.admission.cost import LASTS
-from app.admission.counters import Counters
-from app.admission.forecast import Forecast
-from app.admission.line import FairLine
+from app.admission.counts.counters import Counters
+from app.admission.line.line import FairLine
+from app.admission.prediction.cost import LASTS
+from app.admission.prediction.forecast import Forecast
 from models.domain.deadline import NEVER, Deadline
 from models.domain.errors import DeadlineExceeded, Draining, Overloaded, TooLarge
 from models.domain.job import ReleaseReason, Trace

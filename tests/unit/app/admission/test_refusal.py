@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from app.admission import Admission, Amount, Limits
-from app.admission.fields import Total
-from app.admission.reservations import LONGEST as RESERVED
-from app.admission.reservations import PART
-from app.admission.targets import LONGEST, MOST_TARGETS, TargetKinds, target_of
+from app.admission.counts.fields import Total
+from app.admission.prediction.reservations import LONGEST as RESERVED
+from app.admission.prediction.reservations import PART
+from app.admission.prediction.targets import LONGEST, MOST_TARGETS, TargetKinds, target_of
 from models.domain.deadline import Deadline
 from models.domain.errors import Overloaded
 from models.domain.job import ReleaseReason, Trace

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.admission import Admission, Limits
-from app.admission.cost import MOST_KINDS, CostModel
-from app.admission.counters import Counters
-from app.admission.fields import ByKey, Total
-from app.admission.forecast import RESERVED, Forecast
-from app.admission.limits import within_share
-from app.admission.line import FairLine
-from app.admission.places import Share
+from app.admission.counts.counters import Counters
+from app.admission.counts.fields import ByKey, Total
+from app.admission.counts.limits import within_share
+from app.admission.line.line import FairLine
+from app.admission.line.places import Share
+from app.admission.prediction.cost import MOST_KINDS, CostModel
+from app.admission.prediction.forecast import RESERVED, Forecast
 from models.domain.deadline import NEVER
 from models.domain.errors import Overloaded, TooLarge
 from models.domain.job import Lane, ReleaseReason, Trace

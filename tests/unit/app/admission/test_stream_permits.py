@@ -6,8 +6,8 @@ import math
 import pytest
 
 from app.admission import Admission
-from app.admission.limits import Amount, Limits
-from app.admission.rates import Rate
+from app.admission.counts.limits import Amount, Limits
+from app.admission.counts.rates import Rate
 from app.admission.stream_permits import StreamPermits
 from models.domain.errors import Draining, Overloaded, TooLarge
 

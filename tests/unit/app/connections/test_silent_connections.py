@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from app.admission.counters import Counters
-from app.admission.fields import Total
+from app.admission.counts.counters import Counters
+from app.admission.counts.fields import Total
 from app.connections import arrivals
 from app.connections.entrance import Entrance
 from app.connections.guard import Guard

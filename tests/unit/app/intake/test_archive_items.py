@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.admission import Admission
-from app.admission.limits import Limits
+from app.admission.counts.limits import Limits
 from app.intake.archive_items import unpacked
 from app.intake.item import Item
 from app.intake.request_items import Intake, collect

@@ -8,7 +8,7 @@ from fastapi import Request
 from starlette.types import Message
 
 from app.admission import Admission, Amount, Limits, Permit
-from app.admission.fields import Total
+from app.admission.counts.fields import Total
 from app.intake.body import announced, counted
 from models.domain.errors import Overloaded, TooLarge
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.jobs.job_in_work import JobSlots
+from app.jobs.running.job_in_work import JobSlots
 
 
 async def turns() -> None:

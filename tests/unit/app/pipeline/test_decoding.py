@@ -15,12 +15,12 @@ from app.decoders.queues import Queues
 from app.intake.output_format import FixedFormat
 from app.intake.spool import Blob
 from app.intake.wanted import Output, Parts, Version
-from app.pipeline.codec_memory import CodecMemory
 from app.pipeline.context import ImageContext
 from app.pipeline.decoding import TYPICAL, ImageDecoder
-from app.pipeline.memory_need import PartsNeed, to_filter
-from app.pipeline.pixel_budget import PixelBudget
-from app.pipeline.timings import Timings
+from app.pipeline.memory.codec_memory import CodecMemory
+from app.pipeline.memory.memory_need import PartsNeed, to_filter
+from app.pipeline.memory.pixel_budget import PixelBudget
+from app.pipeline.results.timings import Timings
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat
 from tests.pictures import jpeg, png

@@ -9,7 +9,7 @@ import numpy as np
 
 from app.decoders import DecoderPool, Limits
 from app.pipeline.encoding import LONG_ENCODING, ImageEncoder
-from app.pipeline.held_image import HeldImage
+from app.pipeline.memory.held_image import HeldImage
 from models import codec
 from models.codec import Decoded, Encoding, ImageFormat, ImageInfo
 from models.domain.image import Image

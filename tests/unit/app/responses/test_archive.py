@@ -4,7 +4,7 @@ import zipfile
 from collections.abc import AsyncIterator
 from typing import Any
 
-from app.pipeline.encoded_files import EncodedFile
+from app.pipeline.results.encoded_files import EncodedFile
 from app.responses.archive import stored
 from app.responses.body import PIECE
 

@@ -11,10 +11,10 @@ from starlette.types import Message
 from app.http import media_types
 from app.intake.item import Item
 from app.intake.spool import Blob
-from app.pipeline.encoded_files import EncodedFile, EncodedFiles
-from app.pipeline.outcomes import Answer, EncodedImage
+from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
+from app.pipeline.results.outcomes import Answer, EncodedImage
+from app.pipeline.results.timings import Timings
 from app.pipeline.runner import run
-from app.pipeline.timings import Timings
 from app.responses.body import PIECE, StreamedBody
 from app.responses.render import render
 from app.responses.rendering import Rendering

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 from starlette.requests import Request
 
+from app.admission.counts.limits import Limits
+from app.admission.counts.rates import Rate
 from app.admission.keys import ApiKeys
-from app.admission.limits import Limits
 from app.admission.permits import Admission
-from app.admission.rates import Rate
 from app.routes.debug import debug_batches
 from app.service import Service
 from models.domain.batch_record import BatchRecord

@@ -4,8 +4,8 @@ from app.bulk.engines.work import labels_line
 from app.bulk.report import json_line
 from app.intake.item import Item
 from app.intake.spool import Blob
-from app.pipeline.outcomes import Answer
-from app.pipeline.timings import Timings
+from app.pipeline.results.outcomes import Answer
+from app.pipeline.results.timings import Timings
 from app.responses.records import record
 from models.domain.job import Labels
 from models.labels import LabelSet

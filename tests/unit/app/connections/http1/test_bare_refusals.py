@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 from starlette.types import Scope
 
-from app.admission.counters import Counters
-from app.admission.fields import Total
+from app.admission.counts.counters import Counters
+from app.admission.counts.fields import Total
 from app.connections import arrivals, discarded_connection
 from app.connections.early_answer import EarlyAnswer
 from app.connections.entrance import Entrance

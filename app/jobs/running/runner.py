@@ -1,0 +1,230 @@
+"""Work through the jobs of the database, chunk by chunk, beside the other processes that do so."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.http.problems import problem
+from app.jobs.chunk_records import ChunkRecords
+from app.jobs.files import MANIFEST, DataFolder
+from app.jobs.inputs import Inputs
+from app.jobs.manifest import StoredLine, read
+from app.jobs.running.claims_ahead import ClaimsAhead
+from app.jobs.running.committer import Committer
+from app.jobs.running.job_in_work import JobInWork, JobSlots
+from app.jobs.running.suspects import CAREFUL, Suspects
+from app.jobs.running.work import ImageWorker, Work, WorkOf, refused
+from app.jobs.store.chunks import ChunkRows
+from app.jobs.store.jobs import JobRows
+from app.jobs.store.owners import Owner
+from app.jobs.store.values import RUNNABLE, Claim, Job, State
+from models.domain.errors import InvalidParameter, NotFound, ServiceError
+
+log = logging.getLogger("darkroom.jobs")
+
+LOOK = 1.0
+"""Seconds between two looks for new jobs, for cancelled ones and at the lease of this process."""
+
+JOBS_AT_ONCE = 8
+"""Jobs that one process works on at a time; they take turns image by image."""
+
+PAUSE = 5.0
+"""Seconds for which a job rests whose files or database failed."""
+
+
+class Runner:
+    """The work of one process on all jobs; at most `most` images are under way."""
+
+    def __init__(
+        self,
+        jobs: JobRows,
+        chunks: ChunkRows,
+        owner: Owner,
+        folder: DataFolder,
+        worker: ImageWorker,
+        inputs: Callable[[Path], Inputs],
+        work_of: WorkOf,
+        most: int,
+        retention: float,
+        stopping: Callable[[], bool],
+        on_item: Callable[[str], None],
+    ) -> None:
+        self._jobs = jobs
+        self._chunks = chunks
+        self._owner = owner
+        self._folder = folder
+        self._worker = worker
+        self._inputs = inputs
+        self._work_of = work_of
+        self._slots = asyncio.Semaphore(most)
+        self._alone = asyncio.Lock()
+        self._retention = retention
+        self._stopping = stopping
+        self._on_item = on_item
+        self._committer = Committer(folder, chunks, owner.id, retention)
+        self._feeders: dict[str, asyncio.Task[None]] = {}
+        self._unreleased: list[Claim] = []
+        self._awake = asyncio.Event()
+        self.full = False
+        """Set while the data folder has no room: no chunk is begun."""
+
+    def wake(self) -> None:
+        """Look for new and cancelled jobs now."""
+        self._awake.set()
+
+    async def run(self) -> None:
+        """Work until this is cancelled."""
+        committing = asyncio.create_task(self._committer.run())
+        try:
+            while True:
+                try:
+                    await self._look()
+                except (SQLAlchemyError, OSError) as error:
+                    log.warning("the database of jobs does not answer: %s", error)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK):
+                        await self._awake.wait()
+                self._awake.clear()
+        finally:
+            for task in (committing, *self._feeders.values()):
+                task.cancel()
+            await asyncio.gather(committing, *self._feeders.values(), return_exceptions=True)
+
+    async def idle(self) -> None:
+        """Return when no chunk is in work; call it once nothing is claimed any more."""
+        while self._feeders:
+            await asyncio.wait(self._feeders.values())
+
+    async def release(self) -> None:
+        """Give back all chunks that were not finished."""
+        claims = [*self._unreleased]
+        self._unreleased.clear()
+        if claims:
+            try:
+                await self._chunks.release(claims, self._owner.id)
+            except BaseException:
+                self._unreleased += claims
+                raise
+
+    async def _look(self) -> None:
+        """Renew the lease, drop cancelled jobs, and begin with jobs that have free chunks."""
+        await self._owner.renew()
+        states = await self._jobs.states([*self._feeders])
+        if self._unreleased or State.CANCELLING in states.values():
+            await self.release()
+            await self._jobs.end_cancelled(self._retention)
+        for id_, task in self._feeders.items():
+            if states.get(id_) not in RUNNABLE:
+                task.cancel()
+        if self._stopping() or self.full:
+            return
+        if len(self._feeders) < JOBS_AT_ONCE:
+            for job in await self._jobs.runnable(2 * JOBS_AT_ONCE, self._owner.id):
+                if job.id not in self._feeders and len(self._feeders) < JOBS_AT_ONCE:
+                    self._begin(job)
+
+    def _begin(self, job: Job) -> None:
+        task = self._feeders[job.id] = asyncio.create_task(self._feed(job))
+
+        def ended(_: object) -> None:
+            del self._feeders[job.id]
+            self.wake()
+
+        task.add_done_callback(ended)
+
+    async def _feed(self, job: Job) -> None:
+        """Work on chunks of one job until none is free; after a fault it rests."""
+        try:
+            if not (self._folder.of(job.id) / MANIFEST).exists():
+                raise NotFound("the files of the job are not in the data folder any more")
+            await self._work(job, self._work_of(job.operation, job.options))
+        except (InvalidParameter, NotFound) as error:  # other networks than before, another folder
+            cause = problem(error).model_dump(exclude_none=True)
+            await self._jobs.fail(job.id, cause, self._retention)
+        except ServiceError as error:
+            log.warning("job %s waits: %s", job.id, error.detail)
+            await asyncio.sleep(PAUSE)
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("job %s rests: %s", job.id, error)
+            await asyncio.sleep(PAUSE)
+        except Exception as error:  # other jobs are protected from a fault of ours
+            if not self._stopping():
+                log.error("job %s rests", job.id, exc_info=error)
+                await asyncio.sleep(PAUSE)
+
+    async def _work(self, job: Job, work: Work) -> None:
+        inputs = self._inputs(self._folder.of(job.id))
+        this = JobInWork(job, work, inputs, JobSlots(self._slots, job.concurrency))
+        claims = ClaimsAhead(partial(self._chunks.claim, job.id, self._owner.id))
+        try:
+            async with inputs, asyncio.TaskGroup() as group:
+                while not (self._stopping() or self.full):
+                    claim = await claims.next()
+                    if claim is None:
+                        break
+                    begun = asyncio.Event()
+                    task = group.create_task(self._chunk(this, claim, begun))
+                    task.add_done_callback(partial(self._ended, claim))
+                    await begun.wait()
+        finally:
+            await claims.close(self._unreleased.extend)
+
+    def _ended(self, claim: Claim, task: "asyncio.Task[None]") -> None:
+        """Give a chunk back that was not committed; one that is committed all the same stays so.
+
+        As a callback: a task that is cancelled before its first step runs no `finally`.
+        """
+        if task.cancelled() or task.exception() is not None:
+            self._unreleased.append(claim)
+
+    async def _chunk(self, this: JobInWork, claim: Claim, begun: asyncio.Event) -> None:
+        """Work on the items of a chunk; `begun` is set when the last one is under way."""
+        try:
+            with ChunkRecords(claim, self._folder.of(this.job.id)) as records:
+                await self._items(this, records, begun)
+                await self._committer.commit(records)
+        finally:
+            begun.set()
+
+    async def _items(self, this: JobInWork, records: ChunkRecords, begun: asyncio.Event) -> None:
+        span = records.claim.span
+        found = await asyncio.to_thread(read, self._folder.of(this.job.id) / MANIFEST, span)
+        if records.claim.attempts >= CAREFUL:
+            await self._one_by_one(this, records, found)
+            return
+        async with asyncio.TaskGroup() as group:
+            for index, line in enumerate(found, span.first):
+                await this.slots.take()
+                task = group.create_task(self._item(this, index, line, records))
+                task.add_done_callback(this.slots.give)
+            begun.set()
+
+    async def _one_by_one(
+        self, this: JobInWork, records: ChunkRecords, lines: Sequence[StoredLine]
+    ) -> None:
+        """Work on a chunk that ended processes; an item that ends them alone becomes an error."""
+        claim, job = records.claim, this.job
+        log.warning("job %s: attempt %s of chunk %s", job.id, claim.attempts, claim.number)
+        suspects = Suspects(self._folder.of(job.id) / f"suspects-{claim.number}")
+        await asyncio.to_thread(suspects.read)
+        for index, line in enumerate(lines, claim.span.first):
+            if suspects.blames(index):
+                await records.add(refused(index, line), failed=True)
+                self._on_item("failed")
+                continue
+            # One in this process, or a killer would make a suspect of an item of another chunk.
+            async with self._alone, this.slots, suspects.under_way(index):
+                await self._item(this, index, line, records)
+
+    async def _item(
+        self, this: JobInWork, index: int, line: StoredLine, records: ChunkRecords
+    ) -> None:
+        job, work, inputs = this.job, this.work, this.inputs
+        made, failed = await self._worker.record(job, work, index, line, inputs)
+        await records.add(made, failed=failed)
+        self._on_item("failed" if failed else "ok")

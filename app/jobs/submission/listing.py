@@ -1,0 +1,153 @@
+"""Make the manifest of a job from what storage has: a prefix, or the failed items of a job."""
+
+import asyncio
+import hashlib
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Sequence,
+)
+from contextlib import closing
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from app.jobs.chunk_records import sync_folder
+from app.jobs.files import MANIFEST
+from app.jobs.manifest import LONGEST_ID, LONGEST_LINE, ManifestWriter, StoredLine
+from app.jobs.submission.receiving import FOLDER, Received
+from app.storage.local_files import Entry
+from app.storage.location import Location
+from app.urls.url_policy import MAX_URL
+from models.domain.errors import InvalidParameter
+from models.settings import Settings
+
+AT_ONCE, SIZE_AT_ONCE = 1000, 1 << 20
+"""Items, and characters of their images, that a thread writes at a time."""
+
+
+class _Failed(msgspec.Struct):
+    """What a record says about its item."""
+
+    index: int
+    status: Literal["ok", "partial", "error"]
+
+
+_DECODE = msgspec.json.Decoder(_Failed).decode
+_LINE = msgspec.json.Decoder(StoredLine).decode
+
+
+async def made_of(
+    lines: AsyncIterable[StoredLine],
+    folder: Path,
+    settings: Settings,
+    asked: bytes,
+    chunk: int,
+    empty: str,
+    use: Callable[[int], None],
+) -> Received:
+    """Write items as the manifest of a job, in bounded memory; `asked` gives the digest.
+
+    Chunks have at most `chunk` items. `use` is called, on a thread, with the number of bytes before
+    they are written.
+
+    Raises TooLarge, and InvalidParameter with the text `empty` where there is no item.
+    """
+    most = settings.max_job_items
+    writer = ManifestWriter(folder / MANIFEST, most, LONGEST_LINE, chunk=chunk, use=use)
+    with closing(writer):
+        async for some in _groups(lines):
+            await asyncio.to_thread(_add, writer, some)
+        if not writer.total:
+            raise InvalidParameter(empty)
+        await asyncio.to_thread(writer.finish)
+        await asyncio.to_thread(sync_folder, folder)
+    digest = hashlib.sha256(asked).hexdigest()
+    return Received(writer.total, FOLDER + writer.size, writer.spans, digest)
+
+
+async def stored_lines(
+    entries: AsyncIterable[Entry], prefix: Location, include: Sequence[str]
+) -> AsyncIterator[StoredLine]:
+    """Yield an item for each file whose name below the prefix matches one of `include`, or for
+    all; its id is that name.
+    """
+    async for entry in entries:
+        if include and not any(fnmatchcase(entry.name, each) for each in include):
+            continue
+        url = str(prefix.below(entry.name))
+        if len(url) > MAX_URL:
+            raise InvalidParameter(f"source: an address below it is longer than {MAX_URL}")
+        id_ = entry.name.encode("utf-8", "replace").decode()
+        yield StoredLine(id_ if len(id_) <= LONGEST_ID else None, url)
+
+
+async def failed_lines(
+    records: AsyncIterable[bytes | memoryview], manifest: Path, total: int
+) -> AsyncIterator[StoredLine]:
+    """Yield the items of a manifest whose record is an error or partly one, in their order.
+
+    One without an id gets its number in the old manifest as id. It takes a bit for each item.
+    """
+    failed = bytearray(total // 8 + 1)
+    rest = b""
+    async for piece in records:
+        rest = await asyncio.to_thread(_mark, failed, rest + bytes(piece))
+    with manifest.open("rb", buffering=1 << 20) as file:
+        first = 0
+        while some := await asyncio.to_thread(file.readlines, 1 << 20):
+            for index, text in enumerate(some, first):
+                if failed[index // 8] >> index % 8 & 1:
+                    line = _LINE(text)
+                    yield line if line.id else msgspec.structs.replace(line, id=f"{index}")
+            first += len(some)
+
+
+def _mark(failed: bytearray, text: bytes) -> bytes:
+    """Set the bits of failed items; return the unfinished line at the end of a text."""
+    *lines, rest = text.split(b"\n")
+    for each in lines:
+        found = _DECODE(each)
+        if found.status != "ok":
+            failed[found.index // 8] |= 1 << found.index % 8
+    return rest
+
+
+async def failed_records(
+    records: AsyncIterable[bytes | memoryview],
+) -> AsyncGenerator[bytes | memoryview, None]:
+    """Yield the records of items that failed, wholly or partly, in pieces of whole lines."""
+    rest = b""
+    async for piece in records:
+        kept, rest = await asyncio.to_thread(_chosen, rest + bytes(piece))
+        if kept:
+            yield kept
+
+
+def _chosen(text: bytes) -> tuple[bytes, bytes]:
+    *lines, rest = text.split(b"\n")
+    kept = [each for each in lines if _DECODE(each).status != "ok"]
+    return b"".join(each + b"\n" for each in kept), rest
+
+
+async def _groups(lines: AsyncIterable[StoredLine]) -> AsyncIterator[list[StoredLine]]:
+    group: list[StoredLine] = []
+    size = 0
+    async for line in lines:
+        group.append(line)
+        size += len(line.data or "")
+        if len(group) == AT_ONCE or size > SIZE_AT_ONCE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _add(writer: ManifestWriter, lines: Iterable[StoredLine]) -> None:
+    for each in lines:
+        writer.add(each)

@@ -1,0 +1,232 @@
+"""Receive the body that makes a job: to disk, piece by piece, checked as it comes."""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import aiofiles
+from fastapi import Request
+from multipart import MultipartError, MultipartSegment, ParserLimitReached
+
+from app.archives.limits import ArchiveLimits
+from app.archives.opening import open_archive
+from app.archives.work import on_thread
+from app.http.request_lifetime import while_connected
+from app.intake import archive_items
+from app.intake.json_items import ROOM
+from app.intake.multipart import segments
+from app.jobs.chunk_records import sync_folder, sync_path
+from app.jobs.files import ARCHIVE, MANIFEST
+from app.jobs.manifest import LONGEST_LINE, Find, ManifestWriter, StoredLine, place_of
+from app.jobs.store.values import Span
+from app.jobs.submission.manifest_parser import ManifestParser
+from app.jobs.submission.room import Reservation, too_large
+from app.jobs.submission.unpacking import unpack
+from app.parsing.arriving import RoomShare
+from models.domain.errors import (
+    FieldError,
+    InvalidParameter,
+    MalformedRequest,
+    TooLarge,
+    UnsupportedMedia,
+)
+from models.settings import Settings
+
+JSON, JSON_LINES = "application/json", ("application/x-ndjson", "application/jsonl")
+FORM = "multipart/form-data"
+
+PIECE = 1 << 18
+"""Bytes that are collected before a thread takes them; each turn of a thread costs some 50 µs."""
+
+SENT = "manifest.sent"
+"""The manifest of a form as it was sent, which waits for the archive."""
+
+PARTS = {"manifest": SENT, "archive": ARCHIVE}
+"""The parts of a form, and the files that they become."""
+
+MOST_PARTS = 8
+
+COPIES = 2
+"""Times that the part of an item that has come is counted as memory: it is copied as it grows, and
+when the item is parsed."""
+
+MOST_MEMBERS = 1_000_000
+"""Members of one archive, of which the checks and the index of names take some 50 bytes each."""
+
+FOLDER = 16 << 10
+"""Bytes that the folder and the rows of a job are counted as, beside its files."""
+
+ARCHIVES = ThreadPoolExecutor(2, "archives of jobs")
+"""Threads of their own, because an archive of gigabytes takes minutes: requests never wait here."""
+
+MANIFESTS = ThreadPoolExecutor(2, "manifests")
+"""Two threads, because each holds the interpreter's lock while it parses: with six the event loop
+waited for over a second."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A body on disk: its items, the bytes of its files, and the SHA-256 of what was sent."""
+
+    total: int
+    stored: int
+    spans: list[Span]
+    digest: str
+
+
+@dataclass
+class Receiver:
+    """Receives the body of one job into its folder; `asked` is part of the digest.
+
+    What it writes is counted in `room`.
+    """
+
+    folder: Path
+    settings: Settings
+    asked: bytes
+    chunk: int
+    room: Reservation
+    _size: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._digest = hashlib.sha256(self.asked)
+        members = min(MOST_MEMBERS, self.settings.max_job_items)
+        self._limits = ArchiveLimits(members=members)
+
+    async def receive(self, request: Request, kind: str) -> Received:
+        """Write a body of media type `kind`; raises ServiceError, and OSError if the disk fails."""
+        if kind in archive_items.MEDIA_TYPES:
+            await self._save(self.folder / ARCHIVE, request.stream())
+            return await self._read(request, self._of_archive)
+        if kind == FORM:
+            await self._form(request)
+            return await self._read(request, self._of_form)
+        if kind not in (JSON, *JSON_LINES):
+            raise UnsupportedMedia(
+                f"Content-Type is {kind or 'missing'}; a job is made of a manifest as "
+                f"{JSON_LINES[0]} or {JSON}, a ZIP or TAR, or a form with both"
+            )
+        with closing(self._writer()) as writer:
+            parser = ManifestParser(writer, self._longest, is_list=kind == JSON)
+            with RoomShare(ROOM) as share:
+                async for piece in self._pieces(request.stream()):
+                    share.resize(COPIES * parser.pending + len(piece))
+                    await self._parse(partial(parser.write, piece))
+                await self._parse(parser.finish)
+            return await self._parse(partial(self._received, writer))
+
+    async def _parse(self, work: Callable[[], T]) -> T:
+        return await on_thread(MANIFESTS, work, self._limits.stop)
+
+    async def _read(self, request: Request, work: Callable[[], Received]) -> Received:
+        """Run work on files that have arrived on a thread, as long as the client waits."""
+        return await while_connected(request, on_thread(ARCHIVES, work, self._limits.stop))
+
+    async def _form(self, request: Request) -> None:
+        """Save the parts of a form."""
+        events = segments(request, MOST_PARTS)
+        try:
+            async for head in events:
+                assert isinstance(head, MultipartSegment)
+                if head.name not in PARTS or (self.folder / PARTS[head.name]).exists():
+                    text = "a form has one `manifest` and one `archive`; options are in the query"
+                    raise InvalidParameter(text, [FieldError(str(head.name)[:60], text)])
+                self._digest.update(head.name.encode())
+                await self._save(self.folder / PARTS[head.name], _content(events))
+        except ParserLimitReached as error:
+            raise TooLarge(f"multipart body: {error.args[0]}") from None
+        except MultipartError as error:
+            raise MalformedRequest(f"multipart body: {error.args[0]}") from None
+
+    def _of_form(self) -> Received:
+        """Read the manifest of a form, whose items may be members of its archive."""
+        sent = self.folder / SENT
+        if not (self.folder / ARCHIVE).exists():
+            raise MalformedRequest("the form has no `archive`; a manifest alone needs no form")
+        if not sent.exists():
+            return self._of_archive()
+        unpack(self.folder, self._limits, self.settings.max_job_bytes, self.room)
+        with (
+            open_archive(self.folder / ARCHIVE, self._limits) as archive,
+            closing(self._writer(archive.find)) as writer,
+            sent.open("rb") as file,
+        ):
+            start = file.read(64).lstrip()
+            file.seek(0)
+            parser = ManifestParser(writer, self._longest, is_list=start.startswith(b"["))
+            for piece in iter(partial(file.read, PIECE), b""):
+                parser.write(piece)
+            parser.finish()
+            sent.unlink()
+            return self._received(writer)
+
+    def _of_archive(self) -> Received:
+        """Make every member of the archive an item."""
+        unpack(self.folder, self._limits, self.settings.max_job_bytes, self.room)
+        with (
+            open_archive(self.folder / ARCHIVE, self._limits) as archive,
+            closing(self._writer()) as writer,
+        ):
+            for each in archive.members():
+                writer.add(StoredLine(path=each.name, member=place_of(each)))
+            if not writer.total:
+                raise MalformedRequest("the archive has no files")
+            writer.finish()
+            return self._received(writer)
+
+    def _received(self, writer: ManifestWriter) -> Received:
+        archive = self.folder / ARCHIVE
+        stored = FOLDER + writer.size
+        if archive.exists():
+            sync_path(archive)
+            stored += archive.stat().st_size
+        sync_folder(self.folder)
+        sync_folder(self.folder.parent)
+        return Received(writer.total, stored, writer.spans, self._digest.hexdigest())
+
+    def _writer(self, find: Find | None = None) -> ManifestWriter:
+        settings = self.settings
+        most = settings.max_job_items
+        path = self.folder / MANIFEST
+        use = self.room.use_on_thread
+        return ManifestWriter(path, most, self._longest, chunk=self.chunk, find=find, use=use)
+
+    @property
+    def _longest(self) -> int:
+        return LONGEST_LINE + self.settings.max_image_bytes * 4 // 3
+
+    async def _save(self, path: Path, content: AsyncIterator[bytes]) -> None:
+        async with aiofiles.open(path, "wb") as file:
+            async for piece in self._pieces(content):
+                await self.room.use(len(piece))
+                await file.write(piece)
+
+    async def _pieces(self, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield content in larger pieces, which count; raises TooLarge."""
+        collected = bytearray()
+        async for chunk in content:
+            self._size += len(chunk)
+            if self._size > self.settings.max_job_bytes:
+                raise too_large(self.settings.max_job_bytes)
+            self._digest.update(chunk)
+            collected += chunk
+            if len(collected) >= PIECE:
+                yield bytes(collected)
+                collected.clear()
+        if collected:
+            yield bytes(collected)
+
+
+async def _content(events: AsyncIterator[MultipartSegment | bytes | None]) -> AsyncIterator[bytes]:
+    """Yield the pieces of one part."""
+    async for piece in events:
+        if not isinstance(piece, bytes | bytearray):
+            return
+        yield bytes(piece)

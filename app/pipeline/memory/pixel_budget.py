@@ -1,0 +1,29 @@
+"""Bound the decoded pixels in memory over all front ends: images wait, they are not refused."""
+
+from app.admission.counts.counters import Counters
+from app.admission.counts.fields import Mark, Total
+from app.admission.counts.gate import Gate, Hold, TotalPool
+
+
+class PixelBudget:
+    """Weighted semaphore of pixels, at most `limit` at a time, in the order of arrival.
+
+    An image larger than the limit is admitted alone. An object belongs to one event loop; front
+    ends with the same `counters` share the limit.
+    """
+
+    def __init__(self, limit: int, counters: Counters | None = None) -> None:
+        self._pool = TotalPool(counters or Counters(), Total.PIXELS, Mark.PIXELS_SINCE, limit)
+        self._gate = Gate(self._pool)
+
+    def limit(self) -> int:
+        """Return the largest number of pixels that may be held."""
+        return self._pool.limit
+
+    def fitting(self, pixels: int) -> int:
+        """Return how many images of `pixels` pixels fit at a time, at least one."""
+        return max(1, self._pool.limit // pixels)
+
+    def hold(self, pixels: int) -> Hold:
+        """Wait for room for `pixels` pixels, then hold it while the block runs."""
+        return self._gate.hold(pixels)

@@ -1,0 +1,232 @@
+"""Keep encoded images until their clients have read them: in memory, or on disk for slow readers.
+
+A client may ask for many large images and read none of them. Beyond a budget of memory the files
+that were not read for the longest time move to unnamed temporary files. Beyond a limit for all of
+them, files that were not read for `IDLE` seconds are dropped, and their answers end incomplete.
+"""
+
+import asyncio
+import logging
+import os
+import tempfile
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import BinaryIO
+
+from app.admission.counts.counters import Counters
+from app.admission.counts.fields import Total
+from models.domain.errors import Cancelled, Overloaded
+
+log = logging.getLogger("darkroom.pipeline")
+
+IN_MEMORY = 32 << 20
+"""Largest number of bytes of waiting files that a front end keeps in memory."""
+
+SETTLED = 0.25
+"""Seconds for which a file stays in memory after it was made or read. Most are sent by then, so a
+client that reads quickly never waits for a disk."""
+
+SMALL = 1 << 16
+"""Largest file, in bytes, that is never moved: the buffers of its connection hold as much again."""
+
+IDLE = 5.0
+"""Seconds without a read after which a file may be dropped."""
+
+
+class EncodedFile:
+    """The bytes of an encoded image; `size` is their number. Used on the event loop only."""
+
+    __slots__ = ("__weakref__", "_data", "_file", "_files", "size")
+
+    def __init__(self, data: bytes, files: "EncodedFiles | None" = None) -> None:
+        self._data: bytes | None = data
+        self._file: BinaryIO | None = None
+        self._files = files
+        self.size = len(data)
+
+    @property
+    def on_disk(self) -> bool:
+        """Return whether the bytes are in a file."""
+        return self._file is not None
+
+    @property
+    def data(self) -> bytes:
+        """Return all bytes of a file that is in memory, without a copy."""
+        assert self._data is not None
+        return self._data
+
+    def read(self, start: int = 0, n: int | None = None) -> bytes:
+        """Return `n` bytes from `start`, or all after it; raises Cancelled if they were dropped.
+
+        A part is a copy, so that its sender does not hold the whole file in memory. From
+        disk it comes out of the page cache as a rule.
+        """
+        if self._files is not None:
+            self._files.was_read(self)
+        if self._data is not None:
+            whole = not start and (n is None or n >= self.size)
+            return self._data if whole else self._data[start : None if n is None else start + n]
+        if self._file is None:
+            raise Cancelled("the client read too slowly")
+        return os.pread(self._file.fileno(), self.size - start if n is None else n, start)
+
+    async def read_all(self) -> bytes:
+        """Return all bytes; those on disk are read on a thread. Raises Cancelled as `read` does."""
+        if self._file is None:
+            return self.read()
+        if self._files is not None:
+            self._files.was_read(self)
+        descriptor = os.dup(self._file.fileno())  # the file may be dropped meanwhile
+        try:
+            return await asyncio.to_thread(os.pread, descriptor, self.size, 0)
+        finally:
+            os.close(descriptor)
+
+    def move(self, file: BinaryIO) -> None:
+        """Take a file that has the same bytes, and let go of those in memory."""
+        self._data, self._file = None, file
+
+    def drop(self) -> None:
+        """Let go of the bytes; `read` raises from now on."""
+        self._data = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def __del__(self) -> None:
+        self.drop()
+
+
+class EncodedFiles:
+    """The files of a front end that wait to be sent, in the order of their last reads.
+
+    `limit` is the largest number of bytes of all of them, in memory and on disk; front ends with
+    the same `counters` share it.
+    """
+
+    def __init__(
+        self,
+        limit: int,
+        in_memory: int = IN_MEMORY,
+        settled: float = SETTLED,
+        clock: Callable[[], float] = time.monotonic,
+        counters: Counters | None = None,
+    ) -> None:
+        self._limit = limit
+        self._counters = counters or Counters()
+        self._in_memory = in_memory
+        self._settled = settled
+        self._clock = clock
+        self._read_at: OrderedDict[weakref.ref[EncodedFile], float] = OrderedDict()
+        self._sizes: dict[weakref.ref[EncodedFile], int] = {}
+        self._moved: set[weakref.ref[EncodedFile]] = set()
+        self.total = self.memory = 0
+        """Number of bytes of all files, and of those in memory."""
+        self.moving: asyncio.Task[None] | None = None
+
+    def limit(self) -> int:
+        """Return the largest number of bytes of the files of all front ends."""
+        return self._limit
+
+    def set_limit(self, limit: int) -> None:
+        """Change the limit from now on; files that are kept already stay."""
+        self._limit = limit
+
+    def keep(self, data: bytes) -> EncodedFile:
+        """Return the bytes as a file; it is forgotten here when nothing refers to it any more.
+
+        Raises Overloaded if it does not fit beside files that are being read.
+        """
+        if len(data) <= SMALL:
+            return EncodedFile(data)
+        self._make_room(len(data))
+        file = EncodedFile(data, self)
+        # The callback runs when the last sender lets go of the file, so no way in which an answer
+        # can end forgets to give its bytes back.
+        reference = weakref.ref(file, self._forget)
+        self._read_at[reference] = self._clock()
+        self._sizes[reference] = file.size
+        self._counters.add(Total.UNREAD, file.size)
+        self.total += file.size
+        self.memory += file.size
+        if self.memory > self._in_memory and (self.moving is None or self.moving.done()):
+            self.moving = asyncio.ensure_future(self._move())
+        return file
+
+    def was_read(self, file: EncodedFile) -> None:
+        """Note that a file is read now."""
+        reference = weakref.ref(file)
+        if reference in self._read_at:
+            self._read_at[reference] = self._clock()
+            self._read_at.move_to_end(reference)
+
+    def close(self) -> None:
+        """Move no more files to disk."""
+        if self.moving is not None:
+            self.moving.cancel()
+
+    def _make_room(self, size: int) -> None:
+        idle_since = self._clock() - IDLE
+        for reference, read_at in list(self._read_at.items()):
+            if self._unread() + size <= self._limit or read_at > idle_since:
+                break
+            if (file := reference()) is not None:
+                file.drop()
+                self._forget(reference)
+        if (unread := self._unread()) + size > self._limit:
+            raise Overloaded(
+                f"answers of {unread} bytes wait to be read by their clients; the limit is "
+                f"{self._limit} (DARKROOM_MAX_BYTES_IN_FLIGHT); try again later",
+                retry_after=IDLE,
+                reason="unsent_bytes",
+            )
+
+    def _unread(self) -> int:
+        return self._counters.total(Total.UNREAD)
+
+    async def _move(self) -> None:
+        """Move files to disk until few enough bytes are in memory."""
+        while self.memory > self._in_memory:
+            waiting = (each for each in self._read_at if each not in self._moved)
+            if (reference := next(waiting, None)) is None:
+                return
+            if (wait := self._read_at[reference] + self._settled - self._clock()) > 0:
+                await asyncio.sleep(wait)
+                continue
+            file = reference()
+            assert file is not None  # or `_forget` would have been called
+            try:
+                on_disk = await asyncio.to_thread(_written, file.data)
+            except OSError as error:  # the disk is full: the files stay in memory
+                log.warning("answers cannot be moved to disk: %s", error)
+                return
+            if reference in self._sizes:
+                self._moved.add(reference)
+                self.memory -= file.size
+                file.move(on_disk)
+            else:  # it was dropped meanwhile
+                on_disk.close()
+            del file
+
+    def _forget(self, reference: weakref.ref[EncodedFile]) -> None:
+        size = self._sizes.pop(reference, 0)
+        self._read_at.pop(reference, None)
+        self._counters.add(Total.UNREAD, -size)
+        self.total -= size
+        if reference in self._moved:
+            self._moved.discard(reference)
+        else:
+            self.memory -= size
+
+
+def _written(data: bytes) -> BinaryIO:
+    """Return an unnamed temporary file that holds the data."""
+    with ExitStack() as opened:
+        file = opened.enter_context(tempfile.TemporaryFile("w+b"))
+        file.write(data)
+        file.flush()
+        opened.pop_all()
+        return file

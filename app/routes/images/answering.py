@@ -1,0 +1,45 @@
+"""What every answer of an image route needs before its work starts."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import Request
+
+from app.http import negotiation
+from app.intake.wanted import ImageRequest, Wanted
+from app.pipeline.results.timings import Timings
+from app.responses.rendering import Rendering, headers_of
+from app.responses.vectors import VectorStyle
+from app.routes.images.entity_tags import caching_headers
+from app.service import Service
+from models.domain.errors import NotAcceptable
+
+WantedOf = Callable[[Mapping[str, Any], str | None, Service], Wanted]
+"""Map the options of a request and its Accept header to what is wanted of each image."""
+
+
+def negotiated(accept: str | None, offers: tuple[str, ...], refusal: str) -> str:
+    """Return the offer that Accept likes best; raises NotAcceptable that begins with `refusal`."""
+    chosen = negotiation.best(accept, offers)
+    if chosen is None:
+        raise NotAcceptable(f"{refusal} {', '.join(offers)}")
+    return chosen
+
+
+def rendering_of(
+    request: Request,
+    asked: ImageRequest,
+    service: Service,
+    timings: Timings,
+    options: Mapping[str, Any],
+    form: str,
+) -> Rendering:
+    """Return the values with which the answers of a request are rendered."""
+    network = asked.network
+    model = None if network is None else service.computing().chosen(network).model
+    record, labels = (None, None)
+    if model is not None:
+        record, labels = model.record_for("model" in options), model.labels
+    headers = headers_of(asked.wanted, record)
+    style, good = VectorStyle.of(options), caching_headers(form, service.settings)
+    return Rendering(request, headers, timings, record, labels, style, good)

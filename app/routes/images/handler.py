@@ -1,0 +1,61 @@
+"""The steps of every request with images: what is wanted, its cost, its work, its response."""
+
+from collections.abc import Callable
+from functools import partial
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from app.admission import Permit
+from app.http.request_lifetime import before, disconnected
+from app.intake.request_items import collect
+from app.intake.stream import is_stream
+from app.intake.wanted import ImageRequest
+from app.pipeline.results.timings import Timings
+from app.responses.render import render
+from app.routes.images.answering import WantedOf, rendering_of
+from app.routes.images.entity_tags import tagged, wants_tag
+from app.routes.images.image_route import permit_of
+from app.routes.images.stream_handler import stream_answered
+from app.service import service_of
+from models.domain.errors import TooLarge
+from models.settings import Settings
+
+FormOf = Callable[[str | None, bool], str]
+"""Map the Accept header, and whether there is exactly one image, to the form of the response."""
+
+
+async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Response:
+    """Answer an admitted request; everything about it is decided before its work starts."""
+    if is_stream(request.headers.get("content-type", "")):
+        return await stream_answered(request, wanted_of)
+    service, permit, timings = service_of(request), permit_of(request), Timings()
+    with timings.measure("intake"):
+        intake = await before(permit.deadline, collect(request, permit, service.settings))
+    if service.pipeline.spans is not None:
+        service.pipeline.spans.stages(timings)
+    accept = request.headers.get("accept")
+    asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service))
+    _charge(asked, permit, service.settings)
+    form = form_of(accept, intake.single)
+    rendering = rendering_of(request, asked, service, timings, intake.options, form)
+    if wants_tag(request, form, service.settings):
+        tags = tagged(request, asked, rendering, service, intake.options, form)
+        asked, rendering, unchanged = await tags
+        if unchanged is not None:
+            return unchanged
+    answers = service.pipeline.answers(asked, permit, partial(disconnected, request))
+    return await render(answers, form, rendering)
+
+
+def _charge(asked: ImageRequest, permit: Permit, settings: Settings) -> None:
+    """Count the parts of all images and the work they will cost; raises TooLarge and Overloaded."""
+    n_items, count, most = len(asked.items), asked.count, settings.max_images_per_request
+    if count > most:
+        raise TooLarge(
+            f"{n_items} images with {count // n_items} labels or versions each count as {count}; "
+            f"one request takes {most} (DARKROOM_MAX_IMAGES_PER_REQUEST), send several"
+        )
+    if count > n_items:
+        permit.grow(count - n_items, 0)
+    permit.expect(n_items, *asked.kinds)

@@ -1,0 +1,66 @@
+"""Answer a body of any length: each image has its own permit, deadline and record."""
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from app.admission.stream_permits import StreamPermits
+from app.connections.body_rate import STREAM
+from app.http.media_types import JSON_LINES
+from app.http.request_lifetime import seconds_of
+from app.http.stream_window import StreamWindow
+from app.intake.request_items import options_of
+from app.intake.stream import ImageStream
+from app.intake.wanted import ImageRequest, Parts, Wanted, kinds
+from app.pipeline.results.timings import Timings
+from app.responses.body import StreamedBody
+from app.responses.streams import json_lines
+from app.routes.images.answering import WantedOf, negotiated, rendering_of
+from app.routes.images.image_route import client_name
+from app.service import service_of
+from models.domain.errors import TooLarge
+
+
+async def stream_answered(request: Request, wanted_of: WantedOf) -> Response:
+    """Return a response that reads the images of a stream while it sends their records.
+
+    As many images are under way as a request may have. Errors of the options are those of the
+    request, whatever is wrong with an image is its own.
+    """
+    service, settings = service_of(request), service_of(request).settings
+    accept = request.headers.get("accept")
+    form = negotiated(accept, JSON_LINES, "a stream is answered as")
+    options = options_of(request, [])
+    wanted = wanted_of(options, accept, service)
+    window = StreamWindow(_images_at_once(wanted, settings.max_images_per_request))
+    request.scope[STREAM] = window
+    kind = request.headers["content-type"].strip().lower()
+    stream = ImageStream(request.receive, kind, _permits(request, wanted), window, settings)
+    await stream.begin()
+    asked = ImageRequest((), wanted)
+    rendering = rendering_of(request, asked, service, Timings(), options, form)
+    answers = service.pipeline.stream(stream.items(), wanted, window)
+    return StreamedBody(json_lines(answers, rendering), rendering.headers, form, source=answers)
+
+
+def _parts(wanted: Wanted) -> int:
+    return wanted.n_parts if isinstance(wanted, Parts) else 1
+
+
+def _images_at_once(wanted: Wanted, most: int) -> int:
+    """Return the images of a stream that may be under way; each part of an image counts as one."""
+    parts = _parts(wanted)
+    if parts > most:
+        raise TooLarge(
+            f"an image with {parts} labels or versions counts as {parts}; a stream has at most "
+            f"{most} under way (DARKROOM_MAX_IMAGES_PER_REQUEST)"
+        )
+    return most // parts
+
+
+def _permits(request: Request, wanted: Wanted) -> StreamPermits:
+    service = service_of(request)
+    client = client_name(service, request.scope)
+    seconds = seconds_of(request, service.settings)
+    listed = request.scope["request_id"] if service.settings.debug_batches else ""
+    parts = _parts(wanted)
+    return StreamPermits(service.admission, client, seconds, kinds(wanted), parts, listed)

@@ -1,0 +1,5 @@
+"""From a picture as its decoder leaves it to upright sRGB pixels of four modes.
+
+Start reading in `stripes.py`.
+May import what `models/codec` may.
+"""

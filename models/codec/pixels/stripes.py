@@ -1,0 +1,204 @@
+"""Convert a decoded picture to upright sRGB pixels stripe by stripe.
+
+Pillow keeps four bytes for each pixel of a colour image, and copies it once more for every
+conversion and twice to hand its pixels out. In stripes only one such copy of the whole image exists
+beside the result, and the rows of a large one are released as they are converted. All conversions
+here work on each pixel by itself, so stripes do not change the result.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image as PillowImage
+from PIL.ImageFile import ImageFile
+
+from models.codec.pixels.channels import float_scale, is_grey, simplified
+from models.codec.pixels.colour import to_srgb
+from models.codec.pixels.pillow_memory import ReleasedRows, in_one_block
+from models.domain.image import Pixels
+
+STRIPE = 1 << 20
+"""Largest number of pixels that are converted at a time. Ordinary photos take one step."""
+
+NewPixels = Callable[[tuple[int, int, int]], Pixels]
+"""Return a new uint8 array of this shape, which is overwritten wholly."""
+
+
+class Rows(Protocol):
+    """A decoded picture as stored, of which rows can be taken."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return width and height, in pixels."""
+
+    @property
+    def mode(self) -> str:
+        """Return Pillow's name for the pixels."""
+
+    def between(self, top: int, bottom: int) -> PillowImage.Image:
+        """Return the rows from `top` to before `bottom`."""
+
+    def release(self, bottom: int) -> None:
+        """Free the memory of the rows before `bottom`, as far as possible; none is read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The rows of a picture that Pillow has loaded."""
+
+    image: PillowImage.Image
+    memory: ReleasedRows
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.image.size
+
+    @property
+    def mode(self) -> str:
+        return self.image.mode
+
+    def between(self, top: int, bottom: int) -> PillowImage.Image:
+        width, height = self.size
+        whole = top == 0 and bottom == height
+        return self.image if whole else self.image.crop((0, top, width, bottom))
+
+    def release(self, bottom: int) -> None:
+        self.memory.release(bottom)
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """The rows of a picture whose decoder gave them as bytes, which Pillow would copy."""
+
+    data: bytes
+    size: tuple[int, int]
+    mode: str
+    raw_mode: str
+    info: Mapping[str | tuple[int, int], Any]
+
+    def between(self, top: int, bottom: int) -> PillowImage.Image:
+        width = self.size[0]
+        row = width * len(self.raw_mode)
+        part: Any = memoryview(self.data)[top * row : bottom * row]
+        image = PillowImage.frombuffer(
+            self.mode, (width, bottom - top), part, "raw", self.raw_mode, 0, 1
+        )
+        image.info = dict(self.info)
+        return image
+
+    def release(self, bottom: int) -> None:
+        """Do nothing: the bytes are one object."""
+
+
+def loaded(image: ImageFile) -> Rows:
+    """Return the rows of an image; raises what Pillow raises for a file that is corrupt.
+
+    The decoders of AVIF and WebP are asked directly: Pillow's `load` would keep the decoder with
+    its two canvases, the bytes that it gave, and the copy of these bytes, all at the same time.
+    """
+    decoder: Any = getattr(image, "_decoder", None)
+    if image.format == "AVIF" and hasattr(decoder, "get_frame"):
+        data = decoder.get_frame(0)[0]
+        image._decoder = None  # type: ignore[attr-defined]  # Pillow's private one
+        return _Raw(data, image.size, image.mode, image.mode, image.info)
+    if image.format == "WEBP" and hasattr(decoder, "get_next"):
+        frame = decoder.get_next()
+        if frame is None:
+            raise EOFError("failed to decode the first frame of a WebP file")
+        image._decoder = None  # type: ignore[attr-defined]  # as above
+        raw_mode: str = image.rawmode  # type: ignore[attr-defined]  # no stub
+        return _Raw(frame[0], image.size, image.mode, raw_mode, image.info)
+    width, height = image.size
+    with in_one_block(width * height):
+        image.load()
+    return _Loaded(image, ReleasedRows(image))
+
+
+def converted(
+    rows: Rows, icc_profile: bytes | None, orientation: int, new_pixels: NewPixels
+) -> Pixels:
+    """Return the pixels in sRGB, turned as EXIF `orientation` (1…8) requires.
+
+    A large image is written into an array of `new_pixels`, a small one may be in any array.
+    """
+    width, height = rows.size
+    grey = is_grey(rows.mode)
+    floats = _bounds(rows) if rows.mode == "F" else ()
+    scale = max((float_scale(rows.between(*each)) for each in floats), default=1.0)
+
+    def pixels(top: int, bottom: int) -> Pixels:
+        return plain(to_srgb(simplified(rows.between(top, bottom), scale), icc_profile, grey=grey))
+
+    target: Pixels | None = None
+    for top, bottom in _bounds(rows):
+        stripe = pixels(top, bottom)
+        if bottom - top == height:
+            return upright(stripe, orientation)
+        if target is None:
+            turned = (width, height) if orientation >= 5 else (height, width)
+            target = new_pixels((*turned, stripe.shape[2]))
+            stored = _as_stored(target, orientation)
+        stored[top:bottom] = _items(stripe)
+        rows.release(bottom)
+    assert target is not None
+    return target
+
+
+def convert_in_place(pixels: Pixels, icc_profile: bytes | None, *, grey: bool) -> None:
+    """Convert the stored pixels of a JPEG, grey or RGB, to sRGB."""
+    step = _rows_of_stripe(pixels.shape[1])
+    for top in range(0, len(pixels), step):
+        stripe = pixels[top : top + step]
+        stored = PillowImage.fromarray(stripe[..., 0] if grey else stripe)
+        stripe[:] = plain(to_srgb(stored, icc_profile, grey=grey))
+
+
+def plain(image: PillowImage.Image) -> Pixels:
+    """Return the samples of a grey or colour image as (height, width, channels)."""
+    pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else pixels[..., np.newaxis]
+
+
+def upright(pixels: Pixels, orientation: int, new_pixels: NewPixels | None = None) -> Pixels:
+    """Return stored pixels, turned as EXIF `orientation` (1…8) requires."""
+    if orientation == 1:
+        return pixels
+    height, width, channels = pixels.shape
+    shape = (width, height, channels) if orientation >= 5 else (height, width, channels)
+    target = (new_pixels or _empty)(shape)
+    _as_stored(target, orientation)[:] = _items(pixels)
+    return target
+
+
+def _empty(shape: tuple[int, int, int]) -> Pixels:
+    return np.empty(shape, np.uint8)
+
+
+def _items(pixels: Pixels) -> Any:
+    """Return a view with one item per pixel: they move twice as fast as three bytes on an axis."""
+    return np.ascontiguousarray(pixels).view(f"V{pixels.shape[2]}")[..., 0]
+
+
+def _as_stored(target: Pixels, orientation: int) -> Any:
+    """Return a view of upright pixels, one item per pixel, in the order of the stored ones."""
+    turned = target.view(f"V{target.shape[2]}")[..., 0]
+    # Orientations 5 to 8 exchange the axes as well, hence the transposition at the end: each of the
+    # eight is a choice of two mirrorings and a transposition.
+    if orientation in (3, 4, 7, 8):
+        turned = turned[::-1]
+    if orientation in (2, 3, 6, 7):
+        turned = turned[:, ::-1]
+    return turned.T if orientation >= 5 else turned
+
+
+def _bounds(rows: Rows) -> Iterator[tuple[int, int]]:
+    width, height = rows.size
+    step = _rows_of_stripe(width)
+    for top in range(0, height, step):
+        yield top, min(top + step, height)
+
+
+def _rows_of_stripe(width: int) -> int:
+    return max(1, STRIPE // width)

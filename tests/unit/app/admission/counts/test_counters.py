@@ -1,0 +1,206 @@
+"""What front ends count together; each of `several` is one front end of the same server."""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from app.admission.counts.counters import Counters
+from app.admission.counts.fields import ByKey, Mark, Total
+from app.fetch.keyed_limiter import KeyedLimiter
+from app.pipeline.memory.pixel_budget import PixelBudget
+
+
+@pytest.fixture
+def several() -> Iterator[list[Counters]]:
+    """Return two front ends; both claim as this process, so each has a column of its own."""
+    parent = Counters.create(2)
+    assert parent.fd is not None
+    yield [Counters.attach(parent.fd, 2) for _ in range(2)]
+    parent.close()
+
+
+def test_a_limit_holds_for_all_front_ends_together(several: list[Counters]) -> None:
+    one, other = several
+    assert one.take(Total.IMAGES, 6, 10)
+    assert not other.take(Total.IMAGES, 5, 10)
+    assert other.take(Total.IMAGES, 4, 10)
+    one.add(Total.IMAGES, -6)
+    assert other.total(Total.IMAGES) == 4
+
+
+def test_a_refusal_takes_nothing(several: list[Counters]) -> None:
+    one, other = several
+    key = one.key("client a")
+    assert not one.take(Total.BYTES, 11, 10)
+    assert not one.take_for(key, ByKey.ARRIVING, 11, 10)
+    assert (other.total(Total.BYTES), other.of(key, ByKey.ARRIVING)) == (0, 0)
+
+
+def test_front_ends_agree_on_the_cells_of_a_key_and_other_keys_are_not_counted(
+    several: list[Counters],
+) -> None:
+    one, other = several
+    assert one.take_for(one.key("client a"), ByKey.IMAGES, 3, 4)
+    assert not other.take_for(other.key("client a"), ByKey.IMAGES, 2, 4)
+    assert other.take_for(other.key("client b"), ByKey.IMAGES, 2, 4)
+    assert other.of(other.key("client c"), ByKey.IMAGES) == 0
+
+
+def test_a_count_by_key_is_never_too_low_and_mostly_exact_with_a_thousand_keys() -> None:
+    counters, chance = Counters(), random.Random(1)
+    counts = {f"client {n}": chance.randint(1, 9) for n in range(1000)}
+    for name, count in counts.items():
+        counters.add_for(counters.key(name), ByKey.IMAGES, count)
+    found = {name: counters.of(counters.key(name), ByKey.IMAGES) for name in counts}
+    assert all(found[name] >= count for name, count in counts.items())
+    few = list(counts)[:50]
+    for name in list(counts)[50:]:
+        counters.add_for(counters.key(name), ByKey.IMAGES, -counts[name])
+    assert sum(counters.of(counters.key(name), ByKey.IMAGES) == counts[name] for name in few) >= 45
+
+
+def test_servers_hash_differently_so_that_nobody_can_choose_keys_which_collide() -> None:
+    assert Counters().key("client a") != Counters().key("client a")
+
+
+def test_a_front_end_that_ended_holds_nothing_once_its_supervisor_says_so(
+    several: list[Counters],
+) -> None:
+    one, _ = several
+    one.add(Total.PIXELS, 7)
+    one.add_for(one.key("client a"), ByKey.IMAGES, 7)
+    one.forget(os.getpid())
+    assert one.total(Total.PIXELS) == one.of(one.key("client a"), ByKey.IMAGES) == 0
+
+
+def test_who_claims_a_column_clears_those_of_processes_that_are_gone() -> None:
+    parent = Counters.create(1)
+    assert parent.fd is not None
+    text = (
+        "import sys; from app.admission.counts.counters import Counters, Total\n"
+        "Counters.attach(int(sys.argv[1]), 1).add(Total.IMAGES, 5)"
+    )
+    command = [sys.executable, "-c", text, str(parent.fd)]
+    for _ in range(parent.columns + 1):  # more often than there are columns
+        subprocess.run(command, pass_fds=[parent.fd], check=True)
+    assert parent.total(Total.IMAGES) == 5, "the last one's, until somebody looks"
+    assert Counters.attach(parent.fd, 1).total(Total.IMAGES) == 0
+    parent.close()
+
+
+def test_more_processes_than_columns_are_refused(several: list[Counters]) -> None:
+    fd = several[0].fd
+    assert fd is not None
+    for _ in range(several[0].columns - 2):
+        Counters.attach(fd, 2)
+    with pytest.raises(RuntimeError, match="columns"):
+        Counters.attach(fd, 2)
+
+
+def test_two_front_ends_never_hold_more_pixels_than_one_limit_and_both_go_on(
+    several: list[Counters],
+) -> None:
+    async def scenario() -> None:
+        held = most = done = 0
+        budgets = [PixelBudget(100, counters) for counters in several]
+
+        async def image(budget: PixelBudget, pixels: int) -> None:
+            nonlocal held, most, done
+            async with budget.hold(pixels):
+                held += pixels
+                most = max(most, held)
+                await asyncio.sleep(0)
+                held -= pixels
+                done += 1
+
+        chance = random.Random(2)
+        images = [image(budgets[n % 2], chance.randint(1, 60)) for n in range(200)]
+        async with asyncio.timeout(100):
+            await asyncio.gather(*images)
+        assert most <= 100
+        assert done == 200
+        assert several[0].total(Total.PIXELS) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_large_image_is_not_starved_by_the_small_ones_of_another_front_end(
+    several: list[Counters],
+) -> None:
+    async def scenario() -> None:
+        large, small = (PixelBudget(100, counters) for counters in several)
+        ended = asyncio.Event()
+
+        async def small_ones() -> None:
+            while not ended.is_set():
+                async with small.hold(30):
+                    await asyncio.sleep(0.001)
+
+        crowd = [asyncio.create_task(small_ones()) for _ in range(4)]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(100), large.hold(100):
+            assert several[0].total(Total.PIXELS) == 100
+        ended.set()
+        await asyncio.gather(*crowd)
+
+    asyncio.run(scenario())
+
+
+def test_a_front_end_that_looks_no_more_keeps_nobody_waiting(several: list[Counters]) -> None:
+    stuck, other = several
+    stuck.mark(Mark.PIXELS_SINCE, 1)  # has waited since the machine started, and never looked
+
+    async def scenario() -> None:
+        async with asyncio.timeout(100), PixelBudget(10, other).hold(10):
+            pass
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("total", [1, 9], ids=["in all", "of one host"])
+def test_fetches_of_two_front_ends_take_turns_at_one_limit(
+    several: list[Counters], total: int
+) -> None:
+    async def scenario() -> None:
+        inside = most = 0
+
+        async def fetch(turns: KeyedLimiter) -> None:
+            nonlocal inside, most
+            async with turns.take("example.org"):
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0)
+                inside -= 1
+
+        both = [KeyedLimiter(total=total, per_key=1, counters=counters) for counters in several]
+        async with asyncio.timeout(100):
+            await asyncio.gather(*(fetch(both[n % 2]) for n in range(10)))
+        assert most == 1
+
+    asyncio.run(scenario())
+
+
+def test_limits_can_be_changed_while_a_fetch_waits() -> None:
+    async def scenario() -> None:
+        turns = KeyedLimiter(total=1, per_key=1)
+        entered = asyncio.Event()
+
+        async def second() -> None:
+            async with turns.take("a"):
+                entered.set()
+
+        async with turns.take("a"):
+            waiting = asyncio.create_task(second())
+            await asyncio.sleep(0)
+            assert not entered.is_set()
+            turns.set_limits(2, 2)
+            async with asyncio.timeout(100):
+                await entered.wait()
+        await waiting
+
+    asyncio.run(scenario())

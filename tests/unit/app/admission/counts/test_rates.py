@@ -1,0 +1,116 @@
+import mmap
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.admission import Admission, Limits
+from app.admission.counts.counters import Counters
+from app.admission.counts.rates import SETS, SIZE, WAYS, Rate, RateTable
+from models.domain.errors import RateLimited
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def table(clock: Clock) -> RateTable:
+    return RateTable(mmap.mmap(-1, SIZE), b"seed", clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [(None, None), ("10", Rate(10, 10)), ("2.5/40", Rate(2.5, 40))]
+)
+def test_a_rate_is_images_a_second_and_at_once(text: str | None, rate: Rate | None) -> None:
+    assert Rate.parse(text) == rate
+
+
+def test_a_burst_passes_and_then_the_rate_does() -> None:
+    clock, rate = Clock(), Rate(10, 3)
+    buckets = table(clock)
+    assert [buckets.take("a", 1, rate) for _ in range(3)] == [0, 0, 0]
+    assert buckets.take("a", 1, rate) == pytest.approx(0.1)
+    clock.now += 0.1
+    assert buckets.take("a", 1, rate) == 0
+    assert buckets.take("a", 1, rate) > 0
+
+
+def test_clients_have_buckets_of_their_own() -> None:
+    buckets, rate = table(Clock()), Rate(1, 1)
+    assert buckets.take("a", 1, rate) == 0
+    assert buckets.take("b", 1, rate) == 0
+    assert buckets.take("a", 1, rate) > 0
+
+
+def test_more_than_the_burst_at_once_needs_a_full_bucket_and_is_paid_for_later() -> None:
+    clock, rate = Clock(), Rate(10, 5)
+    buckets = table(clock)
+    assert buckets.take("a", 20, rate) == 0
+    assert buckets.take("a", 1, rate) == pytest.approx(1.6)
+    clock.now += 1.6
+    assert buckets.take("a", 1, rate) == 0
+
+
+def test_a_wait_is_exactly_as_long_as_it_was_told() -> None:
+    clock, rate = Clock(), Rate(7, 2)
+    buckets = table(clock)
+    while not (wait := buckets.take("a", 1, rate)):
+        pass
+    clock.now += wait + 1e-6
+    assert buckets.take("a", 1, rate) == 0
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.integers(1, 8)), max_size=60))
+def test_no_client_gets_more_than_its_burst_and_its_rate(steps: list[tuple[float, int]]) -> None:
+    clock, rate = Clock(), Rate(4, 8)
+    buckets, start, got = table(clock), clock.now, 0
+    for pause, amount in steps:
+        clock.now += pause
+        if not buckets.take("a", amount, rate):
+            got += amount
+        assert got <= rate.burst + rate.per_second * (clock.now - start) + 1e-6
+
+
+def test_memory_is_fixed_and_a_client_that_came_lately_is_not_forgotten() -> None:
+    clock, rate = Clock(), Rate(1, 1)
+    buckets = table(clock)
+    for n in range(SETS * WAYS * 2):
+        clock.now += 1e-6
+        buckets.take(f"stranger {n}", 1, rate)
+    buckets.take("a", 1, rate)
+    for n in range(WAYS * 20):
+        buckets.take(f"other {n}", 1, rate)
+    assert buckets.take("a", 1, rate) > 0
+
+
+def test_front_ends_share_the_buckets() -> None:
+    parent, rate = Counters.create(2), Rate(1, 2)
+    assert parent.fd is not None
+    one, other = (Counters.attach(parent.fd, 2) for _ in range(2))
+    assert one.rates.take("a", 1, rate) == 0
+    assert other.rates.take("a", 1, rate) == 0
+    assert one.rates.take("a", 1, rate) > 0
+    parent.close()
+
+
+def test_the_lock_of_the_buckets_is_not_that_of_the_columns() -> None:
+    parent = Counters.create(1)
+    assert parent.fd is not None
+    parent.forget(os.getpid())  # takes and frees the first byte
+    assert Counters.attach(parent.fd, 1).rates.take("a", 1, Rate(1, 1)) == 0
+    parent.close()
+
+
+def test_a_request_pays_for_each_of_its_images_and_hears_when_to_come_back() -> None:
+    admission = Admission(Limits(100, 100, 100), rate=Rate(2, 4))
+    with admission.admit(1, 0, "10.0.0.1") as permit:
+        permit.grow(3, 0)
+    with pytest.raises(RateLimited) as refused:
+        admission.enter("10.0.0.1")
+    assert 0 < refused.value.retry_after <= 0.5
+    admission.enter("10.0.0.2").release()

@@ -1,0 +1,58 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from app.jobs.files import MANIFEST
+from app.jobs.manifest import Line, StoredLine
+from app.jobs.submission.listing import failed_lines, failed_records, made_of
+from models.settings import Settings
+
+RECORDS = b"".join(
+    json.dumps({"index": n, "status": "error" if n % 3 == 0 else "ok", "x": "é" * n}).encode()
+    + b"\n"
+    for n in reversed(range(50))
+)
+
+
+async def pieces(size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(RECORDS), size):
+        yield RECORDS[start : start + size]
+
+
+def test_failed_items_are_found_in_records_of_any_order(tmp_path: Path) -> None:
+    manifest = tmp_path / "manifest.jsonl"
+    given = [
+        {"url": f"https://a.example/{n}"} | ({"id": f"i{n}"} if n % 2 else {}) for n in range(50)
+    ]
+    manifest.write_text("".join(json.dumps(each) + "\n" for each in given))
+
+    async def main() -> list[Line]:
+        return [line async for line in failed_lines(pieces(7), manifest, 50)]
+
+    found = asyncio.run(main())
+    assert [line.url for line in found] == [f"https://a.example/{n}" for n in range(0, 50, 3)]
+    assert [line.id for line in found] == [f"i{n}" if n % 2 else f"{n}" for n in range(0, 50, 3)]
+
+
+def test_records_that_failed_are_sent_whole() -> None:
+    async def main() -> bytes:
+        return b"".join([bytes(piece) async for piece in failed_records(pieces(11))])
+
+    found = [json.loads(line)["index"] for line in asyncio.run(main()).splitlines()]
+    assert found == [n for n in reversed(range(50)) if n % 3 == 0]
+
+
+def test_a_job_without_a_manifest_has_the_chunks_of_its_server_and_counts_its_bytes(
+    tmp_path: Path,
+) -> None:
+    async def lines() -> AsyncIterator[StoredLine]:
+        for number in range(500):
+            yield StoredLine(url=f"https://a.example/{number}")
+
+    written: list[int] = []
+    made = made_of(lines(), tmp_path, Settings(), b"", 200, "nothing", written.append)
+    received = asyncio.run(made)
+    assert [each.count for each in received.spans] == [200, 200, 100]
+    assert len(written) == 500
+    assert sum(written) == (tmp_path / MANIFEST).stat().st_size < received.stored

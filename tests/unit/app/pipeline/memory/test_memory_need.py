@@ -1,0 +1,85 @@
+"""The most memory that an image takes at any time, by its header and what is wanted of it."""
+
+from app.decoders import Seen
+from app.intake.output_format import FixedFormat
+from app.intake.wanted import Output, Parts, Version
+from app.pipeline.memory.memory_need import to_classify, to_filter, to_process
+from models.codec import Encoding, ImageFormat, ImageInfo, encode_memory
+from workers.filters.registry import parse_chain
+from workers.operations import Classify, FilterChain
+
+MOST = 50_000_000
+
+
+def seen(mode: str = "RGB", memory: int = 0) -> Seen:
+    info = ImageInfo(ImageFormat.PNG, 1000, 1000, 1, 1, mode, fast_jpeg=False)
+    return Seen(info, 0.0, memory)
+
+
+def version(*ops: dict[str, object], format_: ImageFormat = ImageFormat.JPEG) -> Version:
+    output = Output(FixedFormat(format_), Encoding())
+    return Version(FilterChain(parse_chain(ops)), output)
+
+
+def test_to_classify_takes_what_decoding_takes_or_a_copy_beside_the_pixels() -> None:
+    assert to_classify(seen(memory=9_000_000)) == 9_000_000
+    assert to_classify(seen()) == 3_000_000
+    assert to_classify(seen("RGBA")) == 7_000_000
+    tall = ImageInfo(ImageFormat.PNG, 500, 2000, 1, 1, "RGB", fast_jpeg=False)
+    assert to_classify(Seen(tall, 0.0)) == 7_000_000
+
+
+def test_the_most_expensive_of_decoding_filtering_and_encoding_counts() -> None:
+    invert = version({"name": "invert"})
+    assert to_filter(invert, MOST, seen()) == 6_000_000  # source and result
+    assert to_filter(invert, MOST, seen(memory=9_000_000)) == 9_000_000
+    to_avif = version({"name": "invert"}, format_=ImageFormat.AVIF)
+    expected = encode_memory(1_000_000, 3, ImageFormat.AVIF, Encoding())
+    assert to_filter(to_avif, MOST, seen()) == expected
+
+
+def test_a_small_result_is_cheap_to_encode() -> None:
+    small = version({"name": "resize", "width": 10, "height": 10}, format_=ImageFormat.AVIF)
+    large = version({"name": "invert"}, format_=ImageFormat.AVIF)
+    assert to_filter(small, MOST, seen()) < to_filter(large, MOST, seen())
+
+
+def test_alpha_and_an_undecided_palette_take_more_than_colour() -> None:
+    blur = version({"name": "gaussian_blur", "sigma": 2})
+    plain = to_filter(blur, MOST, seen())
+    assert to_filter(blur, MOST, seen("RGBA")) == to_filter(blur, MOST, seen("P")) > plain
+
+
+def test_on_a_device_only_the_result_takes_memory_here() -> None:
+    blur = version({"name": "gaussian_blur", "sigma": 2})
+    expected = encode_memory(1_000_000, 3, ImageFormat.JPEG, Encoding())
+    assert to_filter(blur, MOST, seen(), on_device=True, encoded=True) == expected
+
+
+def test_what_a_gpu_filters_is_not_charged_the_memory_of_a_cpu() -> None:
+    blur = version({"name": "gaussian_blur", "sigma": 2})
+    assert to_filter(blur, MOST, seen("RGBA"), on_device=True) == 8_000_000  # source and result
+    assert to_filter(blur, MOST, seen("RGBA")) == 33_000_000
+
+
+def test_filters_of_large_images_do_not_overwrite_what_other_parts_read() -> None:
+    info = ImageInfo(ImageFormat.PNG, 6000, 4000, 1, 1, "RGB", fast_jpeg=False)
+    invert = version({"name": "invert"})
+    alone = to_filter(invert, MOST, Seen(info, 0.0))
+    assert to_filter(invert, MOST, Seen(info, 0.0), shared=True) > alone
+
+
+def test_a_version_that_will_be_refused_takes_what_decoding_takes() -> None:
+    pad = version({"name": "pad", "left": 1000})
+    assert to_filter(pad, 1_500_000, seen(memory=7)) == 7
+
+
+def test_each_part_has_its_own_need() -> None:
+    wanted = Parts(Classify(), (version({"name": "invert"}), version({"name": "autocontrast"})))
+    assert to_process(wanted, MOST, seen(memory=7)) == [3_000_000, 6_000_000, 17_000_000]
+
+
+def test_a_chain_takes_its_source_the_input_of_a_filter_and_what_that_filter_makes() -> None:
+    chain = FilterChain(parse_chain([{"name": "invert"}, {"name": "gaussian_blur", "sigma": 2}]))
+    assert chain.memory((100, 100, 3)) == 10_000 * (3 + 3 + 10)
+    assert chain.shape_after((100, 100, 1)) == (100, 100, 1)

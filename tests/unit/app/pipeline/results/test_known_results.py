@@ -1,0 +1,379 @@
+"""Results by content: equal images in flight, and the bounded memory of recent results."""
+
+import asyncio
+import os
+import tempfile
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from app.admission.line.line import FairLine
+from app.intake.spool import Blob
+from app.intake.wanted import Parts
+from app.pipeline.results.encoded_files import EncodedFile, EncodedFiles
+from app.pipeline.results.known_results import KnownResults
+from app.pipeline.results.outcomes import AnswerOutcome, EncodedImage, Processed, VersionAnswer
+from app.pipeline.results.reusable import OVERHEAD
+from app.pipeline.results.timings import Timings
+from app.telemetry.metrics import Metrics
+from models.codec import ImageFormat
+from models.domain.deadline import NEVER
+from models.domain.errors import Undecodable, WeightsMissing
+from models.domain.job import Labels, Lane
+from workers.operations import Classify
+
+CONTENT = b"an image"
+DEFAULT = Classify()
+FOUND = Labels((1,), (0.5,))
+
+
+class Fixture:
+    """Results with a version that a test changes, and work that ends when a test says so."""
+
+    def __init__(self, limit: int = 1 << 20, places: int = 64) -> None:
+        self.version: object = "first"
+        self.files = EncodedFiles(1 << 30)
+        self.metrics = Metrics()
+        self.results = KnownResults(limit, lambda: self.version, self.files, self.metrics)
+        self.line = FairLine(places)
+        self.computed = 0
+        self.computing = 0
+        """Images that are computed now."""
+        self.most = 0
+        """Most images that were computed at the same time."""
+        self.go = asyncio.Event()
+
+    async def work(self, outcome: AnswerOutcome = FOUND) -> AnswerOutcome:
+        self.computed += 1
+        self.computing += 1
+        self.most = max(self.most, self.computing)
+        try:
+            await self.go.wait()
+            return outcome
+        finally:
+            self.computing -= 1
+
+    async def failing(self) -> AnswerOutcome:
+        await self.work()
+        raise Undecodable("broken")
+
+    async def ask(
+        self,
+        content: bytes = CONTENT,
+        wanted: Classify = DEFAULT,
+        lane: Lane = Lane.INTERACTIVE,
+        work: Coroutine[Any, Any, AnswerOutcome] | None = None,
+    ) -> tuple[AnswerOutcome, str | None]:
+        """Return an image's outcome, and why it was not computed."""
+        stages = Timings()
+        key = await self.results.key(Blob.of(content), wanted)
+        assert key is not None
+        found = self.results.known(key, stages)
+        if found is None:
+            start = self.work if work is None else lambda: work
+            turn = self.line.turn("client", lambda: 1.0, NEVER)
+            async with turn:
+                found = await self.results.once(key, lane, turn, stages, start)
+        elif work is not None:
+            work.close()
+        return found, stages.reused
+
+
+async def started(*work: Coroutine[Any, Any, Any]) -> list["asyncio.Task[Any]"]:
+    """Start all of the work, and return when none of it can go on."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return tasks
+
+
+def test_equal_images_in_flight_are_computed_once() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        tasks = await started(*(here.ask() for _ in range(3)))
+        here.go.set()
+        found = await asyncio.gather(*tasks)
+        assert here.computed == 1
+        assert found == [(FOUND, None), (FOUND, "shared"), (FOUND, "shared")]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"content": b"another"}, {"wanted": Classify(top_k=1)}, {"lane": Lane.BULK}],
+)
+def test_other_bytes_other_parameters_and_another_lane_are_computed_for_themselves(
+    other: dict[str, Any],
+) -> None:
+    async def scenario() -> int:
+        here = Fixture()
+        tasks = await started(here.ask(), here.ask(**other))
+        here.go.set()
+        await asyncio.gather(*tasks)
+        return here.computed
+
+    assert asyncio.run(scenario()) == 2
+
+
+def test_images_that_wait_for_an_equal_one_let_others_have_their_turns() -> None:
+    async def scenario() -> None:
+        here = Fixture(places=2)
+        tasks = await started(*(here.ask() for _ in range(3)), here.ask(b"another"))
+        assert here.computing == 2
+        here.go.set()
+        await asyncio.gather(*tasks)
+        assert here.line.past == 0
+
+    asyncio.run(scenario())
+
+
+def test_after_the_failure_of_the_first_image_one_other_is_computed_for_the_rest() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        first, *others = await started(
+            here.ask(work=here.failing()), *(here.ask() for _ in range(63))
+        )
+        here.go.set()
+        with pytest.raises(Undecodable):
+            await first
+        found = await asyncio.gather(*others)
+        assert [each for each, _ in found] == [FOUND] * 63
+        assert here.computed == 2
+        assert here.line.past == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("limit", [1, 1 << 20])
+@pytest.mark.parametrize("places", [2, 64])
+def test_when_clients_leave_equal_images_are_computed_one_at_a_time(
+    places: int, limit: int
+) -> None:
+    async def scenario() -> None:
+        here = Fixture(limit, places)
+        waiting = await started(*(here.ask() for _ in range(64)))
+        for left in range(3):
+            waiting.pop(0).cancel()
+            await started()
+            assert (here.computing, here.computed) == (1, left + 2)
+        here.go.set()
+        found = await asyncio.gather(*waiting)
+        assert [each for each, _ in found] == [FOUND] * 61
+        assert (here.most, here.computed) == (1, 4)
+        assert here.line.past == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_image_that_waited_in_vain_waits_for_a_turn_again() -> None:
+    async def scenario() -> None:
+        here = Fixture(places=2)
+        others = here.ask(b"another"), here.ask(b"a third")
+        first, *rest = await started(here.ask(), here.ask(), *others)
+        first.cancel()
+        await started()
+        assert (here.computing, here.computed) == (2, 3)
+        here.go.set()
+        await asyncio.gather(*rest)
+        assert (here.most, here.computed) == (2, 4)
+
+    asyncio.run(scenario())
+
+
+def test_the_deadline_of_an_image_that_waits_ends_it_alone() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        first, second = await started(here.ask(), here.ask())
+        second.cancel()
+        await asyncio.wait((second,))
+        assert second.cancelled()
+        here.go.set()
+        assert await first == (FOUND, None)
+
+    asyncio.run(scenario())
+
+
+def test_a_result_is_kept_and_found_again() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        here.go.set()
+        assert await here.ask() == (FOUND, None)
+        assert await here.ask() == (FOUND, "cached")
+        assert here.computed == 1
+        metrics = here.metrics
+        assert metrics.result_cache_hits._value.get() == 1
+        assert metrics.result_cache_misses._value.get() == 1
+        assert metrics.result_cache_bytes._value.get() == here.results.bytes > 0
+
+    asyncio.run(scenario())
+
+
+def test_a_result_is_not_served_when_another_version_computes() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        here.go.set()
+        await here.ask()
+        here.version = "second"
+        assert await here.ask() == (FOUND, None)
+        assert here.computed == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_result_that_was_begun_by_another_version_is_not_kept() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        (task,) = await started(here.ask())
+        here.version = "second"
+        here.go.set()
+        await task
+        assert here.results.bytes == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_results_that_were_not_used_for_longest_make_room() -> None:
+    async def scenario() -> None:
+        here = Fixture(limit=5 * OVERHEAD)
+        here.go.set()
+        for content in (b"0", b"1", b"2", b"3", b"0", b"4"):
+            await here.ask(content)
+        assert here.results.bytes <= 5 * OVERHEAD
+        again = [(await here.ask(content))[1] for content in (b"0", b"4", b"1")]
+        assert again == ["cached", "cached", None]
+
+    asyncio.run(scenario())
+
+
+def test_a_result_larger_than_a_quarter_of_the_limit_is_not_kept() -> None:
+    async def scenario() -> None:
+        here = Fixture(limit=4 * OVERHEAD)
+        here.go.set()
+        await here.ask()
+        assert here.results.bytes == 0
+
+    asyncio.run(scenario())
+
+
+def test_without_a_limit_nothing_is_digested() -> None:
+    blob = Blob.of(CONTENT)
+    assert asyncio.run(Fixture(limit=0).results.key(blob, Classify())) is None
+    assert blob._digest is None
+
+
+def test_parts_whose_labels_cannot_be_had_have_no_key() -> None:
+    async def scenario() -> object:
+        wanted = Parts(WeightsMissing("none"), ())
+        return await Fixture().results.key(Blob.of(CONTENT), wanted)
+
+    assert asyncio.run(scenario()) is None
+
+
+def test_images_and_versions_are_answered_with_files_of_their_own() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        here.go.set()
+        file = here.files.keep(b"x" * 100_000)
+        image = EncodedImage(file, ImageFormat.PNG, 2, 1)
+        version = VersionAnswer("small", image, Timings())
+        await here.ask(work=here.work(Processed(FOUND, (version,))))
+        found, reused = await here.ask()
+        assert reused == "cached"
+        assert isinstance(found, Processed)
+        assert found.labels == FOUND
+        (again,) = found.versions
+        assert isinstance(again.outcome, EncodedImage)
+        assert (again.id, again.outcome.width, again.outcome.height) == ("small", 2, 1)
+        assert again.outcome.file is not file
+        assert again.outcome.file.read() is file.read()
+
+    asyncio.run(scenario())
+
+
+def test_an_image_of_which_a_part_has_failed_is_computed_again() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        here.go.set()
+        failed = VersionAnswer(None, Undecodable("broken"), Timings())
+        await here.ask(work=here.work(Processed(FOUND, (failed,))))
+        await here.ask()
+        assert here.computed == 2
+
+    asyncio.run(scenario())
+
+
+def large_image(files: EncodedFiles) -> EncodedImage:
+    return EncodedImage(files.keep(bytes(100_000)), ImageFormat.PNG, 2, 1)
+
+
+def in_file(image: EncodedImage) -> EncodedImage:
+    """Move the file of an image to disk."""
+    on_disk = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (the file of the image owns it)
+    on_disk.write(image.file.data)
+    on_disk.flush()
+    image.file.move(on_disk)
+    return image
+
+
+@pytest.mark.parametrize(("limit", "disk"), [(100_000, False), (1 << 20, True)])
+def test_a_file_that_is_not_kept_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, limit: int, disk: bool
+) -> None:
+    async def scenario() -> None:
+        here = Fixture(limit)
+        here.go.set()
+        image = large_image(here.files)
+        if disk:
+            in_file(image)
+        found, _ = await here.ask(work=here.work(image))
+        assert found is image
+        assert here.results.bytes == 0
+
+    def read(*_: object) -> bytes:
+        raise AssertionError("the file was read")
+
+    monkeypatch.setattr(EncodedFile, "read", read)
+    asyncio.run(scenario())
+
+
+def test_a_file_on_disk_is_read_on_a_thread_for_images_that_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        image = in_file(large_image(here.files))
+        first, second = await started(here.ask(work=here.work(image)), here.ask())
+        here.go.set()
+        assert (await first)[0] is image
+        found, reused = await second
+        assert isinstance(found, EncodedImage)
+        assert (reused, found.file.read()) == ("shared", bytes(100_000))
+
+    readers, pread = [], os.pread
+
+    def noted(*arguments: int) -> bytes:
+        readers.append(threading.current_thread())
+        return pread(*arguments)
+
+    monkeypatch.setattr(os, "pread", noted)
+    asyncio.run(scenario())
+    assert readers
+    assert threading.main_thread() not in readers
+
+
+def test_a_finished_image_whose_file_was_dropped_is_no_error_for_the_rest() -> None:
+    async def scenario() -> None:
+        here = Fixture()
+        dropped, image = large_image(here.files), large_image(here.files)
+        dropped.file.drop()
+        first, second = await started(
+            here.ask(work=here.work(dropped)), here.ask(work=here.work(image))
+        )
+        here.go.set()
+        assert (await first)[0] is dropped
+        assert (await second)[0] is image
+
+    asyncio.run(scenario())
