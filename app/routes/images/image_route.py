@@ -44,13 +44,13 @@ class ImageRoute(APIRoute):
         client = client_name(service, scope)
         most = service.settings.max_body_bytes
         n_bytes = announced(request)
-        stream = is_stream(request.headers.get("content-type", ""))
+        kind = request.headers.get("content-type", "")
+        stream = is_stream(kind)
         if n_bytes > most and not stream:
             raise too_large(n_bytes, most)
         deadline = deadline_of(request, service.settings)
         admission = service.admission
-        kind = request.headers.get("content-type", "").encode("latin-1")
-        target = target_of(scope["path"], scope["query_string"], kind)
+        target = target_of(scope["path"], scope["query_string"], kind.encode("latin-1"))
         kinds = None if stream else admission.targets.of(target)
         with admission.enter(client, deadline, scope.get("rated", False), kinds) as permit:
             scope["permit"] = permit
