@@ -61,7 +61,7 @@ class Arrivals:
             self._turn = self._loop.call_soon(self._next_turn)
 
     def end(self) -> None:
-        """Close all that wait."""
+        """Close the connections that wait for their turn."""
         if self._turn is not None:
             self._turn.cancel()
         for queue in (self._bodiless, self._others):

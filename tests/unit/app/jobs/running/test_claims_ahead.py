@@ -8,7 +8,7 @@ from tests.fakes import FakeClock
 
 
 class Chunks:
-    """A job of so many chunks; `asked` has the limit of each claim."""
+    """The chunks of one job, `total` of them; `asked` has the limit of each claim."""
 
     def __init__(self, total: int) -> None:
         self.left = [Claim("1", number, Span(number, 1, 0, 0), 1) for number in range(total)]
