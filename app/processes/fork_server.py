@@ -36,6 +36,7 @@ def serve(run: Callable[[], int]) -> int:
             import_module(name)
     module, _, function = orders.get("unless", "").rpartition(".")
     if module and getattr(import_module(module), function)():
+        print(f"nothing is forked: {module}.{function}() is true", file=sys.stderr)
         return ExitCode.FAILED
     gc.collect()
     gc.freeze()  # so that collections in the processes do not copy the pages that all share

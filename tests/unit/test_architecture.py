@@ -85,6 +85,7 @@ BULK = (
 """What a bulk command reads and writes, then what answers it."""
 
 WORKERS = (
+    "start_times",
     "host_lock",
     "kernels",
     "preprocess",

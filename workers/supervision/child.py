@@ -116,7 +116,9 @@ class Child:
         child.tell({**given, **measured, **how, "ready": number})
         if not later:
             child.taken.set()
-        log.info("%s%s is process %s", "a spare of " if later else "", member.name, child.pid)
+        kind = "a spare of " if later else ""
+        made = "forked" if child.forked else "started"
+        log.info("%s%s is process %s, which was %s", kind, member.name, child.pid, made)
         return child
 
     @property

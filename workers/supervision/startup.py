@@ -26,6 +26,7 @@ from workers.kernels.cubins import CubinStore, folders
 from workers.operations import FilterChain
 from workers.scheduling.batcher import BatchLimits
 from workers.scheduling.worker import Observer, Worker
+from workers.start_times import StartTimes
 from workers.supervision.malloc import keep_freed_memory, return_freed_memory
 
 if TYPE_CHECKING:
@@ -173,6 +174,8 @@ def _cpu_worker(
 def _on_gpu(
     settings: Settings, on_batch: Observer, weights: bool, gpu: int, *, full_batches: bool
 ) -> Started:
+    times = StartTimes()
+    from workers.engines.cuda.driver import make_context
     from workers.engines.cuda.engine import CudaEngine
     from workers.engines.cuda.network import GraphedNetwork
     from workers.engines.model import Loaded, State, load_models
@@ -186,17 +189,23 @@ def _on_gpu(
         full = full_batches
         return GraphedNetwork(state, precision, spec, size, device, optimize, full_batches=full)
 
+    times.end("imports")
     loaded: list[Loaded[GraphedNetwork]] = []
     room = max(settings.max_batch_pixels, settings.max_pixels)
     cubins = CubinStore(folders(*_caches(settings)))
     # Two workers that warm up on one GPU at the same time take twice as long each (H200: 7 s for
     # the decoder in place of 3.4), so that nothing is served before both are ready.
     with host_lock(_caches(settings), f"gpu-{gpu}.lock", f"prepares GPU {gpu}"):
+        times.end("other workers of the GPU")
+        make_context(device)
+        times.end("context")
         if weights:
             loaded = load_models(settings, device, build)
+        times.end("weights")
         networks = [each.network for each in loaded if each.network is not None]
-        engine = CudaEngine(networks, size, room, device, cubins)
+        engine = CudaEngine(networks, size, room, device, cubins, times)
         engine.warm_up()
+    times.log(log, f"GPU {gpu}")
     worker = _started(Worker(engine, _limits(settings, size), on_batch))
     return Started(worker, tuple(each.served for each in loaded), engine.degraded)
 

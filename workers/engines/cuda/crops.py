@@ -1,5 +1,6 @@
 """Make the network's input of images on the device: one launch for a batch of any sizes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from models.codec import pixels_of
 from models.domain.image import Image, Source
 from models.networks.spec import Preprocessing
 from workers.engines.cuda.compiled.launcher import Launcher
-from workers.engines.cuda.slot import Slot
+from workers.engines.cuda.slot import ALIGNMENT, Slot
 from workers.engines.cuda.sources import SOURCE, Sources, Table
 from workers.preprocess import columns_first, crop, geometry
 
@@ -118,3 +119,15 @@ def input_buffer(n: int, spec: Preprocessing, dtype: torch.dtype, device: str) -
     """Return zeros of the shape (n, 3, crop, crop), channels last."""
     shape = (n, spec.crop, spec.crop, 3)
     return torch.zeros(shape, dtype=dtype, device=device).permute(0, 3, 1, 2)
+
+
+def weights_bytes(pixels: int, max_batch_size: int, each: Sequence[Preprocessing]) -> int:
+    """Return the bytes for the resampling weights of any batch of `pixels` for any network.
+
+    They are 2 · crop · (2 + taps) integers of 4 bytes an image. An image of p pixels has at most
+    2 · sqrt(p) / resize + 3 taps; the sum of the roots is largest when all images of a batch are
+    equal.
+    """
+    root = math.isqrt(max_batch_size * pixels)
+    integers = [2 * spec.crop * (6 * max_batch_size + 2 * root // spec.resize) for spec in each]
+    return 4 * max(integers) + ALIGNMENT * max_batch_size

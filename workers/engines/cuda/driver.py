@@ -1,4 +1,4 @@
-"""Tell whether this process has begun to use the CUDA driver, after which it must not be forked."""
+"""The first use of the CUDA driver by a process, after which it must not be forked."""
 
 import ctypes
 import os
@@ -15,3 +15,10 @@ def is_initialised() -> bool:
         return False  # it was not even loaded
     context = ctypes.c_void_p()
     return bool(driver.cuCtxGetCurrent(ctypes.byref(context)) != _NOT_INITIALIZED)
+
+
+def make_context(device: str) -> None:
+    """Make torch's context on a device, which its first use would make; raises RuntimeError."""
+    import torch
+
+    torch.zeros(1, device=device)

@@ -19,10 +19,9 @@ from models.domain.errors import ServiceError, WeightsMissing
 from models.domain.image import Image, Jpeg
 from models.domain.job import Job, Result
 from models.networks.resnet18 import RESNET18
-from models.networks.spec import Preprocessing
 from workers.engines.cuda.classifying import Classifying
 from workers.engines.cuda.compiled.modules import Kernels
-from workers.engines.cuda.crops import Cropper
+from workers.engines.cuda.crops import Cropper, weights_bytes
 from workers.engines.cuda.encoding import as_jpegs
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.late_states import LateStates
@@ -30,13 +29,14 @@ from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.nvjpeg.decoder import NvJpeg, NvJpegError, NvJpegUnfit, first_sizes, sizes
 from workers.engines.cuda.self_test import Kind, run_self_test, samples
-from workers.engines.cuda.slot import ALIGNMENT, Marks, Outputs, Region, Slot, Tables
+from workers.engines.cuda.slot import Marks, Outputs, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
 from workers.engines.cuda.versions import versions
 from workers.filters.registry import parse_one
 from workers.kernels.cubins import CubinStore
 from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult
+from workers.start_times import StartTimes
 
 log = logging.getLogger("darkroom.cuda")
 
@@ -57,6 +57,7 @@ class CudaEngine:
 
     Batches have at most `max_batch_size` images and `max_pixels` pixels. `cubins` holds compiled
     kernels, by default in the user's cache folder. `degraded` says what is missing on this machine.
+    `times` gets the seconds of the parts of the start.
     """
 
     def __init__(
@@ -66,8 +67,10 @@ class CudaEngine:
         max_pixels: int,
         device: str,
         cubins: CubinStore | None = None,
+        times: StartTimes | None = None,
     ) -> None:
         torch.cuda.set_device(device)
+        self._times = times or StartTimes()
         self.device = device
         self.collectors = SLOTS
         self._networks = networks
@@ -76,8 +79,10 @@ class CudaEngine:
         self._torch_device = torch.device(device)
         self._streams = Streams(self._torch_device)
         self._nvjpeg, self.degraded = _decoder()
+        self._times.end("nvJPEG")
         log.info("CUDA: %s", versions())
         kernels = Kernels(cubins)
+        self._times.end("kernels")
         self._classifying: dict[str, Classifying] = {}
         for network in networks:
             cropper = Cropper(kernels, network.spec.preprocessing, network.table)
@@ -89,6 +94,7 @@ class CudaEngine:
         self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
         for _ in range(SLOTS):
             self._free.put(self._slot(room, max_batch_size))
+        self._times.end("memory of slots")
 
     @property
     def takes_jpegs(self) -> bool:
@@ -144,6 +150,7 @@ class CudaEngine:
         """
         for network in self._networks:
             network.capture(self._streams.compute)
+        self._times.end("graphs")
         grey, file = samples(self._side)
         slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
         decoders = [slot.decoder for slot in slots if slot.decoder is not None]
@@ -151,8 +158,10 @@ class CudaEngine:
         try:
             for decoder, n in itertools.product(decoders, first):
                 decoder.add(n, decoder.state(n))
+            self._times.end("decoder states")
             kinds = self._kinds(grey, file)
             run_self_test(slots, kinds, self.launch, self.collect, Slot.clear)
+            self._times.end("self-test")
         finally:
             for slot in slots:
                 self.release(slot)
@@ -199,10 +208,11 @@ class CudaEngine:
         device = self._torch_device
         own = [network.spec.preprocessing for network in self._networks]
         preprocessings = [RESNET18.preprocessing, *own]
+        weights = weights_bytes(room // BYTES_PER_PIXEL, max_batch_size, preprocessings)
         return Slot(
             first=Region(room, device),
             second=Region(room, device),
-            weights=Region(_weights(room, max_batch_size, preprocessings), device),
+            weights=Region(weights, device),
             tables=Tables(device),
             host=torch.empty(room, dtype=torch.uint8, pin_memory=True),
             outputs={
@@ -214,19 +224,6 @@ class CudaEngine:
             marks=Marks.made(),
             decoder=None if self._nvjpeg is None else self._nvjpeg.decoder(),
         )
-
-
-def _weights(room: int, max_batch_size: int, each: Sequence[Preprocessing]) -> int:
-    """Return the bytes for the resampling weights of any batch of any network.
-
-    They are 2 · crop · (2 + taps) integers of 4 bytes an image. An image of p pixels has at most
-    2 · sqrt(p) / resize + 3 taps; the sum of the roots is largest when all images of a batch are
-    equal.
-    """
-    pixels = room // BYTES_PER_PIXEL
-    root = math.isqrt(max_batch_size * pixels)
-    integers = [2 * spec.crop * (6 * max_batch_size + 2 * root // spec.resize) for spec in each]
-    return 4 * max(integers) + ALIGNMENT * max_batch_size
 
 
 def _decoder() -> tuple[NvJpeg | None, str | None]:
