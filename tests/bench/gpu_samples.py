@@ -10,17 +10,23 @@ FIELDS = ("utilization.gpu", "utilization.memory", "utilization.jpeg")
 
 
 class GpuSamples:
-    """Samples from the block's start to its end; their means in percent afterwards."""
+    """Samples from the block's start to its end; their means in percent afterwards.
+
+    `means` are those of all GPUs together, `of_each` those of each GPU by its index.
+    """
 
     def __init__(self) -> None:
         self.means: dict[str, float] = {}
+        self.of_each: dict[str, dict[str, float]] = {}
         self._fields = _known()
         self._sampler: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         if self._fields:
             self._sampler = subprocess.Popen(
-                [*_query(self._fields), "-lms", "200"], stdout=subprocess.PIPE, text=True
+                [*_query(("index", *self._fields)), "-lms", "200"],
+                stdout=subprocess.PIPE,
+                text=True,
             )
         return self
 
@@ -34,13 +40,19 @@ class GpuSamples:
             return
         self._sampler.terminate()
         told, _ = self._sampler.communicate(timeout=10)
-        rows = [
-            row.split(",") for row in told.splitlines() if row.count(",") + 1 == len(self._fields)
-        ]
-        for field, column in zip(self._fields, zip(*rows, strict=True), strict=False):
-            numbers = [float(x) for x in column if x.strip().isdigit()]
-            if numbers:
-                self.means[field.partition(".")[2]] = round(statistics.mean(numbers), 1)
+        rows = [row.split(",") for row in told.splitlines()]
+        rows = [row for row in rows if len(row) == 1 + len(self._fields)]
+        self.means = self._means(rows)
+        for index in sorted({row[0] for row in rows}):
+            self.of_each[index.strip()] = self._means([row for row in rows if row[0] == index])
+
+    def _means(self, rows: list[list[str]]) -> dict[str, float]:
+        found = {}
+        for number, field in enumerate(self._fields, 1):
+            values = [float(row[number]) for row in rows if row[number].strip().isdigit()]
+            if values:
+                found[field.partition(".")[2]] = round(statistics.mean(values), 1)
+        return found
 
 
 def describe() -> str | None:

@@ -9,6 +9,7 @@ from tests.bench.wrk import read_requests, write_requests
 
 IMAGES_PER_MULTIPART = 16
 BOUNDARY = b"darkroom-bench"
+LABELS = "/classify?top_k=1"
 BLURRED = {
     "blurred": "/filter?name=gaussian_blur&sigma=2&format=jpeg",
     "blurred_by_gpu": "/filter?name=gaussian_blur&sigma=2&format=jpeg&encoder=gpu",
@@ -52,21 +53,30 @@ class Plan:
 
     def write_requests(self, images: str, jpegs: list[bytes]) -> None:
         """Write all files of an image set."""
-        path = "/classify?top_k=1"
-        raw = [load.raw_post(path, jpeg, "image/jpeg") for jpeg in jpegs]
-        write_requests(self.requests(images, "raw"), raw)
-        n = min(IMAGES_PER_MULTIPART, len(jpegs))
-        bodies = [multipart(jpegs[i : i + n]) for i in range(0, len(jpegs) - n + 1, n)]
-        kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
-        forms = [load.raw_post(path, body, kind) for body in bodies]
-        write_requests(self.requests(images, "multipart"), forms)
+        write_requests(self.requests(images, "raw"), raw_requests(LABELS, jpegs))
+        write_requests(self.requests(images, "multipart"), multipart_requests(jpegs))
         for form, path in BLURRED.items():
-            blurred = [load.raw_post(path, jpeg, "image/jpeg") for jpeg in jpegs]
-            write_requests(self.requests(images, form), blurred)
+            write_requests(self.requests(images, form), raw_requests(path, jpegs))
 
     def jpegs(self, images: str) -> list[bytes]:
         """Return the images of a set, read from its raw requests."""
         return [r.partition(b"\r\n\r\n")[2] for r in read_requests(self.requests(images, "raw"))]
+
+
+def raw_requests(path: str, jpegs: list[bytes]) -> list[bytes]:
+    """Return a request with each image as its body."""
+    return [load.raw_post(path, jpeg, "image/jpeg") for jpeg in jpegs]
+
+
+def multipart_requests(jpegs: list[bytes]) -> list[bytes]:
+    """Return requests with forms of 16 images to be labelled; images beyond the last are left out.
+
+    With fewer than 16 images there is one form.
+    """
+    n = min(IMAGES_PER_MULTIPART, len(jpegs))
+    bodies = [multipart(jpegs[i : i + n]) for i in range(0, len(jpegs) - n + 1, n)]
+    kind = f"multipart/form-data; boundary={BOUNDARY.decode()}"
+    return [load.raw_post(LABELS, body, kind) for body in bodies]
 
 
 def multipart(jpegs: list[bytes]) -> bytes:

@@ -3,7 +3,9 @@
 import queue
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Generic
 
 from models.domain.job import Lane
@@ -70,11 +72,18 @@ class EngineLine(Generic[SlotT]):
 
     def _thread(self, loop: Callable[[], None], name: str) -> threading.Thread:
         def run() -> None:
+            _show(name)
             if self.yields:
                 lower_priority()
             loop()
 
         return threading.Thread(target=run, name=name, daemon=True)
+
+
+def _show(name: str) -> None:
+    """Let `top -H` and the like list the calling thread by this name. Linux only."""
+    with suppress(OSError):
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
 
 
 def notify(lines: Iterable[EngineLine[SlotT]]) -> None:

@@ -2,15 +2,15 @@
 
 import ctypes
 
+_BUS_ID = 16
+"""Bytes of a PCI bus id with its final zero byte, such as `0000:3b:00.0`."""
+
 
 def count_gpus() -> int:
     """Return how many NVIDIA GPUs CUDA_VISIBLE_DEVICES leaves; 0 without a driver."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return 0
+    driver = _driver()
     count = ctypes.c_int(0)
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+    if driver is None or driver.cuDeviceGetCount(ctypes.byref(count)):
         return 0
     return count.value
 
@@ -23,3 +23,21 @@ def wanted_gpus(gpus: str) -> int:
     if int(gpus) > found:
         raise ValueError(f"--gpus {gpus}: this machine has {found} that can be used")
     return int(gpus)
+
+
+def bus_id(number: int) -> str:
+    """Return the PCI bus id of a GPU by its number as CUDA counts, empty if it is unknown."""
+    driver = _driver()
+    text = ctypes.create_string_buffer(_BUS_ID)
+    if driver is None or driver.cuDeviceGetPCIBusId(text, len(text), number):
+        return ""
+    return text.value.decode()
+
+
+def _driver() -> ctypes.CDLL | None:
+    """Return the initialised driver, None where there is none."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    return None if driver.cuInit(0) else driver
