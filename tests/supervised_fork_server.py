@@ -1,6 +1,10 @@
-"""A fork server for the supervisor's tests, which forks `tests.supervised_child`."""
+"""A fork server for the supervisor's tests, which forks `tests.supervised_child`.
+
+Named `slow`, it imports for a minute.
+"""
 
 import sys
+import time
 
 from app.processes.fork_server import serve
 from tests import supervised_child
@@ -16,4 +20,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "slow":
+        time.sleep(60)
     sys.exit(serve(main))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from models.networks.resnet18 import RESNET18
 from models.networks.spec import NetworkSpec
-from workers.engines.builder import build, build_empty
+from workers.engines.builder import build, build_empty, on_one_thread
 
 State = dict[str, Tensor]
 
@@ -25,6 +25,7 @@ _COUNTER = "num_batches_tracked"
 _NAMED_PROBLEMS = 3
 
 
+@on_one_thread()
 def load_state(path: Path, n_labels: int, spec: NetworkSpec = RESNET18) -> State:
     """Open a `.pth` or `.safetensors` file as the state dict of a network, float32 on the CPU.
 

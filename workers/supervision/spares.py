@@ -30,8 +30,10 @@ class Spares:
         members: Callable[[str], list[ProcessSpec]],
         settled: Callable[[str], bool],
     ) -> None:
+        self._counts = counts
         self._members = members
         self._settled = settled
+        self._starting = asyncio.Lock()
         self._servers: dict[str, ForkServer] = {}
         self._ending: list[asyncio.Task[None]] = []
         self._waiting: dict[str, list[Child]] = {pool: [] for pool in counts}
@@ -57,6 +59,15 @@ class Spares:
     def server(self, pool: str | None) -> ForkServer | None:
         """Return the process that forks those of a pool, if there is one."""
         return self._servers.get(pool or "")
+
+    async def first_server(self, member: ProcessSpec) -> ForkServer | None:
+        """Return the process that forks those of a pool with spares, once it can or cannot fork.
+
+        A member that is forked from it imports nothing of its own, so the start of a server and
+        its spares imports once. Raises OSError.
+        """
+        pool = member.pool or ""
+        return await self._serving(pool, member.forks) if self._counts.get(pool) else None
 
     def failed(self, pool: str | None, child: Child) -> None:
         """Fork no more processes of a pool if a forked one ended before it could work."""
@@ -109,12 +120,13 @@ class Spares:
         """Return the fork server of a pool; start one if there is none, or again if it died."""
         if spec is None:
             return None
-        server = self._servers.get(pool)
-        if server is not None and server.trusted and not server.alive:
-            await self._servers.pop(pool).close()
-            server = None
-        if server is None:
-            server = self._servers[pool] = await ForkServer.start(spec, PROGRAM)
+        async with self._starting:  # members and spares of one pool share a fork server
+            server = self._servers.get(pool)
+            if server is not None and server.trusted and not server.alive:
+                await self._servers.pop(pool).close()
+                server = None
+            if server is None:
+                server = self._servers[pool] = await ForkServer.start(spec, PROGRAM)
         await server.settled()
         return server
 

@@ -53,6 +53,7 @@ class Supervisor:
     on_ready: Callable[[], None] = lambda: None
     _running: dict[str, Child] = field(default_factory=dict)
     _members: dict[str, ProcessSpec] = field(default_factory=dict)
+    _begun: set[str] = field(default_factory=set)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _urgency: int = 0
     _code: int = 0
@@ -159,9 +160,9 @@ class Supervisor:
         """Run a process and its replacements to the end; return the exit code, or the error."""
         member = self._members[name]
         try:
-            child = self._spares.take(member)
+            child = self._spares.take(member) or await self._started(member)
             if child is None:
-                child = await _start(member, self._spares.server(member.pool))
+                return None
             self._running[name] = child
         except OSError as error:  # no memory, no descriptors: it may work later
             return error
@@ -176,6 +177,18 @@ class Supervisor:
             self._spares.failed(member.pool, child)
         self._noted(child)
         return code
+
+    async def _started(self, member: ProcessSpec) -> Child | None:
+        """Start a process, forked where that is possible; None if all shall stop meanwhile.
+
+        The first one waits for the fork server, a successor does not.
+        """
+        if member.name in self._begun:
+            server = self._spares.server(member.pool)
+        else:
+            self._begun.add(member.name)
+            server = await self._spares.first_server(member)
+        return None if self._stop.is_set() else await _start(member, server)
 
     def _noted(self, child: Child) -> None:
         try:

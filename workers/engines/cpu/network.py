@@ -16,7 +16,13 @@ from torch import Tensor, nn
 from models.domain.image import Pixels
 from models.networks.spec import NetworkSpec, Speedup
 from models.settings import Precision
-from workers.engines.builder import DTYPES, loaded, normalisation_table, take_head
+from workers.engines.builder import (
+    DTYPES,
+    loaded,
+    normalisation_table,
+    on_one_thread,
+    take_head,
+)
 from workers.engines.cpu.fused import FusedFeatures, supports
 
 
@@ -55,6 +61,7 @@ class CpuNetwork:
     def _features_of(self, crops: Pixels) -> Tensor:
         return self._features(self.normalised(crops).to(self._dtype)).float()
 
+    @on_one_thread()
     def _use(self, prepared: nn.Module, precision: Precision) -> None:
         """Compute convolutions in `precision`; the last layer stays fp32, where it costs nothing.
 

@@ -86,7 +86,7 @@ def test_a_fork_server_that_was_killed_is_an_error_of_the_start() -> None:
 
 
 @pytest.mark.parametrize("forks", [FORKS, NEVER])
-def test_spares_and_successors_are_forked_if_that_is_safe_and_started_else(
+def test_members_spares_and_successors_are_forked_if_that_is_safe_and_started_else(
     tmp_path: Path, forks: ForkSpec
 ) -> None:
     lives = tmp_path / "lives"
@@ -95,17 +95,61 @@ def test_spares_and_successors_are_forked_if_that_is_safe_and_started_else(
         made = Supervisor([[replace(member(lives), forks=forks)]], spares={"a": 1})
         running = asyncio.create_task(made.run())
         await until(running, lambda: len(lived(lives)) == 1 and made._spares.has("a"))
-        spare = made._spares._waiting["a"][0]
+        first, spare = made._running["one"], made._spares._waiting["a"][0]
         await until(running, spare.ready.is_set)
         for pid in (lived(lives)[0][0], spare.pid):
             os.kill(pid, signal.SIGKILL)
         await until(running, lambda: lived(lives)[-1][0] not in (lived(lives)[0][0], spare.pid))
         forked = forks is FORKS
-        for each in (spare, made._running["one"]):
+        for each in (first, spare, made._running["one"]):
             assert isinstance(each._process, ForkedProcess) is forked
         assert made._running["one"].pid == lived(lives)[-1][0]
         signal.raise_signal(signal.SIGTERM)
         assert await running == 0
+
+    asyncio.run(test())
+
+
+def test_all_members_and_spares_of_a_pool_are_forked_by_one_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives, started = tmp_path / "lives", []
+    start = ForkServer.start
+
+    async def noted(spec: ForkSpec, program: str) -> ForkServer:
+        server = await start(spec, program)
+        started.append(server)
+        await asyncio.sleep(0.2)  # the others ask meanwhile
+        return server
+
+    monkeypatch.setattr(ForkServer, "start", noted)
+
+    async def test() -> None:
+        group = [replace(member(lives, name), forks=FORKS) for name in ("one", "two")]
+        made = Supervisor([group], spares={"a": 2})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: len(lived(lives)) == 2)
+        await until(running, lambda: len(made._spares._waiting["a"]) == 2)
+        assert len(started) == 1
+        assert all(each.forked for each in (*made._running.values(), *made._spares._waiting["a"]))
+        signal.raise_signal(signal.SIGTERM)
+        assert await running == 0
+
+    asyncio.run(test())
+
+
+def test_a_stop_does_not_wait_for_a_fork_server_that_imports(tmp_path: Path) -> None:
+    lives = tmp_path / "lives"
+
+    async def test() -> None:
+        slow = replace(FORKS, name="slow")
+        made = Supervisor([[replace(member(lives), forks=slow)]], spares={"a": 1})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: bool(made._begun))
+        await until(running, lambda: made._spares.server("a") is not None)
+        signal.raise_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(running, 20) == 0
+        assert not lives.exists()
 
     asyncio.run(test())
 

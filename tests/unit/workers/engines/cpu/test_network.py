@@ -1,10 +1,14 @@
 """The forward pass against torchvision's own, and what `auto` may and may not do."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 import torchvision
 from numpy.typing import NDArray
+from torch.overrides import TorchFunctionMode
 
 from models import codec
 from models.domain.image import Image
@@ -13,7 +17,7 @@ from models.settings import Precision
 from tests.pictures import as_image, drawing
 from tests.shared import PHOTOS
 from workers.engines.builder import DTYPES
-from workers.engines.checkpoint import State, random_state
+from workers.engines.checkpoint import State, load_state, random_state
 from workers.engines.cpu import network
 from workers.engines.cpu.fused import supports
 from workers.engines.cpu.network import CpuNetwork
@@ -36,6 +40,34 @@ def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
     found: NDArray[np.float64] = powers / powers.sum(1, keepdims=True)
     return found
+
+
+class _Threads(TorchFunctionMode):
+    """Notes on how many threads torch works on tensors that it divides (over 32,768 values)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[int] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(isinstance(each, torch.Tensor) and each.numel() > 1 << 15 for each in args):
+            self.seen.add(torch.get_num_threads())
+        return func(*args, **(kwargs or {}))
+
+
+def test_weights_are_read_and_laid_out_on_one_thread(tmp_path: Path) -> None:
+    # On all cores, threads that wait for each other took ten times as much CPU time.
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        torch.save(random_state(0, CLASSES), tmp_path / "own.pth")
+        with _Threads() as threads:
+            CpuNetwork(load_state(tmp_path / "own.pth", CLASSES), Precision.FP32, RESNET18)
+        after = torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
+    assert threads.seen == {1}
+    assert after == 3
 
 
 @pytest.fixture(scope="module")
