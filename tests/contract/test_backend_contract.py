@@ -5,7 +5,7 @@ A rig is a backend over a device that tests can hold, with one staging slot.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from models.domain.errors import (
 from models.domain.image import Image, Jpeg, Source, Subsampling
 from models.domain.job import Completed, Job, Labels, Result
 from tests.fakes import FakeEngine, Gate, fake_job, fake_jpeg, first_sample, number_of
+from tests.ray_cluster import deploy_held, ray_rig, running_ray
 from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
 from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
@@ -148,14 +149,23 @@ async def process() -> AsyncIterator[Rig]:
 
 
 Rigging = Callable[[], AbstractAsyncContextManager[Rig]]
-RIGS: dict[str, Rigging] = {"local": local, "process": process}
+RIGS: dict[str, Rigging | None] = {"local": local, "process": process, "ray": None}
+"""What makes a rig of each backend; for Ray the fixture `on_ray` does."""
 
 
-@pytest.fixture(params=list(RIGS.values()), ids=list(RIGS))
+@pytest.fixture(params=list(RIGS))
 def rigging(request: pytest.FixtureRequest) -> Rigging:
     """Return what makes a rig, for each backend."""
-    made: Rigging = request.param
+    made: Rigging = RIGS[request.param] or request.getfixturevalue("on_ray")
     return made
+
+
+@pytest.fixture(scope="module")
+def on_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rigging]:
+    """Start Ray with one replica, which all tests use one after the other."""
+    folder = tmp_path_factory.mktemp("gate")
+    with running_ray():
+        yield partial(ray_rig, deploy_held(folder, answer), folder)
 
 
 def within(rigging: Rigging, test: Callable[[Rig], Coroutine[Any, Any, None]]) -> None:

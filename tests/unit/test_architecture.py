@@ -11,6 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 MODELS = {"models", "numpy", "PIL", "simplejpeg", "pydantic", "pydantic_settings"}
 ENGINE_ONLY = {"torch", "torchvision", "cupy", "cupyx", "cuda", "safetensors"}
+RAY_ROOMS = ("workers/cluster",)
+"""The folders that may import Ray, each inside the functions that use it."""
+
 DECLARATIONS = ("workers.operations", "workers.filters")
 ROOTS = (
     "app/executors.py",
@@ -97,6 +100,7 @@ WORKERS = (
     "engines",
     "ipc",
     "backends",
+    "cluster",
     "supervision",
 )
 """The rooms of `workers`, in the same way."""
@@ -217,6 +221,21 @@ def test_rooms_import_only_rooms_before_them(package: str) -> None:
                 other = target.removeprefix(f"{package}.").split(".")[0]
                 assert {room, other} <= {*order}, f"{path}: give {other} a place in the order"
                 assert order.index(other) <= order.index(room), f"{path} imports {target}"
+
+
+@pytest.mark.parametrize(
+    "path", [*_modules("app"), *_modules("models"), *_modules("workers")], ids=_name
+)
+def test_ray_is_imported_when_a_cluster_is_used_and_in_its_rooms_alone(path: Path) -> None:
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    if any(_name(path).startswith(f"{room}/") for room in RAY_ROOMS):
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        inside = {id(n) for each in nodes if isinstance(each, kinds) for n in ast.walk(each)}
+        nodes = [node for node in nodes if id(node) not in inside]
+    for node in nodes:
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        assert "ray" not in {name.split(".")[0] for name in names}
 
 
 def test_the_domain_imports_nothing_else_of_models() -> None:

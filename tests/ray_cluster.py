@@ -1,0 +1,194 @@
+"""A real Ray on this machine for tests, and a replica whose device a test holds by files."""
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from models.domain.errors import ServiceError
+from models.domain.job import Job, Result
+from tests.fakes import GUARD, FakeEngine, number_of
+from tests.worker_fixture import decode_fake, encode_fake, wait_until
+from workers.cluster.backend import RayBackend
+from workers.cluster.messages import Description
+from workers.cluster.replica import Replica
+from workers.cluster.serve_handle import ServeWorkers
+from workers.ipc.encoded_network import EncodedNetwork
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
+
+ROOT = Path(__file__).parents[1]
+
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # it would send statistics to Ray's authors
+    "RAY_AUTH_MODE": "disabled",  # a cluster of one user, on the loopback interface
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "PYTHONPATH": str(ROOT),
+}
+"""What Ray's processes find in their environment."""
+
+
+def quiet() -> None:
+    """Set the environment of this process as Ray reads it, before Ray is imported."""
+    os.environ.update(ENVIRONMENT)
+
+
+def import_ray() -> None:
+    """Import Ray Serve, some of whose modules use what Pydantic will remove."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"ray\.")
+        import_module("ray.serve")
+
+
+@contextmanager
+def running_ray(cpus: int = 2) -> Iterator[None]:
+    """Run Ray with one node on the loopback interface, without its dashboard."""
+    quiet()
+    import_ray()
+    import ray
+    from ray import serve
+
+    ray.init(
+        address="local",  # never one that runs here already
+        num_cpus=cpus,
+        include_dashboard=False,
+        _node_ip_address="127.0.0.1",
+        object_store_memory=200 << 20,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
+    try:
+        yield
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+class FileGate:
+    """A point at which a device waits while a file exists; each passage adds a byte to another.
+
+    A test and a process of Ray share nothing else that works without waiting for an event loop.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._shut, self._reached = folder / "shut", folder / "reached"
+        self._seen = folder / "seen"
+        self._taken = 0
+
+    def __call__(self, _jobs: Sequence[Job]) -> None:
+        """Wait here, on a thread of the worker."""
+        with self._reached.open("ab") as file:
+            file.write(b"x")
+        ends = time.monotonic() + GUARD
+        while self._shut.exists():
+            assert time.monotonic() < ends, "the gate was never opened"
+            time.sleep(0.001)
+
+    def launched(self, jobs: Sequence[Job]) -> None:
+        """Note the numbers of the jobs that the device was given."""
+        with self._seen.open("ab") as file:
+            file.write(bytes(map(number_of, jobs)))
+
+    @property
+    def seen(self) -> list[int]:
+        """Return the numbers of all jobs that the device was given."""
+        return [*self._seen.read_bytes()] if self._seen.exists() else []
+
+    def shut(self) -> None:
+        """Hold what comes from now on."""
+        self._shut.touch()
+
+    def open(self) -> None:
+        """Let everything pass."""
+        self._shut.unlink(missing_ok=True)
+
+    async def reached(self) -> None:
+        """Wait until one more batch is held or has passed."""
+        self._taken += 1
+        await wait_until(
+            lambda: self._reached.exists() and self._reached.stat().st_size >= self._taken
+        )
+
+    def clear(self) -> None:
+        """Open the gate, and forget what has passed."""
+        self.open()
+        self._reached.unlink(missing_ok=True)
+        self._seen.unlink(missing_ok=True)
+        self._taken = 0
+
+
+class HeldReplica(Replica):
+    """A replica over a fake engine with one slot, whose device waits at a gate."""
+
+    def __init__(self, folder: str, answer: Callable[[Job], Result | ServiceError]) -> None:
+        gate = FileGate(Path(folder))
+        engine = FakeEngine(slots=1, answer=answer, on_collect=gate, on_launch=gate.launched)
+        worker = Worker(engine, BatchLimits(max_batch_size=16, max_batch_pixels=1 << 30))
+        worker.start()
+        networks = [EncodedNetwork("resnet18", problem="a fake has no weights")]
+        description = Description(networks, None, 16)
+        super().__init__(worker, secrets.token_hex(4), description, "fake", 16, decode_fake)
+
+
+def deploy_held(folder: Path, answer: Callable[[Job], Result | ServiceError]) -> Any:
+    """Deploy a replica with a fake engine, and return the handle of its deployment."""
+    from ray import serve
+
+    serve.start(proxy_location="Disabled")
+    held: Any = serve.deployment(HeldReplica)
+    deployment = held.options(
+        max_ongoing_requests=1000,
+        graceful_shutdown_timeout_s=1,
+        ray_actor_options={"num_cpus": 0.1},
+        logging_config={"enable_access_log": False},
+    )
+    return serve.run(deployment.bind(str(folder), answer), route_prefix=None)
+
+
+class RayRig:
+    """A backend whose worker is a replica of Ray Serve."""
+
+    def __init__(self, handle: Any, gate: FileGate) -> None:
+        self._gate = gate
+        self._ray = RayBackend(ServeWorkers(handle), report_every=0.02, encode=encode_fake)
+        self.backend = self._ray
+
+    @property
+    def seen(self) -> list[int]:
+        return self._gate.seen
+
+    def hold(self) -> None:
+        self._gate.shut()
+
+    def let_go(self) -> None:
+        self._gate.open()
+
+    async def held(self) -> None:
+        await self._gate.reached()
+
+    async def accepted(self) -> None:
+        await asyncio.sleep(0)  # a new task hands its job over in its first turn of the loop
+        await wait_until(lambda: not self._ray.unaccepted)
+
+    async def ready(self) -> None:
+        await wait_until(lambda: self._ray.load().alive)
+
+
+@asynccontextmanager
+async def ray_rig(handle: Any, folder: Path) -> AsyncIterator[RayRig]:
+    """Yield the rig of a replica that other tests have used before, and will use again."""
+    gate = FileGate(folder)
+    gate.clear()
+    rig = RayRig(handle, gate)
+    await rig.ready()
+    yield rig
+    rig.let_go()
+    await rig.backend.aclose()

@@ -1,0 +1,153 @@
+"""What a backend does when replicas are lost, without Ray: `Lossy` stands for its handle.
+
+`tests/contract` runs the backend on a real Ray, and `tests/chaos/ray_cluster.py` kills its nodes.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from models.domain.deadline import Deadline
+from models.domain.errors import DeadlineExceeded, Overloaded, Quarantined, WorkerLost
+from models.domain.image import Pixels
+from models.domain.job import Labels
+from tests.fakes import FakeEngine, fake_job
+from tests.worker_fixture import decode_fake, encode_fake, wait_until
+from workers.backends.quarantine import Quarantine
+from workers.cluster.backend import MAX_LOSSES, RayBackend
+from workers.cluster.messages import CALL, Call, Description, Message
+from workers.cluster.replica import Replica
+from workers.cluster.serve_handle import ReplicaGone
+from workers.scheduling.batcher import BatchLimits
+from workers.scheduling.worker import Worker
+
+
+class Lossy:
+    """Replicas in this process; `lose` returns how a call ends before it is answered, or None."""
+
+    def __init__(self, lose: Callable[[Call], Exception | None]) -> None:
+        self._lose = lose
+        self.calls: list[list[bool]] = []
+        worker = Worker(FakeEngine(), BatchLimits(max_batch_size=8, max_batch_pixels=1 << 20))
+        worker.start()
+        self.replica = Replica(worker, "one", Description([], None, 8), "x", 8, decode_fake)
+
+    async def compute(self, header: bytes, contents: list[Pixels]) -> AsyncGenerator[Message, None]:
+        call = CALL.decode(header)
+        self.calls.append([each.alone for each in call.tasks])
+        messages = self.replica.compute(header, contents)
+        yield await anext(messages)
+        if (error := self._lose(call)) is not None:
+            raise error
+        async for message in messages:
+            yield message
+
+    async def ask_all(self, method: str, *arguments: object) -> list[bytes]:
+        answer = await getattr(self.replica, method)(*arguments)
+        return [answer]
+
+
+def within(
+    lose: Callable[[Call], Exception | None],
+    test: Callable[[RayBackend, Lossy], Coroutine[Any, Any, None]],
+) -> None:
+    async def run() -> None:
+        workers = Lossy(lose)
+        quarantine = Quarantine(60.0)
+        backend = RayBackend(workers, encode=encode_fake, quarantine=quarantine)
+        try:
+            await test(backend, workers)
+        finally:
+            await backend.aclose()
+            workers.replica.worker.stop()
+
+    asyncio.run(run())
+
+
+def losing(times: int, *, died: bool) -> Callable[[Call], Exception | None]:
+    left = times
+
+    def lose(_call: Call) -> Exception | None:
+        nonlocal left
+        left -= 1
+        return ReplicaGone(died) if left >= 0 else None
+
+    return lose
+
+
+def test_jobs_of_a_lost_replica_are_sent_again() -> None:
+    async def test(backend: RayBackend, workers: Lossy) -> None:
+        done = await asyncio.gather(*(backend.run(fake_job(n)) for n in range(5)))
+        assert [each.result for each in done] == [Labels((n,), (1.0,)) for n in range(5)]
+        assert len(workers.calls) == 2
+
+    within(losing(1, died=True), test)
+
+
+def test_a_job_that_two_replicas_died_with_is_computed_alone() -> None:
+    async def test(backend: RayBackend, workers: Lossy) -> None:
+        await asyncio.gather(*(backend.run(fake_job(n)) for n in range(3)))
+        assert workers.calls == [[False] * 3, [False] * 3, [True], [True], [True]]
+
+    within(losing(2, died=True), test)
+
+
+def test_a_job_that_ends_every_replica_is_given_up_and_its_content_refused() -> None:
+    async def test(backend: RayBackend, workers: Lossy) -> None:
+        with pytest.raises(WorkerLost):
+            await backend.run(fake_job(1))
+        assert len(workers.calls) == MAX_LOSSES
+        with pytest.raises(Quarantined):
+            await backend.run(fake_job(1))
+
+    within(losing(100, died=True), test)
+
+
+def test_replicas_that_leave_are_no_losses() -> None:
+    async def test(backend: RayBackend, workers: Lossy) -> None:
+        await backend.run(fake_job(1))
+        assert len(workers.calls) == MAX_LOSSES + 3
+        assert not any(alone for call in workers.calls for alone in call)
+
+    within(losing(MAX_LOSSES + 2, died=False), test)
+
+
+def test_a_job_without_a_replica_ends_at_its_deadline() -> None:
+    async def test(backend: RayBackend, _workers: Lossy) -> None:
+        start = time.monotonic()
+        with pytest.raises(DeadlineExceeded):
+            await backend.run(fake_job(1, deadline=Deadline.after(0.2, start)))
+
+    within(losing(1000, died=False), test)
+
+
+def test_what_rays_queue_refuses_is_an_error_of_ours() -> None:
+    async def test(backend: RayBackend, _workers: Lossy) -> None:
+        with pytest.raises(Overloaded):
+            await backend.run(fake_job(1))
+
+    within(lambda _call: Overloaded("full", 1.0), test)
+
+
+def test_a_replica_with_other_weights_is_noticed() -> None:
+    async def test(backend: RayBackend, workers: Lossy) -> None:
+        await backend.run(fake_job(1))
+        assert not backend.replicas.changed
+        workers.replica._identity = "other"
+        await backend.run(fake_job(2))
+        assert backend.replicas.changed
+
+    within(losing(0, died=True), test)
+
+
+def test_without_replicas_the_backend_is_not_alive() -> None:
+    async def test(backend: RayBackend, _workers: Lossy) -> None:
+        await wait_until(lambda: backend.load().alive)
+        backend.replicas.keep(set())
+        assert not backend.load().alive
+        assert backend.replicas.absence() > 0
+
+    within(losing(0, died=True), test)

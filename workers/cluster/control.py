@@ -1,0 +1,60 @@
+"""Messages to all replicas: questions for their load, and jobs that are not wanted any more."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from workers.cluster.messages import REPORT
+from workers.cluster.replicas import Replicas
+from workers.cluster.serve_handle import Workers
+
+log = logging.getLogger("darkroom.cluster")
+
+
+class Control:
+    """Asks all replicas for their load every `every` seconds, and drops jobs of `front_end`.
+
+    Which replica has a job is known to Ray Serve alone, so all of them are told.
+    """
+
+    def __init__(self, workers: Workers, replicas: Replicas, front_end: str, every: float) -> None:
+        self._workers = workers
+        self._replicas = replicas
+        self._front_end = front_end
+        self._every = every
+        self._dropped: list[int] = []
+        self._telling: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
+        self._asking = asyncio.create_task(self._keep_asking())
+
+    def drop(self, number: int) -> None:
+        """Tell the replicas soon that a job is not wanted any more, together with others."""
+        if not self._dropped:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._dropped.append(number)
+
+    async def aclose(self) -> None:
+        """Wait for the answers to the questions of now; Ray's futures bear no cancellation."""
+        self._closing.set()
+        await asyncio.gather(self._asking, *self._telling, return_exceptions=True)
+
+    def _tell(self) -> None:
+        numbers, self._dropped = self._dropped, []
+        task = asyncio.create_task(self._cancel(numbers))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _cancel(self, numbers: list[int]) -> None:
+        with suppress(Exception):  # what is not dropped is computed in vain, and harms no other job
+            await self._workers.ask_all("cancel", self._front_end, numbers)
+
+    async def _keep_asking(self) -> None:
+        while not self._closing.is_set():
+            try:
+                answers = await self._workers.ask_all("report")
+            except Exception as error:  # the next attempt is protected
+                log.warning("the replicas could not be asked for their load: %r", error)
+                answers = []
+            self._replicas.all_reported([REPORT.decode(each) for each in answers])
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), self._every)

@@ -1,0 +1,73 @@
+"""Reach the replicas of a Ray Serve deployment. Ray is imported when this is used, not before."""
+
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol
+
+from models.domain.errors import Overloaded
+from models.domain.image import Pixels
+from workers.cluster.messages import Message
+
+PATIENCE = 5.0
+"""Seconds in which all replicas must answer a message to all of them."""
+
+
+class ReplicaGone(Exception):
+    """The replica of a call is not there any more; `died`: its process ended by itself."""
+
+    def __init__(self, died: bool) -> None:
+        super().__init__(died)
+        self.died = died
+
+
+class Workers(Protocol):
+    """The replicas as a backend uses them."""
+
+    def compute(self, header: bytes, contents: list[Pixels]) -> AsyncGenerator[Message, None]:
+        """Yield the messages of the replica that takes a call; raise ReplicaGone or ServiceError.
+
+        Waits while no replica is there or all have as many calls as they may have.
+        """
+
+    async def ask_all(self, method: str, *arguments: object) -> list[bytes]:
+        """Return the answers of all replicas to a call without images; those lost are left out."""
+
+
+class ServeWorkers:
+    """The replicas behind a deployment's handle."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+        self._streaming = handle.options(stream=True)
+
+    async def compute(self, header: bytes, contents: list[Pixels]) -> AsyncGenerator[Message, None]:
+        """Call `compute` of a replica that Ray Serve chooses."""
+        from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+        from ray.serve.exceptions import BackPressureError, RayServeException
+
+        response = self._streaming.compute.remote(header, contents)
+        ended = False
+        try:
+            async for message in response:
+                yield message
+            ended = True
+        except BackPressureError as error:
+            text = "the workers have as many images waiting as they may have; try again"
+            raise Overloaded(text, 1.0) from error
+        except ActorDiedError as error:
+            raise ReplicaGone(died=True) from error
+        except (ActorUnavailableError, RayError, RayServeException) as error:
+            raise ReplicaGone(died=False) from error
+        finally:
+            if not ended:
+                response.cancel()
+
+    async def ask_all(self, method: str, *arguments: object) -> list[bytes]:
+        """Call a method of all replicas."""
+        response = self._handle.broadcast(method, *arguments)
+        answers = await response.results_async(timeout_s=PATIENCE, return_exceptions=True)
+        return [each for each in answers if isinstance(each, bytes)]
+
+    async def describe(self) -> bytes:
+        """Return the description of any replica, waiting for one."""
+        answer: bytes = await self._handle.describe.remote()
+        return answer
