@@ -24,6 +24,7 @@ from workers.backends.in_process import LocalBackend
 from workers.backends.multi_process import ProcessBackend
 from workers.backends.quarantine import Quarantine
 from workers.backends.recent_batches import newest
+from workers.backends.routing import Router
 from workers.ipc.encoded_network import decode_network
 from workers.ipc.frames import Batched, Welcome
 from workers.operations import kind_of
@@ -40,6 +41,17 @@ BYTES_PER_PIXEL = 4
 
 LEAST_PIXELS_IN_FLIGHT = 200_000_000
 """The limit on decoded pixels in memory, if the settings give none and there are few front ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Unix sockets of worker processes, and the numbers of those whose GPU is near this process."""
+
+    addresses: Sequence[str] = ()
+    near: Sequence[int] = ()
+
+
+NONE = Workers()
 
 
 async def none_remembered(_n: int) -> list[BatchRecord]:
@@ -90,28 +102,28 @@ async def local_executor(
 async def remote_executor(
     settings: Settings,
     metrics: Metrics,
-    addresses: Sequence[str],
-    front_ends: int,
+    workers: Workers,
+    counters: Counters,
     quarantine: int | None = None,
 ) -> Executor:
-    """Connect to workers in other processes, at Unix sockets; wait until one answers.
+    """Connect to workers in other processes; wait until one answers.
 
     `quarantine` is the descriptor of the memory in which front ends note refused images.
     """
-    own_pixels = -(-pixels_in_flight(settings, front_ends) // front_ends)
-    arena = BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels)
+    own_pixels = -(-pixels_in_flight(settings, counters.front_ends) // counters.front_ends)
 
     def on_batch(batched: Batched) -> None:
         reason = ReleaseReason(batched.reason)
         metrics.on_batch(batched.operation, batched.network, batched.size, reason)
 
     backend = ProcessBackend(
-        addresses,
-        arena,
+        workers.addresses,
+        BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels),
         settings.drain_timeout,
         on_batch,
         on_other=lambda: signal.raise_signal(signal.SIGTERM),
         quarantine=Quarantine(settings.quarantine_time, quarantine),
+        router=Router(counters.work_of(len(workers.addresses)), workers.near),
     )
     try:
         welcome = await backend.welcome()

@@ -5,7 +5,7 @@ It is the only file of `app`, besides `executors.py`, that chooses a backend.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
@@ -17,7 +17,9 @@ from app.admission.keys import ApiKeys
 from app.admission.usage import Usage
 from app.decoders import DecoderPool, Limits
 from app.executors import (
+    NONE,
     Executor,
+    Workers,
     admission_for,
     codec_memory_for,
     local_executor,
@@ -67,7 +69,7 @@ async def start_service(
     settings: Settings,
     metrics: Metrics,
     weights: bool = True,
-    addresses: Sequence[str] = (),
+    workers: Workers = NONE,
     counters: Counters | None = None,
     quarantine: int | None = None,
     *,
@@ -76,10 +78,10 @@ async def start_service(
 ) -> Service:
     """Build every part, innermost first; without `weights` it only filters.
 
-    `addresses` are those of worker processes; without any, the worker is in this one. `counters`
-    are shared by front ends, and so are the limits, and the memory at `quarantine`. With `ahead`
-    a decoder process is started beside the worker, before the first image needs it. With
-    `full_batches` the scores that a worker in this process gives do not depend on batches.
+    `workers` are other processes; without any, the worker is in this one. `counters` are shared by
+    front ends, and so are the limits, and the memory at `quarantine`. With `ahead` a decoder
+    process is started beside the worker, before the first image needs it. With `full_batches` the
+    scores that a worker in this process gives do not depend on batches.
     """
     counters = counters or Counters()
     async with AsyncExitStack() as started:  # a failure below stops what has been started
@@ -90,14 +92,14 @@ async def start_service(
         first = asyncio.create_task(decoders.start() if ahead else asyncio.sleep(0))
         started.callback(first.cancel)
         executor = await (
-            remote_executor(settings, metrics, addresses, counters.front_ends, quarantine)
-            if addresses
+            remote_executor(settings, metrics, workers, counters, quarantine)
+            if workers.addresses
             else local_executor(settings, metrics, weights, full_batches)
         )
         started.push_async_callback(executor.backend.aclose)
         await first
         parts = executor, decoders, memory
-        service = _assembled(started, settings, metrics, parts, counters, not addresses)
+        service = _assembled(started, settings, metrics, parts, counters, not workers.addresses)
         started.pop_all()
     return service
 
@@ -199,24 +201,22 @@ async def _started(app: FastAPI, starting: Coroutine[None, None, Service]) -> Se
 
 def create_app(
     settings: Settings,
-    addresses: Sequence[str] = (),
+    workers: Workers = NONE,
     counters: Counters | None = None,
     quarantine: int | None = None,
     traces: TracerProvider | None = None,
 ) -> FastAPI:
     """Return the ASGI application; its parts live from startup to shutdown.
 
-    With `addresses` it is a front end, and the workers at these addresses compute. `counters` hold
-    the counts that all front ends share. `traces` receives spans in place of an exporter.
+    With `workers` it is a front end, and these compute. `counters` hold the counts that all front
+    ends share. `traces` receives spans in place of an exporter.
     """
     metrics = Metrics()
     traces = traces or (exporting_provider() if settings.tracing else None)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        starting = start_service(
-            settings, metrics, True, addresses, counters, quarantine, ahead=True
-        )
+        starting = start_service(settings, metrics, True, workers, counters, quarantine, ahead=True)
         service = app.state.service = await _started(app, starting)
         async with sending(traces), _serving(service, traces):
             yield

@@ -115,6 +115,15 @@ SpareWorkers = Annotated[
 ]
 """The number of spare workers, or `auto`."""
 
+BindCores = Annotated[
+    bool,
+    Field(
+        description="true: the processes of each GPU run on cores near it, and with several GPUs "
+        "on an equal part of the cores; false: on all cores",
+    ),
+]
+"""Whether processes keep to the cores of their GPU."""
+
 Decoders = Annotated[
     Count,
     Field(

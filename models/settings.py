@@ -18,6 +18,7 @@ from models.fetch_settings import (
 )
 from models.setting_types import (
     ApiKeysFile,
+    BindCores,
     CacheControl,
     ClientRate,
     CodecMemory,
@@ -62,6 +63,7 @@ class Settings(BaseSettings):
     )
     gpu_workers: GpuWorkers = "auto"
     spare_workers: SpareWorkers = "auto"
+    bind_cores: BindCores = True
     settings_file: Path | None = Field(
         None,
         description="file with lines DARKROOM_NAME=value, read at the start and on SIGHUP; the "

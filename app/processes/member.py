@@ -26,6 +26,7 @@ from workers.ipc.frames import Welcome
 from workers.ipc.worker_server import WorkerServer
 from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Worker
+from workers.supervision.cpu_topology import bind
 from workers.supervision.malloc import keep_freed_memory
 from workers.supervision.startup import Started, start_worker
 
@@ -41,6 +42,8 @@ BIND = 0.01
 def run() -> int:
     """Do what the orders on standard input say until told to stop; return the exit code."""
     orders = Orders()
+    if cpus := orders.first.get("cpus"):
+        bind(cpus)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
     settings = Settings.model_validate(orders.first["settings"])
     structured_logging.configure(settings.log_level, settings.log_format)
@@ -56,6 +59,7 @@ def run() -> int:
 def _front_end(settings: Settings, orders: Orders) -> int:
     from app import main
     from app.admission.counts.counters import Counters
+    from app.executors import Workers
     from app.processes import uvicorn_server
     from app.processes.connection_balancer import SharedSocket
     from app.processes.connection_counts import Alone, ConnectionCounts
@@ -66,7 +70,8 @@ def _front_end(settings: Settings, orders: Orders) -> int:
     number = tally.enter(given["number"])
     shared = SharedSocket(socket.socket(fileno=given["socket"]), tally, number)
     counters = Counters.attach(given["counters"], given["front_ends"])
-    app = main.create_app(settings, given["addresses"], counters, given["quarantine"])
+    workers = Workers(given["addresses"], given["near"])
+    app = main.create_app(settings, workers, counters, given["quarantine"])
     scraped = given["scraped"]
     at_metrics = [] if scraped is None else [SharedSocket(socket.socket(fileno=scraped), Alone())]
     uvicorn_server.Server(app, settings, shared, at_metrics, orders).run()

@@ -25,6 +25,7 @@ from app.telemetry.metrics_folder import metrics_folder
 from models.reloading import FIXED, reloaded
 from models.settings import Settings
 from workers.backends.quarantine import Quarantine
+from workers.supervision.binding import Placement
 from workers.supervision.forking import ForkSpec
 from workers.supervision.gpu_discovery import wanted_gpus
 from workers.supervision.startup import cores
@@ -77,7 +78,7 @@ def run(settings: Settings, plan: Plan) -> int:
     addresses = {f"{name}-{number}": gpu for number, gpu in enumerate(gpus)}
     with (
         _listening(settings) as (listening, scraped),
-        closing(_tally(plan.front_ends)) as tally,
+        closing(ConnectionCounts.empty(2 * plan.front_ends)) as tally,
         closing(Counters.create(plan.front_ends)) as counters,
         closing(Quarantine.create()) as quarantine,
         metrics_folder() as folder,
@@ -95,10 +96,14 @@ def run(settings: Settings, plan: Plan) -> int:
         }
 
         def members(settings: Settings) -> Groups:
-            workers = [worker(settings, *each) for each in addresses.items()]
+            placed = Placement(gpus, CORES_PER_WORKER, bind=settings.bind_cores)
+            workers = [
+                worker(settings, address, gpu, cpus=placed.worker(gpu))
+                for address, gpu in addresses.items()
+            ]
             numbers = range(plan.front_ends)
-            front = [_front_end(settings, {**orders, "number": n}, environment) for n in numbers]
-            return [workers, front]
+            own = [{**orders, "number": n, **placed.front_end(n)} for n in numbers]
+            return [workers, [_front_end(settings, each, environment) for each in own]]
 
         reload = Reload(settings, members)
         sockets = [each for each in (listening, scraped) if each]
@@ -142,14 +147,6 @@ def spares(settings: Settings) -> int:
     return int(usable_memory() >= ENOUGH_FOR_A_SPARE)
 
 
-def _tally(front_ends: int) -> ConnectionCounts:
-    """Return counts in which no front end accepts: each enters when it starts."""
-    tally = ConnectionCounts.create(2 * front_ends)
-    for number in range(2 * front_ends):
-        tally.leave(number)
-    return tally
-
-
 async def _supervised(
     groups: Groups,
     folder: str,
@@ -177,22 +174,26 @@ async def _supervised(
 def _listening(settings: Settings) -> Iterator[tuple[socket.socket, socket.socket | None]]:
     """Bind the main socket, and that of the port for metrics if there is one."""
     with ExitStack() as stack:
-        listening = stack.enter_context(_bound(settings.host, settings.port))
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        address = settings.host, settings.port
+        made = socket.create_server(address, family=family, backlog=BACKLOG)
+        listening = stack.enter_context(made)
         scraped = [stack.enter_context(each) for each in bind_metrics(settings)[:1]]
         yield listening, scraped[0] if scraped else None
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=BACKLOG)
-
-
 def worker(
-    settings: Settings, address: str, gpu: int | None, *, full_batches: bool = False
+    settings: Settings,
+    address: str,
+    gpu: int | None,
+    *,
+    full_batches: bool = False,
+    cpus: Sequence[int] = (),
 ) -> ProcessSpec:
     """Return the process of a worker that listens at `address`; without `gpu` it has the CPU.
 
-    With `full_batches` the scores of an image do not depend on the batch that it is part of.
+    With `full_batches` the scores of an image do not depend on the batch that it is part of. It
+    runs on `cpus`, by default on all.
     """
     orders = {
         "role": "worker",
@@ -200,6 +201,7 @@ def worker(
         "address": address,
         "gpu": gpu,
         "full_batches": full_batches,
+        "cpus": cpus,
     }
     number = address.rsplit("-", 1)[1]
     name = "worker" if gpu is None else f"worker {number} of GPU {gpu}"

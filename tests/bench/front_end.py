@@ -33,6 +33,7 @@ from pathlib import Path
 
 import uvloop
 
+from app.executors import Workers
 from app.main import create_app
 from app.processes import uvicorn_server
 from app.telemetry import structured_logging
@@ -92,7 +93,7 @@ def front_end(listening: socket.socket, address: str) -> None:
     """Return the specification of a front end that behaves as one of several."""
     structured_logging.configure("warning")
     settings = Settings()
-    uvicorn_server.Server(create_app(settings, [address]), settings).run([listening])
+    uvicorn_server.Server(create_app(settings, Workers([address])), settings).run([listening])
 
 
 @dataclass(frozen=True, slots=True)

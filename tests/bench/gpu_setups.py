@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.system.cpu_topology import Cpus, cores_of, divided, near_cpus, usable_cpus
 from tests.bench import thread_use
 from tests.bench.subject import Subject, answers, started
 from tests.ports import free_port
+from workers.supervision.cpu_topology import Cpus, cores_of, divided, near_cpus, usable_cpus
 from workers.supervision.gpu_discovery import bus_id
 
 FLAGS = ["--log-level", "warning", "--max-images-in-flight", "16384", "--spare-workers", "0"]

@@ -36,12 +36,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from app.system.cpu_topology import near_cpus
 from tests.bench import gpu_samples, thread_use, wrk
 from tests.bench.gpu_setups import Server, setups_of, shares_of
 from tests.bench.images import jpegs, subsampled
 from tests.bench.plan import BLURRED, IMAGES_PER_MULTIPART, LABELS, multipart_requests, raw_requests
 from tests.bench.subject import Subject
+from workers.supervision.cpu_topology import near_cpus
 from workers.supervision.gpu_discovery import bus_id, count_gpus
 
 FIRST = 8

@@ -1,10 +1,19 @@
-"""Add up the load of several worker processes by their last reports."""
+"""Which worker processes accept jobs, and their load together by their last reports."""
 
 from collections.abc import Sequence
 
 from models.domain.backend import Load
 from workers.backends.absence import Absence
 from workers.ipc.worker_client import WorkerConnection
+
+
+def accepting(links: Sequence[WorkerConnection]) -> list[tuple[int, str]]:
+    """Return the numbers of the workers that accept jobs, with their devices."""
+    return [
+        (number, line.device)
+        for number, link in enumerate(links)
+        if (line := link.line) is not None
+    ]
 
 
 def combined(

@@ -1,9 +1,10 @@
 """The backend whose workers are other processes of this host.
 
-A job goes to the worker with the fewest jobs of this front end. Jobs that a lost worker had not
-answered go to another one or to its successor, while their deadline allows: the work is pure, so a
-second run is safe. A job that the device had been given when its worker died is computed alone the
-next time, and fails if that worker dies too: only it can be the cause. Its content is then refused.
+A job goes to the worker that is expected to finish it first (`routing.py`). Jobs that a lost worker
+had not answered go to another one or to its successor, while their deadline allows: the work is
+pure, so a second run is safe. A job that the device had been given when its worker died is computed
+alone the next time, and fails if that worker dies too: only it can be the cause. Its content is
+then refused.
 """
 
 import asyncio
@@ -18,9 +19,10 @@ from models.domain.batch_record import BatchRecord
 from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers.backends.absence import Absence
-from workers.backends.load import combined
+from workers.backends.load import accepting, combined
 from workers.backends.quarantine import Quarantine
 from workers.backends.recent_batches import recent_batches
+from workers.backends.routing import OwnWork, Router
 from workers.backends.submission import bytes_for, frame_of, outcome_of
 from workers.ipc import conversion
 from workers.ipc.arena import Arena, ArenaSlot
@@ -47,6 +49,7 @@ class ProcessBackend:
         on_other: Callable[[], object] = lambda: None,
         encode: Callable[[Operation], object] = conversion.encode_operation,
         quarantine: Quarantine | None = None,
+        router: Router | None = None,
     ) -> None:
         self._arena = Arena.create(arena_bytes)
         self._slots = ArenaSlots(self._arena)
@@ -54,16 +57,15 @@ class ProcessBackend:
         self._drain_timeout = drain_timeout
         self._on_other = on_other
         self._encode = encode
-        self._closing = False
-        self._held = 0
+        self._closing, self._held = False, 0
         self._idle = asyncio.Event()
         self._copying = asyncio.Semaphore(AT_ONCE)
         self._absence = Absence()
         self._quarantine = quarantine or Quarantine()
+        self._router = router or Router(OwnWork(len(addresses)))
         self._welcomed: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         self._current: Welcome | None = None
-        self._device = "none"
-        self.submitted = 0
+        self._device, self.submitted = "none", 0
         self._load: Load | None = None
         hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch, on_load=self._report)
         self._links = [WorkerConnection(address, self._arena, hooks) for address in addresses]
@@ -99,8 +101,7 @@ class ProcessBackend:
 
     def load(self) -> Load:
         """Return the load of the workers by their last reports, added up once for each report."""
-        waiting = len(self._parked) + self._slots.waiting
-        known = self._load
+        waiting, known = len(self._parked) + self._slots.waiting, self._load
         if known is None or waiting or not known.alive or self._closing:
             known = combined(self._links, self._device, waiting, self._absence, self._closing)
             self._load = None if waiting else known
@@ -139,9 +140,8 @@ class ProcessBackend:
         self._arena.close()
 
     async def _answer(self, job: Job, slot: ArenaSlot) -> Outcome:
-        loop = asyncio.get_running_loop()
         self.submitted += 1
-        pending = Pending(self.submitted, job, slot, loop.create_future())
+        pending = Pending(self.submitted, job, slot, asyncio.get_running_loop().create_future())
         late = Failed(DeadlineExceeded("the request's deadline passed"))
         alarm = alarms().set(job.deadline, partial(_resolve, pending, late))
         try:
@@ -161,16 +161,16 @@ class ProcessBackend:
             self._abandon(pending)
 
     def _send(self, pending: Pending) -> None:
-        """Send a job to the least loaded worker; park it while there is none."""
-        up = [link.line for link in self._links if link.line is not None]
-        if not up:
+        """Send a job to the worker that the router chooses; park it while there is none."""
+        if not (up := accepting(self._links)):
             self._parked.append(pending)
             return
         assert pending.slot is not None
         # The mark of the last job in this slot must be gone before a worker has this one, or its
         # crash would make an innocent job a suspect.
         self._arena.mark(pending.slot, False)
-        min(up, key=lambda line: len(line.pending)).submit(pending, frame_of(pending, self._encode))
+        line = self._links[self._router.choose(pending, up)].lines[-1]
+        line.submit(pending, frame_of(pending, self._encode))
 
     async def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
         """Return why a job of a lost worker is not sent again; None if it is."""
@@ -182,8 +182,8 @@ class ProcessBackend:
             pending.alone = pending.losses > 0
             return None
         await self._quarantine.add(pending.job.image)
-        text = f"{pending.losses} workers died while they held the image; it was given up"
-        return Failed(WorkerLost(text))
+        died = f"{pending.losses} workers died while they held the image"
+        return Failed(WorkerLost(f"{died}; it was given up"))
 
     async def _send_again(self, pending: Pending) -> None:
         """Send a job again from its image: a filter may have been writing over the slot."""
@@ -204,6 +204,7 @@ class ProcessBackend:
 
     def _done(self, pending: Pending, done: Done) -> None:
         """Accept a slot that a worker gave back; a leaving worker did nothing with it."""
+        self._router.ended(pending, done)
         if pending.waiter.done():
             self._slots.release(pending)
         elif done.error is not None and done.error[0] in (Draining.code, WorkerLost.code):
@@ -236,6 +237,7 @@ class ProcessBackend:
     def _on_lost(self, taken: list[Pending]) -> None:
         """Handle a lost worker, which no longer touches its slots."""
         for pending in taken:
+            self._router.ended(pending)
             if pending.waiter.done():
                 pending.line = None
                 self._slots.release(pending)

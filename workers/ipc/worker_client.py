@@ -49,7 +49,7 @@ class Pending:
     """A submitted job, with its `slot` until that is free again.
 
     `losses` counts the workers that died with it on their device; after the first it is computed
-    `alone`.
+    `alone`. `worker` is the number of the worker that has it, `expected` its nanoseconds there.
     """
 
     number: int
@@ -59,6 +59,8 @@ class Pending:
     line: "Line | None" = None
     losses: int = 0
     alone: bool = False
+    worker: int = 0
+    expected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,11 @@ class Line:
         self.protocol: FrameProtocol[FromWorker] = FrameProtocol(
             FROM_WORKER, self._on_frames, self._on_lost, self._on_broken
         )
+
+    @property
+    def device(self) -> str:
+        """Return the device of the worker; empty before its welcome."""
+        return "" if self.welcome is None else self.welcome.device
 
     def submit(self, pending: Pending, frame: Submit) -> None:
         """Hand over a job and its slot; call it only while the connection is up."""

@@ -31,6 +31,7 @@ import numpy as np
 
 from app.admission.counts.fields import ByKey, Mark, Total
 from app.admission.counts.rates import SIZE, RateTable
+from app.admission.counts.shared_work import MOST_WORKERS, SharedWork, checked
 from app.system.processes import is_alive
 
 SLOTS = 1024
@@ -49,9 +50,10 @@ SEED_BYTES = 16
 Key = tuple[int, int]
 """The index at which a key's cell starts in each of the `ROWS` rows of the sketch."""
 
-_N_CELLS = len(Total) + len(Mark) + len(ByKey) * ROWS * SLOTS
 _FIRST_MARK = len(Total)
 _FIRST_BY_KEY = len(Total) + len(Mark)
+_FIRST_WORKER = _FIRST_BY_KEY + len(ByKey) * ROWS * SLOTS
+_N_CELLS = _FIRST_WORKER + MOST_WORKERS
 
 
 class Counters:
@@ -177,6 +179,11 @@ class Counters:
         counts: np.ndarray[tuple[int], np.dtype[np.int64]]
         counts = row.reshape(SLOTS, self.columns).sum(axis=1)
         return counts
+
+    def work_of(self, workers: int) -> SharedWork:
+        """Return the work that each worker has been given; ValueError for too many workers."""
+        cells = np.frombuffer(self._cells, np.int64).reshape(_N_CELLS, self.columns)
+        return SharedWork(cells[_FIRST_WORKER:][: checked(workers)], self._column)
 
     # Marks
 

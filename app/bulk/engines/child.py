@@ -21,6 +21,7 @@ from app.bulk.engines import in_process
 from app.bulk.engines.channel import Chunk, Done, Frame, Hello, Refused, receive, send
 from app.bulk.engines.in_process import InProcess, Work
 from app.bulk.errors import CannotWrite, WrongUsage
+from app.executors import Workers
 from app.processes.computing import tune
 from app.processes.orders import Orders
 from app.telemetry import structured_logging
@@ -50,7 +51,7 @@ async def _serve(settings: Settings, orders: dict[str, Any]) -> int:
     reader, writer = await asyncio.open_unix_connection(sock=channel)
     try:
         service = await main.start_service(
-            settings, Metrics(), work.needs_weights, orders["addresses"], counters
+            settings, Metrics(), work.needs_weights, Workers(orders["addresses"]), counters
         )
         engine = await in_process.start(settings, work, service)
     except (ValueError, WrongUsage) as error:

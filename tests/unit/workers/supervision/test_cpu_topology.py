@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.system.cpu_topology import cores_of, divided, near_cpus, parse_cpus, usable_cpus
+from workers.supervision.cpu_topology import cores_of, divided, near_cpus, parse_cpus, usable_cpus
 
 NO_FILES = Path("/nonexistent")
 
@@ -84,7 +84,7 @@ def test_all_threads_of_a_process_are_bound() -> None:
     last = max(usable_cpus())
     program = (
         "import os, threading\n"
-        "from app.system.cpu_topology import bind\n"
+        "from workers.supervision.cpu_topology import bind\n"
         "go = threading.Event()\n"
         "threading.Thread(target=go.wait, daemon=True).start()\n"
         f"bind({{{last}}})\n"
