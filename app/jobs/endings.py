@@ -10,6 +10,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -59,6 +60,7 @@ class Endings:
         self._storage = storage
         self.sender = sender
         self._chance = chance
+        self._held: set[Ending] = set()
 
     async def run(self) -> None:
         """Work until this is cancelled."""
@@ -71,8 +73,13 @@ class Endings:
                     turns.release()
                     await asyncio.sleep(LOOK)
                 else:
+                    self._held.add(ending)  # now: the next claim comes before the task's first step
                     task = group.create_task(self.end(ending))
                     task.add_done_callback(lambda _: turns.release())
+                    task.add_done_callback(partial(self._dropped, ending))
+
+    def _dropped(self, ending: Ending, _task: object) -> None:
+        self._held.discard(ending)
 
     async def end(self, ending: Ending) -> None:
         """Try an ending once, and note what became of it; a fault of ours harms no other one."""
@@ -93,7 +100,7 @@ class Endings:
 
     async def _claimed(self) -> Ending | None:
         try:
-            return await self.rows.claim()
+            return await self.rows.claim(self._held)
         except (SQLAlchemyError, OSError) as error:
             log.warning("the database of jobs does not answer: %s", error)
             return None

@@ -55,12 +55,14 @@ class Committer:
         for chunk, _ in batch:
             by_job[chunk.claim.job].append(chunk)
         stored: list[Stored] = []
-        failed: dict[str, OSError] = {}
+        failed: dict[str, OSError | ValueError] = {}
         for job, chunks in by_job.items():
             folder = self._folder.of(job)
             try:
                 stored += await asyncio.to_thread(store, chunks, folder, self._owner)
-            except OSError as error:  # the disk is full, or the job was removed
+            # The disk is full, or the job was removed; ValueError: its work was cancelled, which
+            # closes the records of all its chunks.
+            except (OSError, ValueError) as error:
                 failed[job] = error
         kept = {(each.claim.job, each.claim.number) for each in await self._counted(stored)}
         for chunk, finished in batch:

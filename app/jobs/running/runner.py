@@ -69,6 +69,8 @@ class Runner:
         self._committer = Committer(folder, chunks, owner.id, retention)
         self._feeders: dict[str, asyncio.Task[None]] = {}
         self._unreleased: list[Claim] = []
+        self._doubtful: set[str] = set()
+        """Jobs of which a claim failed: the database may have made it all the same."""
         self._awake = asyncio.Event()
         self.full = False
         """Set while the data folder has no room: no chunk is begun."""
@@ -118,6 +120,9 @@ class Runner:
         if self._unreleased or State.CANCELLING in states.values():
             await self.release()
             await self._jobs.end_cancelled(self._retention)
+        for id_ in self._doubtful - self._feeders.keys():
+            await self._chunks.release_all(id_, self._owner.id)
+            self._doubtful.discard(id_)
         for id_, task in self._feeders.items():
             if states.get(id_) not in RUNNABLE:
                 task.cancel()
@@ -160,7 +165,7 @@ class Runner:
     async def _work(self, job: Job, work: Work) -> None:
         inputs = self._inputs(self._folder.of(job.id))
         this = JobInWork(job, work, inputs, JobSlots(self._slots, job.concurrency))
-        claims = ClaimsAhead(partial(self._chunks.claim, job.id, self._owner.id))
+        claims = ClaimsAhead(partial(self._claim, job.id))
         try:
             async with inputs, asyncio.TaskGroup() as group:
                 while not (self._stopping() or self.full):
@@ -173,6 +178,13 @@ class Runner:
                     await begun.wait()
         finally:
             await claims.close(self._unreleased.extend)
+
+    async def _claim(self, job: str, limit: int) -> list[Claim]:
+        try:
+            return await self._chunks.claim(job, self._owner.id, limit)
+        except BaseException:
+            self._doubtful.add(job)
+            raise
 
     def _ended(self, claim: Claim, task: "asyncio.Task[None]") -> None:
         """Give a chunk back that was not committed; one that is committed all the same stays so.

@@ -118,6 +118,18 @@ class ChunkRows:
                 free = {"state": WAITING, "owner": None, "attempts": CHUNKS.c.attempts - 1}
                 await connection.execute(held.where(CHUNKS.c.state == CLAIMED).values(**free))
 
+    async def release_all(self, job: str, owner: str) -> int:
+        """Give back all chunks of a job that `owner` has; return their number.
+
+        Call it where `owner` works on none of them: one whose claim was made, but never answered,
+        would else be nobody's work for as long as the process lives.
+        """
+        held = update(CHUNKS).where(CHUNKS.c.job == job, CHUNKS.c.owner == owner)
+        free = {"state": WAITING, "owner": None, "attempts": CHUNKS.c.attempts - 1}
+        async with self._engine.begin() as connection:
+            freed = held.where(CHUNKS.c.state == CLAIMED).values(**free)
+            return (await connection.execute(freed)).rowcount
+
     async def release_abandoned(self) -> int:
         """Free the chunks of owners whose lease has ended; return their number."""
         alive = select(OWNERS.c.id).where(OWNERS.c.until >= self._clock())

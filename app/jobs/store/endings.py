@@ -1,10 +1,10 @@
 """The rows of endings: what is left to do for a job that has ended, and when it is tried next."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from sqlalchemy import Update, delete, exists, select, update
+from sqlalchemy import ColumnElement, Update, and_, delete, exists, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.jobs.store.tables import ENDINGS, JOBS, OWNERS
@@ -50,11 +50,12 @@ class EndingRows:
             found = await connection.execute(select(ENDINGS).where(ENDINGS.c.job == job))
             return {row["kind"]: Ending(**row) for row in found.mappings()}
 
-    async def claim(self) -> Ending | None:
+    async def claim(self, held: Collection[Ending] = ()) -> Ending | None:
         """Take the ending that is due longest; None: there is none.
 
-        If this process dies, its lease ends, and the ending is due again. So each is done at least
-        once.
+        If this process dies, its lease ends, and the ending is due again. So is one that this
+        process has taken but is not among those that it holds, because the answer was lost. So each
+        is done at least once.
         """
         now = self._clock()
         other = ENDINGS.alias()
@@ -63,7 +64,8 @@ class EndingRows:
         )
         first = (ENDINGS.c.kind == DESTINATION) | ~before
         alive = select(OWNERS.c.id).where(OWNERS.c.until >= now)
-        free = ENDINGS.c.owner.is_(None) | ENDINGS.c.owner.not_in(alive)
+        lost = and_(ENDINGS.c.owner == self._owner, *(~_is(each) for each in held))
+        free = ENDINGS.c.owner.is_(None) | ENDINGS.c.owner.not_in(alive) | lost
         due = (ENDINGS.c.state == WAITING) & (ENDINGS.c.due <= now) & free & first
         ended = JOBS.c.state.in_([each.value for each in FINISHED])
         query = select(ENDINGS).join(JOBS, JOBS.c.id == ENDINGS.c.job).where(due, ended)
@@ -79,7 +81,7 @@ class EndingRows:
         more = {"owner": self._owner, "attempts": ending.attempts + 1}
         async with self._engine.begin() as connection:
             taken = (await connection.execute(mine.values(**more))).rowcount
-        return ending if taken else await self.claim()
+        return ending if taken else await self.claim(held)
 
     async def keep(self, ending: Ending, body: str) -> None:
         """Keep the message of an ending: it is the same at every try."""
@@ -106,4 +108,8 @@ class EndingRows:
             await connection.execute(delete(ENDINGS).where(gone))
 
     def _one(self, ending: Ending) -> Update:
-        return update(ENDINGS).where(ENDINGS.c.job == ending.job, ENDINGS.c.kind == ending.kind)
+        return update(ENDINGS).where(_is(ending))
+
+
+def _is(ending: Ending) -> ColumnElement[bool]:
+    return (ENDINGS.c.job == ending.job) & (ENDINGS.c.kind == ending.kind)

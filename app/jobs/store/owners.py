@@ -1,6 +1,7 @@
 """The leases of processes that work on chunks: a process that dies loses what it has claimed."""
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -14,6 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.jobs.store.tables import JOBS, META, OWNERS
+
+log = logging.getLogger("darkroom.jobs")
 
 LEASE = 30.0
 """Seconds after the last sign of life of a process until others take its chunks over."""
@@ -31,17 +34,9 @@ class Owner:
 
     async def enter(self) -> None:
         """Begin the lease; end those of processes of this host that have died."""
-        row = {
-            "id": self.id,
-            "host": host(),
-            "pid": os.getpid(),
-            "began": began(os.getpid()) or "",
-            "until": self._clock() + LEASE,
-            "arriving": 0,
-        }
-        here = select(OWNERS).where(OWNERS.c.host == row["host"])
+        here = select(OWNERS).where(OWNERS.c.host == host())
         async with self._engine.begin() as connection:
-            await connection.execute(insert(OWNERS), [row])
+            await connection.execute(insert(OWNERS), [self._row()])
             found = await connection.execute(here)
             dead = [each.id for each in found if began(each.pid) != each.began]
             await connection.execute(delete(OWNERS).where(OWNERS.c.id.in_(dead)))
@@ -49,12 +44,30 @@ class Owner:
             await connection.execute(delete(OWNERS).where(old))
 
     async def renew(self) -> None:
-        """Prolong the lease, and correct what is counted for this process after a failure."""
+        """Prolong the lease, and correct what is counted for this process after a failure.
+
+        A process that was stopped for long finds its lease removed, and begins it anew: its chunks
+        are the work of others by then, and without a lease so would be all that it claims later.
+        """
         values: dict[str, float] = {"until": self._clock() + LEASE}
         if not self._counting.locked():
             values["arriving"] = self._arriving
         async with self._engine.begin() as connection:
-            await connection.execute(self._mine.values(**values))
+            if (await connection.execute(self._mine.values(**values))).rowcount:
+                return
+            log.warning("the lease of this process on jobs was lost; it begins anew")
+            await connection.execute(insert(OWNERS), [self._row()])
+
+    def _row(self) -> dict[str, str | int | float]:
+        """Return the row of a lease that begins now."""
+        return {
+            "id": self.id,
+            "host": host(),
+            "pid": os.getpid(),
+            "began": began(os.getpid()) or "",
+            "until": self._clock() + LEASE,
+            "arriving": self._arriving,
+        }
 
     async def reserve(self, n_bytes: int, most: int) -> bool:
         """Count bytes that arrive at this process.

@@ -4,20 +4,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.jobs.chunk_records import ChunkRecords
 from app.jobs.files import MANIFEST, DataFolder
 from app.jobs.inputs import Inputs
 from app.jobs.manifest import ManifestWriter, StoredLine
+from app.jobs.running import runner as running
+from app.jobs.running.committer import Committer
 from app.jobs.running.runner import Runner
 from app.jobs.running.work import ImageWorker, Work
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.database import opened
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
-from app.jobs.store.values import Claim, Job, State
+from app.jobs.store.values import Claim, Job, Span, State
 from models.settings import Settings
 from workers.operations import Classify
 
@@ -39,6 +44,21 @@ class SlowClaims(ChunkRows):
         return found
 
 
+class UnansweredClaims(ChunkRows):
+    """Chunks whose claims are made, and whose answers are lost until `answers` is set."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(engine)
+        self.answers, self.lost = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, job: str, owner: str, limit: int = 1) -> list[Claim]:
+        found = await super().claim(job, owner, 40 * limit)
+        if self.answers.is_set():
+            return found
+        self.lost.set()
+        raise OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
+
+
 class Endless(ImageWorker):
     """Work on images that never ends."""
 
@@ -51,16 +71,20 @@ class Endless(ImageWorker):
         return b"", False
 
 
-Scenario = Callable[[Runner, JobRows, SlowClaims], Awaitable[None]]
+Rows = TypeVar("Rows", bound=ChunkRows)
 
 
-def with_a_job(tmp_path: Path, scenario: Scenario) -> None:
+def with_a_job(
+    tmp_path: Path,
+    kind: Callable[[AsyncEngine], Rows],
+    scenario: Callable[[Runner, JobRows, Rows, Endless], Awaitable[None]],
+) -> None:
     """Run a scenario with a runner that works on the job `1` of 40 chunks."""
 
     async def run() -> None:
         folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
         folder.make()
-        rows, chunks, owner, worker = JobRows(engine), SlowClaims(engine), Owner(engine), Endless()
+        rows, chunks, owner, worker = JobRows(engine), kind(engine), Owner(engine), Endless()
         await owner.enter()
         writer = ManifestWriter(folder.add("1") / MANIFEST, 1000, 1000, chunk=1)
         for _ in range(40):
@@ -71,14 +95,13 @@ def with_a_job(tmp_path: Path, scenario: Scenario) -> None:
         inputs = partial(Inputs, settings=Settings(), large=asyncio.Semaphore(1))
         parts = rows, chunks, owner, folder, worker, inputs, lambda *_: Work(Classify())
         runner = Runner(*parts, 100, RETENTION, lambda: False, lambda _: None)
-        running = asyncio.create_task(runner.run())
+        work = asyncio.create_task(runner.run())
         try:
             async with asyncio.timeout(20):
-                await worker.begun.wait()
-                await scenario(runner, rows, chunks)
+                await scenario(runner, rows, chunks, worker)
         finally:
-            running.cancel()
-            await asyncio.wait([running])
+            work.cancel()
+            await asyncio.wait([work])
             await engine.dispose()
 
     asyncio.run(run())
@@ -87,7 +110,8 @@ def with_a_job(tmp_path: Path, scenario: Scenario) -> None:
 def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_path: Path) -> None:
     """The runner cancels its work again at each look, so also while it waits for the claim."""
 
-    async def scenario(runner: Runner, rows: JobRows, chunks: SlowClaims) -> None:
+    async def scenario(runner: Runner, rows: JobRows, chunks: SlowClaims, worker: Endless) -> None:
+        await worker.begun.wait()
         await rows.cancel("1", RETENTION)
         for _look in range(3):
             runner.wake()
@@ -97,4 +121,49 @@ def test_a_job_that_is_cancelled_while_chunks_are_being_claimed_ends(tmp_path: P
             runner.wake()
             await asyncio.sleep(0.1)
 
-    with_a_job(tmp_path, scenario)
+    with_a_job(tmp_path, SlowClaims, scenario)
+
+
+def test_chunks_whose_claim_was_made_but_not_answered_are_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PAUSE", 0.1)
+
+    async def scenario(
+        _runner: Runner, _rows: JobRows, chunks: UnansweredClaims, worker: Endless
+    ) -> None:
+        await chunks.lost.wait()
+        chunks.answers.set()
+        await worker.begun.wait()
+
+    with_a_job(tmp_path, UnansweredClaims, scenario)
+
+
+def test_records_that_are_closed_meanwhile_end_no_commits(tmp_path: Path) -> None:
+    async def test() -> None:
+        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
+        folder.make()
+        rows, chunks, owner = JobRows(engine), ChunkRows(engine), Owner(engine)
+        await owner.enter()
+        committer = Committer(folder, chunks, owner.id, RETENTION)
+        committing = asyncio.create_task(committer.run())
+        try:
+            for id_ in ("1", "2"):
+                folder.add(id_)
+                new = Job(id_, "me", State.QUEUED, "classify", {}, 1, 0, 0, 0, 1000.0)
+                await rows.add(new, [Span(0, 1, 0, 5)])
+                (claim,) = await chunks.claim(id_, owner.id)
+                with ChunkRecords(claim, folder.of(id_)) as records:
+                    await records.add(b"{}\n", failed=False)
+                    if id_ == "1":  # as a job that is cancelled does
+                        records.__exit__(None, None, None)
+                        with pytest.raises(ValueError, match="closed"):
+                            await asyncio.wait_for(committer.commit(records), 10)
+                    else:
+                        assert await asyncio.wait_for(committer.commit(records), 10)
+        finally:
+            committing.cancel()
+            await asyncio.wait([committing])
+            await engine.dispose()
+
+    asyncio.run(test())

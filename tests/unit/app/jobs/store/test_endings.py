@@ -33,7 +33,7 @@ def test_what_a_process_works_on_is_free_again_as_soon_as_its_lease_has_ended(
                 clock.advance(LEASE / 2)
                 for each in owners:
                     await each.renew()
-                assert await other.claim() is await one.claim() is None
+                assert await other.claim() is await one.claim([first]) is None
 
             await owners[1].renew()
             clock.advance(LEASE / 2)
@@ -54,6 +54,26 @@ def test_what_a_process_works_on_is_free_again_as_soon_as_its_lease_has_ended(
             assert last.kind == WEBHOOK
             await owners[1].leave()
             assert await one.claim() is not None
+        finally:
+            await engine.dispose()
+
+    asyncio.run(test())
+
+
+def test_an_ending_whose_claim_was_never_answered_is_due_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        engine = await opened(None, tmp_path)
+        try:
+            owner = Owner(engine)
+            await owner.enter()
+            rows = EndingRows(engine, owner.id)
+            await JobRows(engine).add(ENDED, [Span(0, 1, 0, 5)], ENDINGS)
+            lost = await rows.claim()  # the caller never sees it, and so does not hold it
+            found = await rows.claim()
+            assert lost is not None
+            assert found is not None
+            assert (found.kind, found.attempts) == (lost.kind, 1)
+            assert await rows.claim([found]) is None, "it is in work"
         finally:
             await engine.dispose()
 

@@ -189,6 +189,23 @@ def test_a_lease_of_a_dead_process_of_this_host_ends_when_another_one_starts(
     run(test)
 
 
+def test_a_process_that_stalled_until_its_lease_was_removed_begins_a_new_one(run: Run) -> None:
+    async def test(store: Store) -> None:
+        await store.jobs.add(job(), SPANS)
+        before = await claimed(store, store.one)
+        store.clock.now += 102 * LEASE
+        await Owner(store.other._engine, store.clock).enter()  # it removes old leases
+        await store.other.renew()
+        assert await store.chunks.release_abandoned() == 1
+        await store.one.renew()
+        assert await store.chunks.commit([stored(before)], store.one.id, RETENTION) == []
+        after = await claimed(store, store.one)
+        assert await store.chunks.release_abandoned() == 0, "its new lease does not count"
+        assert await store.chunks.commit([stored(after)], store.one.id, RETENTION)
+
+    run(test)
+
+
 def test_a_key_makes_one_job_for_each_client(run: Run) -> None:
     async def test(store: Store) -> None:
         first = await store.jobs.add(job("1", key="k"), SPANS)
