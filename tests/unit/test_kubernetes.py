@@ -106,6 +106,7 @@ def test_ports_are_those_that_the_server_listens_on() -> None:
 def test_every_variable_is_a_setting() -> None:
     variables = set(settings())
     files = ["overlays/gpu/resources.yaml", "components/api-keys/keys.yaml"]
+    files.append("components/jobs/data.yaml")
     for each in (container(), *map(patched, files)):
         variables |= {variable["name"] for variable in each["env"]}
     assert all(name.startswith(PREFIX) for name in variables)
@@ -209,6 +210,24 @@ def test_no_file_contains_a_key() -> None:
     kinds = [yaml.safe_load(path.read_text()) for path in files if path.suffix == ".yaml"]
     assert "Secret" not in {each.get("kind") for each in kinds}
     assert not list(values(kinds, "secretGenerator"))
+
+
+def test_the_data_folder_of_jobs_is_a_claim_of_one_pod() -> None:
+    deployment, claim = (
+        read(f"components/jobs/{name}.yaml") for name in ("data", "persistentvolumeclaim")
+    )
+    found = patched("components/jobs/data.yaml")
+    (folder,) = [each["value"] for each in found["env"] if each["name"] == f"{PREFIX}DATA_FOLDER"]
+    (mount,) = found["volumeMounts"]
+    (volume,) = deployment["spec"]["template"]["spec"]["volumes"]
+    assert mount == {"name": volume["name"], "mountPath": folder}
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert (deployment["spec"]["replicas"], claim["spec"]["accessModes"]) == (1, ["ReadWriteOnce"])
+    # A rolling update would wait for ever: the new pod needs the volume that the old one has.
+    assert deployment["spec"]["strategy"] == {"type": "Recreate", "rollingUpdate": None}
+    size = int(claim["spec"]["resources"]["requests"]["storage"].removesuffix("Gi"))
+    assert size << 30 > Settings.model_fields["max_data_bytes"].default
+    assert str(folder) in (ROOT / "Dockerfile").read_text(), "the image has it for its user"
 
 
 def test_every_file_that_a_kustomization_names_exists() -> None:

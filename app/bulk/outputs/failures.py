@@ -18,6 +18,26 @@ def beside(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.failed.jsonl")
 
 
+def unfinished(file: Path) -> list[Path]:
+    """Return the partial files of commands for the records `file` that have not ended."""
+    file = file.resolve()
+    names = (each for each in file.parent.glob("*.partial"))
+    return sorted(each for each in names if each.name.startswith(f"{file.name}."))
+
+
+def check_ended(file: Path) -> None:
+    """Raise WrongUsage if another command that writes the finished records `file` has not ended.
+
+    Call it before a retry begins. A command that was killed while it replaced the file may have
+    noted what its own records come from, and the file would still be the one before.
+    """
+    if others := unfinished(file):
+        raise WrongUsage(
+            f"--retry-failed: another command for {file} has not ended; start that one again, or "
+            f"remove {others[0]} to give it up"
+        )
+
+
 def write_failures(lines: Path, path: Path) -> None:
     """Write the records of JSON Lines that are errors."""
     with lines.open("rb") as records, path.open("xb") as failed:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from app.archives.zip_writer import ZipWriter
 from app.bulk.errors import CannotWrite, WrongUsage
-from app.bulk.outputs import atomic_file
+from app.bulk.outputs import atomic_file, failures
 from app.bulk.report import readable
 from app.bulk.sources.walk import Choice, walk
 
@@ -42,10 +42,18 @@ def check(archive: Path, roots: Iterable[str], *, replaces: bool) -> None:
         raise WrongUsage(
             f"--output: {archive} exists already; choose another name, or add --force to replace it"
         )
-    if collected(archive).exists():
+    folder = collected(archive)
+    if not failures.unfinished(failures.beside(archive)) and _is_packed(archive):
+        discard(archive)  # the command that made the archive was stopped at its last step
+    if folder.exists() and failures.unfinished(failures.beside(archive)):
         raise WrongUsage(
-            f"--output: {collected(archive)} has results of a command with other arguments; "
+            f"--output: {folder} has results of a command with other arguments that has not ended; "
             "start that one again, or remove the folder"
+        )
+    if folder.exists():
+        raise WrongUsage(
+            f"--output: {folder} belongs to no command that goes on: one that had ended was "
+            "stopped while it removed the folder, or you made it; remove it, or choose another name"
         )
 
 
@@ -58,7 +66,7 @@ def pack(archive: Path, *, replaces: bool) -> None:
     """
     target, temporary = archive.resolve(), _packing(archive)
     try:
-        if not (temporary.exists() and target.exists() and temporary.samefile(target)):
+        if not _is_packed(archive):
             _make(collected(archive), temporary, target, replaces)
         atomic_file.sync_folder(target.parent)
     except FileExistsError:
@@ -72,13 +80,19 @@ def pack(archive: Path, *, replaces: bool) -> None:
 
 def discard(archive: Path) -> None:
     """Remove the folder of the collected results, and the second name of the archive."""
-    _packing(archive).unlink(missing_ok=True)
     shutil.rmtree(collected(archive), ignore_errors=True)
+    _packing(archive).unlink(missing_ok=True)
 
 
 def _packing(archive: Path) -> Path:
     path = archive.resolve()
     return path.with_name(f"{path.name}.packing")
+
+
+def _is_packed(archive: Path) -> bool:
+    """Return whether the archive is that of the collected results: both names are of one file."""
+    target, temporary = archive.resolve(), _packing(archive)
+    return temporary.exists() and target.exists() and temporary.samefile(target)
 
 
 def _make(folder: Path, temporary: Path, target: Path, replaces: bool) -> None:

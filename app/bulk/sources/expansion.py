@@ -3,7 +3,6 @@
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 from app.bulk.errors import WrongUsage
 from app.bulk.sources import archives, contents
@@ -55,17 +54,27 @@ class Sources:
         contents.check([name for name in self._names if not _stands_for_many(name)])
 
     def count(self) -> int:
-        """Return the number of images; WrongUsage where a folder or a pattern has none."""
+        """Return the number of images; WrongUsage where a folder, pattern or list has none."""
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Source]:
-        for name in chain(self._names, *self._lists):
-            found = self._inside(name)
-            first = next(found, None)
-            if first is None:
-                raise WrongUsage(f"{name}: no image in it; --include chooses other names")
-            yield first
-            yield from found
+        for name in self._names:
+            yield from self._found(name)
+        for entries in self._lists:
+            empty = True
+            for name in entries:
+                empty = False
+                yield from self._found(name)
+            if empty:
+                raise WrongUsage(f"--from: {entries.name}: no file or URL in it")
+
+    def _found(self, name: str) -> Iterator[Source]:
+        found = self._inside(name)
+        first = next(found, None)
+        if first is None:
+            raise WrongUsage(f"{name}: no image in it; --include chooses other names")
+        yield first
+        yield from found
 
     def _inside(self, name: str) -> Iterator[Source]:
         if name == contents.STANDARD_INPUT or contents.is_url(name):

@@ -25,6 +25,7 @@ class SourceList:
 
     def __init__(self, file: str, separator: bytes = b"\n") -> None:
         self._file, self._separator = file, separator
+        self.name = "standard input" if file == STANDARD_INPUT else file
         self._copy: BinaryIO | None = None
         try:
             if file == STANDARD_INPUT:

@@ -166,6 +166,7 @@ def _written(
         {**given, **chosen, **({"retry": True} if retry else {})},
         replaces=force or retry,
         convert=convert,
+        check=partial(failures.check_ended, out) if retry else lambda: None,
     )
 
     def finish() -> None:

@@ -93,7 +93,7 @@ def _check_ended(folder: Path, file: Path) -> None:
         raise WrongUsage(
             f"--retry-failed: {folder} has no results; name the folder of earlier ones"
         )
-    if any(each.name.startswith(f"{file.name}.") for each in file.parent.glob("*.partial")):
+    if failures.unfinished(file):
         raise WrongUsage(
             f"--retry-failed: the command that filters into {folder} has not ended; start it again "
             "without --retry-failed first"
@@ -133,7 +133,9 @@ def _check(asked: Asked, sources: Sources, folder: ResultsFolder, roots: Sequenc
     """
     if asked.archive is not None:
         zip_file.check(asked.archive, roots, replaces=asked.force)
-    elif not asked.retry:
+    elif asked.retry:
+        failures.check_ended(failures.beside(folder.path))
+    else:
         folder.check_targets(_wanted(asked, sources), sources)
 
 

@@ -1,8 +1,8 @@
 """Find the items of a job whose request has no manifest: in storage, or among failed items."""
 
 import asyncio
+import errno
 import os
-import shutil
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -21,6 +21,12 @@ from app.storage.storage import Storage
 from models.domain.errors import InvalidParameter, NotFound
 from models.domain.job_errors import ResultsExpired
 from models.settings import Settings
+
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES}
+"""What file systems answer that have no further name for a file, or for no more of them."""
+
+PIECE = 1 << 20
+"""Bytes that are copied at a time."""
 
 
 class Sources:
@@ -70,7 +76,10 @@ class Sources:
         archive = self._folder.of(job.id) / ARCHIVE
         if not archive.exists():
             return found
-        await asyncio.to_thread(_shared, archive, folder / ARCHIVE)
+        try:
+            await asyncio.to_thread(_shared, archive, folder / ARCHIVE, room.use_on_thread)
+        except FileNotFoundError:
+            raise NotFound(f"job {job.id} was removed meanwhile, with its archive") from None
         return replace(found, stored=found.stored + archive.stat().st_size)
 
     async def _ended(self, id_: str, client: str) -> Job:
@@ -85,13 +94,19 @@ class Sources:
         return job
 
 
-def _shared(archive: Path, other: Path) -> None:
+def _shared(archive: Path, other: Path, use: Callable[[int], None]) -> None:
     """Give a file another name, or copy it where the file system cannot do that.
 
-    The file stays until both jobs are removed.
+    The file stays until both jobs are removed. `use` is called with the bytes of each piece of a
+    copy before it is written. Raises OSError, and what `use` raises.
     """
     try:
         os.link(archive, other)
-    except OSError:
-        shutil.copyfile(archive, other)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        with archive.open("rb") as source, other.open("wb") as copy:
+            while piece := source.read(PIECE):
+                use(len(piece))
+                copy.write(piece)
         sync_path(other)

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from app.bulk.errors import WrongUsage
-from app.bulk.outputs.failures import failed_names, only_failed, write_failures, write_merged
+from app.bulk.outputs.failures import (
+    check_ended,
+    failed_names,
+    only_failed,
+    write_failures,
+    write_merged,
+)
 
 
 def lines(path: Path, **statuses: str) -> Path:
@@ -24,6 +30,15 @@ def test_only_errors_are_kept(tmp_path: Path) -> None:
     write_failures(lines(tmp_path / "all", a="ok", b="error", c="error"), tmp_path / "failed")
     assert sources(tmp_path / "failed") == [("b", "error"), ("c", "error")]
     assert [*failed_names(tmp_path / "all")] == ["b", "c"]
+
+
+def test_a_retry_waits_for_the_end_of_a_command_that_replaces_the_file(tmp_path: Path) -> None:
+    file, other = tmp_path / "labels.jsonl", tmp_path / "labels.jsonl.0123abcd.partial"
+    (tmp_path / "labels.jsonl2.0123abcd.partial").touch()
+    check_ended(file)
+    other.touch()
+    with pytest.raises(WrongUsage, match=str(other)):
+        check_ended(file)
 
 
 def test_only_images_that_failed_are_taken_in_their_order(tmp_path: Path) -> None:

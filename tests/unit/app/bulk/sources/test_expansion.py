@@ -60,6 +60,21 @@ def test_a_folder_without_an_image_is_refused(tmp_path: Path) -> None:
         expanded([str(tmp_path)])
 
 
+@pytest.mark.parametrize("content", [b"", b"\n \r\n"])
+def test_a_list_without_a_source_is_refused_as_a_folder_is(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(content)
+    with pytest.raises(WrongUsage, match=r"--from: .*/list: no file or URL in it"):
+        expanded([], lists=(str(tmp_path / "list"),))
+
+
+def test_a_list_without_a_source_on_standard_input_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(WrongUsage, match="--from: standard input: no file or URL in it"):
+        expanded([], lists=("-",))
+
+
 def test_a_list_has_one_source_on_each_line(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "list").write_bytes(f"{folder}/in\r\n\nhttps://example.org/a b.jpg\n".encode())
     assert expanded(["-"], exclude=("raw",), lists=(str(tmp_path / "list"),)) == [
