@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from app.archives.zip_writer import ZipWriter
+from app.jobs.keep_alive import kept_alive
 from models.codec import ImageFormat
 
 RESULTS, IMAGES = "results.jsonl", "images"
@@ -20,6 +21,9 @@ RESULTS, IMAGES = "results.jsonl", "images"
 
 PIECE = 1 << 18
 """Bytes of an image that are sent at a time."""
+
+SILENCE = b"\n"
+"""The line that says that no record has come for long."""
 
 Rows = AsyncGenerator[bytes | memoryview, None]
 """Records as JSON Lines, in pieces of any size."""
@@ -33,7 +37,9 @@ class ResultsZip:
     """A ZIP of the results of a job.
 
     `read` returns the records, at most a number of them or, for None, all that are wanted; `chosen`
-    leaves some of them out. Without `images` no record has any.
+    leaves some of them out. Without `images` no record has any. With `silence`, in seconds, records
+    may be long in coming: after that time bytes are sent that belong to no content, because proxies
+    end silent connections.
     """
 
     def __init__(
@@ -42,10 +48,12 @@ class ResultsZip:
         chosen: Callable[[Rows], Rows] = lambda rows: rows,
         *,
         images: bool = True,
+        silence: float | None = None,
     ) -> None:
         self._read = read
         self._chosen = chosen
         self._with_images = images
+        self._silence = silence
         self._count = 0
 
     async def pieces(self) -> Rows:
@@ -53,25 +61,52 @@ class ResultsZip:
         most: int | None = None
         with ZipWriter() as archive:
             if self._with_images:
-                async with aclosing(self._chosen(self._counted())) as rows:
-                    async for text in _whole_lines(rows):
-                        for name, content in await asyncio.to_thread(_images, text):
-                            yield archive.begin(name, len(content))
-                            for start in range(0, len(content), PIECE):
-                                piece = content[start : start + PIECE]
-                                archive.add(piece)
-                                yield piece
-                            yield archive.end()
+                async with aclosing(self._members(archive)) as members:
+                    async for piece in members:
+                        yield piece
                 most = self._count  # the same records again, though there may be more by now
-            yield archive.begin(RESULTS)
-            async with aclosing(self._chosen(self._read(most))) as rows:
+            yield archive.begin(RESULTS, padded=self._padded)
+            async with aclosing(self._rows(self._read(most))) as rows:
                 async for text in _whole_lines(rows):
-                    records = await asyncio.to_thread(_named, text)
-                    archive.add(records)
-                    yield records
+                    if text == SILENCE:
+                        yield archive.pad()
+                        continue
+                    for piece in archive.content(await asyncio.to_thread(_named, text)):
+                        yield piece
             yield archive.end()
             for end in archive.finish():
                 yield end
+
+    async def _members(self, archive: ZipWriter) -> Rows:
+        """Yield the images as members, of which the last one stays open while records may come.
+
+        A silence before the first one opens their folder, which is a member then too.
+        """
+        async with aclosing(self._rows(self._counted())) as rows:
+            async for text in _whole_lines(rows):
+                if text == SILENCE:
+                    if not archive.is_open:
+                        yield archive.begin(f"{IMAGES}/", 0, padded=True)
+                    yield archive.pad()
+                    continue
+                for name, content in await asyncio.to_thread(_images, text):
+                    if archive.is_open:
+                        yield archive.end()
+                    yield archive.begin(name, len(content), padded=self._padded)
+                    for start in range(0, len(content), PIECE):
+                        for piece in archive.content(content[start : start + PIECE]):
+                            yield piece
+        if archive.is_open:
+            yield archive.end()
+
+    @property
+    def _padded(self) -> bool:
+        return self._silence is not None
+
+    def _rows(self, rows: Rows) -> Rows:
+        """Return the records that are wanted, with an empty line in each long silence."""
+        chosen = self._chosen(rows)
+        return chosen if self._silence is None else kept_alive(chosen, self._silence)
 
     async def _counted(self) -> Rows:
         """Yield the records, and count them."""

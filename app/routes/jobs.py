@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from app.http import media_types, negotiation
 from app.intake.body import announced
-from app.jobs.keep_alive import kept_alive
+from app.jobs.keep_alive import EVERY, kept_alive
 from app.jobs.results_zip import ResultsZip, Rows
 from app.jobs.submission.listing import failed_records
 from app.responses.body import StreamedBody
@@ -150,7 +150,12 @@ async def job_results(
     headers = {"X-Job-State": job.state.value, "Cache-Control": "no-store", "Vary": "Accept"}
     if (output or _accepted(request)) == "zip":
         images = job.operation != "classify"
-        archive = ResultsZip(lambda n: read(limit if n is None else n), chosen, images=images)
+        archive = ResultsZip(
+            lambda n: read(limit if n is None else n),
+            chosen,
+            images=images,
+            silence=EVERY if follow else None,
+        )
         return _zip(archive, job.id, headers)
     rows = chosen(read(limit))
     return StreamedBody(kept_alive(rows) if follow else rows, headers, media_types.JSON_LINES[0])

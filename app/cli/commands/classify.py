@@ -166,7 +166,7 @@ def _written(
         {**given, **chosen, **({"retry": True} if retry else {})},
         replaces=force or retry,
         convert=convert,
-        check=partial(failures.check_ended, out) if retry else lambda: None,
+        check=lambda: failures.check_ended(out) if retry else None,
     )
 
     def finish() -> None:
@@ -174,8 +174,7 @@ def _written(
             origin.keep(results.network, failed=results.failed)
         results.finish()
 
-    mended = origin if retry else None
-    return _continued(settings, start, left, total, results, mended, finish)
+    return _continued(settings, start, left, total, results, origin if retry else None, finish)
 
 
 def _continued(

@@ -12,9 +12,9 @@ from darkroom_client.conversation import (
     Attempts,
     Refusal,
     Wire,
-    body_of,
     broken,
     refusal,
+    saved_body,
     wait_or_raise,
 )
 from darkroom_client.errors import ConnectionFailed
@@ -63,7 +63,7 @@ async def saved_zip(
     Raises DarkroomError, and OSError if the file cannot be written.
     """
     request = _request(call, archive, ZIP)
-    await wire.save(path, await body_of(wire, request, _attempts(call, retries), (200,)))
+    await saved_body(wire, request, _attempts(call, retries), path)
 
 
 async def _try(

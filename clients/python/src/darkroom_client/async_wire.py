@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from darkroom_client.files import pieces, stored, write
+from darkroom_client.files import pieces, stored, whole
 from darkroom_client.images import Item, read
 from darkroom_client.records import ImageResult
 from darkroom_client.requests import Call
@@ -67,9 +67,11 @@ class AsyncWire:
         """Write the images of a result to files, and return it with their paths; raises OSError."""
         return await asyncio.to_thread(stored, result, folder)
 
-    async def save(self, path: Path, data: bytes) -> None:
-        """Write a file, whole or not at all; raises OSError."""
-        await asyncio.to_thread(write, path, data)
+    async def save(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
+        """Write a file piece by piece, whole or not at all; raises OSError."""
+        with whole(path) as file:
+            async for piece in pieces:
+                await asyncio.to_thread(file.write, piece)
 
 
 async def _pieces(path: Path) -> AsyncIterator[bytes]:

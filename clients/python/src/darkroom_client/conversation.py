@@ -7,7 +7,7 @@ coroutines without an event loop.
 
 import random
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,8 +65,8 @@ class Wire(Protocol):
         """Write the images of a result to files, and return it with their paths; raises OSError."""
         ...
 
-    async def save(self, path: Path, data: bytes) -> None:
-        """Write a file, whole or not at all; raises OSError."""
+    async def save(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
+        """Write a file piece by piece, whole or not at all; raises OSError."""
         ...
 
 
@@ -146,12 +146,45 @@ async def body_of(wire: Wire, call: Call, attempts: Attempts, good: tuple[int, .
 
     `good` are the statuses that are no errors. Raises DarkroomError.
     """
+
+    async def joined(pieces: AsyncIterator[bytes]) -> bytes:
+        return b"".join([piece async for piece in pieces])
+
+    return await _given(wire, call, attempts, good, joined)
+
+
+async def saved_body(wire: Wire, call: Call, attempts: Attempts, path: Path) -> None:
+    """Write the body of the answer with status 200 to a file as it comes, whole or not at all.
+
+    Its length does not matter for memory. After a broken connection all of it is asked for again.
+    Raises DarkroomError, and OSError if the file cannot be written.
+    """
+
+    async def in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for piece in pieces:
+            attempts.left()
+            yield piece
+
+    async def saved(pieces: AsyncIterator[bytes]) -> None:
+        await wire.save(path, in_time(pieces))
+
+    await _given(wire, call, attempts, (200,), saved)
+
+
+async def _given(
+    wire: Wire,
+    call: Call,
+    attempts: Attempts,
+    good: tuple[int, ...],
+    take: Callable[[AsyncIterator[bytes]], Awaitable[T]],
+) -> T:
+    """Return what `take` makes of the body of the answer, after as many tries as it takes."""
     while True:
         try:
             async with wire.send(attempts.started(call), attempts.left()) as answer:
                 if answer.status in good:
                     async with aclosing(answer.pieces()) as pieces:
-                        return b"".join([piece async for piece in pieces])
+                        return await take(pieces)
                 failed = await refusal(answer, attempts)
         except ConnectionFailed as error:
             failed = broken(error, attempts)

@@ -4,7 +4,9 @@ import os
 import re
 import secrets
 from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import msgspec
@@ -29,16 +31,26 @@ EXTENSIONS = {
 """Extensions of files by their media types."""
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name beside it, then rename it; raises OSError."""
+@contextmanager
+def whole(path: Path) -> Generator[BinaryIO, None, None]:
+    """Open a file under a temporary name beside it, and rename it at the end of the block.
+
+    After an error in the block nothing is left. Raises OSError.
+    """
     temporary = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with temporary.open("xb") as file:
-            file.write(data)
+            yield file
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file, whole or not at all; raises OSError."""
+    with whole(path) as file:
+        file.write(data)
 
 
 def pieces(path: Path) -> Generator[bytes, None, None]:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import httpx
 
-from darkroom_client.files import pieces, stored, write
+from darkroom_client.files import pieces, stored, whole
 from darkroom_client.images import Item, read
 from darkroom_client.records import ImageResult
 from darkroom_client.requests import Call
@@ -102,6 +102,8 @@ class SyncWire:
         """Write the images of a result to files, and return it with their paths; raises OSError."""
         return stored(result, folder)
 
-    async def save(self, path: Path, data: bytes) -> None:
-        """Write a file, whole or not at all; raises OSError."""
-        write(path, data)
+    async def save(self, path: Path, pieces: AsyncIterator[bytes]) -> None:
+        """Write a file piece by piece, whole or not at all; raises OSError."""
+        with whole(path) as file:
+            async for piece in pieces:
+                file.write(piece)

@@ -30,6 +30,28 @@ def test_zipfile_reads_what_is_written(known: bool) -> None:
         assert {name: archive.read(name) for name in archive.namelist()} == FILES
 
 
+def test_padded_members_have_their_content_alone() -> None:
+    files = {"folder/": b"", "large": bytes(range(256)) * 1000, "empty": b""}
+    sink = io.BytesIO()
+    with ZipWriter() as archive:
+        for name, data in files.items():
+            sink.write(archive.begin(name, len(data), padded=True))
+            sink.write(archive.pad())
+            for part in (data[:99_999], data[99_999:]):
+                sink.writelines(archive.content(part))
+                sink.write(archive.pad())
+            sink.write(archive.end())
+        sink.write(archive.begin("plain"))
+        sink.writelines(archive.content(b"as it is"))
+        sink.write(archive.end())
+        sink.writelines(archive.finish())
+    with zipfile.ZipFile(sink) as found:
+        assert found.testzip() is None
+        assert {each: found.read(each) for each in found.namelist()} == (
+            files | {"plain": b"as it is"}
+        )
+
+
 def test_more_than_65535_members_are_written() -> None:
     files = {str(n): b"" for n in range(65_600)}
     with zipfile.ZipFile(io.BytesIO(written(files))) as archive:

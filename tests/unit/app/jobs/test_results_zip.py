@@ -1,0 +1,77 @@
+"""A ZIP of results that are long in coming: bytes are sent meanwhile, and it stays a good ZIP."""
+
+import asyncio
+import base64
+import io
+import json
+import shutil
+import subprocess
+import zipfile
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from app.archives.opening import open_archive
+from app.jobs.results_zip import ResultsZip, Rows
+
+EMPTY = b"\x00\x00\x00\xff\xff"
+"""A block of Deflate that stores no byte."""
+
+CONTENT = {0: b"first" * 30_000, 1: b"", 2: b"last"}
+
+
+def record(index: int) -> bytes:
+    data = base64.b64encode(CONTENT[index]).decode()
+    made = {"index": index, "status": "ok", "image": {"media_type": "image/png", "data": data}}
+    return json.dumps(made).encode() + b"\n"
+
+
+async def sent(*, images: bool, silence: float | None) -> tuple[bytes, list[bool]]:
+    """Return a ZIP, and whether bytes without content came before each of the three records."""
+    goes_on, told = [asyncio.Event() for _ in CONTENT], [False for _ in CONTENT]
+    first = True
+
+    async def read(_limit: int | None) -> Rows:
+        nonlocal first
+        waits, first = first and silence is not None, False
+        for index, each in enumerate(goes_on):
+            if waits:
+                await each.wait()
+            yield record(index)
+
+    found: list[bytes] = []
+    async with aclosing(ResultsZip(read, images=images, silence=silence).pieces()) as pieces:
+        async for piece in pieces:
+            found.append(bytes(piece))
+            waiting = [index for index, each in enumerate(goes_on) if not each.is_set()]
+            if piece == EMPTY and waiting:
+                told[waiting[0]] = True
+                goes_on[waiting[0]].set()
+    return b"".join(found), told
+
+
+@pytest.mark.parametrize("images", [True, False])
+@pytest.mark.parametrize("silence", [None, 0.01])
+def test_silence_is_filled_and_the_archive_is_valid(
+    tmp_path: Path, images: bool, silence: float | None
+) -> None:
+    async def main() -> tuple[bytes, list[bool]]:
+        return await asyncio.wait_for(sent(images=images, silence=silence), 30)
+
+    found, told = asyncio.run(main())
+    assert told == [silence is not None] * len(CONTENT)
+    (tmp_path / "made.zip").write_bytes(found)
+    with zipfile.ZipFile(io.BytesIO(found)) as archive:
+        assert archive.testzip() is None
+        records = [json.loads(line) for line in archive.read("results.jsonl").splitlines()]
+        files = {each: archive.read(each) for each in archive.namelist() if "images/0" in each}
+    assert [each["index"] for each in records] == [*CONTENT]
+    named = {f"images/{index:04d}.png": content for index, content in CONTENT.items()}
+    assert files == (named if images else {})
+    with open_archive(tmp_path / "made.zip") as own:
+        assert {each.name: own.read(each, 1 << 20) for each in own.members()}.items() >= (
+            files.items()
+        )
+    if (unzip := shutil.which("unzip")) is not None:
+        subprocess.run([unzip, "-tq", tmp_path / "made.zip"], check=True)
