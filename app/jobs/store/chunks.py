@@ -121,8 +121,8 @@ class ChunkRows:
     async def release_all(self, job: str, owner: str) -> int:
         """Give back all chunks of a job that `owner` has; return their number.
 
-        Call it where `owner` works on none of them: one whose claim was made, but never answered,
-        would else be nobody's work for as long as the process lives.
+        Call it where `owner` works on none of them: a chunk whose claim was made, but never
+        answered, would stay claimed for as long as the process lives.
         """
         held = update(CHUNKS).where(CHUNKS.c.job == job, CHUNKS.c.owner == owner)
         free = {"state": WAITING, "owner": None, "attempts": CHUNKS.c.attempts - 1}
