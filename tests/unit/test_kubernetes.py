@@ -223,7 +223,7 @@ def test_the_data_folder_of_jobs_is_a_claim_of_one_pod() -> None:
     assert mount == {"name": volume["name"], "mountPath": folder}
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
     assert (deployment["spec"]["replicas"], claim["spec"]["accessModes"]) == (1, ["ReadWriteOnce"])
-    # A rolling update would wait for ever: the new pod needs the volume that the old one has.
+    # A rolling update would never end: the new pod needs the volume that the old one has.
     assert deployment["spec"]["strategy"] == {"type": "Recreate", "rollingUpdate": None}
     size = int(claim["spec"]["resources"]["requests"]["storage"].removesuffix("Gi"))
     assert size << 30 > Settings.model_fields["max_data_bytes"].default
