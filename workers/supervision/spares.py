@@ -43,7 +43,7 @@ class Spares:
 
     def take(self, member: ProcessSpec) -> Child | None:
         """Return a spare that becomes this member, even one that is still starting, or None."""
-        waiting = [child for child in self._waiting.get(member.pool or "", ()) if child.alive]
+        waiting = [child for child in self._waiting.get(member.pool or "", ()) if child.works]
         if not waiting:
             return None
         found = next((child for child in waiting if child.ready.is_set()), waiting[0])
@@ -54,7 +54,7 @@ class Spares:
 
     def has(self, pool: str | None) -> bool:
         """Return whether a pool has a spare."""
-        return any(child.alive for child in self._waiting.get(pool or "", ()))
+        return any(child.works for child in self._waiting.get(pool or "", ()))
 
     def server(self, pool: str | None) -> ForkServer | None:
         """Return the process that forks those of a pool, if there is one."""

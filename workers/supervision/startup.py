@@ -203,7 +203,7 @@ def _on_gpu(
             loaded = load_models(settings, device, build)
         times.end("weights")
         networks = [each.network for each in loaded if each.network is not None]
-        engine = CudaEngine(networks, size, room, device, cubins, times)
+        engine = CudaEngine(networks, size, room, device, cubins, times, early=True)
         engine.warm_up()
     times.log(log, f"GPU {gpu}")
     worker = _started(Worker(engine, _limits(settings, size), on_batch))

@@ -54,6 +54,7 @@ class Supervisor:
     _running: dict[str, Child] = field(default_factory=dict)
     _members: dict[str, ProcessSpec] = field(default_factory=dict)
     _begun: set[str] = field(default_factory=set)
+    _releasing: set[asyncio.Task[None]] = field(default_factory=set)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _urgency: int = 0
     _code: int = 0
@@ -76,7 +77,7 @@ class Supervisor:
         await asyncio.gather(self._spares.close(), self._rolling.close())
         for group in reversed(self.groups):
             await asyncio.gather(*(self._end(each, keepers[each.name]) for each in group))
-        await self._rolling.ended()
+        await asyncio.gather(self._rolling.ended(), *self._releasing)
         return self._code
 
     def stop(self) -> None:
@@ -168,15 +169,36 @@ class Supervisor:
             return error
         if self._stop.is_set():
             child.urge(self._urgency or 1)
-        code = await child.wait()
+        code = await self._ended(child, member)
         while self._running[name] is not child:  # it was replaced
             child = self._running[name]
-            code = await child.wait()
+            code = await self._ended(child, member)
         del self._running[name]
         if not child.ready.is_set() and not child.asked:
             self._spares.failed(member.pool, child)
+        if code is None:
+            releasing = asyncio.create_task(self._released(child))
+            self._releasing.add(releasing)
+            releasing.add_done_callback(self._releasing.discard)
+            return "its exit code comes when its memory is released"
         self._noted(child)
         return code
+
+    async def _ended(self, child: Child, member: ProcessSpec) -> int | None:
+        """Wait for the end of a process and return its exit code.
+
+        Without waiting for its memory, it is None for a killed process that had worked, if others
+        of its pool can take its place.
+        """
+        if member.pool is not None:
+            code = await child.until_ending()
+            if code is not None or (child.ready.is_set() and not child.asked):
+                return code
+        return await child.wait()
+
+    async def _released(self, child: Child) -> None:
+        await child.wait()
+        self._noted(child)
 
     async def _started(self, member: ProcessSpec) -> Child | None:
         """Start a process, forked where that is possible; None if all shall stop meanwhile.

@@ -5,18 +5,18 @@ uploaded and decoded, and the one before is downloaded. Nothing is allocated whi
 by embeddings, which run without a graph.
 """
 
-import itertools
 import logging
 import math
 import queue
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
-from cuda.pathfinder import DynamicLibNotFoundError
 
 from models.domain.errors import ServiceError, WeightsMissing
-from models.domain.image import Image, Jpeg
+from models.domain.image import Jpeg
 from models.domain.job import Job, Result
 from models.networks.resnet18 import RESNET18
 from workers.engines.cuda.classifying import Classifying
@@ -24,17 +24,17 @@ from workers.engines.cuda.compiled.modules import Kernels
 from workers.engines.cuda.crops import Cropper, weights_bytes
 from workers.engines.cuda.encoding import as_jpegs
 from workers.engines.cuda.filtering import Filtering
+from workers.engines.cuda.late_parts import LateParts, Part
 from workers.engines.cuda.late_states import LateStates
 from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.network import GraphedNetwork
-from workers.engines.cuda.nvjpeg.decoder import NvJpeg, NvJpegError, NvJpegUnfit, first_sizes, sizes
-from workers.engines.cuda.self_test import Kind, run_self_test, samples
+from workers.engines.cuda.nvjpeg.decoder import first_sizes, hardware_decoder, sizes
+from workers.engines.cuda.self_test import Kind, kinds_of, run_self_test, samples
 from workers.engines.cuda.slot import Marks, Outputs, Region, Slot, Tables
 from workers.engines.cuda.streams import Streams, times
 from workers.engines.cuda.versions import versions
-from workers.filters.registry import parse_one
 from workers.kernels.cubins import CubinStore
-from workers.operations import Classify, FilterChain, NetworkOutput
+from workers.operations import Classify, FilterChain
 from workers.scheduling.engine import BatchResult
 from workers.start_times import StartTimes
 
@@ -57,7 +57,8 @@ class CudaEngine:
 
     Batches have at most `max_batch_size` images and `max_pixels` pixels. `cubins` holds compiled
     kernels, by default in the user's cache folder. `degraded` says what is missing on this machine.
-    `times` gets the seconds of the parts of the start.
+    `times` gets the seconds of the parts of the start. With `early` the engine serves with one slot
+    and one graph for each network as soon as these are warm, and makes the rest meanwhile.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class CudaEngine:
         device: str,
         cubins: CubinStore | None = None,
         times: StartTimes | None = None,
+        *,
+        early: bool = False,
     ) -> None:
         torch.cuda.set_device(device)
         self._times = times or StartTimes()
@@ -78,7 +81,7 @@ class CudaEngine:
         self._side = min(TYPICAL_SIDE, math.isqrt(max_pixels // max_batch_size))
         self._torch_device = torch.device(device)
         self._streams = Streams(self._torch_device)
-        self._nvjpeg, self.degraded = _decoder()
+        self._nvjpeg, self.degraded = hardware_decoder()
         self._times.end("nvJPEG")
         log.info("CUDA: %s", versions())
         kernels = Kernels(cubins)
@@ -88,12 +91,15 @@ class CudaEngine:
             cropper = Cropper(kernels, network.spec.preprocessing, network.table)
             self._classifying[network.spec.name] = Classifying(network, cropper, self._streams)
         room = BYTES_PER_PIXEL * max_pixels + SLACK * max_batch_size
-        scratch = Region(SCRATCH_PER_BYTE * room, self._torch_device)
-        self._filtering = Filtering(kernels, self._streams, scratch)
-        self._late: LateStates | None = None
+        filtered = Region(SCRATCH_PER_BYTE * room, self._torch_device)
+        self._filtering = Filtering(kernels, self._streams, filtered)
+        self._room, self._early = room, early
+        self._late: LateParts | None = None
+        self._first = [max_batch_size] if early else first_sizes(max_batch_size)
+        self._launching = threading.Lock()  # held by whatever uses the compute stream
         self._free: queue.SimpleQueue[Slot | None] = queue.SimpleQueue()
-        for _ in range(SLOTS):
-            self._free.put(self._slot(room, max_batch_size))
+        for _ in range(1 if early else SLOTS):
+            self._free.put(self._slot())
         self._times.end("memory of slots")
 
     @property
@@ -114,14 +120,19 @@ class CudaEngine:
         torch.cuda.set_device(self._torch_device)
         slot.jobs = jobs
         try:
-            if not isinstance(jobs[0].operation, Classify):
-                self._filtering.launch(slot, jobs)
-            elif (through := self._classifying.get(jobs[0].operation.network)) is not None:
-                through.launch(slot, jobs)
-            else:  # nothing runs on the device: `collect` answers with this
-                slot.refusal = WeightsMissing("no weights are loaded")
+            with self._launching:
+                self._launch(slot, jobs)
         except Exception as error:
             raise diagnosed(error, self._torch_device) from error
+
+    def _launch(self, slot: Slot, jobs: Sequence[Job]) -> None:
+        operation = jobs[0].operation
+        if not isinstance(operation, Classify):
+            self._filtering.launch(slot, jobs)
+        elif (through := self._classifying.get(operation.network)) is not None:
+            through.launch(slot, jobs)
+        else:  # nothing runs on the device: `collect` answers with this
+            slot.refusal = WeightsMissing("no weights are loaded")
 
     def collect(self, slot: Slot) -> BatchResult:
         """Wait for the slot's last event. This is the only place that waits for the device."""
@@ -149,40 +160,51 @@ class CudaEngine:
         Raises SelfTestFailed when one of them gives an error. Nothing else may use the engine yet.
         """
         for network in self._networks:
-            network.capture(self._streams.compute)
+            (network.capture_first if self._early else network.capture)(self._streams.compute)
         self._times.end("graphs")
         grey, file = samples(self._side)
-        slots = [slot for slot in (self._free.get() for _ in range(SLOTS)) if slot is not None]
-        decoders = [slot.decoder for slot in slots if slot.decoder is not None]
-        first = first_sizes(self._max_batch_size)
+        counts = first_sizes(self._max_batch_size) if self.takes_jpegs else []
+        kinds = kinds_of(grey, file, self._classifying, counts)
+        slots = [slot for slot in (self._free.get() for _ in range(self._free.qsize())) if slot]
         try:
-            for decoder, n in itertools.product(decoders, first):
-                decoder.add(n, decoder.state(n))
+            for slot in slots:
+                self._add_states(slot)
             self._times.end("decoder states")
-            kinds = self._kinds(grey, file)
             run_self_test(slots, kinds, self.launch, self.collect, Slot.clear)
             self._times.end("self-test")
         finally:
             for slot in slots:
                 self.release(slot)
-        rest = [n for n in sizes(self._max_batch_size) if n not in first]
-        self._late = LateStates(decoders, rest, file, self._torch_device)
+        self._late = LateParts(self._rest(slots, kinds, file))
         self._late.start()
 
-    def _kinds(self, grey: Image, file: Jpeg) -> list[Kind]:
-        """Return every kind of batch: filtered pixels, each output of each network, files in the
-        first sizes.
-        """
-        filtering = FilterChain((parse_one("invert", {}),))
-        kinds = [Kind("filtered pixels", Job(filtering, grey), 1)]
-        for name in self._classifying:
-            for output in NetworkOutput:
-                job = Job(Classify(network=name, output=output), grey)
-                kinds.append(Kind(f"{output.value} of {name}", job, 1))
-        if self.takes_jpegs:
-            job, few = Job(filtering, file), first_sizes(self._max_batch_size)
-            kinds += [Kind("filtered files", job, size) for size in few]
-        return kinds
+    def _add_states(self, slot: Slot) -> None:
+        """Make the states of a slot's decoder without which it cannot serve."""
+        if slot.decoder is not None:
+            for n in self._first:
+                slot.decoder.add(n, slot.decoder.state(n))
+
+    def _rest(self, slots: list[Slot], kinds: Sequence[Kind], file: Jpeg) -> Iterator[Part]:
+        """Yield what makes the parts that are still missing, for the thread that calls it."""
+
+        yield partial(torch.cuda.set_device, self._torch_device)
+        yield from [partial(self._add_slot, slots, kinds)] * (SLOTS - len(slots))
+        for network in self._networks if self._early else ():
+            for size in network.late_sizes:
+                yield partial(self._capture, network, size)
+        decoders = [slot.decoder for slot in slots if slot.decoder is not None]
+        every = sizes(self._max_batch_size)
+        yield from LateStates(decoders, every, file, self._torch_device).parts()
+
+    def _add_slot(self, slots: list[Slot], kinds: Sequence[Kind]) -> None:
+        slots.append(slot := self._slot())
+        self._add_states(slot)
+        run_self_test([slot], kinds, self.launch, self.collect, Slot.clear)
+        self.release(slot)
+
+    def _capture(self, network: GraphedNetwork, size: int) -> None:
+        with self._launching:
+            network.capture(self._streams.compute, [size])
 
     def close(self) -> None:
         """Wake the threads that wait for a slot, and end what is still being prepared."""
@@ -191,8 +213,8 @@ class CudaEngine:
             self._late.close()
 
     def _values(self, slot: Slot) -> Sequence[Result | ServiceError]:
-        values: list[Result | ServiceError]
         operation = slot.jobs[0].operation
+        values: list[Result | ServiceError]
         if isinstance(operation, Classify):
             values = [*self._classifying[operation.network].results(slot, slot.jobs)]
         elif isinstance(operation, FilterChain) and operation.jpeg is not None:
@@ -204,11 +226,11 @@ class CudaEngine:
             values[index] = error
         return values
 
-    def _slot(self, room: int, max_batch_size: int) -> Slot:
-        device = self._torch_device
+    def _slot(self) -> Slot:
+        device, room, batch = self._torch_device, self._room, self._max_batch_size
         own = [network.spec.preprocessing for network in self._networks]
         preprocessings = [RESNET18.preprocessing, *own]
-        weights = weights_bytes(room // BYTES_PER_PIXEL, max_batch_size, preprocessings)
+        weights = weights_bytes(room // BYTES_PER_PIXEL, batch, preprocessings)
         return Slot(
             first=Region(room, device),
             second=Region(room, device),
@@ -216,32 +238,9 @@ class CudaEngine:
             tables=Tables(device),
             host=torch.empty(room, dtype=torch.uint8, pin_memory=True),
             outputs={
-                each.spec.name: Outputs.of(
-                    max_batch_size, each.n_classes, each.spec.features, device
-                )
+                each.spec.name: Outputs.of(batch, each.n_classes, each.spec.features, device)
                 for each in self._networks
             },
             marks=Marks.made(),
             decoder=None if self._nvjpeg is None else self._nvjpeg.decoder(),
         )
-
-
-def _decoder() -> tuple[NvJpeg | None, str | None]:
-    """Return the decode engines, or None and perhaps why the service is degraded without them.
-
-    A GPU that has no such engines is as good as it can be: front ends decode. A library that is
-    missing is a fault of the installation, which costs most of the rate.
-    """
-    try:
-        return NvJpeg(), None
-    except NvJpegError as error:
-        log.info("JPEGs are decoded on the CPU: %s", error)
-        return None, None
-    except (NvJpegUnfit, DynamicLibNotFoundError) as error:
-        found = str(error).strip().splitlines()[0]
-        problem = (
-            f"JPEGs are decoded on the CPU, because nvJPEG cannot be used ({found}); "
-            "install what requirements-gpu.lock names"
-        )
-        log.warning("%s", problem)
-        return None, problem

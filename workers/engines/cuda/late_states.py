@@ -1,81 +1,85 @@
-"""States of the JPEG decoders that are made while the engine already serves.
+"""States of the JPEG decoders that are made while the engine serves, once batches need them.
 
-One state takes 0.1 s, and there is one for each slot and each of eleven sizes of a batch. Until a
-state is added, the decoder fills batches of its size up to the next larger one.
+One state takes 0.1 to 0.3 s, and there are eleven sizes of a batch for each slot. Batches wait
+meanwhile, because the driver has one lock for both: when all states were made after the start, that
+held the lock for 38 % of the first eight seconds of a command (H200). So a state is made only when
+filling up batches to a larger size has cost something.
 """
 
-import logging
-import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
 from models.domain.image import Jpeg
-from workers.engines.cuda.nvjpeg.decoder import DESTINATION, Decoder, NvJpegError
+from workers.engines.cuda.late_parts import Part
+from workers.engines.cuda.nvjpeg.decoder import DESTINATION, Decoder
 from workers.engines.cuda.slot import Region
 from workers.engines.cuda.sources import SOURCE, planes
 from workers.engines.cuda.streams import CAPTURING
 
-log = logging.getLogger("darkroom.cuda")
-
-PAUSE = 0.2
-"""Seconds between two states: the driver makes them under a lock that batches need as well."""
-
-END = 5.0
-"""Seconds to wait for the thread, which ends after the state that it is making."""
+SURPLUS = 192
+"""Files that a decoder has decoded again to fill batches up, from which a state is worth making."""
 
 
 class LateStates:
-    """Makes the states for `sizes` of all `decoders` in a thread of its own, and tries each one.
+    """Makes states of `sizes` files for `decoders`, and tries each one.
 
-    `file` is decoded for that, into memory and on a stream of this object.
+    `file` is decoded for that, into memory and on a stream of its own.
     """
 
     def __init__(
         self, decoders: Sequence[Decoder], sizes: Sequence[int], file: Jpeg, device: torch.device
     ) -> None:
-        self._decoders, self._sizes, self._file, self._device = decoders, sizes, file, device
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="decoder states", daemon=True)
-
-    def start(self) -> None:
-        """Begin; `close` ends it early."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Make no further states, and wait for the thread."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(END)
-
-    def _run(self) -> None:
-        torch.cuda.set_device(self._device)
+        self._decoders, self._sizes, self._file = decoders, sizes, file
         with CAPTURING:
-            region = Region(4 * self._file.n_pixels + (1 << 16), self._device)
-            stream = torch.cuda.Stream(self._device)
-        for n in self._sizes:
-            for decoder in self._decoders:
-                if self._closing.wait(PAUSE):
-                    return
-                try:
-                    with CAPTURING:
-                        self._add(decoder, n, region, stream)
-                except NvJpegError:
-                    log.exception("batches of %d JPEGs are filled up to the next size", n)
+            self._region = Region(4 * file.n_pixels + (1 << 16), device)
+            self._stream = torch.cuda.Stream(device)
 
-    def _add(self, decoder: Decoder, n: int, region: Region, stream: torch.cuda.Stream) -> None:
-        """Make a state, decode the file with it `n` times to the same place, and add it."""
-        region.used = 0
+    def parts(self) -> Iterator[Part]:
+        """Yield what makes the next state, or does nothing while none is needed, to the last."""
+        while any(set(self._sizes) - {*each.sizes} for each in self._decoders):
+            for decoder in self._decoders:
+                n = needed(decoder, self._sizes)
+                yield partial(self._add, decoder, n) if n else _nothing
+
+    def _add(self, decoder: Decoder, n: int) -> None:
+        """Make a state for `n` files, decode the file with it to one place, and add it.
+
+        Raises NvJpegError; batches of `n` files are filled up to the next size then.
+        """
+        decoder.surplus.clear()
+        self._region.used = 0
         row = np.zeros(1, SOURCE)
-        row[0] = planes(self._file, region)
+        row[0] = planes(self._file, self._region)
         destinations = np.zeros(n, DESTINATION)
         destinations["channel"][:, :3] = row["plane"]
         destinations["pitch"][:, :3] = row["pitch"]
         data = self._file.data
         addresses = np.full(n, data.__array_interface__["data"][0], np.uint64)
         lengths = np.full(n, len(data), np.uint64)
-        state = decoder.state(n)
-        decoder.run(state, addresses, lengths, destinations, stream.cuda_stream)
-        stream.synchronize()
+        with CAPTURING:
+            state = decoder.state(n)
+            decoder.run(state, addresses, lengths, destinations, self._stream.cuda_stream)
+            self._stream.synchronize()
         decoder.add(n, state)
+
+
+def needed(decoder: Decoder, sizes: Sequence[int]) -> int | None:
+    """Return the size without a state that would have saved the most files, or None below SURPLUS.
+
+    The launch thread counts in `decoder.surplus` meanwhile, so this looks at a copy.
+    """
+    saved: Counter[int] = Counter()
+    for n, surplus in dict(decoder.surplus).items():
+        size = min(each for each in sizes if each >= n)
+        if size not in decoder.sizes:
+            saved[size] += surplus
+    best = saved.most_common(1)
+    return best[0][0] if best and best[0][1] >= SURPLUS else None
+
+
+def _nothing() -> None:
+    """Do nothing."""

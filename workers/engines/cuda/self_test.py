@@ -6,7 +6,7 @@ gives the same slot to the same kind whenever the number of kinds is a multiple 
 slots.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,6 +16,8 @@ from models.codec import ImageFormat, encode, encoded
 from models.domain.errors import ServiceError
 from models.domain.image import Image, Jpeg
 from models.domain.job import Job
+from workers.filters.registry import parse_one
+from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult
 
 SlotT = TypeVar("SlotT")
@@ -53,6 +55,21 @@ def run_self_test(
             for value in values:
                 if isinstance(value, ServiceError):
                     raise SelfTestFailed(f"{where}: {value.code}: {value.detail}")
+
+
+def kinds_of(
+    grey: Image, file: Jpeg, networks: Iterable[str], file_counts: Iterable[int]
+) -> list[Kind]:
+    """Return every kind of batch: filtered pixels, each output of each network, and filtered files
+    as many at a time as `file_counts` says.
+    """
+    filtering = FilterChain((parse_one("invert", {}),))
+    kinds = [Kind("filtered pixels", Job(filtering, grey), 1)]
+    for name in networks:
+        for output in NetworkOutput:
+            job = Job(Classify(network=name, output=output), grey)
+            kinds.append(Kind(f"{output.value} of {name}", job, 1))
+    return kinds + [Kind("filtered files", Job(filtering, file), n) for n in file_counts]
 
 
 def samples(side: int) -> tuple[Image, Jpeg]:

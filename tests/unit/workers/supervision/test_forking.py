@@ -210,3 +210,44 @@ def test_orders_of_an_ended_process_are_not_written_to_another_file(tmp_path: Pa
         finally:
             os.close(writing)
     assert other.read_bytes() == b""
+
+
+def test_a_process_is_replaced_before_the_kernel_has_released_its_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives, gone = tmp_path / "lives", list[int]()
+    reaped = ForkedProcess._on_end
+    late: list[ForkedProcess] = []
+
+    def later(self: ForkedProcess) -> None:  # as if its memory were a GPU's
+        asyncio.get_running_loop().remove_reader(self._watch)
+        late.append(self)
+
+    monkeypatch.setattr(ForkedProcess, "_on_end", later)
+
+    async def test() -> None:
+        made = Supervisor([[replace(member(lives), forks=FORKS)]], gone.append, spares={"a": 1})
+        running = asyncio.create_task(made.run())
+        await until(running, lambda: len(lived(lives)) == 1 and made._spares.has("a"))
+        first, spare = made._running["one"], made._spares._waiting["a"][0]
+        await until(running, spare.ready.is_set)
+        for each in (first, spare):
+            os.kill(each.pid, signal.SIGKILL)
+        await until(running, lambda: len(lived(lives)) == 2)
+        assert lived(lives)[1][0] not in (first.pid, spare.pid)
+        assert first.alive
+        assert not first.works
+        assert gone == []
+        for process in late:
+            reaped(process)
+        await until(running, lambda: gone == [first.pid])
+        late.clear()
+        signal.raise_signal(signal.SIGTERM)
+        while not running.done():
+            for process in late:
+                reaped(process)
+            late.clear()
+            await asyncio.sleep(0.01)
+        assert await running == 0
+
+    asyncio.run(test())

@@ -6,12 +6,16 @@ https://docs.nvidia.com/cuda/nvjpeg/
 """
 
 import ctypes
+import logging
 from typing import Any
 
 import numpy as np
 import torch
 from cuda import pathfinder
+from cuda.pathfinder import DynamicLibNotFoundError
 from numpy.typing import NDArray
+
+log = logging.getLogger("darkroom.cuda")
 
 UNCHANGED = 0
 """The output format that gives the planes as they are stored, however they are subsampled."""
@@ -70,6 +74,27 @@ class NvJpeg:
             raise NvJpegError(name, status)
 
 
+def hardware_decoder() -> tuple[NvJpeg | None, str | None]:
+    """Return the decode engines, or None and perhaps why the service is degraded without them.
+
+    A GPU that has no such engines is as good as it can be: front ends decode. A library that is
+    missing is a fault of the installation, which costs most of the rate.
+    """
+    try:
+        return NvJpeg(), None
+    except NvJpegError as error:
+        log.info("JPEGs are decoded on the CPU: %s", error)
+        return None, None
+    except (NvJpegUnfit, DynamicLibNotFoundError) as error:
+        found = str(error).strip().splitlines()[0]
+        problem = (
+            f"JPEGs are decoded on the CPU, because nvJPEG cannot be used ({found}); "
+            "install what requirements-gpu.lock names"
+        )
+        log.warning("%s", problem)
+        return None, problem
+
+
 def library_version() -> tuple[int, ...]:
     """Return the version of the library; no GPU is needed. Raises pathfinder's error without it."""
     values = [ctypes.c_int() for _ in range(PROPERTIES)]
@@ -111,6 +136,8 @@ class Decoder:
     def __init__(self, library: NvJpeg) -> None:
         self._nvjpeg = library
         self._states: dict[int, ctypes.c_void_p] = {}
+        self.surplus: dict[int, int] = {}
+        """The files that were decoded again to fill up batches, by the number of files of these."""
 
     @property
     def sizes(self) -> list[int]:
@@ -146,6 +173,7 @@ class Decoder:
         if missing:
             # The repetitions write the same bytes to the same place, so it does not matter in which
             # order the engines finish.
+            self.surplus[len(data)] = self.surplus.get(len(data), 0) + missing
             again = [*range(len(data)), *[int(lengths.argmin())] * missing]
             data, lengths, destinations = data[again], lengths[again], destinations[again]
         self.run(states[size], data, lengths, destinations, stream)

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("cupy", reason="CuPy is not installed")
 from cuda.pathfinder import DynamicLibNotFoundError
 
-from workers.engines.cuda import engine
+from workers.engines.cuda.nvjpeg import decoder as nvjpeg
 from workers.engines.cuda.nvjpeg.decoder import NvJpegError, NvJpegUnfit, check_major
 
 
@@ -29,8 +29,8 @@ def failing(error: Exception) -> type:
 def test_a_missing_or_unfit_library_is_a_warning_and_a_degradation(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(engine, "NvJpeg", failing(error))
-    decoder, degraded = engine._decoder()
+    monkeypatch.setattr(nvjpeg, "NvJpeg", failing(error))
+    decoder, degraded = nvjpeg.hardware_decoder()
     assert decoder is None
     assert degraded is not None
     assert str(error).splitlines()[0] in degraded
@@ -41,9 +41,9 @@ def test_a_missing_or_unfit_library_is_a_warning_and_a_degradation(
 def test_a_gpu_without_decode_engines_is_not_degraded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(engine, "NvJpeg", failing(NvJpegError("nvjpegCreateEx", 9)))
+    monkeypatch.setattr(nvjpeg, "NvJpeg", failing(NvJpegError("nvjpegCreateEx", 9)))
     with caplog.at_level(logging.INFO):
-        assert engine._decoder() == (None, None)
+        assert nvjpeg.hardware_decoder() == (None, None)
     assert [each.levelno for each in caplog.records] == [logging.INFO]
 
 

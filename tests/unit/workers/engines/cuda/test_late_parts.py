@@ -1,0 +1,50 @@
+"""Parts that a thread makes while others work."""
+
+import logging
+import threading
+
+import pytest
+
+from workers.engines.cuda import late_parts
+from workers.engines.cuda.late_parts import LateParts
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_parts, "PAUSE", 0.0)
+
+
+def test_parts_are_made_in_order_and_one_that_fails_does_not_stop_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made: list[int] = []
+
+    def fail() -> None:
+        raise RuntimeError("no memory")
+
+    late = LateParts(iter([lambda: made.append(1), fail, lambda: made.append(2)]))
+    late.start()
+    assert late.join(30)
+    assert made == [1, 2]
+    assert [each.levelno for each in caplog.records] == [logging.ERROR]
+
+
+def test_nothing_more_is_made_after_the_end() -> None:
+    begun, go_on, made = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    late = LateParts(iter([first, lambda: made.append(2)]))
+    late.start()
+    assert begun.wait(30)
+    assert not late.join(0.0)
+    ending = threading.Thread(target=late.close)
+    ending.start()
+    while not late._closing.is_set():
+        pass
+    go_on.set()
+    ending.join(30)
+    assert late.join(0.0)
+    assert made == []

@@ -1,0 +1,51 @@
+"""The parts of an engine that are made while it already serves: graphs, slots, decoder states."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+log = logging.getLogger("darkroom.cuda")
+
+PAUSE = 0.2
+"""Seconds between two parts: the driver makes them under a lock that batches need as well."""
+
+END = 5.0
+"""Seconds to wait for the thread, which ends after the part that it is making."""
+
+Part = Callable[[], object]
+
+
+class LateParts:
+    """Makes `parts`, in order, in a thread of its own.
+
+    A part that fails is logged, and the others are made: the engine serves without any of them.
+    """
+
+    def __init__(self, parts: Iterator[Part]) -> None:
+        self._parts = parts
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="late parts", daemon=True)
+
+    def start(self) -> None:
+        """Begin; `close` ends it early."""
+        self._thread.start()
+
+    def join(self, seconds: float) -> bool:
+        """Wait until all parts are made, at most so many seconds; return whether they are."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def close(self) -> None:
+        """Make no further parts, and wait for the thread."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(END)
+
+    def _run(self) -> None:
+        for part in self._parts:
+            try:
+                part()
+            except Exception:  # the engine serves without it
+                log.exception("a part of the engine cannot be made")
+            if self._closing.wait(PAUSE):
+                return
