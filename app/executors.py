@@ -43,17 +43,6 @@ LEAST_PIXELS_IN_FLIGHT = 200_000_000
 """The limit on decoded pixels in memory, if the settings give none and there are few front ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """Unix sockets of worker processes, and the numbers of those whose GPU is near this process."""
-
-    addresses: Sequence[str] = ()
-    near: Sequence[int] = ()
-
-
-NONE = Workers()
-
-
 async def none_remembered(_n: int) -> list[BatchRecord]:
     """Return no batches, for an executor that remembers none."""
     return []
@@ -65,11 +54,31 @@ class Executor:
 
     backend: Backend
     computing: Callable[[], Computing]
+    is_here: bool = False
+    """Whether the worker is in this process."""
     absence: Callable[[], float] = lambda: 0.0
     """Return the seconds until a worker computes again; 0 while one does."""
     set_batching: Callable[[Settings], None] = lambda _settings: None
     batches: Callable[[int], Awaitable[list[BatchRecord]]] = none_remembered
     """Return the last batches of all workers, at most this number, the newest first."""
+    watch_busy: Callable[[Callable[[int, int], None]], None] | None = None
+    """Call this with what learns how many images keep all workers busy, now and whenever workers
+    come or go, and how many fill their batches. None if the workers stay the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Unix sockets of worker processes, and the numbers of those whose GPU is near this process.
+
+    `connect` connects to workers on other hosts in place of those.
+    """
+
+    addresses: Sequence[str] = ()
+    near: Sequence[int] = ()
+    connect: "Callable[[Settings], Awaitable[Executor]] | None" = None
+
+
+NONE = Workers()
 
 
 async def local_executor(
@@ -96,7 +105,7 @@ async def local_executor(
     async def batches(n: int) -> list[BatchRecord]:
         return newest(recent.last(n), n)
 
-    return Executor(backend, lambda: computing, set_batching=set_batching, batches=batches)
+    return Executor(backend, lambda: computing, True, set_batching=set_batching, batches=batches)
 
 
 async def remote_executor(
@@ -138,7 +147,7 @@ async def remote_executor(
             known = backend.current, _computing(backend.current)
         return known[1]
 
-    return Executor(backend, computing, backend.absence, batches=backend.batches)
+    return Executor(backend, computing, absence=backend.absence, batches=backend.batches)
 
 
 def pixels_in_flight(settings: Settings, front_ends: int) -> int:
@@ -156,7 +165,10 @@ def admission_for(settings: Settings, counters: Counters, executor: Executor) ->
     for each core, one to compute and one to follow it. Images of jobs have a line of their own
     where threads of low priority compute them: these take the time that nothing else wants.
     """
-    if wanted_gpus(settings.gpus):
+    if executor.watch_busy is not None:
+        admission = Admission.from_settings(settings, 1, counters)
+        executor.watch_busy(admission.set_busy_images)
+    elif wanted_gpus(settings.gpus):
         size = settings.max_batch_size or GPU_BATCH
         admission = Admission.from_settings(settings, size, counters)
     else:

@@ -92,14 +92,16 @@ async def start_service(
         first = asyncio.create_task(decoders.start() if ahead else asyncio.sleep(0))
         started.callback(first.cancel)
         executor = await (
-            remote_executor(settings, metrics, workers, counters, quarantine)
+            workers.connect(settings)
+            if workers.connect
+            else remote_executor(settings, metrics, workers, counters, quarantine)
             if workers.addresses
             else local_executor(settings, metrics, weights, full_batches)
         )
         started.push_async_callback(executor.backend.aclose)
         await first
         parts = executor, decoders, memory
-        service = _assembled(started, settings, metrics, parts, counters, not workers.addresses)
+        service = _assembled(started, settings, metrics, parts, counters)
         started.pop_all()
     return service
 
@@ -110,7 +112,6 @@ def _assembled(
     metrics: Metrics,
     parts: tuple[Executor, DecoderPool, CodecMemory],
     counters: Counters,
-    ends_with_worker: bool,
 ) -> Service:
     """Put the parts around a started backend; `started` learns what must be stopped again."""
     executor, decoders, memory = parts
@@ -142,7 +143,7 @@ def _assembled(
         counters=counters,
         set_batching=executor.set_batching,
         batches=executor.batches,
-        ends_with_worker=ends_with_worker,
+        ends_with_worker=executor.is_here,
     )
 
 

@@ -14,13 +14,18 @@ PACKAGES = ("app", "models", "workers")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command of the command line and return its exit code."""
+    find_packages()
+    from app.cli.script import main as run
+
+    return run(arguments)
+
+
+def find_packages() -> None:
+    """Import the packages of Darkroom, whatever else has their names."""
     sys.path.insert(0, _folder())
     for name in PACKAGES:
         __import__(name)
     sys.path.append(sys.path.pop(0))  # nothing else in the folder may hide a module of others
-    from app.cli.script import main as run
-
-    return run(arguments)
 
 
 def _folder() -> str:

@@ -28,7 +28,8 @@ ROOT = Path(__file__).parents[1]
 
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # it would send statistics to Ray's authors
-    "RAY_AUTH_MODE": "disabled",  # a cluster of one user, on the loopback interface
+    "RAY_AUTH_MODE": "token",  # Ray's own servers listen on all addresses, whatever it is told
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
     "RAY_DEDUP_LOGS": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "PYTHONPATH": str(ROOT),
@@ -49,8 +50,8 @@ def import_ray() -> None:
 
 
 @contextmanager
-def running_ray(cpus: int = 2) -> Iterator[None]:
-    """Run Ray with one node on the loopback interface, without its dashboard."""
+def running_ray(cpus: int = 2) -> Iterator[str]:
+    """Run Ray with one node on the loopback interface, without its dashboard; yield its address."""
     quiet()
     import_ray()
     import ray
@@ -66,7 +67,7 @@ def running_ray(cpus: int = 2) -> Iterator[None]:
         logging_level=logging.ERROR,
     )
     try:
-        yield
+        yield str(ray.get_runtime_context().gcs_address)
     finally:
         serve.shutdown()
         ray.shutdown()

@@ -84,6 +84,11 @@ class Admission:
         self.limits = Limits.from_settings(settings)
         self.rate = Rate.parse(settings.rate_limit)
 
+    def set_busy_images(self, at_once: int, alone: int) -> None:
+        """Let more or fewer images through, because workers came or went."""
+        self.forecast.set_busy_images(min(at_once, self.limits.images))
+        self.line.set_images(at_once, alone)
+
     def refusal(
         self, client: str, seconds: float, n_bytes: int | None, target: Target | None
     ) -> Overloaded | None:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 MODELS = {"models", "numpy", "PIL", "simplejpeg", "pydantic", "pydantic_settings"}
 ENGINE_ONLY = {"torch", "torchvision", "cupy", "cupyx", "cuda", "safetensors"}
-RAY_ROOMS = ("workers/cluster",)
+RAY_ROOMS = ("app/cluster", "workers/cluster")
 """The folders that may import Ray, each inside the functions that use it."""
 
 DECLARATIONS = ("workers.operations", "workers.filters")
@@ -22,9 +22,12 @@ ROOTS = (
     "app/cli/offline.py",
     "app/processes/plan.py",
     "app/processes/computing.py",
+    "app/cluster/application.py",
+    "app/cluster/front_end.py",
+    "app/cluster/worker_replica.py",
 )
-"""The composition roots of `app`: of a server, of one process of several, of no server, of all, and
-of a bulk command."""
+"""The composition roots of `app`: of a server, of one process of several, of no server, of all, of
+a bulk command, and of an application of Ray Serve."""
 
 APP = (
     "system",
@@ -50,6 +53,7 @@ APP = (
     "job_start",
     "main",
     "processes",
+    "cluster",
     "bulk",
     "cli",
 )
@@ -252,8 +256,11 @@ def test_every_room_of_the_order_exists(package: str) -> None:
 
 
 @pytest.mark.parametrize("path", _modules("darkroom"), ids=_name)
-def test_the_installed_name_imports_only_the_command_line(path: Path) -> None:
-    allowed = {"app.cli.script", *sys.stdlib_module_names}
-    assert {name if name.startswith("app") else name.split(".")[0] for name in _imports(path)} <= (
-        allowed
-    )
+def test_the_installed_name_imports_only_the_command_line_and_the_cluster(path: Path) -> None:
+    allowed = {"app.cli.script", "darkroom", *sys.stdlib_module_names}
+    if path.name == "cluster.py":
+        allowed |= {
+            f"app.cluster.{each}" for each in ("application", "front_end", "worker_replica")
+        }
+    names = {n if n.startswith("app") else n.split(".")[0] for n in _imports(path)}
+    assert names <= allowed

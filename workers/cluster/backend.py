@@ -196,6 +196,7 @@ class RayBackend:
                     self._receive(group, message)
         except ReplicaGone as gone:
             failed = Lost(gone.died)
+            log.warning("a replica was lost with %d images: they are sent again", len(group.jobs))
         except ServiceError as error:
             failed = Failed(error)
         except Exception:  # these jobs are answered, and others of this front end protected

@@ -58,6 +58,10 @@ class FairLine:
         """Where images in the background wait, if they yield to all others."""
         self._number = 0
 
+    def set_images(self, least: int, alone: int) -> None:
+        """Let this many images through, and this many of a client alone."""
+        self._places.set_images(least, alone)
+
     @property
     def waiting(self) -> int:
         """Images in line, including those whose clients have just left."""

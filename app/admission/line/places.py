@@ -83,6 +83,11 @@ class Places:
         self._alone = alone
         self._small, self._large = Through(), Through()
 
+    def set_images(self, least: int, alone: int) -> None:
+        """Have room for these numbers of images from now on, and for as many of a bulk client."""
+        self._least = self._most_bulk = least
+        self._alone = alone
+
     @property
     def images(self) -> int:
         """Return how many images are past the line."""

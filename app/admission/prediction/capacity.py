@@ -45,7 +45,7 @@ class Capacity:
         absence: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._counters = counters
-        self._busy_images = busy_images
+        self.busy_images = busy_images
         self._clock = clock
         self._absence = absence
         self.per_second = 0.0
@@ -103,4 +103,4 @@ class Capacity:
     def _is_busy(self) -> bool:
         total = self._counters.total
         waiting = total(Total.AWAITED) + total(Total.ANSWERED)
-        return total(Total.IMAGES) - waiting >= self._busy_images
+        return total(Total.IMAGES) - waiting >= self.busy_images

@@ -65,6 +65,10 @@ class Forecast:
     def _absent(self) -> float:
         return self.absence()  # which is set later
 
+    def set_busy_images(self, n: int) -> None:
+        """Count the server as busy with `n` images in flight, because workers came or went."""
+        self._busy_images = self.capacity.busy_images = n
+
     def backlog(self) -> float:
         """Return the seconds until all admitted work is completed."""
         return self.longest(0)

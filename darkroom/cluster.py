@@ -1,0 +1,27 @@
+"""Darkroom on Ray Serve: `serve run` finds `build` here, in a checkout and in a wheel.
+
+The classes are derived here because Ray's processes import a class from the module that defines it.
+"""
+
+from typing import Any
+
+from darkroom.script import find_packages
+
+find_packages()
+
+from app.cluster.application import application  # noqa: E402 (its packages must be found before)
+from app.cluster.front_end import FrontEnd  # noqa: E402
+from app.cluster.worker_replica import WorkerReplica  # noqa: E402
+
+
+class FrontEnds(FrontEnd):
+    """The deployment that speaks HTTP."""
+
+
+class Workers(WorkerReplica):
+    """The deployment that computes."""
+
+
+def build(arguments: dict[str, Any]) -> Any:
+    """Return the Ray Serve application; `arguments` are settings of Darkroom by their names."""
+    return application(FrontEnds, Workers, arguments)

@@ -1,0 +1,85 @@
+"""Darkroom's Serve configuration on a real Ray: what clients see is what one server answers."""
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.pictures import jpeg
+from tests.ray_cluster import running_ray
+from tests.serve_run import serve_run
+
+SETTINGS = {"weights": "random", "precision": "fp32", "threads": 1, "canary_interval": 30.0}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run the configuration for all tests of this file."""
+    with (
+        running_ray(cpus=3) as address,
+        serve_run(tmp_path_factory.mktemp("serve"), address, SETTINGS) as found,
+    ):
+        yield found
+
+
+def test_files_are_labelled_each_with_its_own_answer(url: str) -> None:
+    files = [("files", (f"{n}.jpg", jpeg(n, 60, 40))) for n in range(9)]
+    files.insert(4, ("files", ("bad.jpg", b"no image")))
+    records = httpx.post(f"{url}/classify", files=files, timeout=60).json()["results"]
+    assert [each["status"] for each in records] == ["ok"] * 4 + ["error"] + ["ok"] * 5
+    assert records[4]["error"]["code"] == "unsupported_media"
+
+
+def test_pixels_and_filters_cross_and_come_back(url: str) -> None:
+    pixels = np.random.default_rng(1).integers(0, 255, (300, 200, 4), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "png")
+    answer = httpx.post(
+        f"{url}/filter?name=invert&format=png",
+        content=file.getvalue(),
+        headers={"Content-Type": "image/png"},
+        timeout=60,
+    )
+    with Image.open(io.BytesIO(answer.content)) as image:
+        found = np.asarray(image)
+    assert np.array_equal(found[..., :3], 255 - pixels[..., :3])
+
+
+def test_an_error_of_a_worker_is_one_of_our_tree(url: str) -> None:
+    answer = httpx.post(
+        f"{url}/filter?name=invert&format=jpeg&encoder=gpu",
+        content=jpeg(1, 60, 40),
+        headers={"Content-Type": "image/jpeg"},
+        timeout=60,
+    )
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_parameter")
+
+
+def test_a_deadline_that_has_passed_is_answered_with_504_or_refused(url: str) -> None:
+    headers = {"Content-Type": "image/jpeg", "X-Deadline-Ms": "1"}
+    answer = httpx.post(f"{url}/classify", content=jpeg(1, 60, 40), headers=headers, timeout=60)
+    assert answer.status_code in (503, 504)
+
+
+def test_a_stream_is_answered_line_by_line(url: str) -> None:
+    photos = [base64.b64encode(jpeg(n, 60, 40)).decode() for n in range(3)]
+    images = [f"data:image/jpeg;base64,{each}" for each in photos]
+    lines = "".join(json.dumps({"id": str(n), "data": d}) + "\n" for n, d in enumerate(images))
+    answer = httpx.post(
+        f"{url}/classify?top_k=1",
+        content=lines,
+        headers={"Content-Type": "application/x-ndjson"},
+        timeout=60,
+    )
+    found = [json.loads(line) for line in answer.text.splitlines()]
+    assert [each["status"] for each in found if "index" in each] == ["ok"] * 3, answer.text
+
+
+def test_the_page_and_the_reference_are_served(url: str) -> None:
+    assert httpx.get(f"{url}/").status_code == 200
+    assert httpx.get(f"{url}/docs").status_code == 200
