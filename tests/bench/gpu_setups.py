@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.bench import thread_use
@@ -15,6 +15,9 @@ from workers.supervision.cpu_topology import Cpus, cores_of, divided, near_cpus,
 from workers.supervision.gpu_discovery import bus_id
 
 FLAGS = ["--log-level", "warning", "--max-images-in-flight", "16384", "--spare-workers", "0"]
+
+LATE = "late parts"
+"""The thread of `workers/engines/cuda/late_parts.py`, which makes graphs, slots and encoders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,16 @@ class Server:
             _wait_for_workers(it.process.pid)
             yield it
 
+    def settle(self, subject: Subject, patience: float = 30) -> None:
+        """Wait until no worker makes parts of its engine, which takes time from batches."""
+        end = time.monotonic() + patience
+        before, after = {0: 0.0}, {1: 0.0}
+        while before != after and time.monotonic() < end:
+            before = after
+            time.sleep(1)
+            threads = thread_use.sample(subject.process.pid)
+            after = {task: each.user for task, each in threads.items() if each.name == LATE}
+
 
 def shares_of(gpus: int) -> list[Cpus]:
     """Return the CPUs of each GPU; without GPUs, two halves."""
@@ -55,7 +68,7 @@ def setups_of(
 ) -> dict[str, list[Server]]:
     """Return the servers of each setup; `variants` and `darkroom` are flags as a shell reads them.
 
-    A variant is a server on both GPUs with more flags.
+    A variant is the name of a setup and further flags for its servers: `two --gpu-workers 3`.
     """
     flags = [*FLAGS, *shlex.split(darkroom)]
     if not gpus:
@@ -65,12 +78,15 @@ def setups_of(
     every, all_gpus = shares[0] | shares[1], own[0] + own[1]
     found = {
         "one": [Server(shares[0], own[0], flags)],
+        "beside": [Server(shares[0], own[0], flags)],
         "two": [Server(every, all_gpus, flags)],
         "apart": [Server(cpus, gpu, flags) for cpus, gpu in zip(shares, own, strict=True)],
     }
     setups = {name: found[name] for name in names}
-    for more in variants:
-        setups[f"two {more}"] = [Server(every, all_gpus, [*flags, *shlex.split(more)])]
+    for variant in variants:
+        name, _, more = variant.partition(" ")
+        own_flags = [*flags, *shlex.split(more)]
+        setups[variant] = [replace(each, flags=own_flags) for each in found[name]]
     return setups
 
 

@@ -1,25 +1,28 @@
 """Darkroom on two GPUs of one host, against one GPU with half of the cores.
 
-Method. The CPUs of this process are divided between the GPUs as the server divides them. Three
-setups are measured, one after the other, each freshly started: `one` is a server on the first GPU
-with its half of the CPUs; `two` is one server on both GPUs with all CPUs; `apart` is two servers of
-one GPU each on its half of the CPUs, side by side, which is the most that the host can do. More
-flags for `two` (`--variant`) make further setups. wrk is the load, on the CPUs of the server that
-it loads, four threads for each GPU; in `apart` each server has a wrk of its own with half of the
-connections. Photos are encoded again with 4:2:0 chroma at quality 90. A `raw` request is one photo
-to be labelled, `multipart` is a form of 16 with an eighth of the connections, and `blurred_by_gpu`
-asks for a blurred JPEG that the GPU has encoded. Setups start without spare workers. Before a setup
-is measured all its workers have opened their address, eight requests with `encoder=gpu` were timed
-one after the other, and a warm-up of all forms has passed. A status that is not 200, a failed
-image, a broken connection and an answer later than ten seconds are errors.
+Method. The CPUs of this process are divided between the GPUs as the server divides them. Setups
+are measured one after the other, each freshly started. `one` is a server on the first GPU with its
+half of the CPUs, `beside` is the same while programs compute on the other half, `two` is one server
+on both GPUs with all CPUs, and `apart` is two servers of one GPU each on its half of the CPUs, side
+by side, which is the most that the host can do. `--variant 'two --gpu-workers 3'` is a setup with
+further flags, with the last number of connections alone. wrk is the load, on the CPUs of the server
+that it loads, four threads for each GPU; in `apart` each server has a wrk of its own with half of
+the connections. Photos are encoded again with 4:2:0 chroma at quality 90. A `raw` request is one
+photo to be labelled, `multipart` is a form of 16 with an eighth of the connections, and
+`blurred_by_gpu` asks for a blurred JPEG that the GPU has encoded. Setups start without spare
+workers. Before a setup is measured all its workers have opened their address, eight requests with
+`encoder=gpu` were timed one after the other, decoder states are no longer being made, and a warm-up
+of all forms has passed. A status that is not 200, a failed image, a broken connection and an answer
+later than ten seconds are errors. `host` is how much more Python and memory copies all CPUs do than
+half of them, without a server (host_scaling.py).
 
 Each point has the CPU time of each thread (thread_use.py), of wrk, and what the GPUs did
 (gpu_samples.py). Ratios are those of setups at the same form and connections, and of their best
 points. Without GPUs the same setups run on the CPU, to try the benchmark itself.
 
 Run: python -m tests.bench.two_gpus [--seconds 4] [--connections 256 768] [--setups one two apart]
-[--forms raw multipart blurred_by_gpu] [--variant 'FLAGS' ...] [--limit SECONDS] [--notes FILE]
-[--photos FOLDER]
+[--forms raw multipart blurred_by_gpu] [--variant 'NAME FLAGS' ...] [--limit SECONDS]
+[--notes FILE] [--photos FOLDER]
 """
 
 import argparse
@@ -38,6 +41,7 @@ from typing import Any
 
 from tests.bench import gpu_samples, thread_use, wrk
 from tests.bench.gpu_setups import Server, setups_of, shares_of
+from tests.bench.host_scaling import busy, scaling
 from tests.bench.images import jpegs, subsampled
 from tests.bench.plan import BLURRED, IMAGES_PER_MULTIPART, LABELS, multipart_requests, raw_requests
 from tests.bench.subject import Subject
@@ -60,7 +64,8 @@ def _arguments() -> argparse.Namespace:
     arguments.add_argument("--connections", type=int, nargs="+", default=[256, 768])
     arguments.add_argument("--setups", nargs="+", default=["one", "two", "apart"])
     arguments.add_argument("--forms", nargs="+", choices=EACH)
-    arguments.add_argument("--variant", action="append", default=[], help="flags for a `two` more")
+    arguments.add_argument("--variant", action="append", default=[], help="a setup and flags")
+    arguments.add_argument("--warm-up", type=float, default=2, help="seconds of each form")
     arguments.add_argument("--darkroom", default="", help="more flags for every server")
     arguments.add_argument("--limit", type=float, default=600, help="seconds for the whole run")
     arguments.add_argument("--notes", type=Path, help="a file for what is known so far")
@@ -70,7 +75,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measured(
-    options: argparse.Namespace, servers: list[Server], forms: list[str], folder: Path
+    options: argparse.Namespace,
+    servers: list[Server],
+    forms: list[str],
+    connections: list[int],
+    folder: Path,
 ) -> Found:
     with ExitStack() as stack:
         logs = [folder / f"server-{time.monotonic_ns()}.log" for _ in servers]
@@ -82,12 +91,14 @@ def _measured(
             "seconds_to_ready": [each.seconds_to_ready for each in subjects],
             "first_ms": [_first(each.port, folder / f"{forms[-1]}.requests") for each in subjects],
         }
-        most = max(options.connections)
+        most = max(connections)
+        for server, subject in zip(servers, subjects, strict=True):
+            server.settle(subject)
         for form in forms:
-            _point(options.wrk, servers, subjects, form, most, 2, folder)
+            _point(options.wrk, servers, subjects, form, most, options.warm_up, folder)
         for form in forms:
             found[form] = {}
-            for n in options.connections:
+            for n in connections:
                 point = _point(options.wrk, servers, subjects, form, n, options.seconds, folder)
                 found[form][str(n)] = point
                 print(f"  {form}, {n}: {_line(point)}", flush=True)
@@ -170,15 +181,15 @@ def _ratios(setups: dict[str, Found], forms: list[str]) -> Found:
         for name, found in setups.items()
         if all(form in found for form in forms)
     }
-    one = rates.pop("one", None)
-    if one is None:
-        return {}
     ratios: Found = {}
-    for name, found in rates.items():
-        for form, by_connections in found.items():
-            mine = {n: round(rate / one[form][n], 2) for n, rate in by_connections.items()}
-            mine["best"] = round(max(by_connections.values()) / max(one[form].values()), 2)
-            ratios.setdefault(f"{name}_by_one", {})[form] = mine
+    for base in ("one", "beside"):
+        for name, found in rates.items():
+            for form, rate in found.items():
+                if base in rates and name != base:
+                    own = rates[base][form]
+                    mine = {n: round(rate[n] / own[n], 2) for n in rate if n in own}
+                    mine["best"] = round(max(rate.values()) / max(own.values()), 2)
+                    ratios.setdefault(f"{name} by {base}", {})[form] = mine
     return ratios
 
 
@@ -196,6 +207,7 @@ def main() -> None:
     """Run the command line."""
     start, options, gpus = time.monotonic(), _arguments(), count_gpus()
     options.wrk = wrk.find(options.wrk)
+    shares = shares_of(gpus)
     forms = options.forms or ["raw", "multipart", "blurred_by_gpu" if gpus else "blurred"]
     report: Found = {
         "benchmark": "two_gpus",
@@ -203,10 +215,12 @@ def main() -> None:
         "gpus": gpus,
         "gpu": gpu_samples.describe(),
         "cpus": len(os.sched_getaffinity(0)),
-        "shares": [sorted(each) for each in shares_of(gpus)],
+        "shares": [sorted(each) for each in shares],
         "near": [sorted(near_cpus(bus_id(n))) for n in range(gpus)],
+        "host": scaling(shares[0], shares[0] | shares[1]),
         "setups": {},
     }
+    print(f"host: {report['host']}", flush=True)
     with tempfile.TemporaryDirectory(prefix="two-gpus-") as name:
         folder = Path(name)
         _write_requests(options.photos, folder)
@@ -217,16 +231,18 @@ def main() -> None:
                 continue
             print(f"== {setup}", flush=True)
             try:
-                report["setups"][setup] = _measured(options, servers, forms, folder)
+                some = options.connections if setup in options.setups else options.connections[-1:]
+                with busy(shares[1] if setup.startswith("beside") else frozenset()):
+                    found = _measured(options, servers, forms, some, folder)
+                report["setups"][setup] = found
             except Exception as error:  # the other setups are still worth having
                 report["setups"][setup] = {"error": f"{type(error).__name__}: {error}"[:2000]}
                 print(report["setups"][setup]["error"], flush=True)
             report["ratios"] = _ratios(report["setups"], forms)
-            report["seconds"] = round(time.monotonic() - start, 1)
             if options.notes:
                 options.notes.write_text(json.dumps(report))
     print(json.dumps(report.get("ratios")))
-    print(json.dumps(report))
+    print(json.dumps({**report, "seconds": round(time.monotonic() - start, 1)}))
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class EngineLine(Generic[SlotT]):
 
     def _thread(self, loop: Callable[[], None], name: str) -> threading.Thread:
         def run() -> None:
-            _show(name)
+            show_thread(name)
             if self.yields:
                 lower_priority()
             loop()
@@ -80,7 +80,7 @@ class EngineLine(Generic[SlotT]):
         return threading.Thread(target=run, name=name, daemon=True)
 
 
-def _show(name: str) -> None:
+def show_thread(name: str) -> None:
     """Let `top -H` and the like list the calling thread by this name. Linux only."""
     with suppress(OSError):
         Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)

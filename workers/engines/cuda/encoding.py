@@ -2,19 +2,54 @@
 
 import logging
 import math
+import threading
 
 import torch
 from cuda.pathfinder import DynamicLibNotFoundError
 
 from models.domain.errors import ServiceError, Unavailable
-from models.domain.image import Image, Jpeg, Pixels
+from models.domain.image import Image, Jpeg, Pixels, Subsampling
 from models.domain.job import Result
 from workers.engines.cuda.nvjpeg.decoder import NvJpeg, NvJpegError, NvJpegUnfit
-from workers.engines.cuda.nvjpeg.encoder import Encoder, Placed
+from workers.engines.cuda.nvjpeg.encoder import TOGETHER, Encoder, Placed
 from workers.engines.cuda.slot import Slot
+from workers.engines.cuda.streams import CAPTURING
 from workers.operations import DeviceJpeg
 
 log = logging.getLogger("darkroom.cuda")
+
+
+_MAKING = threading.Lock()
+"""Held while an encoder is made: the driver makes one after the other in any case."""
+
+QUALITY = 85
+"""Of the images that a new encoder is tried with."""
+
+
+def prepare(slot: Slot, side: int) -> None:
+    """Make the encoder of a slot and all of its states, unless it has one, from any thread.
+
+    The library loads its kernels with the first image of a process, and a state allocates memory
+    for its first one: together half a second to a second, which the first requests would wait for.
+    So grey images of `side` × `side` pixels are encoded with each state. Raises NvJpegError, or
+    what the library raises where it cannot be used.
+    """
+    with CAPTURING, _MAKING:
+        if slot.encoder is not None:
+            return
+        encoder = _encoder()
+        grey = torch.full((3 * side * side,), 128, dtype=torch.uint8).to(slot.first.memory.device)
+        images = [Placed(grey.data_ptr(), side, side)] * TOGETHER
+        encoder.encode(images, QUALITY, Subsampling.S420)
+        slot.encoder = encoder
+
+
+def _made(slot: Slot) -> Encoder:
+    """Return the encoder of a slot; before `prepare` has made it, a new one without states."""
+    if slot.encoder is None:
+        with _MAKING:
+            slot.encoder = slot.encoder or _encoder()
+    return slot.encoder
 
 
 def _encoder() -> Encoder:
@@ -35,8 +70,7 @@ def as_jpegs(slot: Slot, asked: DeviceJpeg) -> list[Result | ServiceError]:
     """
     assert slot.result is not None
     try:
-        if slot.encoder is None:  # most servers never encode here and need no memory for it
-            slot.encoder = _encoder()
+        encoder = _made(slot)
     except (NvJpegError, NvJpegUnfit, DynamicLibNotFoundError) as error:
         log.warning("JPEGs cannot be encoded on the GPU: %s", error)
         return [Unavailable("encoder: the GPU here cannot encode; leave it out")] * len(slot.places)
@@ -46,7 +80,7 @@ def as_jpegs(slot: Slot, asked: DeviceJpeg) -> list[Result | ServiceError]:
         for offset, shape in (slot.places[index] for index in coloured)
     ]
     try:
-        files = slot.encoder.encode(placed, asked.quality, asked.subsampling)
+        files = encoder.encode(placed, asked.quality, asked.subsampling)
     except NvJpegError as error:
         files = [error] * len(placed)
     made = dict(zip(coloured, files, strict=True))

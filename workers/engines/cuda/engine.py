@@ -22,7 +22,7 @@ from models.networks.resnet18 import RESNET18
 from workers.engines.cuda.classifying import Classifying
 from workers.engines.cuda.compiled.modules import Kernels
 from workers.engines.cuda.crops import Cropper, weights_bytes
-from workers.engines.cuda.encoding import as_jpegs
+from workers.engines.cuda.encoding import as_jpegs, prepare
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.late_parts import LateParts, Part
 from workers.engines.cuda.late_states import LateStates
@@ -192,6 +192,8 @@ class CudaEngine:
         for network in self._networks if self._early else ():
             for size in network.late_sizes:
                 yield partial(self._capture, network, size)
+        if self.takes_jpegs:
+            yield from [partial(prepare, slot, self._side) for slot in slots]
         decoders = [slot.decoder for slot in slots if slot.decoder is not None]
         every = sizes(self._max_batch_size)
         yield from LateStates(decoders, every, file, self._torch_device).parts()

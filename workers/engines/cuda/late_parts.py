@@ -1,8 +1,12 @@
-"""The parts of an engine that are made while it already serves: graphs, slots, decoder states."""
+"""The parts of an engine that are made while it already serves: graphs, slots, JPEG encoders and
+decoder states.
+"""
 
 import logging
 import threading
 from collections.abc import Callable, Iterator
+
+from workers.scheduling.engine_line import show_thread
 
 log = logging.getLogger("darkroom.cuda")
 
@@ -42,6 +46,7 @@ class LateParts:
             self._thread.join(END)
 
     def _run(self) -> None:
+        show_thread("late parts")
         for part in self._parts:
             try:
                 part()

@@ -20,7 +20,7 @@ from tests.emulation.staging import CPU, EmulatedKernels, NoStreams, Planes, noi
 from workers.engines.cuda import encoding
 from workers.engines.cuda.filtering import Filtering
 from workers.engines.cuda.nvjpeg.decoder import Decoder, NvJpegError
-from workers.engines.cuda.nvjpeg.encoder import Placed
+from workers.engines.cuda.nvjpeg.encoder import TOGETHER, Placed
 from workers.engines.cuda.slot import Region, SlotFull
 from workers.engines.cuda.sources import Sources
 from workers.filters.registry import parse_chain, parse_one
@@ -229,6 +229,29 @@ def test_jpegs_the_engines_refuse_are_decoded_here_and_broken_ones_fail_alone() 
     first, _, last = ran(TWICE, jpegs, Planes([], fails=True))
     assert np.array_equal(first, pixels_of(jpegs[0]).pixels)
     assert np.array_equal(last, first)
+
+
+def test_an_encoder_is_prepared_once_with_each_of_its_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[list[tuple[int, int]]] = []
+
+    class Noting(Encoder):
+        """An encoder that notes the sizes of what it is given."""
+
+        def encode(
+            self, images: Sequence[Any], quality: int, subsampling: Subsampling
+        ) -> list[Any]:
+            made.append([(image.height, image.width) for image in images])
+            return super().encode(images, quality, subsampling)
+
+    monkeypatch.setattr(encoding, "_encoder", Noting)
+    slot = staging_slot(ROOM)
+    encoding.prepare(slot, 24)
+    prepared = slot.encoder
+    encoding.prepare(slot, 24)
+    assert made == [[(24, 24)] * TOGETHER]
+    assert slot.encoder is prepared
 
 
 def test_without_nvjpeg_every_image_of_the_batch_is_unavailable(
