@@ -5,6 +5,7 @@ This module is part of the composition root; `app.main` puts the other parts aro
 
 import asyncio
 import signal
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from app.decoders import Limits
 from app.pipeline.memory.codec_memory import CodecMemory, budget_for
 from app.service import Computing
 from app.telemetry.metrics import Metrics
-from models.domain.backend import Backend
+from models.domain.backend import Backend, Load
 from models.domain.batch_record import BatchRecord
 from models.domain.job import ReleaseReason
 from models.settings import Settings
@@ -31,8 +32,9 @@ from workers.operations import kind_of
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.recent_batches import RecentBatches
+from workers.scheduling.throughput import BusyTime
 from workers.scheduling.worker import Observer
-from workers.supervision.gpu_discovery import wanted_gpus
+from workers.supervision.gpu_discovery import uuid_of, wanted_gpus
 from workers.supervision.malloc import return_freed_memory
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH, cores, start_worker
 
@@ -61,9 +63,16 @@ class Executor:
     set_batching: Callable[[Settings], None] = lambda _settings: None
     batches: Callable[[int], Awaitable[list[BatchRecord]]] = none_remembered
     """Return the last batches of all workers, at most this number, the newest first."""
+    loads: Callable[[], Sequence[Load]] | None = None
+    """Return the load of each device; None if the backend has one device."""
     watch_busy: Callable[[Callable[[int, int], None]], None] | None = None
     """Call this with what learns how many images keep all workers busy, now and whenever workers
     come or go, and how many fill their batches. None if the workers stay the same."""
+
+    def devices(self) -> list[tuple[Load, str]]:
+        """Return the load of each device, with the UUID of a GPU."""
+        loads = [self.backend.load()] if self.loads is None else self.loads()
+        return [(each, uuid_of(each.device)) for each in loads]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +130,11 @@ async def remote_executor(
     """
     own_pixels = -(-pixels_in_flight(settings, counters.front_ends) // counters.front_ends)
 
-    def on_batch(batched: Batched) -> None:
-        reason = ReleaseReason(batched.reason)
-        metrics.on_batch(batched.operation, batched.network, batched.size, reason)
-
     backend = ProcessBackend(
         workers.addresses,
         BYTES_PER_PIXEL * max(settings.max_pixels, own_pixels),
         settings.drain_timeout,
-        on_batch,
+        _counted(metrics),
         on_other=lambda: signal.raise_signal(signal.SIGTERM),
         quarantine=Quarantine(settings.quarantine_time, quarantine),
         router=Router(counters.work_of(len(workers.addresses)), workers.near),
@@ -147,7 +152,9 @@ async def remote_executor(
             known = backend.current, _computing(backend.current)
         return known[1]
 
-    return Executor(backend, computing, absence=backend.absence, batches=backend.batches)
+    return Executor(
+        backend, computing, absence=backend.absence, batches=backend.batches, loads=backend.loads
+    )
 
 
 def pixels_in_flight(settings: Settings, front_ends: int) -> int:
@@ -208,10 +215,23 @@ def _computing(welcome: Welcome) -> Computing:
     return Computing(tuple(map(decode_network, welcome.networks)), welcome.degraded)
 
 
+def _counted(metrics: Metrics) -> Callable[[Batched], None]:
+    def count(batched: Batched) -> None:
+        reason = ReleaseReason(batched.reason)
+        metrics.on_batch(batched.operation, batched.network, batched.size, reason)
+        metrics.on_device(batched.device, batched.size, batched.seconds)
+
+    return count
+
+
 def _observer(metrics: Metrics, recent: RecentBatches) -> Observer:
+    busy = BusyTime()
+
     def observe(batch: Batch, result: BatchResult) -> None:
         recent.observe(batch, result)
         kind, network = kind_of(batch.tickets[0].job.operation)
         metrics.on_batch(kind, network, len(batch.tickets), batch.reason)
+        seconds = busy.add(batch.launched_at, time.monotonic())
+        metrics.on_device(recent.device, len(batch.tickets), seconds)
 
     return observe

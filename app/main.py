@@ -152,14 +152,15 @@ def _canary(executor: Executor, settings: Settings) -> Canary:
     return Canary(executor.backend, operations, canary_image(), settings.canary_interval)
 
 
-def _at_scrape(executor: Executor, usage: Usage) -> Collector:
+def _at_scrape(source: Executor, usage: Usage) -> Collector:
     """Return what reads the state of this process when metrics are requested."""
 
     def models() -> Iterator[ModelRecord]:
-        found = (each.model for each in executor.computing().networks)
+        found = (each.model for each in source.computing().networks)
         return (model.record for model in found if model is not None)
 
-    return AtScrape(executor.backend.load, usage, models, lambda: executor.computing().degraded)
+    load, devices = source.backend.load, source.devices
+    return AtScrape(load, usage, models, lambda: source.computing().degraded, devices)
 
 
 async def stop_service(service: Service) -> None:

@@ -15,7 +15,8 @@ class AtScrape(Collector):
     """Collector of what the whole server does now; functions return what may change.
 
     `models` returns the records of the networks that have weights, `degraded` the reason why the
-    device is not the one that was asked for, or None.
+    device is not the one that was asked for, or None. `devices` returns the load of each device,
+    with the UUID of a GPU.
     """
 
     def __init__(
@@ -24,7 +25,9 @@ class AtScrape(Collector):
         usage: Usage,
         models: Callable[[], Iterable[ModelRecord]],
         degraded: Callable[[], str | None],
+        devices: Callable[[], Iterable[tuple[Load, str]]] = tuple,
     ) -> None:
+        self._devices = devices
         self._load = load
         self._usage = usage
         self._models = models
@@ -55,6 +58,20 @@ class AtScrape(Collector):
             yield GaugeMetricFamily(f"darkroom_{name}", text, value=value)
         yield from self._limits()
         yield self._networks()
+        yield from self._each_device()
+
+    def _each_device(self) -> Iterator[Metric]:
+        """Yield the queue and the rate of each device, and the UUID of a GPU."""
+        info = InfoMetricFamily("darkroom_device", "The devices.", labels=["device"])
+        text = "Images waiting for the device or on it."
+        queue = GaugeMetricFamily("darkroom_device_queue_images", text, labels=["device"])
+        text = "Images that the device computes in a second while it is busy; 0: not known yet."
+        rate = GaugeMetricFamily("darkroom_device_images_per_second", text, labels=["device"])
+        for each, uuid in self._devices():
+            info.add_metric([each.device], {"uuid": uuid})
+            queue.add_metric([each.device], each.queued_jobs + each.running_jobs)
+            rate.add_metric([each.device], each.service_rate)
+        yield from (info, queue, rate)
 
     def _limits(self) -> Iterator[Metric]:
         """Yield each limit and its use, both for the whole server."""

@@ -147,6 +147,14 @@ class Metrics:
         self.batch_releases = self._counter(
             "batch_releases_total", "Micro-batches by the reason of their release.", ("reason",)
         )
+        self.device_images = self._counter(
+            "device_images_total", "Images in finished micro-batches.", ("device",)
+        )
+        self.device_seconds = self._counter(
+            "device_busy_seconds_total",
+            "Time in which workers had a batch on the device, added up over its workers.",
+            ("device",),
+        )
 
     def _histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
@@ -167,6 +175,11 @@ class Metrics:
         """Count a finished micro-batch, on a worker thread; `network` is empty for filters."""
         self.batch_size.labels(operation, network).observe(size)
         self.batch_releases.labels(reason.value).inc()
+
+    def on_device(self, device: str, images: int, seconds: float) -> None:
+        """Count the images of a batch, and the seconds that its device was busy with it."""
+        self.device_images.labels(device).inc(images)
+        self.device_seconds.labels(device).inc(seconds)
 
     def on_decoder_end(self, reason: str) -> None:
         """Count the end of a decoder process."""

@@ -73,6 +73,17 @@ def test_each_gpu_has_cpus_of_its_own_for_its_worker_and_its_front_end(two: Serv
     assert cpus(found["front end 1"]) == second
 
 
+def test_each_device_has_its_counters(two: Served) -> None:
+    assert blurred(two) == 200
+    found = get(f"http://127.0.0.1:{two.port}/metrics").text
+    rows = dict(row.rsplit(" ", 1) for row in found.splitlines() if row.startswith("darkroom_dev"))
+    assert float(rows['darkroom_device_images_total{device="cpu"}']) > 0
+    assert float(rows['darkroom_device_busy_seconds_total{device="cpu"}']) > 0
+    assert rows['darkroom_device_info{device="cpu",uuid=""}'] == "1.0"
+    assert float(rows['darkroom_device_images_per_second{device="cpu"}']) > 0
+    assert 'darkroom_device_queue_images{device="cpu"}' in rows
+
+
 def blurred(server: Served) -> int:
     url = f"http://127.0.0.1:{server.port}{PATH}"
     return post(url, content=jpeg(1, 640, 480), headers=RAW).status_code

@@ -16,6 +16,15 @@ def accepting(links: Sequence[WorkerConnection]) -> list[tuple[int, str]]:
     ]
 
 
+def by_device(links: Sequence[WorkerConnection]) -> list[Load]:
+    """Return the load of each device, of all workers on it that have been welcomed."""
+    found: dict[str, list[WorkerConnection]] = {}
+    for link in links:
+        if link.welcome is not None:
+            found.setdefault(link.welcome.device, []).append(link)
+    return [combined(each, name, 0, Absence(), closing=False) for name, each in found.items()]
+
+
 def combined(
     links: Sequence[WorkerConnection], device: str, waiting: int, absence: Absence, closing: bool
 ) -> Load:

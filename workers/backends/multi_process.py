@@ -19,7 +19,7 @@ from models.domain.batch_record import BatchRecord
 from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers.backends.absence import Absence
-from workers.backends.load import accepting, combined
+from workers.backends.load import accepting, by_device, combined
 from workers.backends.quarantine import Quarantine
 from workers.backends.recent_batches import recent_batches
 from workers.backends.routing import OwnWork, Router
@@ -58,8 +58,7 @@ class ProcessBackend:
         self._on_other = on_other
         self._encode = encode
         self._closing, self._held = False, 0
-        self._idle = asyncio.Event()
-        self._copying = asyncio.Semaphore(AT_ONCE)
+        self._idle, self._copying = asyncio.Event(), asyncio.Semaphore(AT_ONCE)
         self._absence = Absence()
         self._quarantine = quarantine or Quarantine()
         self._router = router or Router(OwnWork(len(addresses)))
@@ -67,7 +66,8 @@ class ProcessBackend:
         self._current: Welcome | None = None
         self._device, self.submitted = "none", 0
         self._load: Load | None = None
-        hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch, on_load=self._report)
+        changed = partial(setattr, self, "_load", None)  # it is added up again when it is read
+        hooks = Hooks(self._done, self._on_welcome, self._on_lost, on_batch, on_load=changed)
         self._links = [WorkerConnection(address, self._arena, hooks) for address in addresses]
 
     async def welcome(self) -> Welcome:
@@ -111,9 +111,9 @@ class ProcessBackend:
         """Return the last `n` batches of all workers, the newest first."""
         return await recent_batches(self._links, n)
 
-    def _report(self) -> None:
-        """Add the load up again: a worker reported another load, or has gone."""
-        self._load = None
+    def loads(self) -> list[Load]:
+        """Return the load of each device."""
+        return by_device(self._links)
 
     def absence(self) -> float:
         """Return the seconds until a worker is expected to run again; 0 while one does."""

@@ -68,10 +68,11 @@ class ClientSession:
         frames = [self._done(ticket.tag[1], outcome) for ticket, outcome in outcomes]
         self._loop.call_soon_threadsafe(self._answer, frames)
 
-    def batched(self, batch: Batch) -> None:
+    def batched(self, batch: Batch, seconds: float) -> None:
         """Report a finished micro-batch that contained a job of this front end."""
         kind, network = kind_of(batch.tickets[0].job.operation)
-        frame = Batched(kind, len(batch.tickets), batch.reason.value, network)
+        device, reason = self._worker.load().device, batch.reason.value
+        frame = Batched(kind, len(batch.tickets), reason, network, device, seconds)
         self._loop.call_soon_threadsafe(self.protocol.send, [frame])
 
     def _on_frames(self, frames: list[ToWorker]) -> None:

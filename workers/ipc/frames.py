@@ -121,6 +121,9 @@ class Batched(Frame, frozen=True):
     size: int
     reason: str
     network: str = ""
+    device: str = ""
+    seconds: float = 0.0
+    """How long the device was busy with it, without the time that batches before it had."""
 
 
 class LastBatches(Frame, frozen=True):

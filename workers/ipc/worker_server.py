@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from workers.ipc.frames import Leaving, Welcome
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
 from workers.scheduling.recent_batches import RecentBatches
+from workers.scheduling.throughput import BusyTime
 from workers.scheduling.worker import Worker
 
 log = logging.getLogger("darkroom.host")
@@ -43,6 +45,7 @@ class WorkerServer:
     ) -> None:
         self.decode = decode
         self._recent = recent or RecentBatches(0)
+        self._busy = BusyTime()
         self.decoded = 0
         self._sessions: set[ClientSession] = set()
         self._accepting: asyncio.Task[None] | None = None
@@ -98,7 +101,7 @@ class WorkerServer:
         """Report a finished batch to one of the front ends; called on a collect thread."""
         self._recent.observe(batch, result)
         session, _ = batch.tickets[0].tag
-        session.batched(batch)
+        session.batched(batch, self._busy.add(batch.launched_at, time.monotonic()))
 
     async def _keep_telling(self) -> None:
         """Report the load regularly, because it also changes without a message from a front end."""

@@ -2,6 +2,8 @@
 clock.
 """
 
+import threading
+
 NEWEST = 0.1
 """Weight of the newest batch: about the last ten batches count."""
 
@@ -27,3 +29,18 @@ class Throughput:
             share = NEWEST if self.per_second else 1.0
             self.per_second += (jobs / busy - self.per_second) * share
             self.decoding += (min(decode / busy, 1.0) - self.decoding) * share
+
+
+class BusyTime:
+    """Seconds in which a device had a batch, from any thread; batches that overlap count once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last_done = 0.0
+
+    def add(self, launched_at: float, done_at: float) -> float:
+        """Return the seconds that a finished batch adds to those before it."""
+        with self._lock:
+            seconds = done_at - max(self._last_done, launched_at)
+            self._last_done = max(self._last_done, done_at)
+        return max(seconds, 0.0)

@@ -1,9 +1,15 @@
 """Count the GPUs of this machine by asking the driver: no context, no torch, no memory."""
 
 import ctypes
+from functools import cache
+from uuid import UUID
 
 _BUS_ID = 16
 """Bytes of a PCI bus id with its final zero byte, such as `0000:3b:00.0`."""
+
+
+_UUID = 16
+"""Bytes of a GPU's UUID."""
 
 
 def count_gpus() -> int:
@@ -32,6 +38,17 @@ def bus_id(number: int) -> str:
     if driver is None or driver.cuDeviceGetPCIBusId(text, len(text), number):
         return ""
     return text.value.decode()
+
+
+@cache
+def uuid_of(device: str) -> str:
+    """Return the UUID of a GPU by a device name such as `cuda:1`; empty if it is unknown."""
+    kind, _, number = device.partition(":")
+    driver = _driver() if kind == "cuda" else None
+    found = (ctypes.c_ubyte * _UUID)()
+    if driver is None or driver.cuDeviceGetUuid(found, int(number)):
+        return ""
+    return f"GPU-{UUID(bytes=bytes(found))}"
 
 
 def _driver() -> ctypes.CDLL | None:
