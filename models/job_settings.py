@@ -46,6 +46,16 @@ DataBytes = Annotated[
 ]
 """Bytes of all manifests, archives and results."""
 
+ClientDataBytes = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="bytes of the data folder that the jobs of one client may take; no job of it "
+        "is taken, and none goes on, beyond; 0: three quarters of DARKROOM_MAX_DATA_BYTES",
+    ),
+]
+"""Bytes of all manifests, archives and results of one client."""
+
 JobImages = Annotated[
     int,
     Field(

@@ -228,6 +228,7 @@ class Settings(BaseSettings):
     max_job_items: job.JobItems = 10_000_000
     max_job_bytes: job.JobBytes = 16 << 30
     max_data_bytes: job.DataBytes = 64 << 30
+    max_data_bytes_per_client: job.ClientDataBytes = 0
     job_images_in_flight: job.JobImages = 0
     job_fetch_retries: job.JobFetchRetries = 4
 

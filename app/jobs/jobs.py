@@ -18,6 +18,7 @@ from app.jobs.files import DataFolder
 from app.jobs.inputs import Inputs
 from app.jobs.running.runner import Runner
 from app.jobs.running.work import ImageWorker, WorkOf
+from app.jobs.store.arrivals import Arrivals
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.database import opened
 from app.jobs.store.endings import EndingRows
@@ -71,7 +72,10 @@ class Jobs:
         sources = Sources(storage, folder, rows, settings, chunk, self._all)
         self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
         """Takes the number of jobs in each state, every few seconds."""
-        room = DataRoom(owner, settings.max_data_bytes)
+        most_bytes = settings.max_data_bytes
+        self._share = settings.max_data_bytes_per_client or most_bytes * 3 // 4
+        self._arrivals = Arrivals(engine, owner.id)
+        room = DataRoom(self._arrivals, most_bytes, self._share)
         self.acceptance = Acceptance(folder, rows, room, settings, chunk, runner.wake, sources)
         self.storage = storage
         self.endings = Endings(
@@ -217,8 +221,11 @@ class Jobs:
         if await self._chunks.release_abandoned():
             self._runner.wake()
         await self.rows.end_cancelled(retention)
-        usage = await self.rows.usage("")
-        self._runner.full = usage.stored >= self._settings.max_data_bytes
+        await self._arrivals.tidy()
+        stored = await self.rows.stored()
+        full = (client for client, n_bytes in stored.items() if n_bytes >= self._share)
+        self._runner.full_clients = frozenset(full)
+        self._runner.full = sum(stored.values()) >= self._settings.max_data_bytes
         for id_ in await self.rows.expire():
             await asyncio.to_thread(self.folder.remove, id_)
         await self.rows.forget(time.time() - 2 * retention)

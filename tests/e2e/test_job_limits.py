@@ -55,6 +55,22 @@ def test_a_body_of_unknown_length_is_refused_when_the_folder_is_full(
     assert not [*(folder / "jobs").iterdir()]
 
 
+def test_a_client_leaves_a_part_of_the_folder_to_others(server: Running) -> None:
+    def pieces(n_bytes: int) -> Iterator[bytes]:
+        for _ in range(0, n_bytes, 1 << 18):
+            yield b" " * (1 << 18)
+        yield b'{"data": "data:,"}\n'
+
+    def posted(n_bytes: int) -> httpx.Response:
+        body = pieces(n_bytes)
+        return server.client.post("/jobs?operation=classify", content=body, headers=ZIP)
+
+    answer = posted(MOST * 7 // 8)
+    assert (answer.status_code, answer.json()["code"]) == (507, "storage_full")
+    assert "DARKROOM_MAX_DATA_BYTES_PER_CLIENT" in answer.json()["detail"]
+    assert posted(MOST // 2).status_code == 422, "it is no archive, and fits"
+
+
 def test_a_compressed_tar_may_not_unpack_to_more_than_the_folder_has_room_for(
     server: Running, folder: Path
 ) -> None:

@@ -74,6 +74,8 @@ class Runner:
         self._awake = asyncio.Event()
         self.full = False
         """Set while the data folder has no room: no chunk is begun."""
+        self.full_clients: frozenset[str] = frozenset()
+        """Clients whose share of the data folder is full: no chunk of theirs is begun."""
 
     def wake(self) -> None:
         """Look for new and cancelled jobs now."""
@@ -129,7 +131,8 @@ class Runner:
         if self._stopping() or self.full:
             return
         if len(self._feeders) < JOBS_AT_ONCE:
-            for job in await self._jobs.runnable(2 * JOBS_AT_ONCE, self._owner.id):
+            known = 2 * JOBS_AT_ONCE, self._owner.id, self.full_clients
+            for job in await self._jobs.runnable(*known):
                 if job.id not in self._feeders and len(self._feeders) < JOBS_AT_ONCE:
                     self._begin(job)
 
@@ -168,7 +171,7 @@ class Runner:
         claims = ClaimsAhead(partial(self._claim, job.id))
         try:
             async with inputs, asyncio.TaskGroup() as group:
-                while not (self._stopping() or self.full):
+                while not (self._stopping() or self.full or job.client in self.full_clients):
                     claim = await claims.next()
                     if claim is None:
                         break

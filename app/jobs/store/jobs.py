@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.jobs.store.endings import Ending
-from app.jobs.store.tables import CHUNKS, CLAIMED, ENDINGS, JOBS, WAITING, open_to
-from app.jobs.store.values import FINISHED, RUNNABLE, UNFINISHED, Job, Span, State, Usage
+from app.jobs.store.tables import ARRIVALS, CHUNKS, CLAIMED, ENDINGS, JOBS, WAITING, open_to
+from app.jobs.store.values import FINISHED, RUNNABLE, Job, Span, State
 
 AT_ONCE = 1000
 """Rows of chunks that one statement inserts."""
@@ -29,12 +29,13 @@ class JobRows:
     async def add(self, job: Job, spans: Sequence[Span], endings: Sequence[Ending] = ()) -> Job:
         """Add a queued job with its chunks and what is to be done at its end.
 
-        Return it, or the job that has its key already.
+        Return it, or the job that has its key already. The body of the same id arrives no more.
         """
         row = {name: getattr(job, name) for name in JOBS.columns.keys()}  # noqa: SIM118 (columns)
         row |= {"options": json.dumps(job.options), "problem": None, "state": job.state.value}
         try:
             async with self._engine.begin() as connection:
+                await connection.execute(delete(ARRIVALS).where(ARRIVALS.c.id == job.id))
                 await connection.execute(insert(JOBS), [row])
                 rows = _chunk_rows(job.id, spans)
                 while some := list(islice(rows, AT_ONCE)):
@@ -69,13 +70,11 @@ class JobRows:
             found = await connection.execute(query.limit(limit))
             return [_job(row) for row in found.mappings()]
 
-    async def usage(self, client: str) -> Usage:
-        """Return the unfinished jobs of a client, and the bytes that all jobs store."""
-        unfinished = select(func.count()).where(JOBS.c.client == client, _in(UNFINISHED))
-        stored = select(func.coalesce(func.sum(JOBS.c.stored), 0))
+    async def stored(self) -> dict[str, int]:
+        """Return the bytes that the jobs of each client store."""
+        query = select(JOBS.c.client, func.sum(JOBS.c.stored)).group_by(JOBS.c.client)
         async with self._engine.connect() as connection:
-            counted = await connection.scalar(unfinished)
-            return Usage(counted or 0, int(await connection.scalar(stored) or 0))
+            return {client: int(total) for client, total in await connection.execute(query)}
 
     async def by_state(self) -> dict[str, int]:
         """Return the number of jobs in each state."""
@@ -83,13 +82,13 @@ class JobRows:
         async with self._engine.connect() as connection:
             return {state: count for state, count in await connection.execute(query)}
 
-    async def runnable(self, limit: int, owner: str) -> list[Job]:
+    async def runnable(self, limit: int, owner: str, without: Collection[str] = ()) -> list[Job]:
         """Return jobs that have chunks without an owner which `owner` may claim, the oldest
-        first.
+        first, but for those of the clients `without`.
         """
         waiting = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == WAITING)
         query = select(JOBS).where(_in(RUNNABLE), waiting, open_to(owner))
-        query = query.order_by(JOBS.c.id).limit(limit)
+        query = query.where(JOBS.c.client.not_in([*without])).order_by(JOBS.c.id).limit(limit)
         async with self._engine.connect() as connection:
             return [_job(row) for row in (await connection.execute(query)).mappings()]
 

@@ -1,20 +1,17 @@
 """The leases of processes that work on chunks: a process that dies loses what it has claimed."""
 
-import asyncio
 import logging
 import os
 import secrets
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-from sqlalchemy import Update, delete, func, insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Update, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.jobs.store.tables import JOBS, META, OWNERS
+from app.jobs.store.tables import OWNERS
 
 log = logging.getLogger("darkroom.jobs")
 
@@ -29,8 +26,6 @@ class Owner:
         self._engine = engine
         self._clock = clock
         self.id = secrets.token_hex(16)
-        self._arriving = 0
-        self._counting = asyncio.Lock()
 
     async def enter(self) -> None:
         """Begin the lease; end those of processes of this host that have died."""
@@ -44,16 +39,14 @@ class Owner:
             await connection.execute(delete(OWNERS).where(old))
 
     async def renew(self) -> None:
-        """Prolong the lease, and correct what is counted for this process after a failure.
+        """Prolong the lease.
 
         A process that was stopped for long finds its lease removed, and begins it anew: its chunks
         are the work of others by then, and without a lease so would be all that it claims later.
         """
-        values: dict[str, float] = {"until": self._clock() + LEASE}
-        if not self._counting.locked():
-            values["arriving"] = self._arriving
+        until = self._mine.values(until=self._clock() + LEASE)
         async with self._engine.begin() as connection:
-            if (await connection.execute(self._mine.values(**values))).rowcount:
+            if (await connection.execute(until)).rowcount:
                 return
             log.warning("the lease of this process on jobs was lost; it begins anew")
             await connection.execute(insert(OWNERS), [self._row()])
@@ -66,49 +59,7 @@ class Owner:
             "pid": os.getpid(),
             "began": began(os.getpid()) or "",
             "until": self._clock() + LEASE,
-            "arriving": self._arriving,
         }
-
-    async def reserve(self, n_bytes: int, most: int) -> bool:
-        """Count bytes that arrive at this process.
-
-        Return False, and count nothing, if they and all that is stored and arriving exceed `most`.
-        What a process that died had reserved counts until its lease ends.
-        """
-        async with self._counting:
-            self._arriving += n_bytes
-            kept = False
-            try:
-                # Shielded: aiosqlite 0.22 may wait without end to close a cancelled connection.
-                kept = await asyncio.shield(self._fits(most))
-            finally:
-                if not kept:
-                    self._arriving -= n_bytes
-        return kept
-
-    async def free(self, n_bytes: int) -> None:
-        """Count fewer bytes; if the database does not answer, from the next `renew` on."""
-        self._arriving -= n_bytes
-        async with self._counting:
-            with suppress(SQLAlchemyError, OSError):
-                async with self._engine.begin() as connection:
-                    await connection.execute(self._mine.values(arriving=self._arriving))
-
-    async def _fits(self, most: int) -> bool:
-        """Write what arrives at this process, unless all processes would exceed `most` with it."""
-        stored = select(func.coalesce(func.sum(JOBS.c.stored), 0))
-        arriving = select(func.coalesce(func.sum(OWNERS.c.arriving), 0)).where(
-            OWNERS.c.until > self._clock()
-        )
-        async with self._engine.connect() as connection:
-            # Processes of PostgreSQL take turns at this row; those of SQLite do at any write.
-            await connection.scalar(select(META.c.value).with_for_update())
-            await connection.execute(self._mine.values(arriving=self._arriving))
-            held = int(await connection.scalar(stored) or 0)
-            if held + int(await connection.scalar(arriving) or 0) > most:
-                return False
-            await connection.commit()
-        return True
 
     @property
     def _mine(self) -> Update:

@@ -22,7 +22,7 @@ from sqlalchemy import (
     exists,
 )
 
-VERSION = 6
+VERSION = 7
 """The version of these tables; it grows with every change of them."""
 
 WAITING, CLAIMED, DONE = 0, 1, 2
@@ -108,7 +108,16 @@ OWNERS = Table(
     Column("pid", Integer, nullable=False),
     Column("began", String(32), nullable=False),
     Column("until", Double, nullable=False),
-    Column("arriving", BigInteger, nullable=False),
+)
+
+ARRIVALS = Table(
+    "darkroom_arrivals",
+    METADATA,
+    Column("id", String(32), primary_key=True),  # of the job that the body becomes
+    Column("owner", String(64), nullable=False),
+    Column("client", String(255), nullable=False),
+    Column("n_bytes", BigInteger, nullable=False),
+    Index("darkroom_arrivals_client", "client"),
 )
 
 

@@ -96,11 +96,3 @@ class Rows:
     file: str
     at: int
     length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a client has, and what all clients together store."""
-
-    unfinished: int
-    stored: int

@@ -5,17 +5,19 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from fastapi import Request
 
 from app.jobs.files import DataFolder
 from app.jobs.ids import new_id
+from app.jobs.store.arrivals import Counts, Fit
 from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
 from app.jobs.submission.asked import Asked
-from app.jobs.submission.receiving import Receiver
-from app.jobs.submission.room import DataRoom, Reservation, too_large
+from app.jobs.submission.receiving import Received, Receiver
+from app.jobs.submission.room import DataRoom, Reservation, full, too_large
 from app.jobs.submission.sources import Sources
 from models.domain.errors import Overloaded
 from models.domain.job_errors import IdempotencyMismatch, StorageFull, TooManyJobs
@@ -25,7 +27,8 @@ ARRIVING = 16
 """Bodies of jobs that one process receives at a time."""
 
 ARRIVING_OF_ONE = 4
-"""Those of them that one client may send, so that slow ones of it keep no place from others."""
+"""Bodies that one client may send at a time, to all processes together: slow ones of it keep no
+place from others."""
 
 
 class Acceptance:
@@ -55,54 +58,50 @@ class Acceptance:
 
         With a key that the client used before it is the job of that time. Raises ServiceError.
         """
-        before = self._take_place(asked.client, n_bytes)
+        self._take_place(asked.client, n_bytes)
+        id_, check = new_id(), partial(self._check, n_bytes)
         try:
-            await self._check(asked, n_bytes, before)
-            async with self._room.reservation() as room:
-                return await self._received(asked, request, kind, room)
+            reserved = await self._room.reservation(id_, asked.client, asked.key, check)
+            async with reserved as room:
+                return await self._received(id_, asked, request, kind, room)
         finally:
             self._arriving[asked.client] -= 1
             self._arriving += Counter()  # forgets clients of which nothing arrives
 
-    def _take_place(self, client: str, n_bytes: int) -> int:
-        """Count one more body of a client, and return the number that arrive already.
+    def _take_place(self, client: str, n_bytes: int) -> None:
+        """Count one more body of a client at this process.
 
         Raises TooLarge, Overloaded and TooManyJobs. Nothing is awaited between the check
-        and the count, or many bodies would pass at once.
+        and the count, or many bodies would pass at once. A flood is refused here, before it comes
+        to the database.
         """
         if n_bytes > self._settings.max_job_bytes:
             raise too_large(self._settings.max_job_bytes)
         if self._arriving.total() >= ARRIVING:
             raise Overloaded(f"{ARRIVING} bodies of jobs are arriving; try again later", 5.0)
-        arriving = self._arriving[client]
-        if arriving >= ARRIVING_OF_ONE:
-            raise TooManyJobs(
-                f"{arriving} bodies of your jobs are arriving; send the next when one has arrived",
-                retry_after=5.0,
-            )
+        _check_arriving(self._arriving[client])
         self._arriving[client] += 1
-        return arriving
 
-    async def _check(self, asked: Asked, n_bytes: int, arriving: int) -> None:
+    def _check(self, n_bytes: int, found: Counts) -> None:
         """Raise the error of a body that is refused before it is read."""
-        settings = self._settings
-        usage = await self._rows.usage(asked.client)
-        most = settings.max_jobs_per_client
-        repeated = asked.key and await self._rows.by_key(asked.client, asked.key)
-        if usage.unfinished + arriving >= most and not repeated:
+        _check_arriving(found.arriving)
+        most, jobs = self._settings.max_jobs_per_client, found.unfinished + found.arriving
+        if jobs >= most and not found.repeated:
             raise TooManyJobs(
-                f"{usage.unfinished + arriving} of your jobs are not finished; {most} may be "
+                f"{jobs} of your jobs are not finished; {most} may be "
                 "(DARKROOM_MAX_JOBS_PER_CLIENT); wait for one, or cancel one",
                 retry_after=30.0,
             )
-        if usage.stored + n_bytes > settings.max_data_bytes:
-            raise StorageFull(
-                f"jobs store {usage.stored} bytes; {settings.max_data_bytes} may be stored "
-                "(DARKROOM_MAX_DATA_BYTES); delete finished jobs, or wait until some expire"
-            )
+        room = self._room
+        if found.bytes_of_all + n_bytes > room.most:
+            raise full(Fit.FOLDER_FULL, room.most, room.share)
+        if found.bytes_of_client + n_bytes > room.share:
+            raise full(Fit.SHARE_FULL, room.most, room.share)
 
-    async def _received(self, asked: Asked, request: Request, kind: str, room: Reservation) -> Job:
-        id_, files = new_id(), self._folder
+    async def _received(
+        self, id_: str, asked: Asked, request: Request, kind: str, room: Reservation
+    ) -> Job:
+        files = self._folder
         folder = await asyncio.to_thread(files.add, id_)
         queued: Job | None = None
         digested = json.dumps([kind, *_equal(asked)], sort_keys=True).encode()
@@ -112,23 +111,10 @@ class Acceptance:
                 found = await receiver.receive(request, kind)
             else:
                 found = await self._sources.manifest(asked, asked.source, folder, digested, room)
-            new = Job(
-                id=id_,
-                client=asked.client,
-                state=State.QUEUED,
-                operation=asked.operation,
-                options=asked.options,
-                total=found.total,
-                done=0,
-                failed=0,
-                stored=found.stored,
-                created=time.time(),
-                key=asked.key,
-                digest=found.digest,
-                destination=asked.destination,
-                concurrency=asked.concurrency,
-            )
+            new = _new_job(id_, asked, found)
             queued = await self._rows.add(new, found.spans, _endings(id_, asked))
+            if queued is new:
+                room.became_job()
         except OSError as error:
             raise StorageFull(f"the data folder takes no more: {error.strerror}") from None
         finally:
@@ -141,6 +127,34 @@ class Acceptance:
             )
         self._on_queued()
         return queued
+
+
+def _check_arriving(arriving: int) -> None:
+    if arriving >= ARRIVING_OF_ONE:
+        raise TooManyJobs(
+            f"{arriving} bodies of your jobs are arriving; send the next when one has arrived",
+            retry_after=5.0,
+        )
+
+
+def _new_job(id_: str, asked: Asked, found: Received) -> Job:
+    """Return the job that is made of a body."""
+    return Job(
+        id=id_,
+        client=asked.client,
+        state=State.QUEUED,
+        operation=asked.operation,
+        options=asked.options,
+        total=found.total,
+        done=0,
+        failed=0,
+        stored=found.stored,
+        created=time.time(),
+        key=asked.key,
+        digest=found.digest,
+        destination=asked.destination,
+        concurrency=asked.concurrency,
+    )
 
 
 def _equal(asked: Asked) -> list[object]:

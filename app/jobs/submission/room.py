@@ -5,9 +5,10 @@ steps, in the database, because several processes and hosts share the folder.
 """
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 
-from app.jobs.store.owners import Owner
+from app.jobs.store.arrivals import Arrivals, Counts, Fit
 from models.domain.errors import Overloaded, TooLarge
 from models.domain.job_errors import StorageFull
 
@@ -23,39 +24,46 @@ PATIENCE = 60.0
 
 
 class DataRoom:
-    """The room of the data folder for bodies of this process; `most` is the folder's limit."""
+    """The room of the data folder for bodies of this process.
 
-    def __init__(self, owner: Owner, most: int) -> None:
-        self._owner = owner
-        self._most = most
-        self._step = max(1, min(LARGEST_STEP, most // STEPS))
+    `most` is the folder's limit, and `share` that of one client.
+    """
 
-    def reservation(self) -> "Reservation":
-        """Return a reservation of nothing yet, for one body."""
-        return Reservation(self)
+    def __init__(self, arrivals: Arrivals, most: int, share: int) -> None:
+        self.arrivals = arrivals
+        self.most, self.share = most, share
+        self._step = max(1, min(LARGEST_STEP, min(most, share) // STEPS))
 
-    async def take(self, n_bytes: int) -> int:
+    async def reservation(
+        self,
+        id_: str,
+        client: str,
+        key: str | None = None,
+        check: Callable[[Counts], None] = lambda _counts: None,
+    ) -> "Reservation":
+        """Count a body that arrives, and return its reservation of nothing yet.
+
+        Raises what `check` raises of what there is; the body does not count then.
+        """
+        await self.arrivals.begin(id_, client, key, check)
+        return Reservation(self, id_)
+
+    async def take(self, id_: str, n_bytes: int) -> int:
         """Reserve `n_bytes` or a step, and return how many; raises StorageFull."""
-        taken = max(n_bytes, self._step)
-        if await self._owner.reserve(taken, self._most):
-            return taken
-        if n_bytes < taken and await self._owner.reserve(n_bytes, self._most):
-            return n_bytes
-        raise StorageFull(
-            f"jobs may store {self._most} bytes (DARKROOM_MAX_DATA_BYTES), and this body does not "
-            "fit; delete finished jobs, or wait until some expire"
-        )
-
-    async def give_back(self, n_bytes: int) -> None:
-        """Free what was reserved."""
-        await self._owner.free(n_bytes)
+        fit = Fit.FITS
+        for taken in sorted({n_bytes, max(n_bytes, self._step)}, reverse=True):
+            fit = await self.arrivals.reserve(id_, taken, self.most, self.share)
+            if fit is Fit.FITS:
+                return taken
+        raise full(fit, self.most, self.share)
 
 
 class Reservation:
     """The bytes that one body may write, as a context manager that frees them at its end."""
 
-    def __init__(self, room: DataRoom) -> None:
+    def __init__(self, room: DataRoom, id_: str) -> None:
         self._room = room
+        self._id = id_
         self._held, self._used = 0, 0
         self._loop = asyncio.get_running_loop()
 
@@ -64,7 +72,7 @@ class Reservation:
         self._used += n_bytes
         missing = self._used - self._held
         if missing > 0 and self._used > UNCOUNTED:
-            self._held += await self._room.take(missing)
+            self._held += await self._room.take(self._id, missing)
 
     def use_on_thread(self, n_bytes: int) -> None:
         """Do what `use` does, from another thread than that of the event loop.
@@ -81,6 +89,10 @@ class Reservation:
             reserving.cancel()
             raise Overloaded("the database of jobs does not answer; try again later", 5.0) from None
 
+    def became_job(self) -> None:
+        """Say that the job of this body is in the database, which counts it from now on."""
+        self._room.arrivals.became_job(self._id)
+
     async def __aenter__(self) -> "Reservation":
         return self
 
@@ -90,8 +102,18 @@ class Reservation:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._held:
-            await self._room.give_back(self._held)
+        await self._room.arrivals.end(self._id)
+
+
+def full(fit: Fit, most: int, share: int) -> StorageFull:
+    """Return the error for a body that does not fit."""
+    what, limit, setting = "jobs", most, "DARKROOM_MAX_DATA_BYTES"
+    if fit is Fit.SHARE_FULL:
+        what, limit, setting = "your jobs", share, "DARKROOM_MAX_DATA_BYTES_PER_CLIENT"
+    return StorageFull(
+        f"{what} may store {limit} bytes ({setting}), and this body does not fit; delete finished "
+        "jobs, or wait until some expire"
+    )
 
 
 def too_large(most: int) -> TooLarge:

@@ -139,6 +139,19 @@ def test_chunks_whose_claim_was_made_but_not_answered_are_given_back(
     with_a_job(tmp_path, UnansweredClaims, scenario)
 
 
+def test_jobs_of_a_client_whose_share_is_full_wait(tmp_path: Path) -> None:
+    async def scenario(runner: Runner, rows: JobRows, _chunks: ChunkRows, worker: Endless) -> None:
+        runner.full_clients = frozenset({"me"})
+        runner.wake()
+        await asyncio.sleep(0.3)
+        assert (await rows.states(["1"]))["1"] is State.QUEUED
+        runner.full_clients = frozenset({"you"})
+        runner.wake()
+        await worker.begun.wait()
+
+    with_a_job(tmp_path, ChunkRows, scenario)
+
+
 def test_records_that_are_closed_meanwhile_end_no_commits(tmp_path: Path) -> None:
     async def test() -> None:
         folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)

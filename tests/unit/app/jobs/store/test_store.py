@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from app.jobs.store.arrivals import Arrivals, Counts, Fit
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.database import opened
 from app.jobs.store.jobs import JobRows
@@ -218,8 +219,9 @@ def test_a_key_makes_one_job_for_each_client(run: Run) -> None:
         assert [each.id for each in listed] == ["5", "4"]
         assert [each.id for each in await store.jobs.listed("me", None, "4", 2)] == ["1"]
         assert await store.jobs.listed("me", State.RUNNING, None, 2) == []
-        usage = await store.jobs.usage("me")
-        assert (usage.unfinished, usage.stored) == (3, 20)
+        stored = await store.jobs.stored()
+        assert sum(stored.values()) == 20
+        assert stored["me"] == 15
 
     run(test)
 
@@ -322,11 +324,71 @@ def test_two_processes_that_ask_at_once_never_share_a_job_with_a_limit_of_its_ow
     run(test)
 
 
+def arrivals(store: Store) -> list[Arrivals]:
+    """Return the bodies that arrive at each of the two processes."""
+    owners = store.one, store.other
+    return [Arrivals(each._engine, each.id, store.clock) for each in owners]
+
+
 def test_two_processes_that_reserve_at_once_never_exceed_the_limit(run: Run) -> None:
     async def test(store: Store) -> None:
+        here = arrivals(store)
         for _ in range(20):
-            reserved = await asyncio.gather(*(e.reserve(60, 100) for e in (store.one, store.other)))
-            assert sorted(reserved) == [False, True]
-            await (store.one if reserved[0] else store.other).free(60)
+            for id_, each in zip("12", here, strict=True):
+                await each.begin(id_, f"client {id_}", None, lambda _: None)
+            fits = [each.reserve(id_, 60, 100, 100) for id_, each in zip("12", here, strict=True)]
+            assert {*await asyncio.gather(*fits)} == {Fit.FITS, Fit.FOLDER_FULL}
+            for id_, each in zip("12", here, strict=True):
+                await each.end(id_)
+
+    run(test)
+
+
+def test_bodies_that_come_to_two_processes_at_once_are_counted_together(run: Run) -> None:
+    class Refused(Exception):
+        pass
+
+    def check(found: Counts) -> None:
+        if found.unfinished + found.arriving >= 2:
+            raise Refused
+
+    async def test(store: Store) -> None:
+        one, other = arrivals(store)
+        await store.jobs.add(job("first"), SPANS)
+        await store.jobs.add(job("of another", "you"), SPANS)
+        for number in range(20):
+            ids = f"{number}", f"{number} other"
+            begun = [
+                each.begin(id_, "me", None, check)
+                for id_, each in zip(ids, (one, other), strict=True)
+            ]
+            found = await asyncio.gather(*begun, return_exceptions=True)
+            assert sum(isinstance(each, Refused) for each in found) == 1, found
+            for id_, each in zip(ids, (one, other), strict=True):
+                await each.end(id_)
+
+        await one.begin("second", "me", None, check)
+        await store.jobs.add(job("second"), SPANS)  # the body becomes a job in one transaction
+        one.became_job("second")
+        told: list[Counts] = []
+        await other.begin("third", "me", None, told.append)
+        assert (told[0].unfinished, told[0].arriving, told[0].repeated) == (2, 0, False)
+        assert (told[0].bytes_of_all, told[0].bytes_of_client) == (15, 10)
+
+    run(test)
+
+
+def test_bodies_of_a_process_that_died_count_until_its_lease_ends(run: Run) -> None:
+    async def test(store: Store) -> None:
+        dead, here = arrivals(store)
+        await dead.begin("1", "me", None, lambda _: None)
+        told: list[Counts] = []
+        await here.begin("2", "me", None, told.append)
+        store.clock.now += LEASE + 1
+        await here.begin("3", "me", None, told.append)
+        await store.one.leave()
+        await here.tidy()
+        await here.begin("4", "me", None, told.append)
+        assert [each.arriving for each in told] == [1, 1, 2]
 
     run(test)

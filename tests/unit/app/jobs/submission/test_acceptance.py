@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.jobs.files import DataFolder
+from app.jobs.store.arrivals import Arrivals
 from app.jobs.store.database import opened
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
@@ -24,9 +25,10 @@ def asked(client: str) -> Asked:
     return Asked(client, "classify", {}, None, None, None, None)
 
 
+@pytest.mark.parametrize("n_processes", [1, 3])
 @pytest.mark.parametrize("others", [1, 30])
 def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
-    tmp_path: Path, others: int
+    tmp_path: Path, others: int, n_processes: int
 ) -> None:
     """The database is asked between two steps of each, so a count after that comes too late."""
     ended = asyncio.Event()
@@ -42,17 +44,29 @@ def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
         rows, owner = JobRows(engine), Owner(engine)
         await owner.enter()
         no_sources = cast(Sources, None)
-        room = DataRoom(owner, settings.max_data_bytes)
-        accepting = Acceptance(folder, rows, room, settings, 32, lambda: None, no_sources)
+        most = settings.max_data_bytes
+        processes = [
+            Acceptance(
+                folder,
+                rows,
+                DataRoom(Arrivals(engine, owner.id), most, most),
+                settings,
+                32,
+                lambda: None,
+                no_sources,
+            )
+            for _ in range(n_processes)
+        ]
         scope = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
 
-        def accepted(client: str) -> asyncio.Task[object]:
+        def accepted(client: str, number: int = 0) -> asyncio.Task[object]:
+            accepting = processes[number % n_processes]
             request = Request(scope, receive)
             kind = "application/x-ndjson"
             return asyncio.ensure_future(accepting.accept(asked(client), request, kind, 0))
 
         try:
-            flood = [accepted("one") for _ in range(ARRIVING_OF_ONE + others)]
+            flood = [accepted("one", number) for number in range(ARRIVING_OF_ONE + others)]
             other = accepted("other")
             await asyncio.sleep(0.2)
             ended.set()

@@ -6,8 +6,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.types import Message
 
+from app.jobs.store.arrivals import Arrivals
 from app.jobs.store.database import opened
-from app.jobs.store.owners import Owner
 from app.jobs.submission.receiving import JSON_LINES, PIECE, Received, Receiver
 from app.jobs.submission.room import DataRoom, Reservation
 from models.domain.errors import Overloaded
@@ -21,7 +21,8 @@ def test_the_copies_of_long_lines_are_counted_too(tmp_path: Path) -> None:
     async def scenario() -> list[Received | BaseException]:
         all_came = asyncio.Event()
         engine = await opened(None, tmp_path)
-        room = DataRoom(Owner(engine), Settings().max_data_bytes)
+        most = Settings().max_data_bytes
+        room = DataRoom(Arrivals(engine, "me"), most, most)
 
         async def body(name: str) -> Received:
             messages: list[Message] = [
@@ -37,7 +38,7 @@ def test_the_copies_of_long_lines_are_counted_too(tmp_path: Path) -> None:
                 return {"type": "http.request", "body": b"", "more_body": False}
 
             (folder := tmp_path / name).mkdir()
-            receiver = Receiver(folder, Settings(), b"", 32, Reservation(room))
+            receiver = Receiver(folder, Settings(), b"", 32, Reservation(room, name))
             scope = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
             return await receiver.receive(Request(scope, receive), JSON_LINES[0])
 
