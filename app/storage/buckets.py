@@ -73,14 +73,13 @@ class Buckets:
         import obstore
 
         pages = obstore.list(self._store(location), location.key or None, chunk_size=AT_ONCE)
-        start = len(location.key) + 1 if location.key else 0
         while True:
             with _explained(location):
                 page = await anext(pages, None)
             if page is None:
                 return
             for each in page:
-                name = each["path"][start:]
+                name = _name_below(location, each["path"])
                 if name and not any(part.startswith(".") for part in name.split("/")):
                     yield Entry(name, each["size"])
 
@@ -97,6 +96,29 @@ class Buckets:
             with _explained(location):
                 store = self._stores[location.root] = _connected(location)
         return store
+
+
+def names_below(location: Location) -> Iterator[str]:
+    """Yield the names of all objects below a prefix, relative to it, in the store's order.
+
+    It blocks, and memory does not grow with the objects. Objects that mark folders are left out.
+    Raises OriginFailed, and InternalError without obstore.
+    """
+    store = _connected(location)
+    import obstore
+
+    pages = iter(obstore.list(store, location.key or None, chunk_size=AT_ONCE))
+    while True:
+        with _explained(location):
+            page = next(pages, None)
+        if page is None:
+            return
+        found = (_name_below(location, each["path"]) for each in page)
+        yield from (name for name in found if name and not name.endswith("/"))
+
+
+def _name_below(location: Location, path: str) -> str:
+    return path[len(location.key) + 1 :] if location.key else path
 
 
 def _connected(location: Location) -> "ObjectStore":

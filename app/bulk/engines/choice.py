@@ -1,4 +1,4 @@
-"""Choose the engine of a command: this process, several processes, or servers."""
+"""Choose the engine of a command: this process, several processes, servers, or a Ray cluster."""
 
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,10 +25,16 @@ MANY = 2000
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """The flags that choose an engine: a number of `processes`, or the URLs of `servers`."""
+    """The flags that choose an engine: a number of `processes`, the URLs of `servers`, or `ray`.
+
+    `ray` is the address of a Ray cluster. `ray_cpus` and `ray_shared` are those of `OnRay`.
+    """
 
     processes: str = AUTO
     servers: Sequence[str] = ()
+    ray: str | None = None
+    ray_cpus: int = 0
+    ray_shared: bool = False
 
 
 def starter(
@@ -42,6 +48,8 @@ def starter(
     for server in how.servers:
         if not contents.is_url(server):
             raise WrongUsage(f"--server: {server!r} is no URL, as http://localhost:8000")
+    if how.ray is not None:
+        return _on_ray(settings, work, how)
     plan = Plan(0, 0) if how.servers else _plan(settings, how.processes, total)
 
     async def start() -> Engine:
@@ -56,6 +64,24 @@ def starter(
         from app.bulk.engines import processes
 
         return await processes.start(settings, work, plan)
+
+    return start
+
+
+def _on_ray(
+    settings: Settings, work: Classification | Filtering, how: How
+) -> Callable[[], Awaitable[Engine]]:
+    if how.servers or how.processes != AUTO:
+        raise WrongUsage("--ray: it cannot be combined with --server or --processes; leave it out")
+    if how.ray_cpus < 0:
+        raise WrongUsage(f"--ray-cpus: 0 or more (given: {how.ray_cpus})")
+    from app.bulk.engines.cluster import connection, engine
+
+    on_ray = engine.OnRay(how.ray or "", how.ray_cpus, how.ray_shared)
+    connection.check_address(on_ray.address)
+
+    async def start() -> Engine:
+        return await engine.start(settings, work, on_ray)
 
     return start
 

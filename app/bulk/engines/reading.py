@@ -35,21 +35,25 @@ def _nothing(_item: Item) -> None:
 
 
 class Reader:
-    """Reads tasks in chunks, in order. `limit` bounds the bytes of a member of an archive.
+    """Reads tasks in chunks of at most `images`, in order.
+
+    `limit` bounds the bytes of a member of an archive.
 
     Regular files are read together. A pipe is read alone, because another program decides when its
     bytes come, and images before it must not wait for them. `look` is called for each image.
     """
 
-    def __init__(self, tasks: Iterator[Task], limit: int, look: Look = _nothing) -> None:
-        self._tasks, self._limit, self._look = tasks, limit, look
+    def __init__(
+        self, tasks: Iterator[Task], limit: int, look: Look = _nothing, images: int = IMAGES
+    ) -> None:
+        self._tasks, self._limit, self._look, self._images = tasks, limit, look, images
         self._held: Task | None = None
 
     def chunk(self) -> list[Read]:
         """Return the next tasks with their contents; none at the end. Call it on a thread."""
         found: list[Read] = []
         size = 0
-        while len(found) < IMAGES and size < BYTES and (task := self._next()) is not None:
+        while len(found) < self._images and size < BYTES and (task := self._next()) is not None:
             waits = contents.may_wait(task.source)
             if waits and found:
                 self._held = task

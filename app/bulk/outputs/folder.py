@@ -92,7 +92,7 @@ class ResultsFolder:
                 )
             existing.add(known)
         for source in sources if existing else ():
-            is_file = source.load is None and not contents.is_url(source.name)
+            is_file = source.load is None and not contents.is_fetched(source.name)
             if is_file and _inode(Path(source.name)) in existing:
                 raise WrongUsage(
                     f"--output: a result would replace the source {source.name}; "

@@ -1,4 +1,5 @@
-"""The images of a bulk command: files, folders, patterns, lists, archives and URLs.
+"""The images of a bulk command: files, folders, buckets, patterns, lists, archives and URLs.
 
-Start reading in `expansion.py`. It may import `app.archives`, `app.intake` and the errors of bulk.
+Start reading in `expansion.py`. It may import `app.archives`, `app.storage`, `app.intake` and the
+errors of bulk.
 """

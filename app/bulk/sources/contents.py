@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.bulk.errors import WrongUsage
+from app.bulk.sources import buckets
 from app.bulk.sources.source import Source
 from app.intake.item import Url
 from app.intake.spool import Blob
@@ -37,7 +38,7 @@ def content(source: Source, limit: int) -> Blob | Url | ServiceError:
     `limit` is the largest number of bytes of a member of an archive.
     """
     name = source.name
-    if is_url(name):
+    if is_fetched(name):
         return Url(name)
     try:
         if source.load is not None:
@@ -54,7 +55,7 @@ def content(source: Source, limit: int) -> Blob | Url | ServiceError:
 
 def may_wait(source: Source) -> bool:
     """Return whether reading may wait for another program: standard input, pipes, devices."""
-    if source.load is not None or is_url(source.name):
+    if source.load is not None or is_fetched(source.name):
         return False
     if source.name == STANDARD_INPUT:
         return True
@@ -66,15 +67,20 @@ def may_wait(source: Source) -> bool:
 
 def format_of(name: str) -> ImageFormat | None:
     """Return the format of a regular file by its first bytes; None where that is not known yet."""
-    if is_url(name) or name == STANDARD_INPUT or not Path(name).is_file():
+    if is_fetched(name) or name == STANDARD_INPUT or not Path(name).is_file():
         return None
     with Path(name).open("rb") as file:
         return identify(file.read(LONGEST_MAGIC))
 
 
 def is_url(name: str) -> bool:
-    """Return whether a source is fetched; the fetch decides whether the URL is allowed."""
+    """Return whether a source is at a URL; the fetch decides whether the URL is allowed."""
     return name.startswith(("http://", "https://"))
+
+
+def is_fetched(name: str) -> bool:
+    """Return whether a source is at a URL or in a bucket, and so no local file."""
+    return is_url(name) or buckets.is_address(name)
 
 
 def _read(name: str) -> bytes:
@@ -94,7 +100,7 @@ def _read(name: str) -> bytes:
 
 
 def _problem(name: str) -> str | None:
-    if is_url(name) or name == STANDARD_INPUT:
+    if is_fetched(name) or name == STANDARD_INPUT:
         return None
     try:
         mode = Path(name).stat().st_mode

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from app.bulk.errors import WrongUsage
-from app.bulk.sources import archives, contents
+from app.bulk.sources import archives, buckets, contents
 from app.bulk.sources.lists import SourceList
 from app.bulk.sources.source import Source, place_of
 from app.bulk.sources.walk import Choice, below, walk
@@ -42,7 +42,7 @@ class Sources:
 
     @property
     def is_one_folder(self) -> bool:
-        """Return whether all images are those of one folder."""
+        """Return whether all images are those of one local folder."""
         return not self._lists and len(self._names) == 1 and os.path.isdir(self._names[0])
 
     def check(self) -> None:
@@ -51,6 +51,9 @@ class Sources:
         Images of folders and lists are not looked at: one that cannot be read has an error as its
         record.
         """
+        stored = [name for name in self._names if buckets.is_address(name)]
+        if problems := [f"{name}: {text}" for name in stored if (text := buckets.check(name))]:
+            raise WrongUsage("\ndarkroom: ".join([*problems, "nothing was done"]))
         contents.check([name for name in self._names if not _stands_for_many(name)])
 
     def count(self) -> int:
@@ -79,6 +82,8 @@ class Sources:
     def _inside(self, name: str) -> Iterator[Source]:
         if name == contents.STANDARD_INPUT or contents.is_url(name):
             yield Source(name, place_of(name) if name != contents.STANDARD_INPUT else "image")
+        elif buckets.is_address(name):
+            yield from self._stored(name)
         elif os.path.isdir(name):
             yield from self._folder(name)
         elif archives.is_archive(name):
@@ -93,6 +98,13 @@ class Sources:
         for inner in walk(folder, self._choice, self._results):
             yield Source(below(folder, inner), inner)
 
+    def _stored(self, name: str) -> Iterator[Source]:
+        if buckets.is_object(name):
+            place = place_of(name)
+            yield Source(name, place if self._lists else place.rpartition("/")[2])
+        else:
+            yield from buckets.below(name, self._choice)
+
     def _file(self, name: str) -> Iterator[Source]:
         """Yield a file; below a folder of results it has its own name, one of a list its path."""
         place = place_of(name)
@@ -106,6 +118,8 @@ def _is_pattern(name: str) -> bool:
 def _stands_for_many(name: str) -> bool:
     if name == contents.STANDARD_INPUT or contents.is_url(name):
         return False
+    if buckets.is_address(name):
+        return not buckets.is_object(name)
     if os.path.isdir(name) or archives.is_archive(name):
         return True
     return _is_pattern(name) and bool(glob.glob(name))

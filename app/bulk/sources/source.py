@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 class Source:
     """An image that was not read yet.
 
-    `name` is a path, a URL, `-`, or `archive.zip/member`. `place` is a relative path without `..`:
-    where the result of the image is put below a folder of results. `load` reads a member of an
-    archive: it takes the largest number of bytes, and raises ServiceError.
+    `name` is a path, a URL, an address in a bucket, `-`, or `archive.zip/member`. `place` is a
+    relative path without `..`: where the result of the image is put below a folder of results.
+    `load` reads a member of an archive: it takes the largest number of bytes, and raises
+    ServiceError.
     """
 
     name: str
@@ -20,9 +21,11 @@ class Source:
 
 
 def place_of(name: str) -> str:
-    """Return the place of the result for a path or a URL of a list: the same folders, mirrored."""
+    """Return the place of the result for a path, URL or address of a list: the same folders."""
     if name.startswith(("http://", "https://")):
         parts = urlsplit(name)
         name = f"{parts.netloc.rpartition('@')[2]}/{parts.path}"
+    elif name.startswith(("s3://", "gs://", "az://")):
+        name = name.partition("://")[2]
     kept = [part for part in name.split("/") if part not in ("", ".", "..")]
     return "/".join(kept) or "image"

@@ -9,7 +9,6 @@ from typing import Any
 
 from app.bulk import session
 from app.bulk.engines import choice, local_service
-from app.bulk.engines.choice import How
 from app.bulk.engines.engine import Finished, Task, tasks_of
 from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
@@ -20,6 +19,7 @@ from app.bulk.outputs.tables import VectorColumn, conversion
 from app.bulk.progress import Progress
 from app.bulk.report import human_line, record_of
 from app.bulk.results_sink import ResultsSink
+from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
 from app.cli.commands import source_flags
 from app.cli.commands.command import (
@@ -83,15 +83,17 @@ def run(
     exclude: Sequence[str],
     lists: Sequence[str],
     nul: bool,
-    processes: str,
-    servers: Sequence[str],
     out: str | None,
     force: bool,
     retry_failed: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Print or write the records; the exit code is FAILED when any image failed."""
+    """Print or write the records; the exit code is FAILED when any image failed.
+
+    `options` are the flags that choose the engine, and the options of `POST /classify`.
+    """
+    how, settings = source_flags.how_of(options), buckets.allowed(settings, files)
     given = {name: value for name, value in options.items() if value is not None}
     work = Classification(given, settings.networks[0], timing=out is None)
     try:
@@ -102,8 +104,7 @@ def run(
         raise WrongUsage(f"--{flag}: {wrong.message} (given: {wrong.given})") from None
     sources = SourceFlags(files, include, exclude, lists, nul).sources()
     total = sources.count()
-
-    start = choice.starter(settings, work, How(processes, servers), total)
+    start = choice.starter(settings, work, how, total)
     if out is None and retry_failed:
         raise WrongUsage("--retry-failed: name the finished file with --out")
     if out is None:

@@ -15,6 +15,7 @@ from app.bulk.engines.filtering import Filtering
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import zip_file
 from app.bulk.report import file_of, human_line, record_of
+from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
 from app.cli.commands import chain, filter_folder, source_flags, targets
 from app.cli.commands.command import JSON, LOCAL, add_settings, complete_files
@@ -76,8 +77,6 @@ def run(
     exclude: Sequence[str],
     lists: Sequence[str],
     nul: bool,
-    processes: str,
-    servers: Sequence[str],
     ops: str | None,
     op: Sequence[str],
     output: str,
@@ -89,8 +88,10 @@ def run(
     """Write filtered files to `output`; the exit code is FAILED when any image failed.
 
     Images that are arguments have a record each on standard error. For those of folders and lists
-    there is a progress bar. `encoding` has the options of `POST /filter` for the encoder.
+    there is a progress bar. `encoding` has the options of `POST /filter` for the encoder, and the
+    flags that choose the engine.
     """
+    how, settings = source_flags.how_of(encoding), buckets.allowed(settings, files)
     flags = SourceFlags(files, include, exclude, lists, nul)
     packs = zip_file.is_zip(output)
     sources = flags.sources(results=str(zip_file.collected(Path(output))) if packs else output)
@@ -98,17 +99,17 @@ def run(
     assert filters is not None  # argparse requires one of the flags
     if packs or not sources.are_named:
         version = _version(filters, encoding, encoding["format"])
-        how = How(processes, servers)
         asked = filter_folder.Asked(settings, version, output, force, how, retry_failed)
-        options = {"ops": [ops, op], "retry": retry_failed, **encoding}
-        return filter_folder.run(asked, sources, flags.files, options)
+        depends_on = {"ops": [ops, op], "retry": retry_failed, **encoding}
+        return filter_folder.run(asked, sources, flags.files, depends_on)
     if retry_failed:
         raise WrongUsage("--retry-failed: name the folder or list of the command that failed")
     target = targets.target_of(output, len(files), force)
     version = _version(filters, encoding, encoding["format"] or targets.format_of(target))
     targets.check(target, files, version.output.format.of)
     work = Filtering(version, _Named(target), timing=True)
-    return _reported(settings, work, sources, How("1", servers), as_json)
+    how = How("1", how.servers) if how.ray is None else how
+    return _reported(settings, work, sources, how, as_json)
 
 
 def _reported(

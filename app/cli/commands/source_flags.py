@@ -3,10 +3,12 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from app.bulk.engines.choice import How
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.walk import Choice
-from app.cli.commands.command import FILES, complete_files
+from app.cli.commands.command import FILES, complete_files, complete_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,33 @@ def declare_engine(parser: argparse.ArgumentParser) -> None:
         help="let this server do the work, with the key in DARKROOM_API_KEY if it wants one; "
         "repeatable (default: this machine, without a server)",
     )
+    group = parser.add_argument_group("work on a Ray cluster")
+    ray = group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="let this Ray cluster do the work: auto, HOST:PORT, ray://HOST:PORT, or local for a "
+        "new one of this machine (default: none)",
+    )
+    complete_with(ray, ["auto", "local"])
+    group.add_argument(
+        "--ray-cpus",
+        type=int,
+        default=0,
+        metavar="N",
+        help="CPUs of each actor (default: 0, at most 8 as the node's CPUs can be divided)",
+    )
+    group.add_argument(
+        "--ray-shared",
+        action="store_true",
+        help="nodes see local files by the same names, so they read them (default: this command "
+        "reads files and sends them)",
+    )
+
+
+def how_of(flags: dict[str, Any]) -> How:
+    """Take the values of the flags of `declare_engine` out of `flags`."""
+    names = ("processes", "servers", "ray", "ray_cpus", "ray_shared")
+    return How(**{name: flags.pop(name) for name in names})
 
 
 def declare_retry(parser: argparse.ArgumentParser) -> None:

@@ -131,7 +131,7 @@ def _inodes(names: Sequence[str]) -> frozenset[tuple[int, int]]:
     """Return the device and the inode of each source that is a file; links give their target's."""
     found = set()
     for name in names:
-        if not contents.is_url(name):
+        if not contents.is_fetched(name):
             with suppress(OSError, ValueError):  # it is missing, or has a null byte in its name
                 status = os.stat(name)
                 found.add((status.st_dev, status.st_ino))
