@@ -1,5 +1,6 @@
 """The servers that `two_gpus` compares: on which CPUs and GPUs each of them runs."""
 
+import http.client
 import shlex
 import sys
 import time
@@ -8,13 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.bench import thread_use
+from tests.bench import thread_use, wrk
 from tests.bench.subject import Subject, answers, started
 from tests.ports import free_port
 from workers.supervision.cpu_topology import Cpus, cores_of, divided, near_cpus, usable_cpus
 from workers.supervision.gpu_discovery import bus_id
 
 FLAGS = ["--log-level", "warning", "--max-images-in-flight", "16384", "--spare-workers", "0"]
+
+FIRST = 8
+"""Requests that are timed before the warm-up."""
 
 LATE = "late parts"
 """The thread of `workers/engines/cuda/late_parts.py`, which makes graphs, slots and encoders."""
@@ -88,6 +92,20 @@ def setups_of(
         own_flags = [*flags, *shlex.split(more)]
         setups[variant] = [replace(each, flags=own_flags) for each in found[name]]
     return setups
+
+
+def first_requests(port: int, requests: Path) -> list[float]:
+    """Return the milliseconds of the first requests, each on a connection of its own."""
+    found = []
+    for request in wrk.read_requests(requests)[:FIRST]:
+        head, _, body = request.partition(b"\r\n\r\n")
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        start = time.perf_counter()
+        client.request("POST", head.split()[1].decode(), body, {"Content-Type": "image/jpeg"})
+        client.getresponse().read()
+        found.append(round((time.perf_counter() - start) * 1e3, 1))
+        client.close()
+    return found
 
 
 def _wait_for_workers(pid: int, patience: float = 60) -> None:

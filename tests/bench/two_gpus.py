@@ -26,7 +26,6 @@ Run: python -m tests.bench.two_gpus [--seconds 4] [--connections 256 768] [--set
 """
 
 import argparse
-import http.client
 import json
 import os
 import resource
@@ -40,16 +39,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import gpu_samples, thread_use, wrk
-from tests.bench.gpu_setups import Server, setups_of, shares_of
+from tests.bench.gpu_setups import Server, first_requests, setups_of, shares_of
 from tests.bench.host_scaling import busy, scaling
 from tests.bench.images import jpegs, subsampled
 from tests.bench.plan import BLURRED, IMAGES_PER_MULTIPART, LABELS, multipart_requests, raw_requests
+from tests.bench.server_batches import Batches
 from tests.bench.subject import Subject
 from workers.supervision.cpu_topology import near_cpus
 from workers.supervision.gpu_discovery import bus_id, count_gpus
 
-FIRST = 8
-"""Requests that are timed before the warm-up."""
 NEEDED = 40
 """Seconds without which no further setup is begun."""
 EACH = {"raw": 1, "multipart": IMAGES_PER_MULTIPART, "blurred": 1, "blurred_by_gpu": 1}
@@ -86,10 +84,11 @@ def _measured(
         subjects = [
             stack.enter_context(each.run(log)) for each, log in zip(servers, logs, strict=True)
         ]
+        blurring = folder / f"{forms[-1]}.requests"
         found: Found = {
             "cpus": [len(each.cpus) for each in servers],
             "seconds_to_ready": [each.seconds_to_ready for each in subjects],
-            "first_ms": [_first(each.port, folder / f"{forms[-1]}.requests") for each in subjects],
+            "first_ms": [first_requests(each.port, blurring) for each in subjects],
         }
         most = max(connections)
         for server, subject in zip(servers, subjects, strict=True):
@@ -124,6 +123,7 @@ def _point(
         requests = folder / f"{form}.requests"
         return wrk.run(program, port, requests, each, seconds, threads, server.on)
 
+    batches = [Batches.of(each.port) for each in subjects]
     befores = [thread_use.sample(each.process.pid) for each in subjects]
     own, start = _children(), time.monotonic()
     with gpu_samples.GpuSamples() as gpu, ThreadPoolExecutor() as threads:
@@ -135,6 +135,10 @@ def _point(
         "p50_ms": max(report.p50_ms for report in reports),
         "p99_ms": max(report.p99_ms for report in reports),
         "errors": sum(report.errors for report in reports),
+        "mean_batch": [
+            before.mean_until(Batches.of(each.port))
+            for before, each in zip(batches, subjects, strict=True)
+        ],
         "wrk_cores": round((_children() - own) / span, 2),
         "gpu_percent": gpu.of_each,
         "servers": [
@@ -151,23 +155,10 @@ def _line(point: Found) -> str:
         for kind, use in server.items()
     }
     return (
-        f"{point['images_per_second']:,.0f} images/s, p50 {point['p50_ms']} ms, "
+        f"{point['images_per_second']:,.0f} images/s in batches of {point['mean_batch']}, "
+        f"p50 {point['p50_ms']} ms, "
         f"{point['errors']} errors, wrk {point['wrk_cores']} cores, {cores}, {point['gpu_percent']}"
     )
-
-
-def _first(port: int, requests: Path) -> list[float]:
-    """Return the milliseconds of the first requests, each on a connection of its own."""
-    found = []
-    for request in wrk.read_requests(requests)[:FIRST]:
-        head, _, body = request.partition(b"\r\n\r\n")
-        client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-        start = time.perf_counter()
-        client.request("POST", head.split()[1].decode(), body, {"Content-Type": "image/jpeg"})
-        client.getresponse().read()
-        found.append(round((time.perf_counter() - start) * 1e3, 1))
-        client.close()
-    return found
 
 
 def _children() -> float:
