@@ -39,7 +39,6 @@ from models.settings import Settings
 
 log = logging.getLogger("darkroom.server")
 
-
 SCRAPERS = 64
 """Connections at the port for metrics, which has a limit of its own."""
 
@@ -151,6 +150,9 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does, then close silent connections and those that were refused."""
         await super().shutdown(sockets)
+        if self.force_exit:  # uvicorn leaves the application to be cancelled: a traceback in logs
+            _ = [task.cancel() for task in self.server_state.tasks]
+            await self.lifespan.shutdown()
         for timer in self._timers:
             timer.end()
         for silent in self._silent:
@@ -233,10 +235,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 
 
 def run(app: FastAPI, settings: Settings) -> int:
-    """Serve until told to stop; return 0 after a drain, WORKER_DIED without a worker.
-
-    With settings that can never work it is WRONG_USAGE.
-    """
+    """Serve until told to stop; return 0, WORKER_DIED, or WRONG_USAGE for impossible settings."""
     sockets = bind(settings.host, settings.port)
     scraped = bind_metrics(settings)
     server = Server(app, settings, scraped=[SharedSocket(each, Alone()) for each in scraped])

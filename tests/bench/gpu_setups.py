@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from models.usable_cpus import usable_cpus
 from tests.bench import thread_use, wrk
 from tests.bench.subject import Subject, answers, started
 from tests.ports import free_port
-from workers.supervision.cpu_topology import Cpus, cores_of, divided, near_cpus, usable_cpus
+from workers.supervision.cpu_topology import Cpus, cores_of, divided, near_cpus
 from workers.supervision.gpu_discovery import bus_id
 
 FLAGS = ["--log-level", "warning", "--max-images-in-flight", "16384", "--spare-workers", "0"]

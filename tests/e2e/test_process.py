@@ -53,6 +53,27 @@ def test_ctrl_c_ends_a_running_server_with_130() -> None:
         assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
 
 
+def test_a_second_ctrl_c_ends_a_server_without_a_traceback(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    flags = ("--weights", "random", "--gpus", "0", "--grace", "0", "--log-level", "info")
+    log = ""
+
+    def stops() -> bool:
+        nonlocal log
+        log += "".join(capfd.readouterr())
+        return "Shutting down" in log
+
+    with serving(*flags) as server:
+        server.process.send_signal(signal.SIGINT)
+        until(stops)  # uvicorn waits 0.1 s then
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(PATIENCE) == ExitCode.INTERRUPTED
+    log += "".join(capfd.readouterr())
+    assert "Traceback" not in log
+    assert "Application shutdown complete" in log
+
+
 @pytest.mark.parametrize(
     ("arguments", "variables", "text"),
     [

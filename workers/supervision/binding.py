@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workers.supervision.cpu_topology import Cpus, cores_of, divided, near_cpus, usable_cpus
+from models.usable_cpus import usable_cpus
+from workers.supervision.cpu_topology import Cpus, cores_of, divided, near_cpus
 from workers.supervision.gpu_discovery import bus_id
 
 

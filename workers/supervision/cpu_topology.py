@@ -1,4 +1,4 @@
-"""Read which CPUs this process may use, which of them share a core, and which are near a device.
+"""Read which CPUs share a core, and which are near a device; bind a process to CPUs.
 
 The source is sysfs (kernel documentation, admin-guide/cputopology and ABI/testing/sysfs-bus-pci). A
 sandbox may lack these files: then every CPU is a core of its own, and none is near a device.
@@ -13,11 +13,6 @@ Cpus = frozenset[int]
 
 _SIBLINGS = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _NEAR = "sys/bus/pci/devices/{}/local_cpulist"
-
-
-def usable_cpus() -> Cpus:
-    """Return the numbers of the CPUs that the affinity and the container leave this process."""
-    return frozenset(os.sched_getaffinity(0))
 
 
 def parse_cpus(text: str) -> Cpus:

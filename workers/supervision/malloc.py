@@ -1,8 +1,9 @@
 """Configure the C library's allocator: keep the memory of ordinary images, return that of large."""
 
 import ctypes
-import os
 import sys
+
+from models.usable_cpus import usable_cpus
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
@@ -23,7 +24,7 @@ def keep_freed_memory() -> None:
         # are set.
         libc.mallopt(_MMAP_THRESHOLD, LARGE)
         libc.mallopt(_TRIM_THRESHOLD, 512 << 20)
-        libc.mallopt(_ARENA_MAX, max(2, len(os.sched_getaffinity(0))))
+        libc.mallopt(_ARENA_MAX, max(2, len(usable_cpus())))
 
 
 def return_freed_memory() -> None:

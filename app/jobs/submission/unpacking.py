@@ -7,7 +7,8 @@ from pathlib import Path
 from app.archives.limits import ArchiveLimits
 from app.archives.unpacking import unpacked
 from app.jobs.files import ARCHIVE
-from app.jobs.submission.room import Reservation, too_large
+from app.jobs.submission.room import Reservation
+from models.domain.errors import TooLarge
 
 UNPACKED = "archive.unpacked"
 """What is unpacked, before it takes the place of the archive."""
@@ -27,7 +28,10 @@ def unpack(folder: Path, limits: ArchiveLimits, most: int, room: Reservation) ->
         for piece in unpacked(packed, replace(limits, ratio=RATIO)):
             size += len(piece)
             if size > most:
-                raise too_large(most)
+                raise TooLarge(
+                    f"the archive unpacks to more than {most} bytes (DARKROOM_MAX_JOB_BYTES); "
+                    "make several jobs"
+                )
             room.use_on_thread(len(piece))
             file.write(piece)
     if size:

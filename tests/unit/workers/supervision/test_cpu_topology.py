@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.supervision.cpu_topology import cores_of, divided, near_cpus, parse_cpus, usable_cpus
+from models.usable_cpus import usable_cpus
+from workers.supervision.cpu_topology import cores_of, divided, near_cpus, parse_cpus
 
 NO_FILES = Path("/nonexistent")
 
