@@ -89,7 +89,11 @@ class Arrivals:
 
     async def tidy(self) -> None:
         """Remove bodies that do not arrive here any more, and those of processes that died."""
-        lost = (ARRIVALS.c.owner == self._owner) & ARRIVALS.c.id.not_in([*self._here])
+        mine = select(ARRIVALS.c.id).where(ARRIVALS.c.owner == self._owner)
+        async with self._engine.connect() as connection:
+            known = {*await connection.scalars(mine)}
+        # Compared only now: a body is among those here before its row is.
+        lost = ARRIVALS.c.id.in_([*known - self._here.keys()])
         await self._remove(lost | ARRIVALS.c.owner.not_in(select(OWNERS.c.id)))
 
     async def _remove(self, which: ColumnElement[bool]) -> None:

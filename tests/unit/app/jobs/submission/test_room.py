@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.jobs.store.arrivals import Arrivals
+from app.jobs.store.arrivals import Arrivals, Counts
 from app.jobs.store.database import opened
 from app.jobs.store.owners import LEASE, Owner
 from app.jobs.submission.room import UNCOUNTED, DataRoom
@@ -160,6 +160,29 @@ def test_one_client_leaves_room_to_others(tmp_path: Path) -> None:
                     await third.use(MOST // 2)
                 async with await rooms[1].reservation("4", "one") as fourth:
                     await fourth.use(MOST // 4)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(run())
+
+
+def test_a_body_that_comes_while_others_are_tidied_up_stays_counted(tmp_path: Path) -> None:
+    class Late(Arrivals):
+        """Bodies of which one comes just before lost ones are removed."""
+
+        async def _remove(self, which: ColumnElement[bool]) -> None:
+            await self.begin("late", "me", None, lambda _: None)
+            await super()._remove(which)
+
+    async def run() -> None:
+        engine = await opened(None, tmp_path)
+        try:
+            owner, there = Owner(engine), await arrivals_of(engine)
+            await owner.enter()
+            await Late(engine, owner.id).tidy()
+            told: list[Counts] = []
+            await there.begin("other", "me", None, told.append)
+            assert told[0].arriving == 1
         finally:
             await engine.dispose()
 
