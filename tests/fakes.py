@@ -65,6 +65,7 @@ def number_of(job: Job) -> int:
     """Return the number of a fake job."""
     if isinstance(job.image, Jpeg):
         return int(job.image.data[0])
+    assert isinstance(job.image, Image)
     return int(job.image.pixels[0, 0, 0])
 
 

@@ -13,6 +13,7 @@ from app.executors import Executor
 from app.service import Computing
 from app.telemetry.metrics import Metrics
 from models.api.schemas import ModelRecord
+from models.domain.image import NetworkInput
 from models.domain.job import Job, Labels, Result
 from models.labels import LabelSet
 from models.networks.served import Model, ServedNetwork
@@ -26,7 +27,10 @@ from workers.scheduling.worker import Worker
 
 def answer(job: Job) -> Result:
     """Return two labels, or the image itself as the result of its filters."""
-    return Labels((1, 0), (0.75, 0.25)) if isinstance(job.operation, Classify) else job.image
+    if isinstance(job.operation, Classify):
+        return Labels((1, 0), (0.75, 0.25))
+    assert not isinstance(job.image, NetworkInput)
+    return job.image
 
 
 @asynccontextmanager

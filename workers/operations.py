@@ -42,22 +42,26 @@ class NetworkOutput(StrEnum):
 class Classify:
     """Run an image through the network called `network`.
 
-    `top_k` and `function_to_apply` apply to labels only.
+    `top_k` and `function_to_apply` apply to labels only. `preprocessed`: the job carries a
+    `NetworkInput` in place of an image.
     """
 
     top_k: int = 5
     function_to_apply: FunctionToApply = FunctionToApply.SOFTMAX
     network: str = DEFAULT
     output: NetworkOutput = NetworkOutput.LABELS
+    preprocessed: bool = False
     batch_key: Hashable = field(init=False, repr=False, compare=False)
-    """The key of jobs that may share a batch: those of one network and one output.
+    """The key of jobs that may share a batch: those of one network, one output and one kind of
+    input.
 
     Options of labels are not part of it, because the forward pass is the same. Keys are looked up
     some ten times an image, so they are made once and hold only what is hashed without Python code.
     """
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "batch_key", ("classify", self.network, self.output.value))
+        kind = "preprocessed" if self.preprocessed else "classify"
+        object.__setattr__(self, "batch_key", (kind, self.network, self.output.value))
 
 
 @dataclass(frozen=True, slots=True)

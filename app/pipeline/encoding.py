@@ -14,7 +14,7 @@ from app.decoders.exchange import moved_memory_file
 from app.pipeline.memory.held_image import HeldImage
 from models import codec
 from models.codec import Encoding, ImageFormat
-from models.domain.image import Image
+from models.domain.image import Image, NetworkInput
 
 LONG_ENCODING = 0.5
 """Estimated CPU seconds from which an image is encoded in a process instead of on a thread."""
@@ -64,6 +64,7 @@ class ImageEncoder:
         encoded in a process, which is killed if the request ends.
         """
         image, notice, exif = held.image(last=True), held.copyright, held.exif
+        assert not isinstance(image, NetworkInput), "filters give images"
         if not isinstance(image, Image):
             finished = partial(codec.finished, image, encoding, copyright=notice, exif=exif)
             return await self._in_thread(finished, background=background)

@@ -20,7 +20,7 @@ from models.codec.pixels.colour import is_srgb
 from models.codec.pixels.stripes import NewPixels, convert_in_place, converted, loaded, upright
 from models.codec.plain import plain_header
 from models.codec.probe import Header, ImageInfo, read_header
-from models.domain.image import Image, Pixels, Source
+from models.domain.image import Image, NetworkInput, Pixels, Source
 
 MAX_PLAIN_PROFILE = 16 << 10
 """Bytes of a colour profile that is read without a sandbox: those of cameras and phones have 0.5 to
@@ -129,9 +129,14 @@ def decode(data: bytes, *, max_pixels: int) -> Decoded:
 
 
 def pixels_of(source: Source) -> Image:
-    """Return an image as it is, or a JPEG decoded; raise Undecodable if its data are corrupt."""
+    """Return an image as it is, or a JPEG decoded; raise Undecodable if its data are corrupt.
+
+    A NetworkInput has no pixels any more: it raises TypeError.
+    """
     if isinstance(source, Image):
         return source
+    if isinstance(source, NetworkInput):
+        raise TypeError("the input of a network has no pixels")
     decoded = decode(source.data.tobytes(), max_pixels=source.n_pixels).image
     assert isinstance(decoded, Image)
     return decoded

@@ -1,4 +1,4 @@
-"""Images in memory: pixels, or an encoded JPEG that a device will decode.
+"""Images in memory: pixels, an encoded JPEG that a device will decode, or the input of a network.
 
 `models.codec` converts files to images and back.
 """
@@ -80,5 +80,47 @@ class Jpeg:
         return self.height * self.width
 
 
-Source = Image | Jpeg
-"""The input of a job. Every engine accepts both; only some front ends send JPEGs."""
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkInput:
+    """An image that its client has preprocessed: `values` is float32 (3, height, width).
+
+    It is C-contiguous, and cropped and normalised as the network expects it.
+    """
+
+    values: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        shape, dtype = self.values.shape, self.values.dtype
+        if len(shape) != 3 or shape[0] != 3 or 0 in shape or dtype != np.float32:
+            raise ValueError(f"an input is float32 (3, height, width), not {dtype} {shape}")
+
+    @property
+    def data(self) -> Pixels:
+        """Return the bytes of the values: uint8 (n,)."""
+        return self.values.reshape(-1).view(np.uint8)
+
+    @property
+    def height(self) -> int:
+        """Return the rows."""
+        return int(self.values.shape[1])
+
+    @property
+    def width(self) -> int:
+        """Return the columns."""
+        return int(self.values.shape[2])
+
+    @property
+    def channels(self) -> int:
+        """Return 3."""
+        return 3
+
+    @property
+    def n_pixels(self) -> int:
+        """Return the number of values: each takes as much memory as a pixel of RGBA."""
+        return int(self.values.size)
+
+
+Source = Image | Jpeg | NetworkInput
+"""The input of a job. Every engine accepts all; only some front ends send JPEGs.
+
+A `NetworkInput` is for a network alone, by an operation that is `preprocessed`."""

@@ -116,7 +116,7 @@ def decode_task(task: Task, content: Pixels, operation: Any, now: float) -> Job:
 
     Ray's arrays cannot be written to, so it is not `owned`.
     """
-    source = conversion.decode_source(content.reshape(task.shape), task.jpeg)
+    source = conversion.decode_input(content.reshape(task.shape), task.jpeg, operation)
     deadline = NEVER if task.budget is None else Deadline.after(task.budget, now)
     return Job(operation, source, deadline, Lane(task.lane), request_id=task.request_id)
 

@@ -94,7 +94,7 @@ class ClientSession:
         try:
             pixels = self._arena.pixels(ArenaSlot(frame.offset, frame.size), frame.shape)
             operation = self._decode(frame.operation)
-            source = conversion.decode_source(pixels, frame.jpeg)
+            source = conversion.decode_input(pixels, frame.jpeg, operation)
             # The front end has its own copy, from which it asks again should this worker be lost.
             deadline, id_ = Deadline(frame.deadline), frame.request_id
             lane = Lane(frame.lane)

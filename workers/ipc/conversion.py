@@ -3,9 +3,11 @@
 import functools
 from typing import Any
 
+import numpy as np
+
 from models.domain import errors
 from models.domain.errors import FieldError, InternalError, ServiceError
-from models.domain.image import Image, Jpeg, Pixels, Source, Subsampling
+from models.domain.image import Image, Jpeg, NetworkInput, Pixels, Source, Subsampling
 from models.domain.job import Operation, ReleaseReason, Trace
 from workers.filters.registry import parse_chain
 from workers.ipc.frames import EncodedError, EncodedJpeg, Shape, Times
@@ -16,6 +18,9 @@ from workers.operations import (
     FunctionToApply,
     NetworkOutput,
 )
+
+FLOAT = 4
+"""Bytes of a float32."""
 
 _SUBSAMPLINGS = {each.value: each for each in Subsampling}
 
@@ -41,6 +46,7 @@ def encode_operation(operation: Operation) -> object:
         "function": operation.function_to_apply.value,
         "network": operation.network,
         "output": operation.output.value,
+        "preprocessed": operation.preprocessed,
     }
 
 
@@ -51,25 +57,39 @@ def decode_operation(encoded: Any) -> Operation:
             None if encoded[0] is None else DeviceJpeg(encoded[0][0], _SUBSAMPLINGS[encoded[0][1]])
         )
         return FilterChain(parse_chain(encoded[1:]), jpeg)
-    return _classify(encoded["top_k"], encoded["function"], encoded["network"], encoded["output"])
+    names = ("top_k", "function", "network", "output", "preprocessed")
+    return _classify(*(encoded[name] for name in names))
 
 
 @functools.lru_cache(1024)
-def _classify(top_k: int, function: str, network: str, output: str) -> Classify:
+def _classify(top_k: int, function: str, network: str, output: str, preprocessed: bool) -> Classify:
     """Return an operation, made once for equal arguments, because every image carries one."""
-    return Classify(top_k, FunctionToApply(function), network, NetworkOutput(output))
+    applied, wanted = FunctionToApply(function), NetworkOutput(output)
+    return Classify(top_k, applied, network, wanted, preprocessed)
 
 
 def encode_source(source: Source) -> tuple[Shape, EncodedJpeg | None]:
-    """Return shape and JPEG header of the content of a slot, as `Submit` and `Done` carry them."""
+    """Return shape and JPEG header of the content of a slot, as `Submit` and `Done` carry them.
+
+    The shape of a network's input counts bytes: (3, height, 4 · width).
+    """
     if isinstance(source, Image):
         return (source.height, source.width, source.channels), None
+    if isinstance(source, NetworkInput):
+        return (3, source.height, FLOAT * source.width), None
     encoded = (source.height, source.width, source.orientation, source.subsampling.value)
     return (len(source.data), 1, 1), encoded
 
 
-def decode_source(lying: Pixels, jpeg: EncodedJpeg | None) -> Source:
-    """Reverse `encode_source`."""
+def decode_input(lying: Pixels, jpeg: EncodedJpeg | None, operation: Operation) -> Source:
+    """Reverse `encode_source` for the input of an operation, which says what it is."""
+    if isinstance(operation, Classify) and operation.preprocessed:
+        return NetworkInput(lying.view(np.float32))
+    return decode_source(lying, jpeg)
+
+
+def decode_source(lying: Pixels, jpeg: EncodedJpeg | None) -> Image | Jpeg:
+    """Reverse `encode_source` for pixels and JPEGs."""
     if jpeg is None:
         return Image(lying)
     height, width, orientation, subsampling = jpeg

@@ -20,8 +20,9 @@ from models.settings import Precision, Settings
 from models.thread_priority import can_lower_priority
 from models.usable_cpus import usable_cpus
 from workers.engines.cpu.calibration import Calibration
-from workers.engines.cpu.engine import CpuEngine, CpuSlot
+from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.filter_threads import start_filter_threads
+from workers.engines.cpu.slot import CpuSlot
 from workers.host_lock import host_lock
 from workers.kernels.cubins import CubinStore, folders
 from workers.operations import FilterChain

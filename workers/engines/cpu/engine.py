@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,14 +28,13 @@ from models.domain.errors import (
     ServiceError,
     WeightsMissing,
 )
-from models.domain.image import Image, Jpeg, Pixels
+from models.domain.image import Image, Jpeg
 from models.domain.job import Job, Labels, Result, Vector
-from models.networks.spec import NetworkSpec
 from workers.engines.cpu.scores import labels
+from workers.engines.cpu.slot import CpuSlot, Crops, placed, reserved
 from workers.filters import row_bands
 from workers.filters.interruption import ending_at, stop_if_late
 from workers.operations import Classify, FilterChain, NetworkOutput
-from workers.preprocess import crop
 from workers.scheduling.engine import BatchResult
 
 if TYPE_CHECKING:
@@ -48,18 +46,6 @@ CROWDED = 0.5
 """Seconds after two batches were computed side by side in which no image is spread over all cores:
 the next neighbour may come while it is computed, and threads that wait for each other at every
 layer would then wait for that neighbour too."""
-
-
-@dataclass(slots=True, eq=False)
-class CpuSlot:
-    """A staging slot: the crops of one batch, uint8 (n, crop, crop, 3), and its jobs.
-
-    `memory` has room for the crops of the largest batch of any network.
-    """
-
-    memory: Pixels
-    crops: Pixels
-    jobs: Sequence[Job] = ()
 
 
 class CpuEngine:
@@ -120,13 +106,11 @@ class CpuEngine:
             if isinstance(operation, Classify):
                 network = self._networks.get(operation.network)
             if network is not None:
-                slot.crops = _crops(slot, network.spec, len(slot.jobs))
-                for target, job in zip(slot.crops, slot.jobs, strict=True):
-                    target[:] = crop(pixels_of(job.image), network.spec.preprocessing)
+                slot.crops = placed(slot, network.spec)
             uploaded = time.monotonic()
             values: Sequence[Result | ServiceError]
             if isinstance(operation, Classify):
-                values = self._classified(slot, network, operation.output)
+                values = self._classified(slot, network, operation)
             else:
                 alone = len(slot.jobs) == 1
                 values = [_filtered(job, owned=job.owned and alone) for job in slot.jobs]
@@ -154,7 +138,7 @@ class CpuEngine:
 
     def release(self, slot: CpuSlot) -> None:
         """Give the slot back and drop its references to images."""
-        slot.jobs = ()
+        slot.jobs, slot.crops = (), slot.memory[:0]
         self._free.put(slot)
 
     def warm_up(self) -> None:
@@ -163,7 +147,7 @@ class CpuEngine:
         if slot is None:
             return
         for network in self._networks.values():
-            crops = _crops(slot, network.spec, self._max_batch_size)
+            crops = reserved(slot, network.spec, self._max_batch_size)
             crops.fill(0)
             for size in {len(crops), len(crops) if self._full_batches else 1}:
                 with self._counted():
@@ -182,20 +166,21 @@ class CpuEngine:
             self._passes.close()
 
     def _classified(
-        self, slot: CpuSlot, network: "CpuNetwork | None", output: NetworkOutput
+        self, slot: CpuSlot, network: "CpuNetwork | None", operation: Classify
     ) -> Sequence[Labels | Vector | WeightsMissing]:
         if network is None:
             return [WeightsMissing("no weights are loaded") for _ in slot.jobs]
-        if output is NetworkOutput.LABELS:
-            n = len(slot.jobs)
-            # Beside the crops of a batch that is not full are those of earlier ones.
-            computed = self._max_batch_size if self._full_batches else n
-            logits = self._logits(network, _crops(slot, network.spec, computed))[:n]
+        if operation.output is NetworkOutput.LABELS:
+            n, crops = len(slot.jobs), slot.crops
+            if self._full_batches and not operation.preprocessed:
+                # Beside the crops of a batch that is not full are those of earlier ones.
+                crops = reserved(slot, network.spec, self._max_batch_size)
+            logits = self._logits(network, crops)[:n]
             return [labels(row, job) for row, job in zip(logits, slot.jobs, strict=True)]
-        wanted = network.logits if output is NetworkOutput.LOGITS else network.features
-        return self._vectors(wanted, slot.crops)
+        vectors = operation.output is NetworkOutput.LOGITS
+        return self._vectors(network.logits if vectors else network.features, slot.crops)
 
-    def _logits(self, network: "CpuNetwork", crops: Pixels) -> NDArray[np.float32]:
+    def _logits(self, network: "CpuNetwork", crops: Crops) -> NDArray[np.float32]:
         """Compute on this core, or one image on all cores while nothing else is computed."""
         assert self._passes is not None
         crowded = len(self._computing) > 1 or time.monotonic() - self._crowded_at < CROWDED
@@ -203,17 +188,11 @@ class CpuEngine:
             return self._passes.on_all_cores(network.logits, crops)
         return self._passes.on_this_core(network.logits, crops)
 
-    def _vectors(self, forward: "Forward", crops: Pixels) -> list[Vector]:
+    def _vectors(self, forward: "Forward", crops: Crops) -> list[Vector]:
         """Compute each image by itself on this core: its bits do not depend on the batch."""
         assert self._passes is not None
         alone = (crops[index : index + 1] for index in range(len(crops)))
         return [Vector(self._passes.on_this_core(forward, each)[0]) for each in alone]
-
-
-def _crops(slot: CpuSlot, spec: NetworkSpec, n: int) -> Pixels:
-    """Return the beginning of the slot's memory as `n` crops of a network."""
-    side = spec.preprocessing.crop
-    return slot.memory[: n * side * side * 3].reshape(n, side, side, 3)
 
 
 def _passes(threads: int) -> "ForwardPasses":

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.domain.image import Pixels
+from workers.engines.cpu.slot import Crops
 
-Forward = Callable[[Pixels], NDArray[np.float32]]
-"""A forward pass: it maps uint8 crops (n, crop, crop, 3) to float32 (n, values)."""
+Forward = Callable[[Crops], NDArray[np.float32]]
+"""A forward pass: it maps crops to float32 (n, values)."""
 
 
 class ForwardPasses:
@@ -25,16 +25,16 @@ class ForwardPasses:
     def __init__(self, threads: int) -> None:
         self._solo = ThreadPoolExecutor(1, "solo", torch.set_num_threads, (threads,))
 
-    def on_all_cores(self, forward: Forward, crops: Pixels) -> NDArray[np.float32]:
+    def on_all_cores(self, forward: Forward, crops: Crops) -> NDArray[np.float32]:
         """Run the pass on all cores."""
         return self._solo.submit(forward, crops).result()
 
-    def on_this_core(self, forward: Forward, crops: Pixels) -> NDArray[np.float32]:
+    def on_this_core(self, forward: Forward, crops: Crops) -> NDArray[np.float32]:
         """Run the pass in the calling thread alone."""
         torch.set_num_threads(1)
         return forward(crops)
 
-    def side_by_side(self, forward: Forward, crops: Pixels, threads: int) -> None:
+    def side_by_side(self, forward: Forward, crops: Crops, threads: int) -> None:
         """Run the pass on new threads at the same time, so that their memory is allocated."""
         with ThreadPoolExecutor(threads) as pool:
             together = Barrier(threads)

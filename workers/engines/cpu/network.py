@@ -6,6 +6,7 @@ Jobs and labels are the engine's business.
 import copy
 import time
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import cv2
 import numpy as np
@@ -24,6 +25,7 @@ from workers.engines.builder import (
     take_head,
 )
 from workers.engines.cpu.fused import FusedFeatures, supports
+from workers.engines.cpu.slot import Crops
 
 
 class CpuNetwork:
@@ -39,12 +41,15 @@ class CpuNetwork:
         self.precision = self._fastest(network) if precision is Precision.AUTO else precision
         self._use(network, self.precision)
 
-    def logits(self, crops: Pixels) -> NDArray[np.float32]:
-        """Return the logits of uint8 crops (n, crop, crop, 3): float32 (n, classes)."""
+    def logits(self, crops: Crops) -> NDArray[np.float32]:
+        """Return the logits of uint8 crops (n, crop, crop, 3): float32 (n, classes).
+
+        Crops may be normalised already, float32 (n, 3, crop, crop).
+        """
         with torch.inference_mode():
             return np.asarray(self._head(self._features_of(crops)))
 
-    def features(self, crops: Pixels) -> NDArray[np.float32]:
+    def features(self, crops: Crops) -> NDArray[np.float32]:
         """Return the inputs of the last layer for the same crops: float32 (n, features)."""
         with torch.inference_mode():
             return np.asarray(self._features_of(crops))
@@ -58,8 +63,14 @@ class CpuNetwork:
         found = cv2.LUT(crops.reshape(n * height, width, channels), self._table)
         return torch.from_numpy(found).view(crops.shape).permute(0, 3, 1, 2)
 
-    def _features_of(self, crops: Pixels) -> Tensor:
-        return self._features(self.normalised(crops).to(self._dtype)).float()
+    def _features_of(self, crops: Crops) -> Tensor:
+        return self._features(self._input(crops).to(self._dtype)).float()
+
+    def _input(self, crops: Crops) -> Tensor:
+        """Return the network's input in the layout that `normalised` gives it, channels last."""
+        if crops.dtype == np.float32:
+            return torch.from_numpy(crops).contiguous(memory_format=torch.channels_last)
+        return self.normalised(cast(Pixels, crops))
 
     @on_one_thread()
     def _use(self, prepared: nn.Module, precision: Precision) -> None:

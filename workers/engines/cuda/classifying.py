@@ -1,10 +1,14 @@
 """A batch of images through one network: crops, a forward pass, labels or vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from models.domain.image import NetworkInput, Source
 from models.domain.job import Job, Labels, Vector
 from workers.engines.cuda.crops import Cropper
 from workers.engines.cuda.network import CLASSES, LOGITS, SOFTMAX, GraphedNetwork
@@ -27,13 +31,11 @@ class Classifying:
         Scores carry the logits of all classes, so logits need no other pass than labels do.
         """
         n, outputs = len(jobs), slot.outputs[self.network.spec.name]
-        embeds = _output(jobs) is NetworkOutput.EMBEDDING
+        embeds = _operation(jobs).output is NetworkOutput.EMBEDDING
         with self._streams.uploading(slot):
-            rows, starts = self._cropper.place([job.image for job in jobs], slot)
-            rows_at, starts_at = slot.tables.add(rows), slot.tables.add(starts)
-            slot.tables.upload()
+            make_input = self._uploaded(slot, [job.image for job in jobs])
         with self._streams.computing(slot):
-            self._cropper.launch(rows_at, starts_at, n, int(starts[-1]), self.network.input)
+            make_input()
             # The outputs are copied on the compute stream: the buffers of the network belong to the
             # next batch as soon as this stream goes on, while downloads are still to come.
             if embeds:
@@ -48,9 +50,22 @@ class Classifying:
             else:
                 outputs.scores_host[:n].copy_(outputs.scores[:n], non_blocking=True)
 
+    def _uploaded(self, slot: Slot, images: Sequence[Source]) -> Callable[[], object]:
+        """Start to upload images; return what makes the network's input of them."""
+        given = [image.values for image in images if isinstance(image, NetworkInput)]
+        target, n = self.network.input, len(images)
+        if given:
+            values = _values_on_device(slot, given)
+            slot.marks.copied.record()
+            return partial(target[:n].copy_, values)
+        rows, starts = self._cropper.place(images, slot)
+        rows_at, starts_at = slot.tables.add(rows), slot.tables.add(starts)
+        slot.tables.upload()
+        return partial(self._cropper.launch, rows_at, starts_at, n, int(starts[-1]), target)
+
     def results(self, slot: Slot, jobs: Sequence[Job]) -> list[Labels | Vector]:
         """Return the answers of a batch that is done."""
-        outputs, output = slot.outputs[self.network.spec.name], _output(jobs)
+        outputs, output = slot.outputs[self.network.spec.name], _operation(jobs).output
         if output is NetworkOutput.EMBEDDING:
             return [Vector(row.copy()) for row in outputs.vectors_host.numpy()[: len(jobs)]]
         scores = outputs.scores_host.numpy()
@@ -66,11 +81,25 @@ def in_class_order(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     return logits
 
 
-def _output(jobs: Sequence[Job]) -> NetworkOutput:
-    """Return the output that all jobs of a batch want; it is part of the batch key."""
+def _values_on_device(slot: Slot, given: Sequence[NDArray[np.float32]]) -> Tensor:
+    """Copy inputs to the slot's memory on the device, on the current stream.
+
+    Return them as float32 (n, 3, height, width). Raises SlotFull.
+    """
+    n_bytes = sum(values.nbytes for values in given)
+    offset = slot.first.take(n_bytes)
+    host = slot.host[offset : offset + n_bytes]
+    np.stack(given, out=host.view(torch.float32).numpy().reshape(len(given), *given[0].shape))
+    device = slot.first.memory[offset : offset + n_bytes]
+    device.copy_(host, non_blocking=True)
+    return device.view(torch.float32).view(len(given), *given[0].shape)
+
+
+def _operation(jobs: Sequence[Job]) -> Classify:
+    """Return the operation of a batch; what it does to all jobs is part of the batch key."""
     operation = jobs[0].operation
     assert isinstance(operation, Classify)
-    return operation.output
+    return operation
 
 
 def _labels(scores: NDArray[np.float32], job: Job) -> Labels:

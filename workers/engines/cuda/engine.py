@@ -164,7 +164,7 @@ class CudaEngine:
         self._times.end("graphs")
         grey, file = samples(self._side)
         counts = first_sizes(self._max_batch_size) if self.takes_jpegs else []
-        kinds = kinds_of(grey, file, self._classifying, counts)
+        kinds = kinds_of(grey, file, [each.spec for each in self._networks], counts)
         slots = [slot for slot in (self._free.get() for _ in range(self._free.qsize())) if slot]
         try:
             for slot in slots:

@@ -14,8 +14,9 @@ import numpy as np
 
 from models.codec import ImageFormat, encode, encoded
 from models.domain.errors import ServiceError
-from models.domain.image import Image, Jpeg
+from models.domain.image import Image, Jpeg, NetworkInput
 from models.domain.job import Job
+from models.networks.spec import NetworkSpec
 from workers.filters.registry import parse_one
 from workers.operations import Classify, FilterChain, NetworkOutput
 from workers.scheduling.engine import BatchResult
@@ -58,17 +59,20 @@ def run_self_test(
 
 
 def kinds_of(
-    grey: Image, file: Jpeg, networks: Iterable[str], file_counts: Iterable[int]
+    grey: Image, file: Jpeg, networks: Iterable[NetworkSpec], file_counts: Iterable[int]
 ) -> list[Kind]:
-    """Return every kind of batch: filtered pixels, each output of each network, and filtered files
-    as many at a time as `file_counts` says.
+    """Return every kind of batch: filtered pixels, each output of each network, an input that was
+    preprocessed, and filtered files as many at a time as `file_counts` says.
     """
     filtering = FilterChain((parse_one("invert", {}),))
     kinds = [Kind("filtered pixels", Job(filtering, grey), 1)]
-    for name in networks:
+    for spec in networks:
         for output in NetworkOutput:
-            job = Job(Classify(network=name, output=output), grey)
-            kinds.append(Kind(f"{output.value} of {name}", job, 1))
+            job = Job(Classify(network=spec.name, output=output), grey)
+            kinds.append(Kind(f"{output.value} of {spec.name}", job, 1))
+        values = np.zeros((3, spec.preprocessing.crop, spec.preprocessing.crop), np.float32)
+        job = Job(Classify(network=spec.name, preprocessed=True), NetworkInput(values))
+        kinds.append(Kind(f"an input of {spec.name}", job, 1))
     return kinds + [Kind("filtered files", Job(filtering, file), n) for n in file_counts]
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from models.codec import pixels_of
 from models.domain.errors import ServiceError
-from models.domain.image import Image, Jpeg, Source, Subsampling
+from models.domain.image import Jpeg, Source, Subsampling
 from workers.engines.cuda.nvjpeg.decoder import DESTINATION, NvJpegError
 from workers.engines.cuda.slot import Region, Slot
 
@@ -64,7 +64,7 @@ class Sources:
         rows = np.zeros(len(images), SOURCE)
         encoded: dict[Subsampling, list[int]] = {}
         for index, image in enumerate(images):
-            if isinstance(image, Image) or slot.decoder is None:
+            if not isinstance(image, Jpeg) or slot.decoder is None:
                 rows[index] = self._pixels(index, image)
             else:
                 rows[index] = planes(image, slot.second)

@@ -5,7 +5,7 @@ import pytest
 
 from models.domain.deadline import Deadline
 from models.domain.errors import FieldError, InvalidParameter
-from models.domain.image import Image, Jpeg, Subsampling
+from models.domain.image import Image, Jpeg, NetworkInput, Subsampling
 from models.domain.job import (
     Completed,
     Failed,
@@ -25,6 +25,7 @@ from workers.cluster.messages import (
     encode_answer,
     encode_task,
 )
+from workers.operations import Classify
 
 OPERATION = FakeOperation("a")
 FILE = Jpeg(np.arange(9, dtype=np.uint8), 30, 20, 6, Subsampling.S420)
@@ -43,6 +44,15 @@ def test_a_deadline_crosses_as_the_time_that_is_left() -> None:
     assert task.alone
     assert found.deadline == Deadline(5007.0)
     assert (found.lane, found.request_id, found.owned) == (Lane.BULK, "r", False)
+
+
+def test_the_input_of_a_network_crosses_as_float32() -> None:
+    values = np.random.default_rng(0).normal(0, 1, (3, 4, 5)).astype(np.float32)
+    operation = Classify(preprocessed=True)
+    task, content = encode_task(3, Job(operation, NetworkInput(values)), "a", 0.0, alone=False)
+    found = decode_task(task, content, operation, 0.0).image
+    assert isinstance(found, NetworkInput)
+    assert np.array_equal(found.values, values)
 
 
 @pytest.mark.parametrize("source", [FILE, PIXELS])

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from models.domain.image import Pixels
-
 pytest.importorskip("torch")
 
 from workers.engines.cpu.forward import ForwardPasses
+from workers.engines.cpu.slot import Crops
 
 
 def test_passes_side_by_side_run_at_the_same_time_each_on_a_thread_of_its_own() -> None:
     together, threads = threading.Barrier(2, timeout=60), set[int]()
 
-    def forward(crops: Pixels) -> NDArray[np.float32]:
+    def forward(crops: Crops) -> NDArray[np.float32]:
         together.wait()  # raises BrokenBarrierError unless both are here
         threads.add(threading.get_ident())
         return np.zeros((len(crops), 1), np.float32)

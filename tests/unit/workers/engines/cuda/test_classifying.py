@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.domain.image import Image
+from models.domain.image import Image, NetworkInput
 from models.domain.job import Job, Labels, Vector
 from models.networks.resnet34 import RESNET34
 from tests.emulation.staging import EmulatedKernels, NoStreams, staging_slot
 from workers.engines.cuda.classifying import Classifying, in_class_order
-from workers.engines.cuda.crops import Cropper
+from workers.engines.cuda.crops import Cropper, input_buffer
 from workers.engines.cuda.network import GraphedNetwork
 from workers.engines.cuda.slot import Outputs, Slot
 from workers.engines.cuda.streams import Streams
@@ -91,3 +91,26 @@ def test_sorting_is_undone_whatever_the_order(n: int) -> None:
     best = np.argsort(-logits, kind="stable")
     scores = np.stack((logits[best], best.astype(np.float32), logits))
     assert in_class_order(scores).tobytes() == logits.tobytes()
+
+
+class HalfNetwork(FakeNetwork):
+    """A network whose input has half precision, channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.input = input_buffer(BATCH, RESNET34.preprocessing, torch.float16, "cpu")
+
+
+def test_inputs_that_were_preprocessed_are_copied_in_their_order_and_precision() -> None:
+    network = HalfNetwork()
+    cropper = cast(Cropper, None)  # nothing is cropped
+    classifying = Classifying(cast(GraphedNetwork, network), cropper, cast(Streams, NoStreams()))
+    slot: Slot = staging_slot(1 << 21)
+    slot.outputs = {"resnet34": Outputs.of(BATCH, CLASSES, FEATURES, CPU)}
+    values = np.random.default_rng(5).normal(0, 1, (3, 3, 224, 224)).astype(np.float32)
+    operation = Classify(network="resnet34", preprocessed=True)
+    jobs = [Job(operation, NetworkInput(each)) for each in values]
+    classifying.launch(slot, jobs)
+    assert torch.equal(network.input[:3], torch.from_numpy(values).half())
+    assert network.ran == ["run"]
+    assert len(classifying.results(slot, jobs)) == 3

@@ -1,0 +1,97 @@
+"""Inputs that clients preprocessed: on the CPU they give the answers of their images to the bit."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from torchvision.models import ResNet18_Weights
+
+from models.domain.errors import WeightsMissing
+from models.domain.image import Image, NetworkInput
+from models.domain.job import Job, Labels, Vector
+from models.networks.resnet18 import BUNDLED, RESNET18
+from models.settings import Precision
+from tests.pictures import drawing
+from workers.engines.checkpoint import load_state
+from workers.engines.cpu.engine import CpuEngine
+from workers.engines.cpu.network import CpuNetwork
+from workers.operations import Classify, NetworkOutput
+
+
+@pytest.fixture(scope="module", params=[Precision.FP32, Precision.BF16])
+def engine(request: pytest.FixtureRequest) -> Iterator[CpuEngine]:
+    network = CpuNetwork(load_state(BUNDLED.path, 10), request.param, RESNET18)
+    made = CpuEngine([network], 4, 2)
+    yield made
+    made.close()
+
+
+def pair(seed: int) -> tuple[Image, NetworkInput]:
+    """Return an image, and what torchvision's transform makes of it."""
+    drawn = drawing(300 + seed, 260, seed)
+    values = ResNet18_Weights.DEFAULT.transforms()(drawn)
+    assert isinstance(values, torch.Tensor)
+    return Image(np.asarray(drawn)), NetworkInput(values.numpy())
+
+
+def answers(engine: CpuEngine, operation: Classify, sources: list[Image | NetworkInput]) -> object:
+    slot = engine.acquire()
+    assert slot is not None
+    try:
+        engine.launch(slot, [Job(operation, source) for source in sources])
+        return [shown(value) for value in engine.collect(slot).values]
+    finally:
+        engine.release(slot)
+
+
+def shown(value: object) -> object:
+    if isinstance(value, Vector):
+        return value.values.tobytes()
+    assert isinstance(value, Labels)
+    return value
+
+
+@pytest.mark.parametrize("output", NetworkOutput)
+@pytest.mark.parametrize("n", [1, 3])
+def test_answers_are_those_of_the_images(engine: CpuEngine, output: NetworkOutput, n: int) -> None:
+    images, inputs = zip(*(pair(seed) for seed in range(n)), strict=True)
+    of_images = answers(engine, Classify(10, output=output), [*images])
+    given = Classify(10, output=output, preprocessed=True)
+    assert answers(engine, given, [*inputs]) == of_images
+
+
+def test_an_input_that_is_not_finite_harms_no_other(engine: CpuEngine) -> None:
+    good, operation = pair(1)[1], Classify(10, preprocessed=True)
+    bad = NetworkInput(np.full((3, 224, 224), np.nan, np.float32))
+    alone, mixed = (
+        answers(engine, operation, [good] * 3),
+        answers(engine, operation, [good, bad, good]),
+    )
+    assert isinstance(alone, list)
+    assert isinstance(mixed, list)
+    assert (mixed[0], mixed[2]) == (alone[0], alone[2])
+
+
+def test_inputs_and_images_never_share_a_batch() -> None:
+    assert Classify(preprocessed=True).batch_key != Classify().batch_key
+
+
+def test_without_weights_the_answer_says_so() -> None:
+    engine = CpuEngine([], 4, 1)
+    slot = engine.acquire()
+    assert slot is not None
+    engine.launch(slot, [Job(Classify(preprocessed=True), pair(0)[1])])
+    (value,) = engine.collect(slot).values
+    assert isinstance(value, WeightsMissing)
+    engine.close()
+
+
+def test_an_input_has_three_planes_of_float32() -> None:
+    for wrong in (
+        np.zeros((1, 2, 2), np.float32),
+        np.zeros((3, 2, 2)),
+        np.zeros((3, 0, 2), np.float32),
+    ):
+        with pytest.raises(ValueError, match="float32"):
+            NetworkInput(wrong)  # type: ignore[arg-type]  # that is the test
