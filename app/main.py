@@ -42,6 +42,7 @@ from app.routes import (
     debug,
     filter,
     health,
+    inference,
     info,
     jobs,
     page,
@@ -232,7 +233,6 @@ def create_app(
         telemetry=telemetry_of(traces),
         openapi_url=None,  # `routes/docs.py` serves it, made once
         docs_url=None,  # FastAPI's pages load scripts from a CDN; `routes/docs.py` does not
-        redoc_url=None,
     )
     _install_routes(app, settings, metrics)
     return app
@@ -241,7 +241,8 @@ def create_app(
 def _install_routes(app: FastAPI, settings: Settings, metrics: Metrics) -> None:
     """Add the routes, the conversion of errors to problems, and the access log."""
     images = (classify.router, filter.router, info.router, process.router)
-    for router in (*images, jobs.router, catalogue.router, health.router, docs.router, page.router):
+    others = (jobs, catalogue, health, docs, page, inference)
+    for router in (*images, *(each.router for each in others)):
         app.include_router(router)
     app.include_router(debug.router, include_in_schema=settings.debug_batches > 0)
     problems.install(app)

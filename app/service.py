@@ -15,6 +15,7 @@ from app.decoders import DecoderPool
 from app.fetch.fetcher import Fetcher
 from app.pipeline.pipeline import Pipeline
 from app.telemetry.canary import Canary
+from app.telemetry.inference_statistics import InferenceStatistics
 from app.telemetry.metrics import Metrics
 from models.domain.backend import Backend
 from models.domain.batch_record import BatchRecord
@@ -102,6 +103,8 @@ class Service:
     """Lock for making thumbnails, one at a time: several would occupy all threads."""
     bodies: dict[str, tuple[object, bytes]] = field(default_factory=dict)
     """Bodies that are made once, by name, each with the value that it was made of."""
+    inference: InferenceStatistics = field(default_factory=InferenceStatistics)
+    """What the Open Inference Protocol's statistics show of this process."""
     stopping: Event = field(default_factory=Event)
     """Set on SIGTERM: the server is not ready any more, but serves until the grace time ends."""
 

@@ -22,6 +22,7 @@ CHAPTERS = {
         "docs/clients",
         "docs/bulk",
         "docs/jobs",
+        "docs/inference-protocol",
         "docs/filters",
         "docs/formats",
         "docs/errors",

@@ -1,4 +1,7 @@
-"""Convert errors to problem details (RFC 9457), the only form in which errors are answered."""
+"""Convert errors to problem details (RFC 9457), the form in which errors are answered.
+
+Only the Open Inference Protocol has another one, which is made here too.
+"""
 
 import itertools
 import math
@@ -7,7 +10,7 @@ from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
@@ -17,6 +20,9 @@ from models.domain.errors import FieldError, InvalidParameter, ServiceError, Una
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:darkroom:problem:"
+
+INFERENCE = "/v2"
+"""The path of the Open Inference Protocol, whose errors are `{"error": "…"}`."""
 
 MOST_ERRORS = 20
 """Largest number of wrong fields that one problem lists."""
@@ -65,8 +71,21 @@ def answer(error: ServiceError, request: Request) -> Response:
         headers["WWW-Authenticate"] = 'Bearer realm="darkroom"'
     if seconds := retry_after(error):
         headers["Retry-After"] = str(seconds)
+    if is_inference(request):
+        return inference_error(error.detail, error.status, headers)
     body = problem(error, request).model_dump_json(exclude_none=True)
     return Response(body, error.status, headers, MEDIA_TYPE)
+
+
+def is_inference(request: Request) -> bool:
+    """Return whether a request is one of the Open Inference Protocol, with errors of its own."""
+    path = request.url.path
+    return path == INFERENCE or path.startswith(INFERENCE + "/")
+
+
+def inference_error(detail: str, status: int, headers: Mapping[str, str]) -> Response:
+    """Return an error as the Open Inference Protocol has it."""
+    return JSONResponse({"error": _cut(detail, LONGEST_MESSAGE)}, status, headers)
 
 
 def retry_after(error: ServiceError) -> int | None:
@@ -100,12 +119,15 @@ def install(app: FastAPI) -> None:
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = ", ".join(allowed(request))
         path = _cut(request.url.path, LONGEST_GIVEN)
+        detail = _detail(error, path, headers.get("Allow"))
+        if is_inference(request):
+            return inference_error(detail, error.status_code, headers)
         code = HTTP_CODES.get(error.status_code, OTHER_CODE)
         body = Problem(
             type=TYPE_PREFIX + code,
             title=HTTPStatus(error.status_code).phrase,
             status=error.status_code,
-            detail=_cut(_detail(error, path, headers.get("Allow")), LONGEST_MESSAGE),
+            detail=_cut(detail, LONGEST_MESSAGE),
             code=code,
             instance=path,
             request_id=request.scope.get("request_id"),

@@ -1,7 +1,8 @@
 """A typed request: its images, and what is wanted of each, independent of HTTP.
 
-`/classify` wants labels (`Classify`), `/filter` one filtered version (`Version`), `/process`
-several parts of both kinds (`Parts`), and `/info` a description (`Describe`).
+`/classify` wants labels (`Classify`), `/v2` perhaps of tensors (`ClassifyTensors`); `/filter` one
+filtered version (`Version`), `/process` several parts of both kinds (`Parts`), and `/info` a
+description (`Describe`).
 """
 
 from collections.abc import Hashable
@@ -64,7 +65,30 @@ class Describe:
     colour: bool = True
 
 
-Wanted = Classify | Version | Parts | Describe
+@dataclass(frozen=True, slots=True)
+class ClassifyTensors:
+    """What is wanted of images that come as tensors of one shape, not as files.
+
+    The content of each is uint8 (height, width, 3) in RGB or, for an operation that is
+    `preprocessed`, float32 (3, height, width), little-endian.
+    """
+
+    operation: Classify
+    height: int
+    width: int
+
+    @property
+    def n_pixels(self) -> int:
+        """Return the pixels that an image counts as: 4 bytes each where it is preprocessed."""
+        return self.height * self.width * (3 if self.operation.preprocessed else 1)
+
+    @property
+    def n_bytes(self) -> int:
+        """Return the bytes of the content of an image."""
+        return self.height * self.width * 3 * (4 if self.operation.preprocessed else 1)
+
+
+Wanted = Classify | ClassifyTensors | Version | Parts | Describe
 """What is wanted of every image of a request."""
 
 
@@ -94,6 +118,8 @@ class ImageRequest:
     def network(self) -> str | None:
         """Return the name of the network that will be asked, None if none will be."""
         wanted = self.wanted.labels if isinstance(self.wanted, Parts) else self.wanted
+        if isinstance(wanted, ClassifyTensors):
+            wanted = wanted.operation
         return wanted.network if isinstance(wanted, Classify) else None
 
 
@@ -119,9 +145,14 @@ def kinds(wanted: Wanted) -> list[Hashable]:
     """Return the batch keys of the work that one image needs."""
     if isinstance(wanted, Classify):
         return [wanted.batch_key]
-    if isinstance(wanted, Version):
+    if isinstance(wanted, Version | ClassifyTensors):
         return [wanted.operation.batch_key]
     if isinstance(wanted, Describe):
         return []
     labels = [wanted.labels.batch_key] if isinstance(wanted.labels, Classify) else []
     return [*labels, *(each.operation.batch_key for each in wanted.versions)]
+
+
+def known_pixels(wanted: Wanted) -> int | None:
+    """Return the pixels of each image where the request says them, None where its file does."""
+    return wanted.n_pixels if isinstance(wanted, ClassifyTensors) else None

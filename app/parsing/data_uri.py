@@ -21,11 +21,15 @@ _KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class DataUri:
-    """A data URI inside a JSON text: the content of a string, escapes included."""
+    """A data URI inside a JSON text: the content of a string, escapes included.
+
+    A `bare` one is base64 alone, without the beginning that names its type.
+    """
 
     text: Text
     start: int
     end: int
+    bare: bool = False
 
     @classmethod
     def of(cls, uri: str) -> "DataUri":
@@ -37,7 +41,11 @@ class DataUri:
     def size(self) -> int:
         """Return the number of decoded bytes if it is valid; 0 if only decoding can tell."""
         comma = self.text.find(b",", self.start, min(self.end, self.start + PIECE))
-        if comma < 0 or self.text.find(b"\\", self.start, self.end) >= 0:
+        if self.bare:
+            comma = self.start - 1
+        elif comma < 0:
+            return 0
+        if self.text.find(b"\\", self.start, self.end) >= 0:
             return 0
         padding = self.text[max(comma, self.end - 2) : self.end].count(b"=")
         return (self.end - comma - 1) * 3 // 4 - padding
@@ -46,13 +54,17 @@ class DataUri:
         """Yield the decoded bytes, piece by piece; raise MalformedRequest."""
         try:
             texts = self._unescaped()
+            if self.bare:
+                yield from _decoded(next(texts, b""), texts)
+                return
             head, comma, first = next(texts, b"").partition(b",")
             head = head.lower()
             if not (comma and head.startswith(b"data:") and head.endswith(b";base64")):
                 raise MalformedRequest("not a data URI of the form data:image/…;base64,…")
             yield from _decoded(first, texts)
         except ValueError:
-            raise MalformedRequest("the data URI is not valid base64") from None
+            what = "the element" if self.bare else "the data URI"
+            raise MalformedRequest(f"{what} is not valid base64") from None
 
     def _unescaped(self) -> Iterator[bytes]:
         """Yield the characters; some encoders of JSON escape `/`, `+` and `=`."""

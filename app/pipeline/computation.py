@@ -45,7 +45,14 @@ class Computation:
 
         `last`: the source is not needed afterwards.
         """
-        result = await self._run(operation, source.image(last=last), permit, stages)
+        image = source.image(last=last)
+        return await self.network_output(image, operation, permit, stages)
+
+    async def network_output(
+        self, image: Source, operation: Classify, permit: Permit, stages: Timings
+    ) -> Labels | Vector:
+        """Return what a network makes of an image, or of its input."""
+        result = await self._run(operation, image, permit, stages)
         assert isinstance(result, Labels | Vector)
         return result
 

@@ -23,20 +23,21 @@ class ExpectedPixels:
     """The pixels of an image by the start of its file; None before its bytes have come.
 
     They are None as well where the file claims more than `most`: such an image will be refused, and
-    what it claims must not count as work that others wait for.
+    what it claims must not count as work that others wait for. `known` are those of an image that
+    is no file.
     """
 
     __slots__ = ("_most", "_pixels", "content")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, known: int | None = None) -> None:
         self.content: Blob | None = None
         self._most = most
-        self._pixels: int | None = None
+        self._pixels = known
 
     def __call__(self) -> int | None:
         """Return the pixels; the file is looked at once."""
         content, self.content = self.content, None
-        if content is not None:
+        if content is not None and self._pixels is None:
             claimed = claimed_pixels(content.start(START))
             self._pixels = claimed if claimed is not None and claimed <= self._most else None
         return self._pixels

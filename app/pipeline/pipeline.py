@@ -18,6 +18,7 @@ from app.intake.item import Item, Url
 from app.intake.spool import Blob
 from app.intake.wanted import (
     Admitted,
+    ClassifyTensors,
     Describe,
     ImageRequest,
     Parts,
@@ -25,6 +26,7 @@ from app.intake.wanted import (
     Wanted,
     images_of_each,
     kinds,
+    known_pixels,
 )
 from app.pipeline.computation import Computation
 from app.pipeline.context import ExpectedPixels, ImageContext, caught
@@ -42,6 +44,7 @@ from app.pipeline.results.outcomes import Answer, AnswerOutcome, EncodedImage, P
 from app.pipeline.results.spans import Spans
 from app.pipeline.results.timings import Timings
 from app.pipeline.runner import Left, run, run_window
+from app.pipeline.tensors import TensorClassifier
 from app.telemetry.metrics import Metrics
 from models.domain.alarms import Timeout
 from models.domain.backend import Backend
@@ -49,7 +52,13 @@ from models.domain.errors import ServiceError
 from models.domain.job import Labels, Vector
 from workers.operations import Classify
 
-_NAMES = {Classify: "classify", Version: "filter", Parts: "process", Describe: "info"}
+_NAMES = {
+    Classify: "classify",
+    ClassifyTensors: "classify",
+    Version: "filter",
+    Parts: "process",
+    Describe: "info",
+}
 """The label of each kind of request in metrics."""
 
 
@@ -84,6 +93,7 @@ class Pipeline:
         self._describer = ImageDescriber(decoders, budget, max_pixels, in_thread)
         encoder = ImageEncoder(decoders, in_thread, self._decoder.processes_behind)
         self._computation = Computation(backend, encoder, files, max_pixels)
+        self._tensors = TensorClassifier(decoders, budget, in_thread, self._computation)
 
     def answers(
         self, request: ImageRequest, permit: Permit, left: Left
@@ -129,8 +139,8 @@ class Pipeline:
     async def answer(self, item: Item, wanted: Wanted, permit: Permit) -> Answer:
         """Do what is wanted of one item; an error becomes the outcome of the answer."""
         began = time.monotonic() if self.spans is not None else 0.0
-        pixels = ExpectedPixels(self._max_pixels)
-        batched = isinstance(wanted, Classify)  # filters of a batch run one after the other
+        pixels = ExpectedPixels(self._max_pixels, known_pixels(wanted))
+        batched = isinstance(wanted, Classify | ClassifyTensors)  # filters do not fill batches
         turn = permit.turn(*kinds(wanted), pixels=pixels, batched=batched)
         context = ImageContext(item, permit, Timings(), Timeout(permit.deadline), turn, pixels)
         outcome = await caught(item, context.alarm, self._outcome(context, wanted))
@@ -178,6 +188,8 @@ class Pipeline:
             return await self._classified(content, wanted, context)
         if isinstance(wanted, Version):
             return await self._filtered(content, wanted, context)
+        if isinstance(wanted, ClassifyTensors):
+            return await self._tensors.classified(content, wanted, context)
         if isinstance(wanted, Describe):
             return await self._describer.described(content, context, colour=wanted.colour)
         return await self._processed(content, wanted, context)

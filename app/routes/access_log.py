@@ -26,7 +26,10 @@ access = logging.getLogger("darkroom.access")
 
 _NOSNIFF = (b"x-content-type-options", b"nosniff")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
-_QUIET = ("/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics")
+_QUIET = (
+    *("/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics"),
+    *("/v2/health/live", "/v2/health/ready"),
+)
 
 
 class AccessLog:

@@ -90,6 +90,16 @@ def test_operations_have_stable_ids_of_their_own(document: Any) -> None:
         "readyz": "get /readyz",
         "startupz": "get /startupz",
         "metrics": "get /metrics",
+        "v2_server": "get /v2",
+        "v2_live": "get /v2/health/live",
+        "v2_ready": "get /v2/health/ready",
+        "v2_statistics": "get /v2/models/stats",
+        "v2_repository_index": "post /v2/repository/index",
+        "v2_model": "get /v2/models/{model}",
+        "v2_model_ready": "get /v2/models/{model}/ready",
+        "v2_model_config": "get /v2/models/{model}/config",
+        "v2_model_statistics": "get /v2/models/{model}/stats",
+        "v2_infer": "post /v2/models/{model}/infer",
     }
 
 

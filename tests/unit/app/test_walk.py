@@ -6,6 +6,7 @@ room that called it. docs/architecture.md says what comes of it.
 
 import asyncio
 import inspect
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -134,6 +135,20 @@ def test_archives_and_streams_walk_the_same_way(kind: str, body: bytes) -> None:
     calls, status = asyncio.run(walk_of("/classify", body, content_type=kind, accept=accept))
     assert status == 200
     assert {("pipeline", "workers")} <= {*calls}
+    assert backward(calls) == []
+
+
+def test_inference_requests_walk_the_same_way() -> None:
+    outputs = [{"name": "SCORES", "parameters": {"classification": 1}}]
+    raw = len(PHOTO).to_bytes(4, "little") + PHOTO
+    given: dict[str, object] = {"name": "IMAGE", "datatype": "BYTES", "shape": [1]}
+    given["parameters"] = {"binary_data_size": len(raw)}
+    head = json.dumps({"inputs": [given], "outputs": outputs}).encode()
+    path, length = "/v2/models/resnet18/infer", str(len(head))
+    walk = walk_of(path, head + raw, inference_header_content_length=length)
+    calls, status = asyncio.run(walk)
+    assert status == 200
+    assert {room for call in calls for room in call} == {*ROOMS} - {"fetch"}
     assert backward(calls) == []
 
 

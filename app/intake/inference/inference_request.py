@@ -1,0 +1,182 @@
+"""Read an inference request: its JSON, and the images of its one tensor in that or behind it.
+
+Source: the protocol's `inference_rest.md` and Triton's extension for binary tensor data,
+https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+
+from fastapi import Request
+
+from app.admission import Permit
+from app.intake.body import announced
+from app.intake.inference import document as documents
+from app.intake.inference.body_reader import BodyReader, coding_of, decompressed
+from app.intake.inference.document import Document, GivenTensor, WantedOutput
+from app.intake.inference.images import Content, base64_files, files, of_one_size, threaded
+from app.intake.inference.layout import Layout, check_size, layout_of, values_of
+from app.intake.inference.models import ERROR, LOGITS, InferenceModel
+from app.intake.item import Item
+from app.intake.json_items import JSON_AT_ONCE, ROOM
+from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted
+from app.parsing.arriving import ArrivingJson, Text
+from app.parsing.json_arrays import JsonArray, numbers, without_arrays
+from app.parsing.structure import MOST_TEXT
+from models.domain.errors import MalformedRequest
+from models.settings import Settings
+from workers.operations import Classify, FunctionToApply, NetworkOutput
+
+HEADER = "Inference-Header-Content-Length"
+"""The HTTP header with the bytes of the JSON, where tensors stand behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """A request for one model: its images, the outputs of its answer, its id, and its timeout.
+
+    `takes_errors`: it names the output ERROR, so an image that fails is no error of the request.
+    The `timeout` is in seconds, from the arrival of the request; None if it names none.
+    """
+
+    images: ImageRequest
+    outputs: tuple[WantedOutput, ...]
+    takes_errors: bool
+    id: str
+    timeout: float | None
+
+
+async def collect(
+    request: Request, permit: Permit, settings: Settings, model: InferenceModel
+) -> InferenceRequest:
+    """Read a request; `permit` grows by the images and by what decompression adds.
+
+    Raises ServiceError.
+    """
+    coding = coding_of(request.headers.get("content-encoding", ""))
+    chunks: AsyncIterator[bytes] = request.stream()
+    if coding:
+        grow = partial(permit.grow, 0)
+        chunks = decompressed(chunks, coding, settings.max_body_bytes, grow)
+    length = request.headers.get(HEADER)
+    reading = (
+        _from_json(chunks, settings, model)
+        if length is None
+        else _from_binary(
+            BodyReader(chunks), length, 0 if coding else announced(request), settings, model
+        )
+    )
+    document, layout, contents = await reading
+    if layout.n > 1:
+        permit.grow(layout.n - 1, 0)
+    outputs = documents.wanted_outputs(document, model)
+    items = tuple(Item(index, content) for index, content in enumerate(contents))
+    asked = ImageRequest(items, _wanted(layout, outputs, model))
+    errors = any(each.name == ERROR for each in document.outputs)
+    return InferenceRequest(asked, outputs, errors, document.id, documents.timeout_of(document))
+
+
+Read = tuple[Document, Layout, list[Content]]
+
+
+async def _from_binary(
+    reader: BodyReader, length: str, announced: int, settings: Settings, model: InferenceModel
+) -> Read:
+    """Read JSON of `length` bytes and the tensor behind it; 0 bytes are `announced` if unknown."""
+    if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length)):
+        raise MalformedRequest(f"{HEADER} is the number of bytes of the JSON")
+    size = int(length)
+    if size > MOST_TEXT or (announced and size > announced):
+        most = min(MOST_TEXT, announced or MOST_TEXT)
+        raise MalformedRequest(f"{HEADER} is {size}; here it is at most {most}")
+    text = await reader.take(size)
+    document, given, layout = await _understood(text, settings, model)
+    if given.data is not None:
+        raise MalformedRequest(f"the input {given.name} has its data behind the JSON and inside")
+    behind = documents.binary_size(given)
+    if behind is None:
+        raise MalformedRequest(f"the input {given.name} lacks the parameter binary_data_size")
+    check_size(behind, layout, given.name)
+    if announced and size + behind != announced:
+        raise MalformedRequest(
+            f"{HEADER} ({size}) and binary_data_size ({behind}) make {size + behind} bytes; "
+            f"the body has {announced}"
+        )
+    if layout.height:
+        contents = await of_one_size(reader.pieces(behind), layout, settings)
+    else:
+        contents = await files(reader, behind, layout.n, settings)
+    await reader.end()
+    return document, layout, contents
+
+
+async def _from_json(
+    chunks: AsyncIterator[bytes], settings: Settings, model: InferenceModel
+) -> Read:
+    with ArrivingJson(ROOM) as arriving:
+        async for chunk in chunks:
+            arriving.write(chunk)
+        body = arriving.text()
+        cut = partial(without_arrays, body, settings.max_images_per_request)
+        text, arrays = cut() if len(body) <= JSON_AT_ONCE else await asyncio.to_thread(cut)
+        document, given, layout = await _understood(text, settings, model)
+        if documents.binary_size(given) is not None:
+            raise MalformedRequest(f"binary_data_size needs the header {HEADER}")
+        array = arrays.get(given.data) if isinstance(given.data, str) else None
+        if array is None:
+            raise MalformedRequest(f"the input {given.name} needs `data`, an array")
+        return document, layout, await _of_array(body, array, given, layout, settings)
+
+
+async def _understood(
+    text: bytes, settings: Settings, model: InferenceModel
+) -> tuple[Document, GivenTensor, Layout]:
+    """Parse the JSON and check all that it says; nothing of the tensor has been read."""
+    read = partial(documents.read_document, text, settings.max_images_per_request)
+    document = read() if len(text) <= JSON_AT_ONCE else await asyncio.to_thread(read)
+    given = documents.the_input(document, model)
+    documents.wanted_outputs(document, model)
+    documents.timeout_of(document)
+    return document, given, layout_of(given, model, settings)
+
+
+async def _of_array(
+    body: Text, array: JsonArray, given: GivenTensor, layout: Layout, settings: Settings
+) -> list[Content]:
+    if not layout.height:
+        if len(array.strings) != layout.n:
+            raise MalformedRequest(
+                f"`data` has {len(array.strings)} strings; the shape has {layout.n}"
+            )
+        return await base64_files(body, array, settings)
+    if array.strings or array.end - array.start < 2 * values_of(layout):
+        raise MalformedRequest(
+            f"`data` has fewer than the {values_of(layout)} numbers of its shape"
+        )
+    pieces = numbers(body, array, given.shape, whole=not layout.preprocessed)
+    return await of_one_size(threaded(pieces), layout, settings)
+
+
+def _wanted(layout: Layout, outputs: tuple[WantedOutput, ...], model: InferenceModel) -> Wanted:
+    """Return what is wanted of each image: as little as the outputs need.
+
+    Classes of one output are labels, which are computed in batches; all values are a vector.
+    """
+    values = [each for each in outputs if each.name != ERROR]
+    name, preprocessed = model.served.name, layout.preprocessed
+    if model.embeds:
+        output = NetworkOutput.EMBEDDING
+    else:
+        all_values = len(values) > 1 or any(not each.classes for each in values)
+        output = NetworkOutput.LOGITS if all_values else NetworkOutput.LABELS
+    top_k, function = 1, FunctionToApply.SOFTMAX
+    if output is NetworkOutput.LABELS and values:
+        top_k = values[0].classes
+        if values[0].name == LOGITS:
+            function = FunctionToApply.NONE
+    operation = Classify(top_k, function, name, output, preprocessed)
+    if not layout.height:
+        return operation
+    return ClassifyTensors(operation, layout.height, layout.width)

@@ -1,0 +1,159 @@
+"""Answer an inference request: its JSON, the tensors behind it, and its failed images."""
+
+import asyncio
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from fastapi.responses import Response
+
+from app.http.media_types import JSON
+from app.http.problems import inference_error, retry_after
+from app.intake.inference.document import WantedOutput
+from app.pipeline.results.outcomes import Answer
+from app.pipeline.results.timings import Timings, server_timing
+from app.responses.body import PIECE, StreamedBody, in_turns
+from app.responses.complete import MANY_LABELS
+from app.responses.inference.tensors import output_tensor
+from models.api.schemas import ModelRecord
+from models.domain.errors import ServiceError
+from models.labels import LabelSet
+
+HEADER = "Inference-Header-Content-Length"
+
+MOST_NAMED = 10
+"""Failed images that the error of a request names."""
+
+LONGEST_REASON = 80
+"""Characters of the reason of each."""
+
+_OCTETS = "application/octet-stream"
+
+_LEVEL = 1
+"""The level of compression: floats hardly become smaller by more work."""
+
+_COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: gzip.compress(data, _LEVEL),
+    "deflate": lambda data: zlib.compress(data, _LEVEL),
+}
+"""Codings that a client gets if its Accept-Encoding names one of them and nothing else.
+
+Libraries ask for all that they know by default, and tensors of floats gain little.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceStyle:
+    """The values with which the answers of an inference request are written.
+
+    `width` is the number of values in a row of its outputs, `accepts` the header Accept-Encoding.
+    """
+
+    model: str
+    version: str
+    record: ModelRecord
+    labels: LabelSet
+    width: int
+    outputs: tuple[WantedOutput, ...]
+    takes_errors: bool
+    id: str
+    intake: Timings
+    accepts: str
+
+
+async def inference_reply(answers: Sequence[Answer], style: InferenceStyle) -> Response:
+    """Return all outputs, or an error if images failed and the request takes no errors of them."""
+    headers = {"Server-Timing": server_timing([style.intake, *(a.stages for a in answers)])}
+    if not style.takes_errors and (failed := _failed(answers)):
+        return _failure(failed, len(answers), headers)
+    if len(answers) * style.width > MANY_LABELS:
+        head, tail = await asyncio.to_thread(_written, answers, style)
+    else:
+        head, tail = _written(answers, style)
+    body, media_type = head + tail, JSON
+    if any(each.binary for each in style.outputs):
+        media_type = _OCTETS
+        headers[HEADER] = str(len(head))
+    compress = _COMPRESS.get(style.accepts.strip().lower())
+    if compress is not None:
+        headers |= {"Content-Encoding": style.accepts.strip().lower(), "Vary": "Accept-Encoding"}
+        body = await asyncio.to_thread(compress, body)
+    if len(body) <= PIECE:
+        return Response(body, headers=headers, media_type=media_type)
+    headers["Content-Length"] = str(len(body))
+    return StreamedBody(in_turns([body]), headers, media_type)
+
+
+def _written(answers: Sequence[Answer], style: InferenceStyle) -> tuple[bytes, bytes]:
+    """Return the JSON, and the tensors that stand behind it."""
+    raw: list[bytes] = []
+    outputs: list[dict[str, object]] = []
+    for wanted in style.outputs:
+        tensor = output_tensor(wanted, answers, style.width, style.labels)
+        shown: dict[str, object] = {
+            "name": tensor.name,
+            "datatype": tensor.datatype,
+            "shape": tensor.shape,
+        }
+        if tensor.binary:
+            raw.append(tensor.raw())
+            outputs.append(shown | {"parameters": {"binary_data_size": len(raw[-1])}})
+        else:
+            outputs.append(shown | {"data": tensor.data()})
+    reply = {
+        "model_name": style.model,
+        "model_version": style.version,
+        **({"id": style.id} if style.id else {}),
+        "parameters": _parameters(answers, style.record),
+        "outputs": outputs,
+    }
+    return msgspec.json.encode(reply), b"".join(raw)
+
+
+def _parameters(answers: Sequence[Answer], record: ModelRecord) -> dict[str, str | bool | int]:
+    """Return what every answer says: its weights, and the milliseconds of each stage of each image.
+
+    Values of parameters are texts, numbers and booleans, so the stages are JSON in a text.
+    """
+    stages = [each.stages.milliseconds() for each in answers]
+    warning = {} if record.warning is None else {"warning": record.warning}
+    return {
+        "weights": record.name,
+        "weights_sha256": record.sha256,
+        "label_set": record.label_set,
+        "preprocessing": record.preprocessing,
+        "precision": str(record.precision),
+        "device": record.device,
+        **warning,
+        "timing_ms": json.dumps(stages, separators=(",", ":")),
+    }
+
+
+def _failed(answers: Sequence[Answer]) -> list[tuple[int, ServiceError]]:
+    return [
+        (each.item.index, each.outcome)
+        for each in answers
+        if isinstance(each.outcome, ServiceError)
+    ]
+
+
+def _failure(
+    failed: Sequence[tuple[int, ServiceError]], n: int, headers: Mapping[str, str]
+) -> Response:
+    """Return the error of a request whose images failed: the one with the highest status."""
+    worst = max((error for _, error in failed), key=lambda error: error.status)
+    reasons = "; ".join(
+        f"{index}: {error.code}, {error.detail[:LONGEST_REASON]}"
+        for index, error in failed[:MOST_NAMED]
+    )
+    more = f"; and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
+    seconds = retry_after(worst)
+    again = {} if seconds is None else {"Retry-After": str(seconds)}
+    text = (
+        f"{len(failed)} of {n} images failed, by index: {reasons}{more}. "
+        "Ask for the output ERROR to get the results of the others"
+    )
+    return inference_error(text, worst.status, {**headers, **again})

@@ -1,0 +1,84 @@
+"""`POST /v2/models/{model}/infer`: the output of a network for a batch of images."""
+
+import time
+from functools import partial
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from app.http.request_lifetime import before, disconnected
+from app.intake.inference.inference_request import collect
+from app.intake.inference.models import InferenceModel, model_named
+from app.intake.stream import is_stream
+from app.pipeline.results.timings import Timings
+from app.responses.inference.inference_reply import InferenceStyle, inference_reply
+from app.routes.images.image_route import ImageRoute, permit_of
+from app.routes.inference.documents import INFERRED, infer_document
+from app.service import Service, missing, service_of
+from models.domain.deadline import Deadline
+from models.domain.errors import ServiceError, UnsupportedMedia
+from models.networks.served import Model
+
+router = APIRouter(tags=["inference"], route_class=ImageRoute)
+
+
+@router.post("/v2/models/{model}/versions/{version}/infer", include_in_schema=False)
+@router.post(
+    "/v2/models/{model}/infer",
+    operation_id="v2_infer",
+    responses=INFERRED,
+    openapi_extra=infer_document(),
+)
+async def infer(request: Request) -> Response:
+    """Compute the outputs of a model for images: files, samples, or the network's input."""
+    service, began = service_of(request), time.monotonic()
+    if is_stream(request.headers.get("content-type", "")):
+        raise UnsupportedMedia("an inference request is application/json or octets, no stream")
+    names = request.path_params
+    networks = service.computing().networks
+    model = model_named(networks, names["model"], names.get("version"))
+    if model.served.model is None:
+        raise missing(model.served)
+    try:
+        return await _answered(request, service, model, model.served.model, began)
+    except ServiceError:
+        service.inference.note(model.name, time.monotonic() - began, (), failed=True)
+        raise
+
+
+async def _answered(
+    request: Request, service: Service, model: InferenceModel, weights: Model, began: float
+) -> Response:
+    """Answer a request for a model that has weights; it `began` at this moment."""
+    permit, timings = permit_of(request), Timings()
+    with timings.measure("intake"):
+        reading = collect(request, permit, service.settings, model)
+        asked = await before(permit.deadline, reading)
+    if service.pipeline.spans is not None:
+        service.pipeline.spans.stages(timings)
+    if asked.timeout is not None:
+        permit.deadline = min(permit.deadline, Deadline.after(asked.timeout, began), key=_moment)
+    permit.expect(len(asked.images.items), *asked.images.kinds)
+    answers = service.pipeline.answers(asked.images, permit, partial(disconnected, request))
+    found = sorted([each async for each in answers], key=lambda each: each.item.index)
+    style = InferenceStyle(
+        model.name,
+        model.version,
+        weights.record,
+        weights.labels,
+        model.width,
+        asked.outputs,
+        asked.takes_errors,
+        asked.id,
+        timings,
+        request.headers.get("accept-encoding", ""),
+    )
+    response = await inference_reply(found, style)
+    failed = response.status_code != 200
+    traces = [each.stages.trace for each in found]
+    service.inference.note(model.name, time.monotonic() - began, traces, failed=failed)
+    return response
+
+
+def _moment(deadline: Deadline) -> float:
+    return deadline.at

@@ -1,0 +1,326 @@
+"""The Open Inference Protocol, spoken by Triton's own client, and the answers of `/classify`."""
+
+import asyncio
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx
+import numpy as np
+import pytest
+import torch
+import tritonclient.http as triton
+import tritonclient.http.aio as triton_aio
+from numpy.typing import NDArray
+from PIL import Image as PillowImage
+from torchvision.models import ResNet18_Weights
+from tritonclient.utils import InferenceServerException
+
+from models.networks.resnet18 import RESNET18
+from tests.e2e.conftest import Running, Start
+from tests.pictures import jpeg, png
+
+FILES = [jpeg(1), png(), jpeg(2)]
+INFER = "/v2/models/resnet18/infer"
+
+
+@pytest.fixture(scope="module")
+def client_of_triton(server: Running) -> Iterator[triton.InferenceServerClient]:
+    with triton.InferenceServerClient(f"127.0.0.1:{server.port}", concurrency=4) as made:
+        yield made
+
+
+Client: TypeAlias = triton.InferenceServerClient
+
+
+def files(contents: Sequence[bytes]) -> triton.InferInput:
+    found = triton.InferInput("IMAGE", [len(contents)], "BYTES")
+    found.set_data_from_numpy(np.array(contents, dtype=object))
+    return found
+
+
+def tensor(name: str, values: "NDArray[Any]", *, binary: bool = True) -> triton.InferInput:
+    datatype = {"uint8": "UINT8", "float32": "FP32"}[str(values.dtype)]
+    found = triton.InferInput(name, list(values.shape), datatype)
+    found.set_data_from_numpy(values, binary_data=binary)
+    return found
+
+
+def pixels(contents: bytes) -> "NDArray[np.uint8]":
+    return np.asarray(PillowImage.open(io.BytesIO(contents)).convert("RGB"))
+
+
+def preprocessed(contents: bytes) -> "NDArray[np.float32]":
+    """Return a file as torchvision preprocesses it: float32 (3, 224, 224)."""
+    opened = PillowImage.open(io.BytesIO(contents)).convert("RGB")
+    values = ResNet18_Weights.DEFAULT.transforms()(opened)
+    assert isinstance(values, torch.Tensor)
+    return values.numpy()
+
+
+def logits_of(client: httpx.Client, contents: bytes) -> "NDArray[np.float32]":
+    """Return the logits that `/classify` gives."""
+    reply = client.post("/classify?output=logits", content=contents, headers=RAW)
+    return np.array(reply.json()["results"][0]["logits"], np.float32)
+
+
+RAW = {"Content-Type": "application/octet-stream"}
+
+
+def test_health_and_metadata_are_those_of_the_server(
+    client_of_triton: Client, client: httpx.Client
+) -> None:
+    assert client_of_triton.is_server_live()
+    assert client_of_triton.is_server_ready()
+    (model,) = client.get("/models").json()["models"]
+    version = model["sha256"][:12]
+    for name in ("", "1", version):
+        assert client_of_triton.is_model_ready("resnet18", name)
+        assert client_of_triton.get_model_metadata("resnet18", name)["versions"] == [version]
+    assert not client_of_triton.is_model_ready("resnet18", "7")
+    assert not client_of_triton.is_model_ready("vgg")
+    found = client_of_triton.get_server_metadata()
+    assert found["name"] == "darkroom"
+    assert {"classification", "binary_tensor_data"} <= {*found["extensions"]}
+    metadata = client_of_triton.get_model_metadata("resnet18")
+    side = RESNET18.preprocessing.crop
+    assert {"name": "INPUT", "datatype": "FP32", "shape": [-1, 3, side, side]} in metadata["inputs"]
+    shape = [-1, model["n_classes"]]
+    assert {"name": "SCORES", "datatype": "FP32", "shape": shape} in metadata["outputs"]
+    configured = client_of_triton.get_model_config("resnet18")
+    assert [each["name"] for each in configured["input"]] == ["IMAGE", "PIXELS", "INPUT"]
+    index = client_of_triton.get_model_repository_index()
+    assert [each["name"] for each in index] == ["resnet18", "resnet18_embedding"]
+    assert {each["state"] for each in index} == {"READY"}
+
+
+def test_a_batch_of_files_has_the_scores_of_classify(
+    client_of_triton: Client, client: httpx.Client
+) -> None:
+    found = client_of_triton.infer("resnet18", [files(FILES)], request_id="mine")
+    logits = np.stack([logits_of(client, each) for each in FILES])
+    assert (found.as_numpy("LOGITS") == logits).all()
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    shares = powers / powers.sum(1, keepdims=True)
+    assert np.allclose(found.as_numpy("SCORES"), shares, atol=1e-7)
+    assert found.as_numpy("ERROR").tolist() == [b"", b"", b""]
+    reply = found.get_response()
+    model = client.get("/models").json()["models"][0]
+    assert (reply["id"], reply["model_name"]) == ("mine", "resnet18")
+    assert reply["parameters"]["weights_sha256"] == model["sha256"]
+    assert reply["model_version"] == model["sha256"][:12]
+    stages = json.loads(reply["parameters"]["timing_ms"])
+    assert len(stages) == 3
+    assert all({"decode", "queue", "compute"} <= each.keys() for each in stages)
+
+
+def test_classes_are_the_predictions_of_classify(
+    client_of_triton: Client, client: httpx.Client
+) -> None:
+    wanted = triton.InferRequestedOutput("SCORES", class_count=3)
+    found = client_of_triton.infer("resnet18", [files(FILES[:1])], outputs=[wanted])
+    expected = client.post("/classify?top_k=3", content=FILES[0], headers=RAW).json()
+    predictions = expected["results"][0]["predictions"]
+    (texts,) = found.as_numpy("SCORES").tolist()
+    for text, prediction in zip(texts, predictions, strict=True):
+        score, class_id, label = text.decode().split(":", 2)
+        assert (int(class_id), label) == (prediction["class_id"], prediction["label"])
+        assert float(score) == pytest.approx(prediction["score"], rel=1e-4)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_samples_and_inputs_have_the_logits_of_their_file(
+    client_of_triton: Client, client: httpx.Client, binary: bool
+) -> None:
+    contents = png()  # its decoder has no choice
+    wanted = [triton.InferRequestedOutput("LOGITS", binary_data=binary)]
+    expected = logits_of(client, contents)
+    for given in (
+        tensor("PIXELS", np.stack([pixels(contents)] * 2), binary=binary),
+        tensor("INPUT", np.stack([preprocessed(contents)] * 2), binary=binary),
+    ):
+        found = client_of_triton.infer("resnet18", [given], outputs=wanted).as_numpy("LOGITS")
+        assert (found == expected).all(), given.name()
+
+
+def test_embeddings_are_a_model_of_their_own(
+    client_of_triton: Client, client: httpx.Client
+) -> None:
+    found = client_of_triton.infer("resnet18_embedding", [files(FILES[:1])])
+    reply = client.post("/classify?output=embedding", content=FILES[0], headers=RAW)
+    expected = np.array(reply.json()["results"][0]["embedding"], np.float32)
+    assert (found.as_numpy("EMBEDDING")[0] == expected).all()
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_requests_and_answers_may_be_compressed(client_of_triton: Client, coding: str) -> None:
+    given = [tensor("PIXELS", np.stack([pixels(png())]))]
+    plain = client_of_triton.infer("resnet18", given)
+    packed = client_of_triton.infer(
+        "resnet18",
+        given,
+        request_compression_algorithm=coding,
+        response_compression_algorithm=coding,
+    )
+    assert (packed.as_numpy("LOGITS") == plain.as_numpy("LOGITS")).all()
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_a_bad_image_among_good_ones_fails_alone(client_of_triton: Client, binary: bool) -> None:
+    names = ("SCORES", "LOGITS", "ERROR")
+    wanted = [triton.InferRequestedOutput(name, binary_data=binary) for name in names]
+    wanted[1] = triton.InferRequestedOutput("LOGITS", binary_data=binary, class_count=2)
+    given = [files([FILES[0], b"no image", FILES[2]])]
+    good = client_of_triton.infer("resnet18", [files(FILES)], outputs=wanted)
+    found = client_of_triton.infer("resnet18", given, outputs=wanted)
+    assert np.isnan(found.as_numpy("SCORES")[1]).all()
+    assert not any(found.as_numpy("LOGITS")[1])
+    errors = [bytes(each) if binary else each.encode() for each in found.as_numpy("ERROR")]
+    assert (errors[0], errors[2]) == (b"", b"")
+    assert errors[1].startswith(b"unsupported_media: ")
+    for row in (0, 2):
+        assert (found.as_numpy("SCORES")[row] == good.as_numpy("SCORES")[row]).all()
+    with pytest.raises(InferenceServerException, match=r"1 of 3 images failed.* 1: unsupp") as told:
+        client_of_triton.infer("resnet18", given, outputs=wanted[:1])
+    assert told.value.status() == "415"
+
+
+def test_an_input_that_is_not_finite_fails_alone(client_of_triton: Client) -> None:
+    values = np.stack([preprocessed(png())] * 3)
+    good = client_of_triton.infer("resnet18", [tensor("INPUT", values)]).as_numpy("LOGITS")
+    values[1, 0, 5, 5] = np.nan
+    given = [tensor("INPUT", values)]
+    wanted = [triton.InferRequestedOutput(name) for name in ("LOGITS", "ERROR")]
+    found = client_of_triton.infer("resnet18", given, outputs=wanted)
+    assert (found.as_numpy("LOGITS")[[0, 2]] == good[[0, 2]]).all()
+    assert b"finite" in found.as_numpy("ERROR")[1]
+    with pytest.raises(InferenceServerException, match="by index: 1: invalid_parameter"):
+        client_of_triton.infer(
+            "resnet18", given
+        )  # a request without outputs is told about failures
+
+
+def test_the_asynchronous_clients_have_the_same_answers(
+    client_of_triton: Client, server: Running
+) -> None:
+    expected = client_of_triton.infer("resnet18", [files(FILES)]).as_numpy("LOGITS")
+    pending = [client_of_triton.async_infer("resnet18", [files(FILES)]) for _ in range(4)]
+    assert all((each.get_result().as_numpy("LOGITS") == expected).all() for each in pending)
+
+    async def asked() -> None:
+        async with triton_aio.InferenceServerClient(f"127.0.0.1:{server.port}") as client:
+            assert await client.is_server_ready()
+            assert await client.is_model_ready("resnet18")
+            work = [client.infer("resnet18", [files(FILES)]) for _ in range(4)]
+            for found in await asyncio.gather(*work):
+                assert (found.as_numpy("LOGITS") == expected).all()
+            with pytest.raises(InferenceServerException, match="there is no model"):
+                await client.infer("vgg", [files(FILES)])
+            packed = {"response_compression_algorithm": "gzip"}
+            found = await client.infer("resnet18", [files(FILES)], **packed)
+            assert (found.as_numpy("LOGITS") == expected).all()
+
+    asyncio.run(asked())
+
+
+def test_what_is_not_supported_is_refused_with_a_reason(client_of_triton: Client) -> None:
+    for call, words in (
+        (lambda: client_of_triton.load_model("resnet18"), "cannot be loaded"),
+        (lambda: client_of_triton.unload_model("resnet18"), "cannot be loaded"),
+        (client_of_triton.get_system_shared_memory_status, "shared memory"),
+        (lambda: client_of_triton.register_system_shared_memory("a", "/a", 8), "shared memory"),
+        (client_of_triton.unregister_cuda_shared_memory, "shared memory"),
+        (client_of_triton.get_trace_settings, "traces"),
+        (lambda: client_of_triton.update_log_settings({}), "logs"),
+    ):
+        with pytest.raises(InferenceServerException, match=words) as told:
+            call()
+        assert told.value.status() == "400"
+    given = files(FILES[:1])
+    with pytest.raises(InferenceServerException, match="priorities"):
+        client_of_triton.infer("resnet18", [given], priority=1)
+    given.set_shared_memory("region", 8)
+    with pytest.raises(InferenceServerException, match="shared memory"):
+        client_of_triton.infer("resnet18", [given])
+
+
+def test_statistics_count_images_batches_and_failures(client_of_triton: Client) -> None:
+    def counted() -> dict[str, Any]:
+        (found,) = client_of_triton.get_inference_statistics("resnet18")["model_stats"]
+        return dict(found)
+
+    before = counted()
+    client_of_triton.infer("resnet18", [files(FILES)])
+    with pytest.raises(InferenceServerException):
+        client_of_triton.infer("resnet18", [files([])])
+    after = counted()
+    assert after["inference_count"] - before["inference_count"] == 3
+    assert 1 <= after["execution_count"] - before["execution_count"] <= 3
+    for outcome in ("success", "fail"):
+        stats = [each["inference_stats"][outcome]["count"] for each in (before, after)]
+        assert stats[1] - stats[0] == 1, outcome
+    every = client_of_triton.get_inference_statistics()["model_stats"]
+    assert [each["name"] for each in every] == ["resnet18", "resnet18_embedding"]
+
+
+def test_a_timeout_of_the_protocol_and_of_the_header_end_a_request(
+    client_of_triton: Client,
+) -> None:
+    for more in ({"timeout": 1}, {"headers": {"X-Deadline-Ms": "1"}}):
+        with pytest.raises(InferenceServerException) as told:
+            client_of_triton.infer("resnet18", [files(FILES)], **more)
+        assert told.value.status() in ("503", "504")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "headers", "status"),
+    [
+        ("POST", INFER, b"{", {}, 400),
+        ("POST", INFER, b"{}", {"Content-Type": "application/x-ndjson"}, 415),
+        ("POST", "/v2/models/resnet18/versions/9/infer", b"{}", {}, 404),
+        ("POST", INFER, b"{}", {"X-Deadline-Ms": "soon"}, 422),
+        ("POST", INFER, b"{}", {"Content-Encoding": "br"}, 415),
+        ("GET", INFER, b"", {}, 405),
+        ("GET", "/v2/nothing", b"", {}, 404),
+        ("DELETE", "/v2/models/resnet18", b"", {}, 405),
+    ],
+)
+def test_every_error_has_the_form_of_the_protocol(
+    client: httpx.Client,
+    method: str,
+    path: str,
+    content: bytes,
+    headers: dict[str, str],
+    status: int,
+) -> None:
+    reply = client.request(method, path, content=content, headers=headers)
+    assert reply.status_code == status, reply.text
+    assert reply.headers["Content-Type"] == "application/json"
+    assert [*reply.json()] == ["error"]
+    assert "X-Request-ID" in reply.headers
+
+
+def test_keys_and_rates_are_those_of_the_image_routes(start: Start, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("mine:secret\n")
+    given = files(FILES[:1] * 8)  # as many as a client may send at once
+    with start(api_keys_file=keys, rate_limit="1/8") as running:
+        client = triton.InferenceServerClient(f"127.0.0.1:{running.port}")
+        assert client.is_model_ready("resnet18")
+        with pytest.raises(InferenceServerException, match="API key") as told:
+            client.infer("resnet18", [given])
+        assert told.value.status() == "401"
+        headers = {"Authorization": "Bearer secret"}
+        assert (
+            client.infer("resnet18", [given], headers=dict(headers)).as_numpy("SCORES") is not None
+        )
+        with pytest.raises(InferenceServerException, match="images a second") as told:
+            client.infer("resnet18", [given], headers=dict(headers))
+        assert told.value.status() == "429"
+        body, length = triton.InferenceServerClient.generate_request_body([given])
+        headers["Inference-Header-Content-Length"] = str(length)
+        reply = running.client.post(INFER, content=body, headers=headers)
+        assert (reply.status_code, [*reply.json()]) == (429, ["error"])
+        assert int(reply.headers["Retry-After"]) >= 1
