@@ -11,8 +11,8 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,8 +20,11 @@ import msgspec
 
 from app.bulk.errors import CannotWrite, WrongUsage
 from app.bulk.outputs import atomic_file
-from app.bulk.outputs.appender import Appender
 from app.bulk.report import readable
+
+SYNC = 1.0
+"""Seconds after which appended records are forced to the disk: a power failure costs no more."""
+
 
 Convert = Callable[[Path, Path], None]
 """Writes the records of the first file, JSON Lines, to the second one in another format."""
@@ -54,6 +57,7 @@ class ResultsFile:
         self._path, self._replaces, self._convert = path, replaces, convert
         self._partial = path.with_name(f"{path.name}.{digest.hexdigest()[:8]}.partial")
         self._network = self._partial.with_suffix(".network")
+        self._synced = time.monotonic()
         self.resumed = self._partial.exists()
         """True if an earlier run with the same options has begun and did not end."""
         if not self.resumed:
@@ -67,7 +71,6 @@ class ResultsFile:
         except BaseException:  # re-raised
             self._file.close()
             raise
-        self._appender = Appender(self._file)
 
     def begin(self, network: Mapping[str, object]) -> None:
         """Keep the loaded `network` beside the records, or compare it with that of earlier records.
@@ -99,9 +102,14 @@ class ResultsFile:
             return {}
 
     def add(self, records: bytes, failed: int, count: int = 1) -> None:
-        """Append records, lines of JSON, on a thread; `failed` of them are errors."""
+        """Append records, lines of JSON; `failed` of them are errors."""
         try:
-            self._appender.add(records)
+            rest = memoryview(records)
+            while rest:  # unbuffered: it survives the end of this process, and may write less
+                rest = rest[self._file.write(rest) :]
+            if time.monotonic() - self._synced > SYNC:
+                os.fdatasync(self._file.fileno())
+                self._synced = time.monotonic()
         except OSError as error:
             raise CannotWrite(f"{self._partial}: {error.strerror}") from None
         self.done += count
@@ -110,7 +118,6 @@ class ResultsFile:
     def finish(self) -> None:
         """Give the file its name, now that it is complete."""
         try:
-            self._appender.close()
             os.fsync(self._file.fileno())
             if self._convert is not None:
                 atomic_file.convert(self._partial, self._path, self._convert, self._replaces)
@@ -132,8 +139,6 @@ class ResultsFile:
 
     def close(self) -> None:
         """Close the partial file, which the same command continues."""
-        with suppress(OSError):  # the records that cannot be written are made again
-            self._appender.close()
         self._file.close()
 
     def abandon(self) -> None:
@@ -141,7 +146,7 @@ class ResultsFile:
         if not self.done:
             self._partial.unlink(missing_ok=True)
             self._network.unlink(missing_ok=True)
-        self.close()
+        self._file.close()
 
     def _locked(self) -> BinaryIO:
         """Open the partial file for this process alone."""

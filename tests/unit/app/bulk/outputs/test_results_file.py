@@ -1,8 +1,10 @@
 """A file of records that is continued after an interruption."""
 
+import io
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +34,7 @@ def interrupted(folder: Path, *records: bytes) -> Path:
     results = opened(folder)
     for each in records:
         results.add(each, failed=b"error" in each)
-    results.close()
+    results._file.close()
     (partial,) = folder.glob("*.partial")
     return partial
 
@@ -102,6 +104,21 @@ def test_two_commands_cannot_write_the_same_file(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
+class NearlyFull(io.BytesIO):
+    """A file that takes at most seven bytes at a time, as a disk does whose space runs out."""
+
+    def write(self, data: Any) -> int:
+        return super().write(bytes(data[:7]))
+
+
+def test_a_record_is_written_wholly_even_in_pieces(tmp_path: Path) -> None:
+    results = opened(tmp_path)
+    results._file.close()
+    results._file = file = NearlyFull()
+    results.add(line("a.jpg"), failed=False)
+    assert file.getvalue() == line("a.jpg")
+
+
 @pytest.mark.parametrize("replaces", [False, True])
 def test_a_folder_is_refused_before_the_work(replaces: bool, tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").mkdir()
@@ -166,7 +183,7 @@ def test_names_that_are_not_utf_8_are_continued(tmp_path: Path) -> None:
     first = opened(tmp_path, [name, "b.jpg"])
     record = Record(index=0, source=name, status="ok")
     first.add(json_line(record), failed=False)
-    first.close()
+    first._file.close()
     results = opened(tmp_path, [name, "b.jpg"])
     assert results.done == 1
     results.abandon()
@@ -180,7 +197,7 @@ def begun(folder: Path) -> None:
     results = opened(folder)
     results.begin(NETWORK)
     results.add(line("a.jpg"), failed=False)
-    results.close()
+    results._file.close()
 
 
 def test_the_same_network_continues_and_leaves_no_second_file(tmp_path: Path) -> None:
