@@ -27,10 +27,11 @@ ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(Path(__file__).
 
 
 class Nodes:
-    """A running cluster at `address`."""
+    """A running cluster at `address`, which `process` has started."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
+        self.process = process.pid
         assert process.stdout is not None
         self.address = process.stdout.readline().strip()
         assert self.address.startswith(HOST), "the cluster did not start"

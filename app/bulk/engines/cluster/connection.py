@@ -68,7 +68,8 @@ def connect(address: str) -> "Cluster":
         reason = " ".join(str(error).split())
         raise WrongUsage(
             f"--ray: {address} cannot be joined: {reason}; HOST:PORT and auto need a node of the "
-            "cluster on this machine, ray://HOST:10001 does not"
+            "cluster on this machine, ray://HOST:10001 does not, and a cluster with tokens needs "
+            "RAY_AUTH_MODE=token"
         ) from None
     # Ray prints what happens to nodes and actors to standard output, where our records may go.
     vars(import_module("ray._private.worker"))["print_to_stdstream"] = _print_nothing

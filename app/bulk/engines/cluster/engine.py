@@ -157,7 +157,10 @@ class RayEngine:
                 )
             if now - self._worked > HINT and not hinted:
                 hinted = True
-                print("darkroom: waiting for free CPUs or GPUs of the cluster", file=sys.stderr)
+                print(
+                    "darkroom: no actor is ready yet: they start, or wait for free CPUs or GPUs",
+                    file=sys.stderr,
+                )
 
     async def _look(self) -> None:
         """Start actors at places that have none, and forget those of lost nodes."""
