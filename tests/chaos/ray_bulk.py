@@ -141,7 +141,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=600)
     parser.add_argument("--side", type=int, default=200)
-    parser.add_argument("--ops", default="median:radius=5")
+    parser.add_argument("--ops", default="median:size=5")
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()

@@ -1,6 +1,7 @@
 """`darkroom classify --ray` and `filter --ray` on a Ray cluster of two nodes of this machine."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,7 +63,9 @@ def test_labels_are_those_of_one_process_to_the_byte(cluster: Nodes, tmp_path: P
     assert out.read_bytes() == expected
 
 
-def test_a_killed_command_goes_on_without_redoing(cluster: Nodes, tmp_path: Path) -> None:
+def test_a_killed_or_terminated_command_goes_on_without_redoing(
+    cluster: Nodes, tmp_path: Path
+) -> None:
     folder, out = tmp_path / "photos", tmp_path / "inverted"
     folder.mkdir()
     for number in range(40):
@@ -74,8 +77,13 @@ def test_a_killed_command_goes_on_without_redoing(cluster: Nodes, tmp_path: Path
     asked = words("filter", folder, "--op", "invert", "--gpus", "0", "--ray", cluster.address)
     asked += ["--out", str(out)]
     with subprocess.Popen(asked, stderr=subprocess.DEVNULL) as first:
-        until(lambda: records(tmp_path) >= 32 or first.poll() is not None)
+        until(lambda: records(tmp_path) >= 8 or first.poll() is not None)
         first.kill()
+    with subprocess.Popen(asked, stderr=subprocess.PIPE) as told:
+        until(lambda: records(tmp_path) >= 32 or told.poll() is not None)
+        told.send_signal(signal.SIGTERM)
+        assert told.communicate(timeout=PATIENCE)[1] == b""
+    assert told.returncode == ExitCode.TERMINATED
     done = records(tmp_path)
     written = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     pipe.unlink()

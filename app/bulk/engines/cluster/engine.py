@@ -5,7 +5,9 @@ records in order. Any actor takes the next chunk, so a slow node holds up none o
 """
 
 import asyncio
+import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -53,7 +55,11 @@ class OnRay:
 
 async def start(settings: Settings, work: Work, how: OnRay) -> "RayEngine":
     """Join a cluster and start actors; WrongUsage says why they cannot do the work."""
-    engine = RayEngine(await asyncio.to_thread(connect, how.address), settings, work, how)
+    cluster = await asyncio.to_thread(connect, how.address)
+    # Ray's library has put a handler in place of Python's, which prints its stack and ends.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    engine = RayEngine(cluster, settings, work, how)
     try:
         await engine.begin()
     except Exception:  # re-raised; Ctrl-C and SIGTERM wait for nothing
