@@ -28,6 +28,7 @@ from tests.pictures import as_image
 from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
 from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
 from workers.backends.quarantine import Quarantine
+from workers.backends.routing import OwnWork, Router
 from workers.ipc import conversion
 from workers.ipc.arena import PAGE, Arena
 from workers.ipc.arena_slots import ArenaSlots
@@ -97,6 +98,31 @@ def test_what_a_lost_worker_had_not_answered_goes_to_another() -> None:
             await on_device(worker)
             first.close()
             assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(20))
+            await ours.aclose()
+
+    run(test())
+
+
+def test_of_four_workers_one_is_lost_and_one_leaves_without_a_lost_job() -> None:
+    async def test() -> None:
+        with ExitStack() as lost, ExitStack() as stack:
+            first = lost.enter_context(running_worker(ENGINE, LIMITS))
+            others = [stack.enter_context(running_worker(ENGINE, LIMITS)) for _ in range(3)]
+            ours = backend(first, *others, router=Router(OwnWork(4), near=[0, 1]))
+            await wait_until(lambda: ours.load().device == "fake, fake, fake, fake")
+            first.gate.shut()
+            others[0].gate.shut()
+            tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(80)]
+            await on_device(first)
+            leaving = asyncio.create_task(asyncio.to_thread(others[0].worker.stop))
+            await wait_until(lambda: others[0].worker.load().queued_jobs > 0)
+            others[0].gate.open()
+            lost.close()
+            assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(80))
+            await leaving
+            assert [
+                number(c) for c in await asyncio.gather(*map(ours.run, map(fake_job, range(9))))
+            ]
             await ours.aclose()
 
     run(test())
