@@ -56,7 +56,9 @@ class Server:
             before = after
             time.sleep(1)
             threads = thread_use.sample(subject.process.pid)
-            after = {task: each.user for task, each in threads.items() if each.name == LATE}
+            after = {
+                task: each.user + each.system for task, each in threads.items() if each.name == LATE
+            }
 
 
 def shares_of(gpus: int) -> list[Cpus]:

@@ -1,20 +1,21 @@
 """Darkroom on two GPUs of one host, against one GPU with half of the cores.
 
-Method. The CPUs of this process are divided between the GPUs as the server divides them. Setups
-are measured one after the other, each freshly started. `one` is a server on the first GPU with its
-half of the CPUs, `beside` is the same while programs compute on the other half, `two` is one server
-on both GPUs with all CPUs, and `apart` is two servers of one GPU each on its half of the CPUs, side
-by side, which is the most that the host can do. `--variant 'two --gpu-workers 3'` is a setup with
+Method. The CPUs of this process are divided between the GPUs as the server divides them. Setups are
+measured one after the other, each freshly started. `one` is a server on the first GPU with its half
+of the CPUs, `beside` is the same while programs compute on the other half, `two` is one server on
+both GPUs with all CPUs, and `apart` is two servers of one GPU each on its half of the CPUs, side by
+side, which is the most that the host can do. `--variant 'two --gpu-workers 3'` is a setup with
 further flags, with the last number of connections alone. wrk is the load, on the CPUs of the server
 that it loads, four threads for each GPU; in `apart` each server has a wrk of its own with half of
 the connections. Photos are encoded again with 4:2:0 chroma at quality 90. A `raw` request is one
 photo to be labelled, `multipart` is a form of 16 with an eighth of the connections, and
 `blurred_by_gpu` asks for a blurred JPEG that the GPU has encoded. Setups start without spare
 workers. Before a setup is measured all its workers have opened their address, eight requests with
-`encoder=gpu` were timed one after the other, decoder states are no longer being made, and a warm-up
-of all forms has passed. A status that is not 200, a failed image, a broken connection and an answer
-later than ten seconds are errors. `host` is how much more Python and memory copies all CPUs do than
-half of them, without a server (host_scaling.py).
+`encoder=gpu` were timed one after the other (`first_ms`, and again as `settled_ms`), parts of
+engines are no longer being made, and a warm-up of all forms has passed. A status that is not 200, a
+failed image, a broken connection and an answer later than ten seconds are errors. `host` is how
+much more Python and memory copies all CPUs do than half of them, without a server
+(host_scaling.py).
 
 Each point has the CPU time of each thread (thread_use.py), of wrk, and what the GPUs did
 (gpu_samples.py). Ratios are those of setups at the same form and connections, and of their best
@@ -93,6 +94,7 @@ def _measured(
         most = max(connections)
         for server, subject in zip(servers, subjects, strict=True):
             server.settle(subject)
+        found["settled_ms"] = [first_requests(each.port, blurring) for each in subjects]
         for form in forms:
             _point(options.wrk, servers, subjects, form, most, options.warm_up, folder)
         for form in forms:

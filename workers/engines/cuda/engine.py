@@ -189,11 +189,11 @@ class CudaEngine:
 
         yield partial(torch.cuda.set_device, self._torch_device)
         yield from [partial(self._add_slot, slots, kinds)] * (SLOTS - len(slots))
+        if self.takes_jpegs:
+            yield from [partial(prepare, slot, self._side) for slot in slots]
         for network in self._networks if self._early else ():
             for size in network.late_sizes:
                 yield partial(self._capture, network, size)
-        if self.takes_jpegs:
-            yield from [partial(prepare, slot, self._side) for slot in slots]
         decoders = [slot.decoder for slot in slots if slot.decoder is not None]
         every = sizes(self._max_batch_size)
         yield from LateStates(decoders, every, file, self._torch_device).parts()

@@ -1,20 +1,24 @@
-"""States of the JPEG decoders that are made while the engine serves, once batches need them.
+"""States of the JPEG decoders that are made while the engine serves.
 
 One state takes 0.1 to 0.3 s, and there are eleven sizes of a batch for each slot. Batches wait
 meanwhile, because the driver has one lock for both: when all states were made after the start, that
-held the lock for 38 % of the first eight seconds of a command (H200). So a state is made only when
-filling up batches to a larger size has cost something.
+held the lock for 38 % of the first eight seconds of a command (H200). So under load a state is made
+only when filling up batches to a larger size has cost something, and then not for a while: four
+workers of two H200 that made them one after the other spent a quarter of a core each in the kernel,
+in their first seconds of load. While nothing is decoded all of them are made.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import repeat
 
 import numpy as np
 import torch
 
 from models.domain.image import Jpeg
-from workers.engines.cuda.late_parts import Part
+from workers.engines.cuda.late_parts import PAUSE, Part
 from workers.engines.cuda.nvjpeg.decoder import DESTINATION, Decoder
 from workers.engines.cuda.slot import Region
 from workers.engines.cuda.sources import SOURCE, planes
@@ -22,6 +26,9 @@ from workers.engines.cuda.streams import CAPTURING
 
 SURPLUS = 192
 """Files that a decoder has decoded again to fill batches up, from which a state is worth making."""
+
+REST = 2
+"""How many times as long as a state took the next one under load waits."""
 
 
 class LateStates:
@@ -34,22 +41,32 @@ class LateStates:
         self, decoders: Sequence[Decoder], sizes: Sequence[int], file: Jpeg, device: torch.device
     ) -> None:
         self._decoders, self._sizes, self._file = decoders, sizes, file
+        self._took = 0.0
         with CAPTURING:
             self._region = Region(4 * file.n_pixels + (1 << 16), device)
             self._stream = torch.cuda.Stream(device)
 
     def parts(self) -> Iterator[Part]:
         """Yield what makes the next state, or does nothing while none is needed, to the last."""
-        while any(set(self._sizes) - {*each.sizes} for each in self._decoders):
+        before = -1
+        while any(missing(each, self._sizes) for each in self._decoders):
+            batches = sum(each.batches for each in self._decoders)
+            idle, before = batches == before, batches
             for decoder in self._decoders:
-                n = needed(decoder, self._sizes)
-                yield partial(self._add, decoder, n) if n else _nothing
+                if n := needed(decoder, self._sizes):
+                    yield partial(self._add, decoder, n)
+                    yield from repeat(_nothing, int(REST * self._took / PAUSE))
+                elif idle and (sizes := missing(decoder, self._sizes)):
+                    yield partial(self._add, decoder, max(sizes))
+                else:
+                    yield _nothing
 
     def _add(self, decoder: Decoder, n: int) -> None:
         """Make a state for `n` files, decode the file with it to one place, and add it.
 
         Raises NvJpegError; batches of `n` files are filled up to the next size then.
         """
+        started = time.monotonic()
         decoder.surplus.clear()
         self._region.used = 0
         row = np.zeros(1, SOURCE)
@@ -65,6 +82,12 @@ class LateStates:
             decoder.run(state, addresses, lengths, destinations, self._stream.cuda_stream)
             self._stream.synchronize()
         decoder.add(n, state)
+        self._took = time.monotonic() - started
+
+
+def missing(decoder: Decoder, sizes: Sequence[int]) -> set[int]:
+    """Return the sizes for which a decoder has no state."""
+    return set(sizes) - set(decoder.sizes)
 
 
 def needed(decoder: Decoder, sizes: Sequence[int]) -> int | None:

@@ -138,6 +138,8 @@ class Decoder:
         self._states: dict[int, ctypes.c_void_p] = {}
         self.surplus: dict[int, int] = {}
         """The files that were decoded again to fill up batches, by the number of files of these."""
+        self.batches = 0
+        """How many batches have been decoded."""
 
     @property
     def sizes(self) -> list[int]:
@@ -167,6 +169,7 @@ class Decoder:
         All files of a batch must have one chroma subsampling, because the engines are five times
         slower otherwise. A state for this number of files or for a larger one must have been added.
         """
+        self.batches += 1
         states = self._states
         size = min(each for each in states if each >= len(data))
         missing = size - len(data)

@@ -5,7 +5,8 @@ from typing import cast
 import numpy as np
 
 from tests.unit.workers.engines.cuda.nvjpeg.test_decoder import Library, decoded
-from workers.engines.cuda.late_states import SURPLUS, needed
+from workers.engines.cuda.late_parts import PAUSE
+from workers.engines.cuda.late_states import REST, SURPLUS, LateStates, missing, needed
 from workers.engines.cuda.nvjpeg.decoder import Decoder, NvJpeg, sizes
 
 EVERY = sizes(64)
@@ -42,3 +43,39 @@ def test_sizes_that_are_there_are_not_made_again() -> None:
     for n in np.tile([6, 7], SURPLUS):
         decoded(decoder, int(n))
     assert needed(decoder, EVERY) is None
+
+
+class Without(LateStates):
+    """Late states that are only noted: making one needs a GPU."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoders, self._sizes, self._took = [decoder], EVERY, 0.5
+        self.made: list[int] = []
+
+    def _add(self, decoder: Decoder, n: int) -> None:
+        decoder.surplus.clear()
+        decoder.add(n, decoder.state(n))
+        self.made.append(n)
+
+
+def test_all_states_are_made_while_nothing_is_decoded() -> None:
+    decoder = decoder_with(64)
+    late = Without(decoder)
+    for part in late.parts():
+        part()
+    assert late.made == EVERY[-2::-1]
+    assert not missing(decoder, EVERY)
+
+
+def test_under_load_a_state_is_made_only_if_it_is_worth_it_and_followed_by_a_rest() -> None:
+    decoder = decoder_with(64)
+    late = Without(decoder)
+    parts = late.parts()
+    made = []
+    for _ in range(40):
+        for _ in range(SURPLUS // 63 + 1):
+            decoded(decoder, 1 if not late.made else 9)
+        next(parts)()
+        made.append(len(late.made))
+    assert late.made == [1, 16]
+    assert made.index(2) - made.index(1) > REST * 0.5 / PAUSE
