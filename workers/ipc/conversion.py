@@ -57,8 +57,9 @@ def decode_operation(encoded: Any) -> Operation:
             None if encoded[0] is None else DeviceJpeg(encoded[0][0], _SUBSAMPLINGS[encoded[0][1]])
         )
         return FilterChain(parse_chain(encoded[1:]), jpeg)
-    names = ("top_k", "function", "network", "output", "preprocessed")
-    return _classify(*(encoded[name] for name in names))
+    asked = (encoded[name] for name in ("top_k", "function", "network", "output"))
+    # Front ends of a release before there were inputs do not send it.
+    return _classify(*asked, encoded.get("preprocessed", False))
 
 
 @functools.lru_cache(1024)

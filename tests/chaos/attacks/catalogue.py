@@ -24,6 +24,7 @@ from tests.chaos.attacks import (
     protocol,
     slow_origins,
     slow_rates,
+    tensors,
     trickled,
     workers_killed,
 )
@@ -80,6 +81,7 @@ _REST = (
     Attack(limits.shared_limits, flags=limits.FLAGS, front_ends=True, neighbours_spared=False),
     *(Attack(images.attack(name)) for name in images.FILES),
     *(Attack(json_bodies.attack(name)) for name in json_bodies.BODIES),
+    *(Attack(tensors.attack(name)) for name in tensors.BODIES),
     Attack(forms.form_punycode),
     Attack(forms.form_codecs, accepted=(400, 413, 422)),
     Attack(forms.form_parts),

@@ -20,3 +20,10 @@ def test_an_input_comes_back_with_its_operation() -> None:
     found = decode_input(source.data.reshape(shape), jpeg, decoded)
     assert isinstance(found, NetworkInput)
     assert (found.values == values).all()
+
+
+def test_an_operation_of_an_older_front_end_is_for_an_image() -> None:
+    encoded = encode_operation(Classify())
+    assert isinstance(encoded, dict)
+    del encoded["preprocessed"]
+    assert decode_operation(encoded) == Classify()
