@@ -33,6 +33,7 @@ REASONS = (
     "is part of a file",
     "needs a GPU",
     "needs a bucket",
+    "needs a cluster",
     "needs Docker",
     "needs Kubernetes",
     "needs root",

@@ -31,6 +31,7 @@ CHAPTERS = {
     ),
     "Operate": (
         "docs/deploy",
+        "docs/ray",
         "docs/settings",
         "docs/operations",
         "docs/tuning",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.ray_cluster import ENVIRONMENT
 from tests.server import PATIENCE
 from tests.wheel import PROGRAM, installed
 
@@ -64,3 +65,18 @@ def test_importing_darkroom_changes_nothing_for_the_program_that_does_it(site: P
     code = "import sys; before = [*sys.path]; import darkroom; assert sys.path == before"
     environment = {**os.environ, "PYTHONPATH": str(site)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=PATIENCE)
+
+
+def test_ray_serve_finds_the_application_in_the_wheel(site: Path, tmp_path: Path) -> None:
+    program = (
+        "from darkroom.cluster import build; print(build.__module__, type(build({})).__name__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.stdout.split() == ["darkroom.cluster", "Application"], done.stderr

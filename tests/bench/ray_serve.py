@@ -1,0 +1,214 @@
+"""A worker behind Ray Serve against the same worker in this process: throughput and latency.
+
+Method. One worker on one core (`--threads 1`, ResNet18 in fp32) is a replica of Ray Serve, another
+one of the same settings is in threads of this process, and both are asked through their backends.
+Photos of 500 × 375 are given as JPEGs, which both workers decode. Requests of 16 images are sent by
+four clients, in windows that alternate between the two, so that both see the same machine. `ratio`
+is that of the medians. `ratio_by_cpu` divides the CPU time of an image here by that of the
+replica's process: it is the ratio of the rates where each worker has a core for itself, which a
+machine with a higher `load` (load average) than cores does not give. Ray's workers have the same
+priority here as this process (`RAY_worker_niceness=0`; by default Ray sets 15).
+
+Requests of one image are sent one after the other, to both in turn. Added latency is the difference
+of the medians of the time outside the worker, by its trace: on a shared machine the forward pass
+itself varies more than what is measured here. `transport` has a device that computes nothing: the
+images a second that one front end can send, in requests of 1, 16 and 64, with the CPU time of the
+front end's process for each image.
+
+Run: python -m tests.bench.ray_serve [--windows 5] [--seconds 4] [--latencies 60]
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from models import codec
+from models.domain.backend import Backend
+from models.domain.image import Jpeg
+from models.domain.job import Job, Operation
+from models.settings import Settings
+from tests.fakes import FakeOperation, first_sample
+from tests.pictures import drawing, encoded
+from tests.ray_cluster import HeldReplica, running_ray
+from tests.worker_fixture import encode_fake, wait_until
+from workers.backends.in_process import LocalBackend
+from workers.cluster.backend import RayBackend
+from workers.cluster.serve_handle import ServeWorkers
+from workers.operations import Classify
+from workers.supervision.startup import start_worker
+
+SETTINGS = {"weights": "random", "precision": "fp32", "threads": 1, "gpus": "0"}
+IMAGES = 16
+CLIENTS = 4
+PHOTOS = 32
+
+
+def photos() -> list[Jpeg]:
+    """Return drawings as a front end hands them over: whole baseline JPEGs."""
+    files = [encoded(drawing(500, 375, n), quality=92) for n in range(PHOTOS)]
+    found = [codec.encoded(each, max_pixels=1 << 20) for each in files]
+    return [each.image for each in found if each and isinstance(each.image, Jpeg)]
+
+
+async def rate(
+    backend: Backend, jobs: Sequence[Job], images: int, clients: int, seconds: float
+) -> tuple[float, int]:
+    """Return the images a second of clients that send requests for some seconds, and how many."""
+    ends, done = time.perf_counter() + seconds, 0
+
+    async def client(first: int) -> None:
+        nonlocal done
+        at = first
+        while time.perf_counter() < ends:
+            request = [jobs[(at + n) % len(jobs)] for n in range(images)]
+            await asyncio.gather(*(backend.run(each) for each in request))
+            done += images
+            at += images
+
+    began = time.perf_counter()
+    await asyncio.gather(*(client(n * images) for n in range(clients)))
+    return done / (time.perf_counter() - began), done
+
+
+async def latency(backend: Backend, job: Job) -> tuple[float, float]:
+    """Return the seconds of a request of one image, and those of them outside the worker."""
+    began = time.perf_counter()
+    trace = (await backend.run(job)).trace
+    seconds = time.perf_counter() - began
+    return seconds, seconds - trace.queue - trace.upload - trace.compute - trace.download
+
+
+def cpu_of_replicas() -> float:
+    """Return the CPU seconds of the replicas below this process (proc(5))."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    spent: dict[int, float] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            names[int(folder.name)] = (folder / "cmdline").read_text()
+        except OSError:  # it has ended meanwhile
+            continue
+        parents[int(folder.name)] = int(fields[1])
+        spent[int(folder.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def is_mine(pid: int) -> bool:
+        while pid > 1 and pid != os.getpid():
+            pid = parents.get(pid, 0)
+        return pid == os.getpid()
+
+    replicas = [pid for pid, name in names.items() if name.startswith("ray::ServeReplica")]
+    return sum([spent[pid] for pid in replicas if is_mine(pid)])
+
+
+async def compared(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
+    """Return rates and latencies of the replica and of the worker here."""
+    started = await asyncio.to_thread(
+        start_worker, Settings.of(SETTINGS, None), lambda _batch, _result: None
+    )
+    here, ray = LocalBackend(started.worker), RayBackend(ServeWorkers(handle))
+    operation: Operation = Classify(top_k=1)
+    jobs = [Job(operation, each) for each in photos()]
+    for backend in (here, ray):
+        await rate(backend, jobs, IMAGES, 1, 1.0)
+    rates: dict[str, list[float]] = {"here": [], "ray": []}
+    spent: dict[str, float] = {"here": 0.0, "ray_replica": 0.0, "ray_front_end": 0.0}
+    done = {"here": 0, "ray": 0}
+    for _ in range(given.windows):
+        for name, backend in (("here", here), ("ray", ray)):
+            before = time.process_time(), cpu_of_replicas()
+            per_second, images = await rate(backend, jobs, IMAGES, CLIENTS, given.seconds)
+            rates[name].append(per_second)
+            own, other = time.process_time() - before[0], cpu_of_replicas() - before[1]
+            spent["here" if backend is here else "ray_front_end"] += own
+            spent["ray_replica"] += other if backend is ray else 0.0
+            done[name] += images
+    times: dict[str, list[tuple[float, float]]] = {"here": [], "ray": []}
+    for number in range(given.latencies):
+        for name, backend in (("here", here), ("ray", ray)):
+            times[name].append(await latency(backend, jobs[number % PHOTOS]))
+    await ray.aclose()
+    await here.aclose()
+    cpu = {name: each * 1e3 / done[name.split("_")[0]] for name, each in spent.items()}
+    medians = {name: statistics.median(each) for name, each in rates.items()}
+    p50 = {name: statistics.median(x for x, _ in each) * 1e3 for name, each in times.items()}
+    outside = {name: statistics.median(x for _, x in each) * 1e3 for name, each in times.items()}
+    return {
+        "images_per_second": {name: [round(x, 2) for x in each] for name, each in rates.items()},
+        "ratio": round(medians["ray"] / medians["here"], 3),
+        "cpu_ms_per_image": {name: round(each, 2) for name, each in cpu.items()},
+        "ratio_by_cpu": round(cpu["here"] / cpu["ray_replica"], 3),
+        "p50_ms": {name: round(each, 2) for name, each in p50.items()},
+        "outside_p50_ms": {name: round(each, 2) for name, each in outside.items()},
+        "added_p50_ms": round(outside["ray"] - outside["here"], 2),
+    }
+
+
+async def transported(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
+    """Return what one front end can send to a device that computes nothing."""
+    backend = RayBackend(ServeWorkers(handle), group=64, encode=encode_fake)
+    await wait_until(lambda: backend.load().alive)
+    jobs = [Job(FakeOperation("a"), each) for each in photos()]
+    found = {}
+    for images in (1, IMAGES, 64):
+        cpu = time.process_time()
+        per_second, done = await rate(backend, jobs, images, CLIENTS, given.seconds)
+        spent = (time.process_time() - cpu) / done
+        found[str(images)] = {
+            "images_per_second": round(per_second),
+            "front_end_cpu_us": round(spent * 1e6),
+        }
+    await backend.aclose()
+    return found
+
+
+def main() -> int:
+    """Measure; print one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--windows", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--latencies", type=int, default=60)
+    given = parser.parse_args()
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (Ray's name)
+    with running_ray(cpus=4):
+        from ray import serve
+
+        from darkroom.cluster import Workers
+
+        serve.start(proxy_location="Disabled")
+        common: dict[str, Any] = {"logging_config": {"enable_access_log": False}}
+        deployed: Any = serve.deployment(Workers)
+        workers = deployed.options(max_ongoing_requests=32, **common).bind(
+            Settings.of(SETTINGS, None).model_dump(mode="json")
+        )
+        found = asyncio.run(compared(serve.run(workers, name="a", route_prefix=None), given))
+        serve.delete("a")
+        deployed = serve.deployment(HeldReplica)
+        with tempfile.TemporaryDirectory() as folder:
+            held = deployed.options(max_ongoing_requests=64, **common).bind(
+                str(Path(folder)), first_sample
+            )
+            handle = serve.run(held, name="b", route_prefix=None)
+            transport = asyncio.run(transported(handle, given))
+    report = {
+        "benchmark": "ray_serve",
+        "command": "python -m tests.bench.ray_serve " + " ".join(sys.argv[1:]),
+        "bytes": sum(each.data.size for each in photos()) // PHOTOS,
+        "load": [round(each, 1) for each in os.getloadavg()],
+        **found,
+        "transport": transport,
+    }
+    print(json.dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The files of docker/ray agree with Ray's schema, with the code and with each other."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from darkroom.autoscaling import by_images
+from models.settings import Settings
+from tests.ray_cluster import import_ray, quiet
+from workers.supervision.startup import CPU_BATCH, GPU_BATCH
+
+FOLDER = Path(__file__).parents[2] / "docker/ray"
+
+
+def serve_config() -> dict[str, Any]:
+    """Return the configuration for `serve run`."""
+    found: dict[str, Any] = yaml.safe_load((FOLDER / "serve.yaml").read_text())
+    return found
+
+
+def ray_service() -> dict[str, Any]:
+    """Return the specification of the RayService."""
+    found: dict[str, Any] = yaml.safe_load((FOLDER / "rayservice.yaml").read_text())["spec"]
+    return found
+
+
+def configurations() -> list[dict[str, Any]]:
+    """Return the configuration of Serve in each file."""
+    return [serve_config(), yaml.safe_load(ray_service()["serveConfigV2"])]
+
+
+def deployments(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the deployments of a configuration by their names."""
+    return {each["name"]: each for each in found["applications"][0]["deployments"]}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_ray_accepts_the_configuration(number: int) -> None:
+    quiet()
+    import_ray()
+    from ray.serve.schema import ServeDeploySchema
+
+    found = ServeDeploySchema.model_validate(configurations()[number])
+    (application,) = found.applications
+    assert application.import_path == "darkroom.cluster:build"
+    assert {each.name for each in application.deployments} == {"front_ends", "workers"}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_ray_waits_longer_than_the_longest_deadline(number: int) -> None:
+    most = Settings.model_fields["max_deadline"].default
+    assert configurations()[number]["http_options"]["request_timeout_s"] > most
+
+
+@pytest.mark.parametrize(("number", "batch"), [(0, CPU_BATCH), (1, GPU_BATCH)])
+def test_a_replica_has_four_full_batches_and_is_full_at_two(number: int, batch: int) -> None:
+    workers = deployments(configurations()[number])["workers"]
+    assert workers["max_ongoing_requests"] == 4 * batch
+    scaling = workers["autoscaling_config"]
+    assert scaling["target_ongoing_requests"] == 2 * batch
+    name = f"{by_images.__module__}:{by_images.__name__}"
+    assert scaling["policy"]["policy_function"] == name
+
+
+def test_ray_starts_the_version_that_the_lock_files_have() -> None:
+    lock = (FOLDER.parents[1] / "requirements-dev.lock").read_text()
+    version = ray_service()["rayClusterConfig"]["rayVersion"]
+    assert f"ray=={version}" in lock or f"ray[serve]=={version}" in lock
+
+
+def test_a_replica_fits_into_a_pod_of_its_group() -> None:
+    groups = {
+        each["groupName"]: each for each in ray_service()["rayClusterConfig"]["workerGroupSpecs"]
+    }
+    found = deployments(configurations()[1])
+    for group, name in (("front-ends", "front_ends"), ("gpus", "workers")):
+        (container,) = groups[group]["template"]["spec"]["containers"]
+        wanted = found[name]["ray_actor_options"]
+        requests = container["resources"]["requests"]
+        assert int(requests["cpu"]) >= wanted["num_cpus"]
+        assert int(requests.get("nvidia.com/gpu", 0)) == wanted.get("num_gpus", 0)
+        assert groups[group]["maxReplicas"] >= found[name]["autoscaling_config"]["max_replicas"]
