@@ -93,7 +93,7 @@ def setups_of(
     for variant in variants:
         name, _, more = variant.partition(" ")
         own_flags = [*flags, *shlex.split(more)]
-        setups[variant] = [replace(each, flags=own_flags) for each in found[name]]
+        setups[variant.strip()] = [replace(each, flags=own_flags) for each in found[name]]
     return setups
 
 
