@@ -4,9 +4,8 @@ To make a protocol, a transport and a parser takes as long as to accept a connec
 connections of a flood never send a byte, so one selector watches them all until the first byte of
 one of them arrives. That one is then begun, whatever the number of silent ones before it.
 
-A connection whose request is refused under overload (`http1/bare_refusals.py`) gets no transport
-either. What it still sends of that request is discarded (`discarded_connection.py`), and then it is
-silent again if its client may send another request.
+A connection whose request is refused under overload (`http1/bare_refusals.py`) gets no transport.
+What it still sends is discarded (`discarded_connection.py`); then it may be silent again.
 """
 
 import asyncio
@@ -25,6 +24,9 @@ from app.connections.phases import Phase
 SEEN_AT_ONCE = 256
 """Connections whose first byte is looked at in one turn."""
 
+REST = 0.02
+"""Seconds before the rest of a refused request is read: most clients leave, and send no more."""
+
 
 class Member(Protocol):
     """A connection as the server counts it and ends it when the server shuts down."""
@@ -35,14 +37,14 @@ class Member(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What is left of a connection whose request was refused on its bare socket."""
+    """What is left of a connection whose request was refused on its bare socket.
+
+    `keeps`: the client may send another request. `unread`: the bytes of the request that have not
+    been read; if no other request may follow, at least 1 where the client may still be sending.
+    """
 
     keeps: bool
-    """Whether the client may send another request."""
     unread: int
-    """Bytes of the request that have not been read. If no other request may follow, it is also 1
-    where the client has sent more than its request, because it may still be sending.
-    """
 
 
 Refuse = Callable[[socket.socket, str, bytes], Refused | None]
@@ -129,6 +131,7 @@ class SilentConnections:
         self._refuse = refuse
         self._loop = asyncio.get_running_loop()
         self.arrivals = Arrivals(self._begin)
+        self._resting: set[Watched] = set()  # refused less than `REST` ago; not in the selector
         self._selector = selectors.DefaultSelector()
         # An epoll descriptor is itself readable when one of its members is, so the event loop
         # watches thousands of silent connections as one.
@@ -157,11 +160,7 @@ class SilentConnections:
         return refused is None
 
     def _refused(
-        self,
-        refused: Refused,
-        connection: socket.socket,
-        ticket: Ticket,
-        begin: Callable[[], None],
+        self, refused: Refused, connection: socket.socket, ticket: Ticket, begin: Callable[[], None]
     ) -> None:
         """Discard what still comes of a refused request, and keep or close its connection."""
 
@@ -171,7 +170,8 @@ class SilentConnections:
         if refused.unread:
             left = refused.unread if refused.keeps else self._guard.limits.discard_bytes
             kept = wait if refused.keeps else None
-            self._watch(DiscardedConnection(self, connection, ticket, left, kept))
+            watch = self._watch if refused.keeps else self._rest
+            watch(DiscardedConnection(self, connection, ticket, left, kept))
         elif refused.keeps:
             wait()
         else:
@@ -190,13 +190,16 @@ class SilentConnections:
         """Close all silent connections and those that wait to be begun, and stop watching."""
         self._loop.remove_reader(self._selector)
         self.arrivals.end()
-        for key in list(self._selector.get_map().values()):
-            self.close(key.data)
+        watched = [each.data for each in self._selector.get_map().values()]
+        for each in [*watched, *self._resting]:
+            self.close(each)
         self._selector.close()
 
     def remove(self, watched: Watched) -> None:
         """Stop watching a connection."""
-        self._selector.unregister(watched.connection)
+        if watched not in self._resting:
+            self._selector.unregister(watched.connection)
+        self._resting.discard(watched)
         self._connections.discard(watched)
         self._guard.phases.leave(watched)
 
@@ -204,6 +207,22 @@ class SilentConnections:
         self._connections.add(watched)
         self._guard.phases.enter(watched, watched.phase)
         self._selector.register(watched.connection, selectors.EVENT_READ, watched)
+
+    def _rest(self, refused: Watched) -> None:
+        """Discard what comes of a refused request after its client has had time to leave."""
+        self._connections.add(refused)
+        self._resting.add(refused)
+        self._guard.phases.enter(refused, refused.phase)
+        self._loop.call_later(REST, self._resume, refused)
+
+    def _resume(self, refused: Watched) -> None:
+        """Discard what has come by now; watch the connection if its client is still there."""
+        for _ in range(2):  # the bytes, then the end
+            if refused in self._resting:
+                refused.readable()
+        if refused in self._resting:
+            self._resting.remove(refused)
+            self._selector.register(refused.connection, selectors.EVENT_READ, refused)
 
     def _look(self) -> None:
         """Handle connections whose clients have sent something or left."""

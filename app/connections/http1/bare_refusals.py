@@ -31,6 +31,10 @@ MOST_HEADS = 64
 LARGEST_HEAD = 1024
 """Bytes of a head that is remembered."""
 
+LARGEST_WHOLE = 1 << 16
+"""Bytes of a request of which a larger one is not discarded before its client has had time to read
+the answer: the kernel then takes no more of it than fits the socket's buffer."""
+
 
 class BareRefusals:
     """Refuses requests by `guard.decide`.
@@ -93,6 +97,9 @@ class BareRefusals:
         message = early.message(lines)
         try:
             if connection.send(message, socket.MSG_DONTWAIT) == len(message):
+                if not keeps and whole > LARGEST_WHOLE:
+                    connection.shutdown(socket.SHUT_WR)
+                    return Refused(keeps, unread=whole)
                 # What came behind the last request is discarded as well, because a full close with
                 # unread bytes would send a reset (see `ending.py`).
                 came = dropped(connection, whole if keeps else PIECE) or 0

@@ -3,7 +3,8 @@
 `python -m tests.chaos.attacks [NAME …]` runs all attacks, or those whose names begin so. For each
 a fresh server is started; 15 good clients send ordinary photos while the attack lasts, `/livez`
 is asked ten times a second, memory and CPU time of all processes of the server are read.
-`--checkout PATH` attacks the code of another checkout by its own interpreter. The last line is a
+`--checkout PATH` attacks the code of another checkout by its own interpreter. With `--server-cpus`
+the server has CPUs of its own, so that what clients take is not missing there. The last line is a
 JSON object; the exit code is 1 when a promise is broken.
 """
 
@@ -35,7 +36,9 @@ def main() -> int:
             print(f"{name:28} {attack.about}")
         return 0
     names = _chosen(arguments.names, arguments.front_ends)
-    checkout = Checkout(arguments.checkout.resolve())
+    checkout = Checkout(arguments.checkout.resolve(), frozenset(arguments.server_cpus))
+    if others := os.sched_getaffinity(0) - checkout.cpus:
+        os.sched_setaffinity(0, others)  # for the attacker and the neighbours
     results = []
     for name in names:
         attack = with_flags(ATTACKS[name], arguments.flags)
@@ -54,6 +57,7 @@ def main() -> int:
         "when": time.strftime("%Y-%m-%d", time.gmtime()),
         "cores": os.cpu_count(),
         "machine": platform.machine(),
+        "server_cpus": arguments.server_cpus,
         "load_before": round(os.getloadavg()[0], 1),
         "note": arguments.note,
         "attacks": results,
@@ -75,6 +79,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, help="a JSON file that the results are merged into")
     parser.add_argument("--note", default="", help="what a reader should know of the machine")
+    parser.add_argument(
+        "--server-cpus", type=int, nargs="+", default=[], help="the server gets these, clients none"
+    )
     parser.add_argument("--flags", default="", help="more flags of `darkroom serve`, in one string")
     parser.add_argument("--list", action="store_true", help="name all attacks")
     parser.add_argument("--as-attacker", nargs=5, help=argparse.SUPPRESS)

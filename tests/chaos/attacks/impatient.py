@@ -6,7 +6,9 @@ Promise: under 1 % of accepted requests die, and goodput stays near the capacity
 """
 
 import asyncio
+import errno
 import re
+import socket
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -72,44 +74,73 @@ class Tally:
         return found[int(share * (len(found) - 1))] if found else 0.0
 
 
-class _Exchange(asyncio.Protocol):
+class _Exchange:
     """One request and its answer until the server closes, with little work for the client.
 
-    Clients share the cores with the server, so what they take is missing there.
+    Clients share the cores with the server, so what they take is missing there. An asyncio
+    transport took twice the CPU time of these calls, at 20 times the capacity 0.1 cores in all.
+    `ended` gets a result when the server closes or resets the connection. Raises OSError.
     """
 
-    def __init__(self, request: bytes) -> None:
-        self._request = request
+    def __init__(self, target: Target, request: bytes) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._left = memoryview(request)
         self.pieces: list[bytes] = []
-        self.ended = asyncio.get_running_loop().create_future()
+        self.ended = self._loop.create_future()
+        self._socket = socket.socket()
+        self._socket.setblocking(False)
+        try:
+            if target.source != "127.0.0.1":
+                self._socket.bind((target.source, 0))
+            error = self._socket.connect_ex(("127.0.0.1", target.port))
+            if error not in (0, errno.EINPROGRESS):
+                raise OSError(error, "no connection")
+        except OSError:
+            self._socket.close()
+            raise
+        self._loop.add_writer(self._socket.fileno(), self._send)
+        self._loop.add_reader(self._socket.fileno(), self._receive)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(self._request)
+    def _send(self) -> None:
+        try:
+            self._left = self._left[self._socket.send(self._left) :]
+        except BlockingIOError:
+            return
+        except OSError:  # refused, or reset; the answer may still be there
+            self._left = self._left[:0]
+        if not self._left:
+            self._loop.remove_writer(self._socket.fileno())
 
-    def data_received(self, data: bytes) -> None:
-        self.pieces.append(data)
-
-    def connection_lost(self, _exc: Exception | None) -> None:
-        """End at the server's close, or at a reset."""
-        if not self.ended.done():
+    def _receive(self) -> None:
+        try:
+            piece = self._socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        if piece:
+            self.pieces.append(piece)
+        elif not self.ended.done():
             self.ended.set_result(None)
+
+    def close(self) -> None:
+        """Close the connection, also if the request was not sent wholly."""
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
+        self._socket.close()
 
 
 async def one(target: Target, request: bytes, tally: Tally) -> str:
     """Send one request on its own connection; note its status, or how it failed."""
     started = time.monotonic()
-    head, body, exchange = b"", b"", _Exchange(request)
+    head, body = b"", b""
     try:
-        async with asyncio.timeout(_PATIENCE):
-            loop, address = asyncio.get_running_loop(), (target.source, 0)
-            transport, _ = await loop.create_connection(
-                lambda: exchange, "127.0.0.1", target.port, local_addr=address
-            )
-            try:
+        exchange = _Exchange(target, request)
+        try:
+            async with asyncio.timeout(_PATIENCE):
                 await exchange.ended
-            finally:
-                transport.abort()
+        finally:
+            exchange.close()
         head, found, body = b"".join(exchange.pieces).partition(b"\r\n\r\n")
         status = head.split(None, 2)[1].decode() if found else "reset"
     except TimeoutError:

@@ -1,13 +1,13 @@
-"""Open-loop arrivals at 1, 2, 5 and 20 times the capacity, in two rounds.
+"""Open-loop arrivals at 1, 2, 5 and 20 times the capacity, in four rounds.
 
 Promise: goodput is at least 0.95 of its peak at every load, refusals come within 50 ms, accepted
 requests that die at their deadline are below 1 %, and an ordinary request is answered 2 s after.
 
 Goodput is the answers with status 200 in a second of a window in which the load is applied: from
 `_BEGIN` on, when answers come at the rate of arrivals, to the last arrival. No server answers more
-than is sent, so at the capacity itself the peak counts as no more than that rate. The second round
-has the loads in reverse order, so a machine that becomes slower or faster meanwhile changes all
-loads alike. Beside each load stand the cores that the server used in these seconds, for its
+than is sent, so at the capacity itself the peak counts as no more than that rate. Every second
+round has the loads in reverse order, so a machine that becomes slower or faster meanwhile changes
+all loads alike. Beside each load stand the cores that the server used in these seconds, for its
 neighbours too, and those that the clients took from it. Nothing is corrected for them: they tell a
 server that left cores idle from one whose cores were slower.
 """
@@ -24,8 +24,8 @@ from tests.chaos.harness.processes import usage
 from tests.pictures import jpeg
 
 LOADS = (1, 2, 5, 20)
-_ROUNDS = (LOADS, LOADS[::-1])
-_SECONDS, _BEGIN = 8.0, 1.0
+_ROUNDS = (LOADS, LOADS[::-1], LOADS, LOADS[::-1])
+_SECONDS, _BEGIN = 5.0, 1.0
 """Seconds of arrivals in each round, and those of them before the window."""
 _DEADLINE_MS = 5000
 _INTERACTIVE = "127.0.0.77"
@@ -34,7 +34,7 @@ _INTERACTIVE = "127.0.0.77"
 
 @dataclass(slots=True)
 class _Load:
-    """What both rounds of one load gave; `good` answers came in `seconds` of windows."""
+    """What all rounds of one load gave; `good` answers came in `seconds` of windows."""
 
     tally: Tally = field(default_factory=Tally)
     good: int = 0

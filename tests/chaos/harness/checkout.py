@@ -24,9 +24,13 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A folder with Darkroom's code, and its own environment if it has one."""
+    """A folder with Darkroom's code, and its own environment if it has one.
+
+    Its server runs on `cpus`, where they are given, and on all otherwise.
+    """
 
     folder: Path = HERE
+    cpus: frozenset[int] = frozenset()
 
     @property
     def python(self) -> str:
@@ -100,6 +104,8 @@ def _start(
     command += ["--weights", "random", "--log-level", "error", "--front-ends", str(front_ends)]
 
     def limit() -> None:
+        if checkout.cpus:
+            os.sched_setaffinity(0, checkout.cpus)
         if attack.descriptors is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (attack.descriptors, attack.descriptors))
 

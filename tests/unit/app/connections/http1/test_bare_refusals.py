@@ -19,7 +19,7 @@ from app.connections.http1 import bare_refusals
 from app.connections.http1.bare_refusals import LARGEST_HEAD, MOST_HEADS, BareRefusals
 from app.connections.http1.cycle import CLOSE, SHORT_REST
 from app.connections.phases import READING
-from app.connections.silent_connections import PEEKED, Member, SilentConnections
+from app.connections.silent_connections import PEEKED, REST, Member, SilentConnections
 from tests.connection import LIMITS
 
 POST = b"POST /busy?a=b HTTP/1.1\r\nHost: x\r\n"
@@ -306,6 +306,26 @@ def test_a_refused_client_whose_body_never_comes_makes_room_after_a_second() -> 
     run(scenario)
 
 
+def test_a_large_body_is_not_read_before_its_client_had_time_to_leave() -> None:
+    async def scenario(server: Server) -> None:
+        client = server.come(sized(LAST, 16_000_000))
+        assert client.recv(1 << 16) == LAST_ANSWER
+
+        def sends() -> bool:
+            with suppress(BlockingIOError):
+                return bool(client.send(bytes(1 << 16)))
+            return False
+
+        while sends():
+            pass
+        for _ in range(20):  # turns
+            await asyncio.sleep(0)
+        assert not sends()
+        await until(sends)
+
+    run(scenario)
+
+
 def test_many_refused_clients_are_read_before_further_silent_ones_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -316,6 +336,7 @@ def test_many_refused_clients_are_read_before_further_silent_ones_begin(
         for _ in range(10):  # turns
             await asyncio.sleep(0)
         assert not server.silent.arrivals.waiting
+        await asyncio.sleep(2 * REST)  # until they are watched
         server.pressed = False
         silent = [server.come(b"") for _ in range(10)]
         for each in refused:
