@@ -38,6 +38,7 @@ CHAPTERS = {
         "docs/troubleshooting",
         "docs/reliability",
         "docs/benchmarks",
+        "docs/scale",
         "SECURITY",
     ),
     "Develop": (
