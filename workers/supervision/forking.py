@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 log = logging.getLogger("darkroom.supervisor")
@@ -22,6 +22,9 @@ WITHIN = 10.0
 
 MOST = 1 << 16
 """Bytes of a message."""
+
+UNKNOWN = 255
+"""The exit code of a process whose own one cannot be known, as in `asyncio`."""
 
 _SET_CHILD_SUBREAPER = 36
 """A number of prctl(2): orphans below this process become its children."""
@@ -86,8 +89,11 @@ class ForkedProcess:
         self._loop.remove_reader(self._watch)
         os.close(self._watch)
         self.stdin.close()
-        _, status = os.waitpid(self.pid, 0)
-        self.returncode = os.waitstatus_to_exitcode(status)
+        try:
+            _, status = os.waitpid(self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:  # another process has adopted it, and knows its exit code
+            self.returncode = UNKNOWN
         self._ended.set_result(self.returncode)
 
 
@@ -165,7 +171,7 @@ class ForkServer:
             reading, writing = os.pipe()
             os.set_inheritable(writing, False)
             try:
-                with _adopting():
+                with _adopting:
                     order = {"server": self._module, "module": module, "name": name}
                     data = json.dumps(order).encode()
                     socket.send_fds(self._control, [data], [reading, ready])
@@ -204,13 +210,30 @@ class ForkServer:
             self._process.send_signal(signal.SIGKILL)
 
 
-@contextlib.contextmanager
-def _adopting() -> Iterator[None]:
-    """Let orphans become children of this process while the block runs. Linux only."""
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    if prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "orphans cannot be adopted")
-    try:
-        yield
-    finally:
-        prctl(_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+class _Adopting:
+    """Let orphans become children of this process while any `with` block is open. Linux only.
+
+    The fork servers of several pools fork at the same time, and the kernel knows only one switch
+    for the whole process: the block that ends last turns it off.
+    """
+
+    def __init__(self) -> None:
+        self._open = 0
+
+    def __enter__(self) -> None:
+        if _prctl(_SET_CHILD_SUBREAPER, 1):
+            raise OSError(ctypes.get_errno(), "orphans cannot be adopted")
+        self._open += 1
+
+    def __exit__(self, *_error: object) -> None:
+        self._open -= 1
+        if not self._open:
+            _prctl(_SET_CHILD_SUBREAPER, 0)
+
+
+def _prctl(option: int, value: int) -> int:
+    """Call prctl(2), which macOS lacks."""
+    return int(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0))
+
+
+_adopting = _Adopting()
