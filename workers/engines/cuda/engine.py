@@ -199,9 +199,10 @@ class CudaEngine:
         yield from LateStates(decoders, every, file, self._torch_device).parts()
 
     def _add_slot(self, slots: list[Slot], kinds: Sequence[Kind]) -> None:
-        slots.append(slot := self._slot())
+        slot = self._slot()
         self._add_states(slot)
         run_self_test([slot], kinds, self.launch, self.collect, Slot.clear)
+        slots.append(slot)  # not before: what fails gets no encoder and no further states
         self.release(slot)
 
     def _capture(self, network: GraphedNetwork, size: int) -> None:

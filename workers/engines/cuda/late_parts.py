@@ -22,7 +22,8 @@ Part = Callable[[], object]
 class LateParts:
     """Makes `parts`, in order, in a thread of its own.
 
-    A part that fails is logged, and the others are made: the engine serves without any of them.
+    A part that fails is logged, and the others are made: the engine serves without any of them. If
+    `parts` itself fails, no more are made.
     """
 
     def __init__(self, parts: Iterator[Part]) -> None:
@@ -47,10 +48,16 @@ class LateParts:
 
     def _run(self) -> None:
         show_thread("late parts")
-        for part in self._parts:
-            try:
-                part()
-            except Exception:  # the engine serves without it
-                log.exception("a part of the engine cannot be made")
-            if self._closing.wait(PAUSE):
-                return
+        try:
+            for part in self._parts:
+                self._make(part)
+                if self._closing.wait(PAUSE):
+                    return
+        except Exception:  # the engine serves without what is left
+            log.exception("the parts of the engine that are left cannot be made")
+
+    def _make(self, part: Part) -> None:
+        try:
+            part()
+        except Exception:  # the engine serves without it
+            log.exception("a part of the engine cannot be made")

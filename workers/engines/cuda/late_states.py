@@ -30,6 +30,10 @@ SURPLUS = 192
 REST = 2
 """How many times as long as a state took the next one under load waits."""
 
+TRIES = 3
+"""Attempts to make a state of one size. Each that fails may keep memory of the device, so more of
+them would in the end take what batches need."""
+
 
 class LateStates:
     """Makes states of `sizes` files for `decoders`, and tries each one.
@@ -42,24 +46,38 @@ class LateStates:
     ) -> None:
         self._decoders, self._sizes, self._file = decoders, sizes, file
         self._took = 0.0
+        self._begun: Counter[tuple[Decoder, int]] = Counter()
         with CAPTURING:
             self._region = Region(4 * file.n_pixels + (1 << 16), device)
             self._stream = torch.cuda.Stream(device)
 
     def parts(self) -> Iterator[Part]:
-        """Yield what makes the next state, or does nothing while none is needed, to the last."""
+        """Yield what makes the next state, or does nothing while none is needed, to the last.
+
+        A size whose state cannot be made is left out.
+        """
         before = -1
-        while any(missing(each, self._sizes) for each in self._decoders):
+        while any(self._left(each) for each in self._decoders):
             batches = sum(each.batches for each in self._decoders)
             idle, before = batches == before, batches
             for decoder in self._decoders:
-                if n := needed(decoder, self._sizes):
-                    yield partial(self._add, decoder, n)
+                left = self._left(decoder)
+                if n := needed(decoder, sorted(left.union(decoder.sizes))):
+                    yield self._begin(decoder, n)
                     yield from repeat(_nothing, int(REST * self._took / PAUSE))
-                elif idle and (sizes := missing(decoder, self._sizes)):
-                    yield partial(self._add, decoder, max(sizes))
+                elif idle and left:
+                    yield self._begin(decoder, max(left))
                 else:
                     yield _nothing
+
+    def _left(self, decoder: Decoder) -> set[int]:
+        """Return the sizes without a state that have not failed too often."""
+        every = missing(decoder, self._sizes)
+        return {n for n in every if self._begun[decoder, n] < TRIES}
+
+    def _begin(self, decoder: Decoder, n: int) -> Part:
+        self._begun[decoder, n] += 1
+        return partial(self._add, decoder, n)
 
     def _add(self, decoder: Decoder, n: int) -> None:
         """Make a state for `n` files, decode the file with it to one place, and add it.

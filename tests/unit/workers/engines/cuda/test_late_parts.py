@@ -2,11 +2,12 @@
 
 import logging
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from workers.engines.cuda import late_parts
-from workers.engines.cuda.late_parts import LateParts
+from workers.engines.cuda.late_parts import LateParts, Part
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +27,22 @@ def test_parts_are_made_in_order_and_one_that_fails_does_not_stop_the_others(
     late.start()
     assert late.join(30)
     assert made == [1, 2]
+    assert [each.levelno for each in caplog.records] == [logging.ERROR]
+
+
+def test_parts_that_cannot_be_listed_are_logged_and_end_no_thread_unseen(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made: list[int] = []
+
+    def parts() -> Iterator[Part]:
+        yield lambda: made.append(1)
+        raise RuntimeError("no memory")
+
+    late = LateParts(parts())
+    late.start()
+    assert late.join(30)
+    assert made == [1]
     assert [each.levelno for each in caplog.records] == [logging.ERROR]
 
 
