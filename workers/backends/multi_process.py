@@ -169,8 +169,8 @@ class ProcessBackend:
         # The mark of the last job in this slot must be gone before a worker has this one, or its
         # crash would make an innocent job a suspect.
         self._arena.mark(pending.slot, False)
-        line = self._links[self._router.choose(pending, up)].lines[-1]
-        line.submit(pending, frame_of(pending, self._encode))
+        frame = frame_of(pending, self._encode)  # an error here must leave no work with a worker
+        self._links[self._router.choose(pending, up)].lines[-1].submit(pending, frame)
 
     async def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
         """Return why a job of a lost worker is not sent again; None if it is."""

@@ -70,7 +70,7 @@ class JobTimes:
         kind, bits = _kind(job)
         for name in (device, ""):
             key = name, kind, bits
-            before = self._times.get(key, newest)
+            before = self._times.pop(key, newest)  # it goes to the end: the last used is kept
             self._times[key] = before + (newest - before) * NEWEST
         while len(self._times) > MOST_KINDS:
             self._times.popitem(last=False)

@@ -43,7 +43,8 @@ ENGINE = partial(FakeEngine, slots=1, keep=True)
 
 def backend(*workers: RunningWorker | str, arena: int = ARENA, **hooks: Any) -> ProcessBackend:
     addresses = [w if isinstance(w, str) else w.address for w in workers]
-    return ProcessBackend(addresses, arena, encode=encode_fake, **{"drain_timeout": 20.0, **hooks})
+    given = {"encode": encode_fake, "drain_timeout": 20.0, **hooks}
+    return ProcessBackend(addresses, arena, **given)
 
 
 def new_address() -> str:
@@ -579,6 +580,23 @@ def test_content_that_ended_two_workers_is_refused_and_reaches_no_third() -> Non
                 await ours.run(fake_job(1))
             assert number(await ours.run(fake_job(2))) == 2
             assert worker.engine.seen == [2]
+            await ours.aclose()
+
+    run(test())
+
+
+def test_a_job_that_cannot_be_sent_leaves_no_work_with_a_worker() -> None:
+    def broken(_operation: object) -> object:
+        raise InternalError("no frame")
+
+    async def test() -> None:
+        with running_worker(ENGINE, LIMITS, new_address()) as worker:
+            work = OwnWork(1)
+            ours = backend(worker, router=Router(work), encode=broken)
+            await ours.welcome()
+            with pytest.raises(InternalError):
+                await ours.run(fake_job(1))
+            assert work.totals() == [0]
             await ours.aclose()
 
     run(test())

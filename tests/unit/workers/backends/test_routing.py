@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from tests.fakes import fake_job
-from workers.backends.routing import NEAR, UNKNOWN, JobTimes, OwnWork, Router
+from workers.backends.routing import MOST_KINDS, NEAR, UNKNOWN, JobTimes, OwnWork, Router
 from workers.ipc.frames import Done, Times
 from workers.ipc.worker_client import Line, Pending
 
@@ -112,6 +112,14 @@ def test_times_are_those_of_the_device_the_kind_and_the_size() -> None:
     assert known.expected("cuda:1", small) == known.expected("cuda:0", small)
     known.learn("cuda:1", small, times(0.25))
     assert round(known.expected("cuda:1", small), -5) == 250_000_000
+
+
+def test_a_kind_that_is_used_all_the_time_is_not_forgotten_for_new_ones() -> None:
+    known, often = JobTimes(), fake_job(1)
+    for n in range(MOST_KINDS):
+        known.learn("cuda:0", often, times(0.5))
+        known.learn("cuda:0", fake_job(key=str(n)), times(0.001))
+        assert known.expected("cuda:0", often) > 100 * UNKNOWN
 
 
 def test_a_line_without_a_welcome_has_no_device() -> None:
