@@ -22,8 +22,8 @@ class Placement:
     `gpus` is the number of the GPU of each worker, None for one on the CPU. Front ends belong to
     the GPUs in turn. The CPUs are divided between the GPUs (`divided` of `cpu_topology.py`), and
     front ends of a GPU get its whole share. Its workers get the part of it that is near the GPU, if
-    that has at least `cpus_each` CPUs for each of them. Without `bind`, or with fewer cores than
-    GPUs, processes run on all CPUs that this process may use.
+    that has at least `cpus_each` CPUs for each of them. Without `bind`, or where shares would be
+    too uneven, processes run on all CPUs that this process may use.
     """
 
     def __init__(self, gpus: Sequence[int | None], cpus_each: int, *, bind: bool = True) -> None:

@@ -48,7 +48,10 @@ def cores_of(cpus: Collection[int], root: Path = Path("/")) -> list[Cpus]:
 
 
 def divided(cores: Sequence[Cpus], near: Sequence[Cpus]) -> list[Cpus] | None:
-    """Return the share of each device of the CPUs in `cores`; None if one would get none.
+    """Return the share of each device of the CPUs in `cores`; None if they are too uneven.
+
+    That is when a device would get less than half of an equal part, as where the CPUs that this
+    process may use are near other devices: each device has as many processes as any other.
 
     `near` are the CPUs near each device, none if that is unknown. A core goes to a device that it
     is near to, and one that is near to none to any. Devices with the same near cores get equal
@@ -68,7 +71,9 @@ def divided(cores: Sequence[Cpus], near: Sequence[Cpus]) -> list[Cpus] | None:
             shares[number].update(*members[:taken])
             counts[number] += taken
             members = members[taken:]
-    return [frozenset(share) for share in shares] if all(shares) else None
+    least = sum(map(len, shares)) / (2 * len(shares))
+    even = all(share and len(share) >= least for share in shares)
+    return [frozenset(share) for share in shares] if even else None
 
 
 def _dealt(candidates: Iterable[int], counts: Sequence[int], cores: int) -> dict[int, int]:

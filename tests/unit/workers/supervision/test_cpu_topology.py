@@ -81,6 +81,13 @@ def test_more_devices_than_cores_are_not_divided() -> None:
     assert divided(cores_of([0, 1], NO_FILES), [frozenset()] * 3) is None
 
 
+def test_a_device_with_too_few_usable_cpus_of_its_own_node_is_not_left_with_these() -> None:
+    nodes = [frozenset(range(16)), frozenset(range(16, 32))]
+    assert divided(cores_of(range(17), NO_FILES), nodes) is None
+    shares = divided(cores_of(range(22), NO_FILES), nodes)
+    assert shares == [frozenset(range(16)), frozenset(range(16, 22))]
+
+
 def test_all_threads_of_a_process_are_bound() -> None:
     last = max(usable_cpus())
     program = (
