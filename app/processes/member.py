@@ -28,7 +28,7 @@ from workers.scheduling.recent_batches import RecentBatches
 from workers.scheduling.worker import Worker
 from workers.supervision.cpu_topology import bind
 from workers.supervision.malloc import keep_freed_memory
-from workers.supervision.startup import Started, start_worker
+from workers.supervision.startup import GpuUnusable, Started, start_worker
 
 log = logging.getLogger("darkroom.member")
 
@@ -89,13 +89,14 @@ async def _worker(settings: Settings, orders: Orders) -> int:
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # front ends still need it
     loop.add_signal_handler(signal.SIGTERM, os._exit, 0)  # while nothing was accepted
     orders.attach()
-    started = await asyncio.to_thread(_started, settings, orders.first, host)
+    try:
+        started = await asyncio.to_thread(_started, settings, orders.first, host)
+    except GpuUnusable:
+        log.exception("nothing can take the place of a worker")
+        return ExitCode.FAILED
     freeze()
     welcome = _welcome(started)
     recent.device = welcome.device
-    if started.stands_in and ("address" not in orders.first or "forked" in orders.first):
-        log.error("nothing can take the place of a worker: %s", started.degraded)
-        return ExitCode.FAILED
     orders.ready({"precisions": started.measured})
     last = orders.first if "address" in orders.first else await orders.next()
     address, listed = last["address"], sys.argv[1]
@@ -123,6 +124,7 @@ def _started(settings: Settings, given: dict[str, Any], host: WorkerServer) -> S
         gpu=given["gpu"],
         precisions=given.get("measured", {}).get("precisions", {}),
         full_batches=given["full_batches"],
+        stand_in="address" in given and "forked" not in given,
     )
 
 

@@ -43,6 +43,10 @@ GPU_BATCH = 64
 """Decode engines and network reach 95 % of their best rate, and waits stay short."""
 
 
+class GpuUnusable(Exception):
+    """A worker that may not stand in on the CPU cannot use its GPU."""
+
+
 @dataclass(frozen=True, slots=True)
 class Started:
     """A running worker and the networks that it serves, the default first.
@@ -86,9 +90,11 @@ def start_worker(
     gpu: int | None = None,
     precisions: Mapping[str, str] | None = None,
     full_batches: bool = False,
+    stand_in: bool = True,
 ) -> Started:
     """Start a worker on GPU number `gpu`, or on the CPU; if the GPU cannot be used, on the CPU too.
 
+    Without `stand_in` that raises GpuUnusable instead: loading on the CPU takes seconds.
     With `full_batches` the scores of an image do not depend on the batch that it is part of.
 
     `precisions` are those that a worker on the CPU has measured for networks of these settings:
@@ -101,6 +107,8 @@ def start_worker(
     try:
         return _on_gpu(settings, on_batch, weights, gpu, full_batches=full_batches)
     except (ImportError, RuntimeError, AssertionError) as error:  # as torch and CuPy say it
+        if not stand_in:
+            raise GpuUnusable(f"GPU {gpu} cannot be used ({error})") from error
         log.exception("GPU %d cannot be used", gpu)
         degraded = f"GPU {gpu} cannot be used ({error}); this worker computes on the CPU"
         return _on_cpu(settings, on_batch, weights, degraded, full_batches=full_batches)

@@ -19,8 +19,9 @@ from workers.filters.registry import parse_one
 from workers.operations import FilterChain
 from workers.scheduling.batch import Batch
 from workers.scheduling.engine import BatchResult
+from workers.supervision import startup
 from workers.supervision.gpu_discovery import count_gpus, wanted_gpus
-from workers.supervision.startup import start_worker
+from workers.supervision.startup import GpuUnusable, start_worker
 
 ROOT = Path(__file__).parents[4]
 
@@ -43,6 +44,18 @@ def test_a_gpu_that_cannot_be_used_leaves_a_worker_on_the_cpu_that_says_so(
         assert f"GPU {NO_SUCH_GPU} cannot be used" in started.degraded
     finally:
         started.worker.stop()
+
+
+def test_a_gpu_that_cannot_be_used_costs_no_load_on_the_cpu_where_nothing_may_stand_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_given: object, **_named: object) -> None:
+        raise AssertionError("it was loaded on the CPU")
+
+    monkeypatch.setattr(startup, "_on_cpu", never)
+    settings = Settings(weights="random")
+    with pytest.raises(GpuUnusable, match=f"GPU {NO_SUCH_GPU} cannot be used"):
+        start_worker(settings, lambda _batch, _result: None, gpu=NO_SUCH_GPU, stand_in=False)
 
 
 def test_a_worker_takes_the_precision_that_another_one_measured(
@@ -112,7 +125,7 @@ def test_a_worker_that_only_filters_on_a_cpu_does_not_import_torch() -> None:
     code = """
 import sys
 from models.settings import Settings
-from workers.supervision.startup import start_worker
+from workers.supervision.startup import GpuUnusable, start_worker
 start_worker(Settings(gpus="0"), lambda batch, result: None, weights=False).worker.stop()
 print(sorted({"torch", "torchvision", "cupy"} & sys.modules.keys()))
 """
@@ -132,7 +145,7 @@ from models.settings import Settings
 from tests.fakes import Inbox
 from workers.filters.registry import parse_one
 from workers.operations import FilterChain
-from workers.supervision.startup import start_worker
+from workers.supervision.startup import GpuUnusable, start_worker
 
 cv2.setNumThreads(2)
 settings = Settings(data_folder=sys.argv[1], threads=2)
