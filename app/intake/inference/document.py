@@ -1,7 +1,7 @@
 """The JSON of an inference request: read strictly where it has a meaning here, else ignored."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -9,7 +9,11 @@ from app.intake.inference.models import EMBEDDING, ERROR, InferenceModel
 from app.parsing.structure import Bounds, cut
 from models.domain.errors import InvalidParameter, MalformedRequest
 
-Parameters = dict[str, bool | int | float | str]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+"""A whole number of a request, as the protocol has it. Python has larger ones, but it cannot divide
+the largest of them, and does not write one of more than 4,300 digits into a message."""
+
+Parameters = dict[str, bool | Int64 | float | str]
 
 LONGEST_ID = 1000
 """Characters of the id of a request, which its answer repeats."""
@@ -28,7 +32,7 @@ class GivenTensor(msgspec.Struct):
     """An input as it stands in the JSON; `data` is the mark of an array that was cut out."""
 
     name: str
-    shape: list[int]
+    shape: list[Int64]
     datatype: str
     parameters: Parameters = {}
     data: Any = None

@@ -52,6 +52,8 @@ def layout_of(given: GivenTensor, model: InferenceModel, settings: Settings) -> 
             f"the input {given.name} has the shape {_shown(list(expected))}, where -1 is any size; "
             f"the request says {_shown(given.shape)}"
         )
+    if shape[0] == 0:
+        raise MalformedRequest(f"the input {given.name} has no images; its shape begins with 0")
     check_count(shape[0], settings)
     if given.name == IMAGE:
         return Layout(shape[0])

@@ -155,7 +155,7 @@ PIXELS = {"name": "PIXELS", "datatype": "UINT8", "shape": [1, 1, 1, 3], "data": 
         (PIXELS | {"shape": [1, 1, 1]}, "has the shape"),
         (PIXELS | {"shape": [1, 1, 1, 4]}, "has the shape"),
         (PIXELS | {"shape": [-1, 1, 1, 3]}, "negative"),
-        (PIXELS | {"shape": [0, 1, 1, 3]}, "no image"),
+        (PIXELS | {"shape": [0, 1, 1, 3]}, "begins with 0"),
         (PIXELS | {"shape": [1, 0, 1, 3]}, "no pixels"),
         (PIXELS | {"shape": [1, 1, 2, 3]}, "fewer"),
         (PIXELS | {"data": [1, 2, 3, 4]}, "more values"),
