@@ -34,6 +34,7 @@ class Spares:
         self._members = members
         self._settled = settled
         self._starting = asyncio.Lock()
+        self._closed = False
         self._servers: dict[str, ForkServer] = {}
         self._ending: list[asyncio.Task[None]] = []
         self._waiting: dict[str, list[Child]] = {pool: [] for pool in counts}
@@ -85,7 +86,8 @@ class Spares:
         self._end_servers()
 
     async def close(self) -> None:
-        """End all spares, and start no more."""
+        """End all spares and fork servers, and start no more."""
+        self._closed = True
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -117,7 +119,10 @@ class Spares:
                     failures += 1
 
     async def _serving(self, pool: str, spec: ForkSpec | None) -> ForkServer | None:
-        """Return the fork server of a pool; start one if there is none, or again if it died."""
+        """Return the fork server of a pool; start one if there is none, or again if it died.
+
+        None is started, and none is waited for, once `close` was called.
+        """
         if spec is None:
             return None
         async with self._starting:  # members and spares of one pool share a fork server
@@ -125,8 +130,13 @@ class Spares:
             if server is not None and server.trusted and not server.alive:
                 await self._servers.pop(pool).close()
                 server = None
-            if server is None:
+            if server is None and not self._closed:
                 server = self._servers[pool] = await ForkServer.start(spec, PROGRAM)
+            if self._closed:  # perhaps while it was started
+                if (late := self._servers.pop(pool, None)) is not None:
+                    await late.close()
+                return None
+        assert server is not None
         await server.settled()
         return server
 

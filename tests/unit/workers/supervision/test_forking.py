@@ -154,6 +154,31 @@ def test_a_stop_does_not_wait_for_a_fork_server_that_imports(tmp_path: Path) -> 
     asyncio.run(test())
 
 
+def test_a_stop_does_not_wait_for_a_fork_server_that_was_just_being_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives, started = tmp_path / "lives", list[ForkServer]()
+    start = ForkServer.start
+
+    async def stopped(spec: ForkSpec, program: str) -> ForkServer:
+        started.append(await start(spec, program))
+        signal.raise_signal(signal.SIGTERM)
+        await asyncio.sleep(0.2)
+        return started[-1]
+
+    monkeypatch.setattr(ForkServer, "start", stopped)
+
+    async def test() -> None:
+        slow = replace(FORKS, name="slow")
+        group = [replace(member(lives, name), forks=slow) for name in ("one", "two")]
+        made = Supervisor([group], spares={"a": 1})
+        assert await asyncio.wait_for(made.run(), 40) == 0
+        assert [each.alive for each in started] == [False]
+        assert not lives.exists()
+
+    asyncio.run(test())
+
+
 def test_no_more_is_forked_after_a_forked_process_could_not_work(tmp_path: Path) -> None:
     lives = tmp_path / "lives"
 
