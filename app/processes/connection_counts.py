@@ -11,6 +11,9 @@ from app.system.processes import is_alive
 ABSENT = np.iinfo(np.int32).max
 """The count of a front end that does not accept."""
 
+_BYTES = 4
+"""Bytes of a count and of a process id."""
+
 
 class Balance(Protocol):
     """The distribution of connections over the front ends."""
@@ -41,15 +44,15 @@ class ConnectionCounts:
 
     def __init__(self, fd: int, n: int) -> None:
         self.fd = fd
-        memory = mmap.mmap(fd, mmap.PAGESIZE)
+        memory = mmap.mmap(fd, 2 * n * _BYTES)
         self._counts = np.frombuffer(memory, np.int32, n)
-        self._pids = np.frombuffer(memory, np.int32, n, offset=mmap.PAGESIZE // 2)
+        self._pids = np.frombuffer(memory, np.int32, n, offset=n * _BYTES)
 
     @classmethod
     def create(cls, n: int) -> "ConnectionCounts":
         """Create counts of zero. Linux only."""
         fd = os.memfd_create("darkroom-tally", os.MFD_CLOEXEC)
-        os.ftruncate(fd, mmap.PAGESIZE)
+        os.ftruncate(fd, 2 * n * _BYTES)
         return cls(fd, n)
 
     @classmethod

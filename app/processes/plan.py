@@ -17,6 +17,7 @@ from typing import Any
 from prometheus_client import multiprocess
 
 from app.admission.counts.counters import Counters
+from app.admission.counts.shared_work import checked
 from app.connections.listening import BACKLOG, announce, bind_metrics
 from app.processes.connection_counts import ConnectionCounts
 from app.system.memory import usable_memory
@@ -65,6 +66,7 @@ class Plan:
         workers = 2 if gpus and cores(settings) >= CORES_FOR_TWO * gpus else 1
         if settings.gpu_workers != "auto":
             workers = int(settings.gpu_workers)
+        checked(workers * gpus)
         if settings.front_ends != "auto":
             return cls(int(settings.front_ends), gpus, workers)
         left = cores(settings) - CORES_PER_WORKER * workers * gpus
@@ -175,8 +177,7 @@ def _listening(settings: Settings) -> Iterator[tuple[socket.socket, socket.socke
     """Bind the main socket, and that of the port for metrics if there is one."""
     with ExitStack() as stack:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        address = settings.host, settings.port
-        made = socket.create_server(address, family=family, backlog=BACKLOG)
+        made = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
         listening = stack.enter_context(made)
         scraped = [stack.enter_context(each) for each in bind_metrics(settings)[:1]]
         yield listening, scraped[0] if scraped else None
@@ -203,8 +204,7 @@ def worker(
         "full_batches": full_batches,
         "cpus": cpus,
     }
-    number = address.rsplit("-", 1)[1]
-    name = "worker" if gpu is None else f"worker {number} of GPU {gpu}"
+    name = "worker" if gpu is None else f"worker {address.rsplit('-', 1)[1]} of GPU {gpu}"
     return ProcessSpec(
         name,
         "app.processes.member",

@@ -12,7 +12,8 @@ MOST_WORKERS = 128
 def checked(workers: int) -> int:
     """Return a number of workers; ValueError if there are too many."""
     if workers > MOST_WORKERS:
-        raise ValueError(f"there are {workers} workers, and at most {MOST_WORKERS} are allowed")
+        most = f"at most {MOST_WORKERS} are allowed; set fewer workers for each GPU"
+        raise ValueError(f"there are {workers} workers, and {most}")
     return workers
 
 

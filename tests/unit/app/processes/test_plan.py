@@ -37,6 +37,14 @@ def test_a_number_that_was_asked_for_is_taken(monkeypatch: pytest.MonkeyPatch) -
     assert planned(1, monkeypatch, front_ends=5).front_ends == 5
 
 
+def test_more_workers_than_can_be_counted_are_refused_before_a_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert planned(4, monkeypatch, gpu_workers=32).gpu_workers == 32
+    with pytest.raises(ValueError, match=r"132 workers.* at most 128 .*set fewer"):
+        planned(4, monkeypatch, gpu_workers=33)
+
+
 @pytest.mark.parametrize(("gpus", "devices"), [(0, [None]), (1, [0, 0]), (2, [0, 1, 0, 1])])
 def test_every_gpu_has_its_workers_and_front_ends_know_them_all(
     gpus: int, devices: list[int | None], monkeypatch: pytest.MonkeyPatch
