@@ -55,12 +55,12 @@ async def collect(
 
     Raises ServiceError.
     """
-    coding = coding_of(request.headers.get("content-encoding", ""))
+    coding = coding_of(_header(request, "content-encoding") or "")
     chunks: AsyncIterator[bytes] = request.stream()
     if coding:
         grow = partial(permit.grow, 0)
         chunks = decompressed(chunks, coding, settings.max_body_bytes, grow)
-    length = request.headers.get(HEADER)
+    length = _header(request, HEADER)
     reading = (
         _from_json(chunks, settings, model)
         if length is None
@@ -76,6 +76,14 @@ async def collect(
     asked = ImageRequest(items, _wanted(layout, outputs, model))
     errors = any(each.name == ERROR for each in document.outputs)
     return InferenceRequest(asked, outputs, errors, document.id, documents.timeout_of(document))
+
+
+def _header(request: Request, name: str) -> str | None:
+    """Return the values of a header in one line, as HTTP joins them; None if there are none.
+
+    Two values of a length or of a coding must not be read as the first of them.
+    """
+    return ", ".join(request.headers.getlist(name)) if name in request.headers else None
 
 
 Read = tuple[Document, Layout, list[Content]]

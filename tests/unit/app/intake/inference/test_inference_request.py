@@ -66,7 +66,9 @@ def read(
 
     sent = {name.lower(): value for name, value in (headers or {}).items()}
     sent.setdefault("content-length", str(len(body)))
-    named = [(name.encode(), value.encode()) for name, value in sent.items()]
+    named = [
+        (name.encode(), each.encode()) for name, value in sent.items() for each in value.split("\n")
+    ]
     scope = {"type": "http", "method": "POST", "path": "/", "headers": named, "query_string": b""}
     return asyncio.run(collect(Request(scope, receive), permit(), SETTINGS, model))
 
@@ -266,6 +268,14 @@ def test_lengths_of_the_json_that_are_wrong_are_400(length: str) -> None:
     body, _ = binary("IMAGE", "BYTES", [1], elements(b"abc"))
     with pytest.raises(MalformedRequest):
         read(body, {HEADER: length.encode().decode("latin-1")})
+
+
+def test_headers_that_are_sent_twice_are_not_read_as_their_first() -> None:
+    body, length = binary("IMAGE", "BYTES", [1], elements(b"abc"))
+    with pytest.raises(MalformedRequest, match="number of bytes of the JSON"):
+        read(body, {HEADER: f"{length}\n{length}"})
+    with pytest.raises(UnsupportedMedia, match="gzip, gzip"):
+        read(gzip.compress(body), {HEADER: length, "content-encoding": "gzip\ngzip"})
 
 
 def test_a_tensor_of_another_size_than_its_shape_is_400() -> None:
