@@ -1,7 +1,8 @@
 """The kinds of work that requests for a target ask for, so that a request's headers tell its cost.
 
 A target is a path with its query. The options of a request whose body is an image stand in its
-query, so equal targets mean equal kinds of work; those of forms and JSON may stand in the body.
+query, so equal targets mean equal kinds of work; those of forms and JSON may stand in the body, and
+those of the Open Inference Protocol always do.
 """
 
 from collections import OrderedDict
@@ -16,6 +17,9 @@ LONGEST = 512
 IN_BODY = (b"multipart/form-data", b"application/json", b"application/x-www-form-urlencoded")
 """Media types of bodies that may say what is wanted; for all others the path and query say it."""
 
+INFERENCE = "/v2/"
+"""Begins the paths of the Open Inference Protocol, whose inputs and outputs stand in the body."""
+
 Target = tuple[str, bytes]
 """A path and a query."""
 
@@ -23,7 +27,8 @@ Target = tuple[str, bytes]
 def target_of(path: str, query: bytes, content_type: bytes) -> Target | None:
     """Return a request's target; None where its body may say what is wanted."""
     media_type = content_type.partition(b";")[0].strip().lower()
-    return None if media_type in IN_BODY else (path, query)
+    in_body = media_type in IN_BODY or path[: len(INFERENCE)] == INFERENCE
+    return None if in_body else (path, query)
 
 
 class TargetKinds:

@@ -204,3 +204,10 @@ def test_a_refusal_lasts_until_the_work_that_is_done_meanwhile_makes_room() -> N
         assert admission.refusal("a", 1.8, 100, SLOW) is None
 
     simulate(scenario())
+
+
+def test_inference_requests_do_not_share_the_kinds_of_another() -> None:
+    """Their bodies say whether the costly logits or labels are wanted, whatever their type is."""
+    for path in ("/v2/models/resnet18/infer", "/v2/models/resnet18/versions/1/infer"):
+        assert target_of(path, b"", b"application/octet-stream") is None
+    assert target_of("/classify", b"", b"application/octet-stream") == ("/classify", b"")
