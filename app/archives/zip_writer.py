@@ -30,6 +30,9 @@ _LONGEST_BLOCK = 0xFFFF
 """A stored block of Deflate (RFC 1951, 3.2.4): whether it is the last one, its length, and its
 length with all bits turned. One of no bytes adds nothing, so any number of them may be sent."""
 _UNIX, _READABLE_BY_OWNER = 3, 0o600 << 16
+_FOLDER_OF_OWNER = 0o40700 << 16 | 0x10
+"""The mode of a folder, with the bit of MS-DOS: `unzip` gives it to the folder that it makes, and
+nobody but root may open one of mode 600."""
 _PLAIN, _WIDE = 20, 45
 """Versions of the format that a reader must know."""
 
@@ -194,7 +197,8 @@ class _Member:
         made = version | _UNIX << 8
         numbered = (self.time, self.date, self.crc, packed, size)
         fields = (made, version, self.flags, self.method, *numbered)
-        lengths = (len(self.name), len(extra), 0, 0, 0, _READABLE_BY_OWNER, offset)
+        mode = _FOLDER_OF_OWNER if self.name.endswith(b"/") else _READABLE_BY_OWNER
+        lengths = (len(self.name), len(extra), 0, 0, 0, mode, offset)
         return _ENTRY.pack(b"PK\x01\x02", *fields, *lengths) + self.name + extra
 
 
