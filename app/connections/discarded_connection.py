@@ -109,7 +109,8 @@ class DiscardedConnection:
         return False
 
     def shutdown(self) -> None:
-        """Close, because the server shuts down."""
+        """Close, because the server shuts down; what has come is discarded as in `evict`."""
+        dropped(self.connection, self._left)
         self._all.close(self)
 
     def unsent(self) -> int:

@@ -192,7 +192,7 @@ class SilentConnections:
         self.arrivals.end()
         watched = [each.data for each in self._selector.get_map().values()]
         for each in [*watched, *self._resting]:
-            self.close(each)
+            each.shutdown()
         self._selector.close()
 
     def remove(self, watched: Watched) -> None:

@@ -326,6 +326,19 @@ def test_a_large_body_is_not_read_before_its_client_had_time_to_leave() -> None:
     run(scenario)
 
 
+def test_the_end_of_the_server_resets_no_client_whose_large_body_is_unread() -> None:
+    async def scenario(server: Server) -> None:
+        bare = BareRefusals(server.guard, lambda: server.headers)
+        server.silent = SilentConnections(server.guard, server.members, bare)
+        client = server.come(sized(LAST, 1 << 17) + bytes(1 << 16))
+        assert client.recv(1 << 16) == LAST_ANSWER
+        server.silent.end()
+        assert client.recv(1) == b""
+        assert server.connections == 0
+
+    run(scenario)
+
+
 def test_many_refused_clients_are_read_before_further_silent_ones_begin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
