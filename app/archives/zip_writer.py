@@ -31,8 +31,8 @@ _LONGEST_BLOCK = 0xFFFF
 length with all bits turned. One of no bytes adds nothing, so any number of them may be sent."""
 _UNIX, _READABLE_BY_OWNER = 3, 0o600 << 16
 _FOLDER_OF_OWNER = 0o40700 << 16 | 0x10
-"""The mode of a folder, with the bit of MS-DOS: `unzip` gives it to the folder that it makes, and
-nobody but root may open one of mode 600."""
+"""The mode of a folder, with the bit of MS-DOS: `unzip` gives it to the folder that it makes. With
+mode 600, its owner could not open it."""
 _PLAIN, _WIDE = 20, 45
 """Versions of the format that a reader must know."""
 
