@@ -213,7 +213,7 @@ def test_the_openapi_document_describes_answers_and_problems(client: httpx.Clien
         assert [*responses["default"]["content"]] == [error], path
         assert ("422" in responses) or path not in ("/classify", "/filter", "/process"), path
         if "422" in responses:
-            assert [*responses["422"]["content"]] == ["application/problem+json"], path
+            assert [*responses["422"]["content"]] == [error], path
 
 
 def test_every_reference_of_the_openapi_document_leads_somewhere(client: httpx.Client) -> None:
