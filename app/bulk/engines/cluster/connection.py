@@ -17,7 +17,7 @@ from app.bulk.errors import WrongUsage
 
 MISSING = (
     "--ray needs the package Ray: install Darkroom with its extra `ray` "
-    "(pip install 'darkroom[ray]', or pip install '.[ray]' in its checkout)"
+    "(pip install '.[ray]' in its checkout)"
 )
 
 ADDRESSES = (

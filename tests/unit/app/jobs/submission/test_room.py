@@ -13,7 +13,7 @@ from app.jobs.store.database import opened
 from app.jobs.store.owners import LEASE, Owner
 from app.jobs.submission.room import UNCOUNTED, DataRoom
 from models.domain.job_errors import StorageFull
-from tests.fakes import FakeClock
+from tests.fakes import GUARD, FakeClock
 
 MOST = 100 << 20
 
@@ -134,7 +134,7 @@ def test_bodies_that_are_cancelled_while_they_reserve_hold_nothing(tmp_path: Pat
                 arriving = asyncio.create_task(arrive(DataRoom(here, MOST, MOST), str(moment)))
                 await asyncio.sleep(moment % 40 * 0.0002)
                 arriving.cancel()
-                _, pending = await asyncio.wait([arriving], timeout=5)
+                _, pending = await asyncio.wait([arriving], timeout=GUARD)
                 assert not pending
             await here.tidy()
             async with await DataRoom(there, MOST, MOST).reservation("other", "me") as body:
