@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.jobs.output import RESULTS
 from app.jobs.store.endings import DESTINATION, DONE, FAILED, Ending, EndingRows
 from app.jobs.store.jobs import JobRows
-from app.jobs.store.values import Job
+from app.jobs.store.values import Job, State
 from app.storage.storage import Storage
 from app.webhooks.sender import Delivery, WebhookSender
 from models.domain.errors import ServiceError
@@ -96,7 +96,10 @@ class Endings:
             await self._give_back(ending)
         except Exception as error:
             log.error("the %s of job %s failed", ending.kind, ending.job, exc_info=error)
-            await self._again(ending, "a fault of the server; its log has the cause", None)
+            try:
+                await self._again(ending, "a fault of the server; its log has the cause", None)
+            except (SQLAlchemyError, OSError):  # it must not end the work on all others
+                await self._give_back(ending)
 
     async def _claimed(self) -> Ending | None:
         try:
@@ -107,6 +110,9 @@ class Endings:
 
     async def _write(self, ending: Ending, job: Job) -> None:
         """Write the results as one file; a repeated write gives the same bytes."""
+        if job.state is State.EXPIRED:
+            await self.rows.finish(ending, FAILED, "the results expired before they were written")
+            return
         try:
             target = self._storage.writable(ending.target).below(RESULTS)
             async with aclosing(self._results(job)) as results:
@@ -149,17 +155,27 @@ class Endings:
 def message(job: Job) -> str:
     """Return the JSON of a webhook: its type, the time at which the job ended, and counts."""
     ended = datetime.fromtimestamp(round(job.finished or job.created, 3), UTC)
+    state = _end_of(job)
     succeeded = job.done - job.failed
     items = {"total": job.total, "done": job.done, "succeeded": succeeded, "failed": job.failed}
     data = {
         "id": job.id,
-        "state": job.state.value,
+        "state": state.value,
         "operation": job.operation,
         "items": items,
         "results": f"/jobs/{job.id}/results",
     }
-    text = {"type": f"job.{job.state.value}", "timestamp": ended.isoformat(), "data": data}
+    text = {"type": f"job.{state.value}", "timestamp": ended.isoformat(), "data": data}
     return json.dumps(text, separators=(",", ":"))
+
+
+def _end_of(job: Job) -> State:
+    """Return the state in which a job ended, also of one that has expired since."""
+    if job.state is not State.EXPIRED:
+        return job.state
+    if job.problem is not None:
+        return State.FAILED
+    return State.SUCCEEDED if job.done == job.total else State.CANCELLED
 
 
 async def _bytes(results: AsyncIterator[bytes | memoryview]) -> AsyncIterator[bytes]:

@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, delete, exists, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,6 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.jobs.store.tables import ARRIVALS, JOBS, META, OWNERS
 from app.jobs.store.values import UNFINISHED
+
+T = TypeVar("T")
 
 
 class Fit(Enum):
@@ -66,7 +69,7 @@ class Arrivals:
         self._here[id_] = _Body(client)
         try:
             # Shielded: aiosqlite 0.22 may wait without end to close a cancelled connection.
-            await asyncio.shield(self._begin(id_, client, key, check))
+            await asyncio.shield(self._settled(id_, self._begin(id_, client, key, check)))
         except BaseException:
             del self._here[id_]
             raise
@@ -75,7 +78,9 @@ class Arrivals:
         """Count bytes of a body, if with them all clients have at most `most` bytes, and its own
         at most `share`.
         """
-        return await asyncio.shield(self._reserve(id_, n_bytes, most, share))
+        return await asyncio.shield(
+            self._settled(id_, self._reserve(id_, n_bytes, most, share))
+        )
 
     def became_job(self, id_: str) -> None:
         """Forget a body whose row has ended with the transaction that added its job."""
@@ -96,8 +101,22 @@ class Arrivals:
         lost = ARRIVALS.c.id.in_([*known - self._here.keys()])
         await self._remove(lost | ARRIVALS.c.owner.not_in(select(OWNERS.c.id)))
 
+    async def _settled(self, id_: str, counting: Coroutine[Any, Any, T]) -> T:
+        """Await what counts a body; if the body has ended meanwhile, its row is removed again.
+
+        A body whose task is cancelled ends at once, and what was begun for it goes on.
+        """
+        try:
+            return await counting
+        finally:
+            if id_ not in self._here:
+                with suppress(SQLAlchemyError, OSError):  # then the next `tidy` finds it
+                    await self._remove(ARRIVALS.c.id == id_)
+
     async def _remove(self, which: ColumnElement[bool]) -> None:
+        """Remove rows; two processes that remove the same ones would else lock them crosswise."""
         async with self._engine.begin() as connection:
+            await _turn(connection)
             await connection.execute(delete(ARRIVALS).where(which))
 
     async def _begin(

@@ -33,8 +33,8 @@ async def opened(url: str | None, folder: Path) -> AsyncEngine:
         raise ValueError(
             f"DARKROOM_JOBS_DATABASE needs the package {error.name}; install the extra `postgres`"
         ) from None
-    if sqlite:
-        event.listen(engine.sync_engine, "connect", _prepare)
+    if sqlite or chosen.get_backend_name() == "postgresql":
+        event.listen(engine.sync_engine, "connect", _prepare if sqlite else _bound)
     lock = await asyncio.to_thread(_locked, folder / "lock")
     try:
         async with engine.begin() as connection:
@@ -65,6 +65,19 @@ def _prepare(connection: Any, _record: object) -> None:
     for each in ("journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY"):
         cursor.execute(f"PRAGMA {each}")
     cursor.close()
+
+
+def _bound(connection: Any, _record: object) -> None:
+    """Bound what a connection of PostgreSQL waits for, and what it keeps others from.
+
+    A host that loses its power inside of a transaction would else keep its locks until the server
+    misses it, which takes two hours by default.
+    """
+    cursor = connection.cursor()
+    for each in ("lock_timeout", "idle_in_transaction_session_timeout"):
+        cursor.execute(f"SET {each} = {int(BUSY * 1000)}")
+    cursor.close()
+    connection.commit()
 
 
 def _create(connection: Connection) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Update, and_, delete, exists, select, upda
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.jobs.store.tables import ENDINGS, JOBS, OWNERS
-from app.jobs.store.values import FINISHED
+from app.jobs.store.values import FINISHED, State
 
 DESTINATION, WEBHOOK = "destination", "webhook"
 """The kinds of endings: results go to storage first, then a webhook is called."""
@@ -67,7 +67,8 @@ class EndingRows:
         lost = and_(ENDINGS.c.owner == self._owner, *(~_is(each) for each in held))
         free = ENDINGS.c.owner.is_(None) | ENDINGS.c.owner.not_in(alive) | lost
         due = (ENDINGS.c.state == WAITING) & (ENDINGS.c.due <= now) & free & first
-        ended = JOBS.c.state.in_([each.value for each in FINISHED])
+        # Webhooks are tried for three days, and results may be kept for less.
+        ended = JOBS.c.state.in_([each.value for each in (*FINISHED, State.EXPIRED)])
         query = select(ENDINGS).join(JOBS, JOBS.c.id == ENDINGS.c.job).where(due, ended)
         async with self._engine.connect() as connection:
             row = (await connection.execute(query.order_by(ENDINGS.c.due).limit(1))).mappings()
@@ -77,7 +78,7 @@ class EndingRows:
         ending = Ending(**found)
         # Each claim is another attempt, so of two processes that found this row one takes it.
         same = ENDINGS.c.attempts == ending.attempts
-        mine = self._one(ending).where(same, ENDINGS.c.state == WAITING)
+        mine = self._one(ending).where(same)
         more = {"owner": self._owner, "attempts": ending.attempts + 1}
         async with self._engine.begin() as connection:
             taken = (await connection.execute(mine.values(**more))).rowcount
@@ -108,7 +109,8 @@ class EndingRows:
             await connection.execute(delete(ENDINGS).where(gone))
 
     def _one(self, ending: Ending) -> Update:
-        return update(ENDINGS).where(_is(ending))
+        """Return a change of an ending that is not done: a process that stood still comes late."""
+        return update(ENDINGS).where(_is(ending), ENDINGS.c.state == WAITING)
 
 
 def _is(ending: Ending) -> ColumnElement[bool]:

@@ -11,12 +11,13 @@ from sqlalchemy import ColumnElement, RowMapping, delete, exists, func, insert, 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.jobs.store.endings import WAITING as TO_DO
 from app.jobs.store.endings import Ending
 from app.jobs.store.tables import ARRIVALS, CHUNKS, CLAIMED, ENDINGS, JOBS, WAITING, open_to
 from app.jobs.store.values import FINISHED, RUNNABLE, Job, Span, State
 
 AT_ONCE = 1000
-"""Rows of chunks that one statement inserts."""
+"""Rows that one statement inserts or names."""
 
 
 class JobRows:
@@ -118,17 +119,25 @@ class JobRows:
         await self._end(ended.values(problem=json.dumps(problem)), State.FAILED, retention)
 
     async def expire(self) -> list[str]:
-        """Expire jobs whose results were kept long enough; return ids whose files must go."""
+        """Expire jobs whose results were kept long enough; return ids whose files must go.
+
+        They are at most AT_ONCE: a statement takes a limited number of parameters, and after a long
+        stop very many jobs may be due.
+        """
         due = (JOBS.c.expires < self._clock()) & _in(FINISHED)
-        ended = update(JOBS).where(due).values(state=State.EXPIRED.value, stored=0)
+        # Two hosts that ask PostgreSQL at the same time get different jobs and do not wait.
+        some = select(JOBS.c.id).where(due).limit(AT_ONCE).with_for_update(skip_locked=True)
+        which = JOBS.c.id.in_(select(some.cte("due").c.id))
+        ended = update(JOBS).where(which, due).values(state=State.EXPIRED.value, stored=0)
         async with self._engine.begin() as connection:
             ids = [*await connection.scalars(ended.returning(JOBS.c.id))]
             await connection.execute(delete(CHUNKS).where(CHUNKS.c.job.in_(ids)))
         return ids
 
     async def forget(self, before: float) -> None:
-        """Remove expired jobs that finished before a moment."""
+        """Remove expired jobs that finished before a moment, but for those with endings to do."""
         old = (JOBS.c.finished < before) & (JOBS.c.state == State.EXPIRED.value)
+        old &= ~exists().where(ENDINGS.c.job == JOBS.c.id, ENDINGS.c.state == TO_DO)
         async with self._engine.begin() as connection:
             await connection.execute(delete(JOBS).where(old))
 
@@ -143,9 +152,13 @@ class JobRows:
 
     async def known(self, ids: Sequence[str]) -> set[str]:
         """Return those of the ids that are jobs with files."""
-        kept = select(JOBS.c.id).where(JOBS.c.id.in_(ids), JOBS.c.state != State.EXPIRED.value)
+        found: set[str] = set()
+        kept = select(JOBS.c.id).where(JOBS.c.state != State.EXPIRED.value)
         async with self._engine.connect() as connection:
-            return {*await connection.scalars(kept)}
+            for first in range(0, len(ids), AT_ONCE):
+                some = kept.where(JOBS.c.id.in_(ids[first : first + AT_ONCE]))
+                found.update(await connection.scalars(some))
+        return found
 
     async def _one(self, which: ColumnElement[bool]) -> Job | None:
         async with self._engine.connect() as connection:

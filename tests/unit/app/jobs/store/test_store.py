@@ -1,87 +1,18 @@
 """Jobs and chunks in a database: claims, commits, leases, cancelling and expiry."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
-from app.jobs.store.arrivals import Arrivals, Counts, Fit
-from app.jobs.store.chunks import ChunkRows
+from app.jobs.store.arrivals import Counts, Fit
 from app.jobs.store.database import opened
-from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import LEASE, Owner
 from app.jobs.store.tables import META
-from app.jobs.store.values import Claim, Job, Span, State, Stored
-from tests.fakes import FakeClock
-
-RETENTION = 100.0
-
-
-@dataclass
-class Store:
-    """The tables of one database, two processes that use them, and their clock."""
-
-    clock: FakeClock
-    jobs: JobRows
-    chunks: ChunkRows
-    one: Owner
-    other: Owner
-
-
-@asynccontextmanager
-async def stores(url: str | None, folder: Path) -> AsyncIterator[Store]:
-    engine, clock = await opened(url, folder), FakeClock(1000.0)
-    try:
-        store = Store(
-            clock,
-            JobRows(engine, clock),
-            ChunkRows(engine, clock),
-            Owner(engine, clock),
-            Owner(engine, clock),
-        )
-        await store.one.enter()
-        await store.other.enter()
-        yield store
-    finally:
-        await engine.dispose()
-
-
-Test = Callable[[Store], Awaitable[None]]
-Run = Callable[[Test], None]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    """Return what runs a test with empty tables of a database."""
-    url = None
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres").database()
-
-    async def test_with(test: Test) -> None:
-        async with stores(url, tmp_path) as store:
-            await test(store)
-
-    return lambda test: asyncio.run(test_with(test))
-
-
-def job(id_: str = "1", client: str = "me", key: str | None = None, total: int = 30) -> Job:
-    return Job(id_, client, State.QUEUED, "classify", {"top_k": 1}, total, 0, 0, 5, 1000.0, key=key)
-
-
-SPANS = [Span(0, 10, 0, 100), Span(10, 10, 100, 200), Span(20, 10, 200, 300)]
-
-
-def stored(claim: Claim, failed: int = 0) -> Stored:
-    return Stored(claim, "results", claim.span.start, 100, claim.span.count, failed)
-
-
-async def claimed(store: Store, owner: Owner, id_: str = "1") -> Claim:
-    (claim,) = await store.chunks.claim(id_, owner.id)
-    return claim
+from app.jobs.store.values import Span, State
+from tests.job_store import RETENTION, SPANS, Run, Store, arrivals, claimed, job, stored
 
 
 def test_a_job_ends_when_all_chunks_are_committed_each_once(run: Run) -> None:
@@ -322,12 +253,6 @@ def test_two_processes_that_ask_at_once_never_share_a_job_with_a_limit_of_its_ow
             assert len([each for each in claims if each]) == 1
 
     run(test)
-
-
-def arrivals(store: Store) -> list[Arrivals]:
-    """Return the bodies that arrive at each of the two processes."""
-    owners = store.one, store.other
-    return [Arrivals(each._engine, each.id, store.clock) for each in owners]
 
 
 def test_two_processes_that_reserve_at_once_never_exceed_the_limit(run: Run) -> None:
