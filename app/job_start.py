@@ -44,7 +44,7 @@ async def start_jobs(service: Service, stop: Callable[[Service], Awaitable[None]
             service.stopping.is_set,
             service.metrics.on_job_item,
         )
-        service.jobs.on_states = service.metrics.on_jobs
+        service.jobs.sweep.on_states = service.metrics.on_jobs
     except BaseException:
         await stop(service)
         raise

@@ -29,6 +29,7 @@ class Store:
 
 @asynccontextmanager
 async def stores(url: str | None, folder: Path) -> AsyncIterator[Store]:
+    """Open the tables, empty, and begin the leases of both processes."""
     engine, clock = await opened(url, folder), FakeClock(1000.0)
     try:
         store = Store(
@@ -50,6 +51,7 @@ Run = Callable[[Test], None]
 
 
 def job(id_: str = "1", client: str = "me", key: str | None = None, total: int = 30) -> Job:
+    """Return a queued job."""
     return Job(id_, client, State.QUEUED, "classify", {"top_k": 1}, total, 0, 0, 5, 1000.0, key=key)
 
 
@@ -57,10 +59,12 @@ SPANS = [Span(0, 10, 0, 100), Span(10, 10, 100, 200), Span(20, 10, 200, 300)]
 
 
 def stored(claim: Claim, failed: int = 0) -> Stored:
+    """Return the records of a chunk as if they were synced."""
     return Stored(claim, "results", claim.span.start, 100, claim.span.count, failed)
 
 
 async def claimed(store: Store, owner: Owner, id_: str = "1") -> Claim:
+    """Claim one chunk."""
     (claim,) = await store.chunks.claim(id_, owner.id)
     return claim
 

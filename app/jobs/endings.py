@@ -107,6 +107,9 @@ class Endings:
         except (SQLAlchemyError, OSError) as error:
             log.warning("the database of jobs does not answer: %s", error)
             return None
+        except Exception as error:  # a fault of ours must not end the work on all endings
+            log.error("a look at the endings of jobs failed", exc_info=error)
+            return None
 
     async def _write(self, ending: Ending, job: Job) -> None:
         """Write the results as one file; a repeated write gives the same bytes."""

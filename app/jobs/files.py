@@ -7,7 +7,7 @@ count. So a torn end of a file, after a crash, is never read.
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import aiofiles
@@ -62,7 +62,9 @@ class DataFolder:
         before = time.time() - ABANDONED
         return [each.name for each in self._jobs.iterdir() if _newest(each) < before]
 
-    async def rows(self, job: str, rows: Rows, first: int, last: int) -> AsyncIterator[bytes]:
+    async def rows(
+        self, job: str, rows: Rows, first: int, last: int
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the rows from `first` to the one before `last`, all of one run, in pieces."""
         skip, wanted, left = max(0, first - rows.row), last - rows.row, rows.length
         seen = 0

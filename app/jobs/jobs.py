@@ -4,10 +4,8 @@ Import this file only where a data folder is set: it imports SQLAlchemy.
 """
 
 import asyncio
-import logging
-import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -28,16 +26,12 @@ from app.jobs.store.values import LARGEST_CHUNK, SMALLEST_CHUNK, UNFINISHED, Job
 from app.jobs.submission.acceptance import Acceptance
 from app.jobs.submission.room import DataRoom
 from app.jobs.submission.sources import Sources
+from app.jobs.sweep import Sweep
 from app.storage.storage import Storage
 from app.webhooks.sender import WebhookSender
 from models.domain.errors import NotFound
 from models.domain.job_errors import ResultsExpired
 from models.settings import Settings
-
-log = logging.getLogger("darkroom.jobs")
-
-SWEEP = 10.0
-"""Seconds between two removals of what has expired."""
 
 FOLLOW = 0.5
 """Seconds between two looks for new results of a job that a client follows."""
@@ -70,12 +64,10 @@ class Jobs:
         self._engine = engine
         chunk = min(LARGEST_CHUNK, max(SMALLEST_CHUNK, most))
         sources = Sources(storage, folder, rows, settings, chunk, self._all)
-        self.on_states: Callable[[Mapping[str, int]], None] = lambda _states: None
-        """Takes the number of jobs in each state, every few seconds."""
         most_bytes = settings.max_data_bytes
-        self._share = settings.max_data_bytes_per_client or most_bytes * 3 // 4
-        self._arrivals = Arrivals(engine, owner.id)
-        room = DataRoom(self._arrivals, most_bytes, self._share)
+        share = settings.max_data_bytes_per_client or most_bytes * 3 // 4
+        arrivals = Arrivals(engine, owner.id)
+        room = DataRoom(arrivals, most_bytes, share)
         self.acceptance = Acceptance(folder, rows, room, settings, chunk, runner.wake, sources)
         self.storage = storage
         self.endings = Endings(
@@ -84,6 +76,9 @@ class Jobs:
             self._all,
             storage,
             WebhookSender.from_settings(settings),
+        )
+        self.sweep = Sweep(
+            settings, folder, rows, chunks, arrivals, self.endings.rows, runner, share
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -122,7 +117,7 @@ class Jobs:
         return jobs
 
     def _begin(self) -> None:
-        work = (self._runner.run(), self._sweep(), self.endings.run())
+        work = (self._runner.run(), self.sweep.run(), self.endings.run())
         self._tasks = [asyncio.create_task(each) for each in work]
 
     async def aclose(self) -> None:
@@ -179,10 +174,12 @@ class Jobs:
     ) -> AsyncGenerator[bytes | memoryview, None]:
         """Yield the records of a job as JSON Lines from row `offset` on, in the order of commit.
 
-        With `follow` it waits for the records of a job that still runs. Raises ResultsExpired.
+        With `follow` it waits for the records of a job that still runs. Raises ResultsExpired, and
+        NotFound, also when the results go while they are read: an end would look like the last one.
         """
         if job.state is State.EXPIRED:
-            raise ResultsExpired("the results were kept for their time (DARKROOM_JOB_RETENTION)")
+            raise _expired()
+        offset = min(offset, job.total)  # databases take numbers of 64 bits
         end = None if limit is None else offset + limit
         last_look = not follow
         while end is None or offset < end:
@@ -191,45 +188,25 @@ class Jobs:
                 last = rows.row + rows.count if end is None else min(end, rows.row + rows.count)
                 if last <= offset:
                     break
-                async for piece in self.folder.rows(job.id, rows, offset, last):
-                    yield piece
+                async with aclosing(self.folder.rows(job.id, rows, offset, last)) as pieces:
+                    async for piece in pieces:
+                        yield piece
                 offset = last
             if found:
                 continue
+            now = await self.find(job.id, job.client)
+            if now.state is State.EXPIRED:
+                raise _expired()
             if last_look:
                 return
             # Results may have come between the query and the end, so there is one more query.
-            last_look = (await self.find(job.id, job.client)).state not in UNFINISHED
+            last_look = now.state not in UNFINISHED
             if not last_look:
                 await asyncio.sleep(FOLLOW)
 
     def _all(self, job: Job) -> AsyncGenerator[bytes | memoryview, None]:
         return self.results(job, 0, None, follow=False)
 
-    async def _sweep(self) -> None:
-        """Free abandoned chunks, end cancelled jobs and remove what has expired."""
-        while True:
-            try:
-                await self._swept()
-            except (SQLAlchemyError, OSError) as error:
-                log.warning("the database of jobs does not answer: %s", error)
-            await asyncio.sleep(SWEEP)
 
-    async def _swept(self) -> None:
-        self.on_states(await self.rows.by_state())
-        retention = self._settings.job_retention
-        if await self._chunks.release_abandoned():
-            self._runner.wake()
-        await self.rows.end_cancelled(retention)
-        await self._arrivals.tidy()
-        stored = await self.rows.stored()
-        full = (client for client, n_bytes in stored.items() if n_bytes >= self._share)
-        self._runner.full_clients = frozenset(full)
-        self._runner.full = sum(stored.values()) >= self._settings.max_data_bytes
-        for id_ in await self.rows.expire():
-            await asyncio.to_thread(self.folder.remove, id_)
-        await self.rows.forget(time.time() - 2 * retention)
-        await self.endings.rows.forget()
-        idle = await asyncio.to_thread(self.folder.unchanged)
-        for id_ in {*idle} - await self.rows.known(idle):
-            await asyncio.to_thread(self.folder.remove, id_)
+def _expired() -> ResultsExpired:
+    return ResultsExpired("the results were kept for their time (DARKROOM_JOB_RETENTION)")

@@ -20,6 +20,7 @@ from app.responses.body import StreamedBody
 from app.routes.images.image_route import client_name
 from app.routes.job_documents import ACCEPTED, FOUND, LISTED, REMOVED, RESULTS, job_document
 from app.routes.job_request import asked_for, options_of
+from app.routes.job_route import JobRoute
 from app.routes.job_work import work_of
 from app.service import Service, ServiceOf
 from models.api.jobs import JobEnding, JobItemCounts, JobListing, JobOperation, JobRecord, JobState
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # it imports SQLAlchemy, which only servers with jobs need
     from app.jobs.store.endings import Ending
     from app.jobs.store.values import Job
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=JobRoute)
 
 RETRY_AFTER = 2
 """Seconds after which it is worth asking for the state of a new job."""

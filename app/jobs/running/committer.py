@@ -48,7 +48,13 @@ class Committer:
             batch = [await self._queue.get()]
             while not self._queue.empty():
                 batch.append(self._queue.get_nowait())
-            await self._commit([each for each in batch if not each[1].done()])
+            waiting = [each for each in batch if not each[1].done()]
+            try:
+                await self._commit(waiting)
+            except Exception as error:  # a fault of ours: these chunks fail, and others go on
+                for _, finished in waiting:
+                    if not finished.done():
+                        finished.set_exception(error)
 
     async def _commit(self, batch: list[Finished]) -> None:
         by_job: dict[str, list[ChunkRecords]] = defaultdict(list)

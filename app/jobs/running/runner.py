@@ -90,6 +90,8 @@ class Runner:
                     await self._look()
                 except (SQLAlchemyError, OSError) as error:
                     log.warning("the database of jobs does not answer: %s", error)
+                except Exception as error:  # a fault of ours must not end the work on all jobs
+                    log.error("a look at the jobs failed", exc_info=error)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK):
                         await self._awake.wait()

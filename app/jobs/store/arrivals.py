@@ -78,9 +78,7 @@ class Arrivals:
         """Count bytes of a body, if with them all clients have at most `most` bytes, and its own
         at most `share`.
         """
-        return await asyncio.shield(
-            self._settled(id_, self._reserve(id_, n_bytes, most, share))
-        )
+        return await asyncio.shield(self._settled(id_, self._reserve(id_, n_bytes, most, share)))
 
     def became_job(self, id_: str) -> None:
         """Forget a body whose row has ended with the transaction that added its job."""

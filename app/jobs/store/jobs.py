@@ -51,6 +51,8 @@ class JobRows:
 
     async def find(self, id_: str, client: str | None = None) -> Job | None:
         """Return a job, or None where the client has none of this id."""
+        if "\0" in id_:  # PostgreSQL takes none
+            return None
         mine = JOBS.c.id == id_
         return await self._one(mine if client is None else mine & (JOBS.c.client == client))
 
@@ -66,7 +68,7 @@ class JobRows:
         if state is not None:
             query = query.where(JOBS.c.state == state.value)
         if before is not None:
-            query = query.where(JOBS.c.id < before)
+            query = query.where(JOBS.c.id < before.partition("\0")[0])  # PostgreSQL takes no NUL
         async with self._engine.connect() as connection:
             found = await connection.execute(query.limit(limit))
             return [_job(row) for row in found.mappings()]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from fastapi import Request
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs.files import DataFolder
 from app.jobs.ids import new_id
@@ -101,30 +102,47 @@ class Acceptance:
     async def _received(
         self, id_: str, asked: Asked, request: Request, kind: str, room: Reservation
     ) -> Job:
-        files = self._folder
-        folder = await asyncio.to_thread(files.add, id_)
-        queued: Job | None = None
+        found: Received | None = None
         digested = json.dumps([kind, *_equal(asked)], sort_keys=True).encode()
         try:
+            folder = await asyncio.to_thread(self._folder.add, id_)
             if asked.source is None:
                 receiver = Receiver(folder, self._settings, digested, self._chunk, room)
                 found = await receiver.receive(request, kind)
             else:
                 found = await self._sources.manifest(asked, asked.source, folder, digested, room)
-            new = _new_job(id_, asked, found)
-            queued = await self._rows.add(new, found.spans, _endings(id_, asked))
-            if queued is new:
-                room.became_job()
         except OSError as error:
             raise StorageFull(f"the data folder takes no more: {error.strerror}") from None
         finally:
-            if queued is None or queued.id != id_:
-                await asyncio.to_thread(files.remove, id_)
+            if found is None:
+                await asyncio.to_thread(self._folder.remove, id_)
+        # Shielded: it would not be known whether a commit that is cancelled was made.
+        queued = await asyncio.shield(self._queued(asked, _new_job(id_, asked, found), found, room))
         if queued.digest != found.digest:
             raise IdempotencyMismatch(
                 "this Idempotency-Key was used for another body, operation or options; take a new "
                 "key for new work"
             )
+        return queued
+
+    async def _queued(self, asked: Asked, new: Job, found: Received, room: Reservation) -> Job:
+        """Return the new job once it is in the database, or the one that has its key already.
+
+        The files of a new job stay unless the database has none: a commit whose answer was lost may
+        have been made. If the database does not answer at all, the next sweeps decide.
+        """
+        try:
+            queued = await self._rows.add(new, found.spans, _endings(new.id, asked))
+        except (SQLAlchemyError, OSError):
+            made = await self._rows.find(new.id)
+            if made is None:
+                await asyncio.to_thread(self._folder.remove, new.id)
+                raise
+            queued = made
+        if queued.id == new.id:
+            room.became_job()
+        else:
+            await asyncio.to_thread(self._folder.remove, new.id)
         self._on_queued()
         return queued
 

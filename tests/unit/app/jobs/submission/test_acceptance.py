@@ -1,24 +1,42 @@
 """Places for bodies that arrive: few for one client, whatever arrives at the same moment."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.requests import Request
 from starlette.types import Message
 
-from app.jobs.files import DataFolder
+from app.jobs.files import MANIFEST, DataFolder
 from app.jobs.store.arrivals import Arrivals
 from app.jobs.store.database import opened
+from app.jobs.store.endings import Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
+from app.jobs.store.values import Job, Span
 from app.jobs.submission.acceptance import ARRIVING_OF_ONE, Acceptance
 from app.jobs.submission.asked import Asked
 from app.jobs.submission.room import DataRoom
 from app.jobs.submission.sources import Sources
-from models.domain.job_errors import TooManyJobs
+from models.domain.job_errors import StorageFull, TooManyJobs
 from models.settings import Settings
+from tests.fakes import GUARD
+
+SCOPE = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
+KIND = "application/x-ndjson"
+
+
+def acceptance(
+    folder: DataFolder, rows: JobRows, arriving: Arrivals, settings: Settings
+) -> Acceptance:
+    """Return what accepts jobs in one process."""
+    most, no_sources = settings.max_data_bytes, cast(Sources, None)
+    room = DataRoom(arriving, most, most)
+    return Acceptance(folder, rows, room, settings, 32, lambda: None, no_sources)
 
 
 def asked(client: str) -> Asked:
@@ -43,27 +61,13 @@ def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
         engine = await opened(None, tmp_path)
         rows, owner = JobRows(engine), Owner(engine)
         await owner.enter()
-        no_sources = cast(Sources, None)
-        most = settings.max_data_bytes
-        processes = [
-            Acceptance(
-                folder,
-                rows,
-                DataRoom(Arrivals(engine, owner.id), most, most),
-                settings,
-                32,
-                lambda: None,
-                no_sources,
-            )
-            for _ in range(n_processes)
-        ]
-        scope = {"type": "http", "headers": [], "method": "POST", "path": "/jobs"}
+        arriving = [Arrivals(engine, owner.id) for _ in range(n_processes)]
+        processes = [acceptance(folder, rows, each, settings) for each in arriving]
 
         def accepted(client: str, number: int = 0) -> asyncio.Task[object]:
             accepting = processes[number % n_processes]
-            request = Request(scope, receive)
-            kind = "application/x-ndjson"
-            return asyncio.ensure_future(accepting.accept(asked(client), request, kind, 0))
+            request = Request(SCOPE, receive)
+            return asyncio.ensure_future(accepting.accept(asked(client), request, KIND, 0))
 
         try:
             flood = [accepted("one", number) for number in range(ARRIVING_OF_ONE + others)]
@@ -79,3 +83,67 @@ def test_bodies_that_arrive_at_the_same_moment_get_four_places_of_one_client(
     refused = [each for each in found if isinstance(each, TooManyJobs)]
     assert len(refused) == others
     assert not isinstance(found[-1], Exception)
+
+
+async def _small_body() -> Message:
+    return {"type": "http.request", "body": b'{"data": "data:,"}', "more_body": False}
+
+
+class Unsure(JobRows):
+    """Jobs that are added without an answer: that of the commit is lost, or awaited
+    until `answers` is set.
+    """
+
+    def __init__(self, engine: AsyncEngine, *, lost: bool) -> None:
+        super().__init__(engine)
+        self.added, self.answers, self._lost = asyncio.Event(), asyncio.Event(), lost
+
+    async def add(self, job: Job, spans: Sequence[Span], endings: Sequence[Ending] = ()) -> Job:
+        await super().add(job, spans, endings)
+        self.added.set()
+        if self._lost:
+            raise OperationalError("COMMIT", {}, ConnectionResetError("the connection was lost"))
+        await self.answers.wait()
+        return job
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "cancelled"])
+def test_a_job_whose_commit_was_made_keeps_its_files(tmp_path: Path, lost: bool) -> None:
+    """Without its files it would fail, and a repeated request with its key would get that job."""
+
+    async def test() -> None:
+        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
+        folder.make()
+        rows, owner = Unsure(engine, lost=lost), Owner(engine)
+        await owner.enter()
+        accepting = acceptance(folder, rows, Arrivals(engine, owner.id), Settings())
+        try:
+            work = accepting.accept(asked("me"), Request(SCOPE, _small_body), KIND, 0)
+            task = asyncio.ensure_future(work)
+            await asyncio.wait_for(rows.added.wait(), GUARD)
+            if not lost:
+                task.cancel()
+            await asyncio.wait([task], timeout=GUARD)
+            rows.answers.set()
+            (made,) = await rows.listed("me", None, None, 10)
+            assert (folder.of(made.id) / MANIFEST).exists()
+            assert lost is not task.cancelled()
+        finally:
+            await engine.dispose()
+
+    asyncio.run(test())
+
+
+def test_a_folder_that_cannot_be_made_is_no_fault_of_the_server(tmp_path: Path) -> None:
+    async def test() -> None:
+        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
+        owner = Owner(engine)
+        await owner.enter()  # the folder of all jobs is missing, as on a disk that was taken away
+        accepting = acceptance(folder, JobRows(engine), Arrivals(engine, owner.id), Settings())
+        try:
+            with pytest.raises(StorageFull):
+                await accepting.accept(asked("me"), Request(SCOPE, _small_body), KIND, 0)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(test())

@@ -1,0 +1,96 @@
+"""`/jobs` answers what clients can act on: 503 for a database that fails, 404 for odd ids."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app import service
+from app.http import problems
+from app.jobs.files import DataFolder
+from app.jobs.jobs import Jobs
+from app.jobs.store.chunks import ChunkRows
+from app.jobs.store.database import opened
+from app.jobs.store.endings import EndingRows
+from app.jobs.store.jobs import JobRows
+from app.jobs.store.values import Job, State
+from app.routes import jobs as routes
+
+Scenario = Callable[[httpx.AsyncClient, AsyncEngine], Awaitable[None]]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str | None:
+    """Return the URL of an empty database; None is SQLite."""
+    if request.param == "sqlite":
+        return None
+    found: str = request.getfixturevalue("postgres").database()
+    return found
+
+
+def with_a_job(url: str | None, folder: Path, scenario: Scenario) -> None:
+    """Run a scenario with a client of the routes, which have the finished job `1`."""
+
+    async def run() -> None:
+        engine = await opened(url, folder)
+        rows, endings = JobRows(engine), SimpleNamespace(rows=EndingRows(engine, "me"))
+        jobs: Any = SimpleNamespace(
+            rows=rows, _chunks=ChunkRows(engine), folder=DataFolder(folder), endings=endings
+        )
+        for name in ("find", "listed", "rate", "results"):
+            setattr(jobs, name, partial(getattr(Jobs, name), jobs))
+        ended = Job("1", "127.0.0.1", State.SUCCEEDED, "classify", {}, 0, 0, 0, 0, 1000.0)
+        await rows.add(ended, [])
+        app = FastAPI()
+        problems.install(app)
+        app.include_router(routes.router)
+        fake = SimpleNamespace(jobs=jobs, keys=None)
+        app.dependency_overrides[service._service] = lambda: fake
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+                await scenario(client, engine)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(run())
+
+
+def test_a_database_that_fails_is_unavailable(url: str | None, tmp_path: Path) -> None:
+    async def scenario(client: httpx.AsyncClient, engine: AsyncEngine) -> None:
+        assert (await client.get("/jobs/1")).status_code == 200
+        async with engine.begin() as connection:
+            await connection.execute(text("ALTER TABLE darkroom_jobs RENAME TO gone"))
+        answer = await client.get("/jobs/1")
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+        assert int(answer.headers["Retry-After"]) >= 1
+
+    with_a_job(url, tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/jobs/1/results?offset={2**63}", 200),
+        (f"/jobs/1/results?offset={2**70}&limit={2**70}", 200),
+        ("/jobs/%00", 404),
+        ("/jobs?before=%00", 200),
+        ("/jobs?before=1%00", 200),
+    ],
+)
+def test_odd_numbers_and_ids_are_no_faults_of_the_server(
+    url: str | None, path: str, status: int, tmp_path: Path
+) -> None:
+    async def scenario(client: httpx.AsyncClient, _: AsyncEngine) -> None:
+        answer = await client.get(path)
+        assert answer.status_code == status, answer.text
+
+    with_a_job(url, tmp_path, scenario)
