@@ -106,11 +106,21 @@ class Permit:
             return
         more = Amount(n_images, n_bytes)
         held = self._held + more
-        self._admission.fits(held)
+        self._admission.limits.fits(held)
         if self._held.images:  # the first image was charged with the headers
             self._admission.charge_rate(self._client, n_images)
         self._admission.take(self._key, more)
         self._held = held
+
+    def foresee(self, n_images: int, *kinds: Hashable) -> None:
+        """Raise what `grow` and `expect` would raise now for images that are still arriving.
+
+        Nothing is held or charged, because a body that trickles must not keep places from others.
+        """
+        costs, admission = self._admission.forecast.costs, self._admission
+        work = int(n_images * sum(map(costs.estimate, kinds)) * MICRO)
+        self.must_end_in_time(work, max(map(costs.latency, kinds), default=0.0))
+        admission.look(self._key, Amount(max(0, n_images - self._held.images), 0))
 
     def expect(self, n_images: int, *kinds: Hashable) -> None:
         """Charge for work of these kinds on each of `n_images` images; raises Overloaded.
@@ -118,8 +128,7 @@ class Permit:
         Work that was reserved was admitted then, so requests that came later do not refuse it.
         """
         forecast, self.kinds = self._admission.forecast, kinds
-        each = [forecast.costs.estimate(kind) for kind in kinds]
-        work = int(n_images * sum(each) * MICRO)
+        work = int(n_images * sum(map(forecast.costs.estimate, kinds)) * MICRO)
         reserved = self._reservation.end() if self._reservation is not None else 0
         if not reserved or work > SURE * reserved:
             self.must_end_in_time(work, max(map(forecast.costs.latency, kinds), default=0.0))
@@ -136,8 +145,7 @@ class Permit:
     def awaiting(self) -> Iterator[None]:
         """Count one image as waiting for its origin while the block runs.
 
-        An origin may answer as late as it likes, so work that waits for one is not before the work
-        of others, and the server is not busy with it.
+        An origin may answer late: its work is not before others, and the server not busy with it.
         """
         self._expected.awaits(1)
         try:
@@ -190,14 +198,13 @@ class Permit:
 
     def work(self, kind: Hashable, pixels: int) -> Work:
         """Return the work on one image of known size; it ends with its `with` block."""
-        estimate = self._admission.forecast.costs.estimate
-        before = self._expected.begin(kind)
-        now = int(estimate(kind, pixels) * MICRO)
+        admission, before = self._admission, self._expected.begin(kind)
+        now = int(admission.forecast.costs.estimate(kind, pixels) * MICRO)
         if now != before:
-            self._admission.forecast.charge(self._key, now - before)
-        wait = self._admission.forecast.wait_here(self._admission.line.past)
-        work = Work(self, kind, pixels, now, self._admission.clock() + wait)
-        self._admission.forecast.capacity.begin(work)
+            admission.forecast.charge(self._key, now - before)
+        wait = admission.forecast.wait_here(admission.line.past)
+        work = Work(self, kind, pixels, now, admission.clock() + wait)
+        admission.forecast.capacity.begin(work)
         return work
 
     def end(self, work: Work, trace: Trace | None, expired: bool = False) -> None:
@@ -218,9 +225,9 @@ class Permit:
 
     def release(self) -> None:
         """Release everything that is held; further calls have no effect."""
+        admission = self._admission
         if not self._began:
             return
-        admission = self._admission
         admission.give_back(self._key, self._held)
         self._held = Amount(0, 0)
         if self._charged:

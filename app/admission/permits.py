@@ -19,7 +19,7 @@ from app.admission.prediction.forecast import Forecast
 from app.admission.prediction.reservations import Reservations
 from app.admission.prediction.targets import Target, TargetKinds
 from models.domain.deadline import NEVER, Deadline
-from models.domain.errors import Draining, Overloaded, RateLimited, TooLarge
+from models.domain.errors import Draining, Overloaded, RateLimited
 from models.settings import Settings
 
 
@@ -98,14 +98,12 @@ class Admission:
         for a stream, whose images wait for room), `target` its path and query if they say what is
         wanted. Nothing is held. Only the refusal of a small share is noted, as `take` does.
         """
-        key, counters = self._key(client), self.counters
+        key = self._key(client)
         work, latency = self.forecast.least_work(self.targets.of(target))
         error = self.forecast.too_late(key, seconds, work, latency, client)
         if error is not None or n_bytes is None:
             return error
-        own = counters.of(key, ByKey.IMAGES) + 1
-        images, held = counters.total(Total.IMAGES) + 1, counters.total(Total.BYTES) + n_bytes
-        return self._over(key, Amount(1, n_bytes), own, images, held)
+        return self._would_be_over(key, Amount(1, n_bytes))
 
     def enter(
         self,
@@ -169,6 +167,17 @@ class Admission:
             self.give_back(key, amount)
             raise error
 
+    def look(self, key: Key, amount: Amount) -> None:
+        """Raise what `Limits.fits` and `take` would raise for `amount` now; nothing is held."""
+        self.limits.fits(amount)
+        if (error := self._would_be_over(key, amount)) is not None:
+            raise error
+
+    def _would_be_over(self, key: Key, amount: Amount) -> Overloaded | None:
+        total = self.held + amount
+        own = self.counters.of(key, ByKey.IMAGES) + amount.images
+        return self._over(key, amount, own, total.images, total.bytes)
+
     def _over(
         self, key: Key, amount: Amount, own: int, images: int, n_bytes: int
     ) -> Overloaded | None:
@@ -223,22 +232,8 @@ class Admission:
         self.counters.add(Total.ARRIVING, -n_bytes)
         self.counters.add_for(key, ByKey.ARRIVING, -n_bytes)
 
-    def fits(self, amount: Amount) -> None:
-        """Raise TooLarge if even an idle server could not admit `amount`."""
-        limits = self.limits
-        images, setting = limits.images, "DARKROOM_MAX_IMAGES_IN_FLIGHT"
-        if limits.client_images and limits.client_images < images:
-            images, setting = limits.client_images, "DARKROOM_MAX_IMAGES_PER_CLIENT"
-        if amount.images > images or amount.bytes > limits.bytes:
-            raise TooLarge(
-                f"{amount.images} images ({amount.bytes} bytes) never fit: the server holds "
-                f"{images} images ({setting}) and {limits.bytes} bytes "
-                "(DARKROOM_MAX_BYTES_IN_FLIGHT); send smaller requests"
-            )
-
     def _overloaded(self, key: Key, detail: str, reason: str) -> Overloaded:
-        # Clients take turns. One with a small share gets a place as soon as anything ends, and need
-        # not wait until the work of all others has.
+        # Clients take turns: one with a small share gets a place as soon as anything ends.
         wait = self.forecast.wait(key, 0) or 1.0
         return Overloaded(f"{detail}; try again later", retry_after=wait, reason=reason)
 

@@ -27,7 +27,7 @@ from app.admission.counts.counters import Counters
 from app.connections.guard import Guard
 from app.connections.http1.protocol import GuardedProtocol
 from app.connections.limits import ConnectionLimits
-from app.routes import classify, filter, process
+from app.routes import classify, filter, inference, process
 from app.routes.images.early_refusal import EarlyRefusal
 from app.service import Service
 from app.telemetry.metrics import Metrics
@@ -78,7 +78,7 @@ def overloaded() -> EarlyRefusal:
     admission.forecast.charge(counters.key("client 127.0.0.9"), 30_000_000)
     admission.forecast.charge(counters.key("client 127.0.0.1"), 30_000_000)
     app = FastAPI()
-    for router in (classify.router, filter.router, process.router):
+    for router in (classify.router, filter.router, process.router, inference.router):
         app.include_router(router)
     service = object.__new__(Service)
     parts = {"settings": settings, "admission": admission, "metrics": Metrics(), "keys": None}

@@ -96,6 +96,12 @@ def test_health_and_metadata_are_those_of_the_server(
     assert {each["state"] for each in index} == {"READY"}
 
 
+def test_the_server_is_described_with_and_without_a_slash(client: httpx.Client) -> None:
+    with_slash, without = client.get("/v2/"), client.get("/v2")  # a redirect would be 307
+    assert with_slash.status_code == without.status_code == 200
+    assert with_slash.json() == without.json()
+
+
 def test_a_batch_of_files_has_the_scores_of_classify(
     client_of_triton: Client, client: httpx.Client
 ) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from models.domain.errors import TooLarge
 from models.settings import Settings
 
 SHARE = 15
@@ -30,6 +31,18 @@ class Limits:
             settings.max_images_per_client,
             settings.max_bytes_per_client,
         )
+
+    def fits(self, amount: "Amount") -> None:
+        """Raise TooLarge if even an idle server could not admit `amount`."""
+        images, setting = self.images, "DARKROOM_MAX_IMAGES_IN_FLIGHT"
+        if self.client_images and self.client_images < images:
+            images, setting = self.client_images, "DARKROOM_MAX_IMAGES_PER_CLIENT"
+        if amount.images > images or amount.bytes > self.bytes:
+            raise TooLarge(
+                f"{amount.images} images ({amount.bytes} bytes) never fit: the server holds "
+                f"{images} images ({setting}) and {self.bytes} bytes "
+                "(DARKROOM_MAX_BYTES_IN_FLIGHT); send smaller requests"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from app.intake.inference.layout import Layout, check_size, layout_of, values_of
 from app.intake.inference.models import ERROR, LOGITS, InferenceModel
 from app.intake.item import Item
 from app.intake.json_items import JSON_AT_ONCE, ROOM
-from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted
+from app.intake.wanted import ClassifyTensors, ImageRequest, Wanted, kinds
 from app.parsing.arriving import ArrivingJson, Text
 from app.parsing.json_arrays import JsonArray, numbers, without_arrays
 from app.parsing.structure import MOST_TEXT
@@ -65,7 +65,7 @@ async def collect(
         _from_json(chunks, settings, model)
         if length is None
         else _from_binary(
-            BodyReader(chunks), length, 0 if coding else announced(request), settings, model
+            BodyReader(chunks), length, 0 if coding else announced(request), permit, settings, model
         )
     )
     document, layout, contents = await reading
@@ -90,9 +90,17 @@ Read = tuple[Document, Layout, list[Content]]
 
 
 async def _from_binary(
-    reader: BodyReader, length: str, announced: int, settings: Settings, model: InferenceModel
+    reader: BodyReader,
+    length: str,
+    announced: int,
+    permit: Permit,
+    settings: Settings,
+    model: InferenceModel,
 ) -> Read:
-    """Read JSON of `length` bytes and the tensor behind it; 0 bytes are `announced` if unknown."""
+    """Read JSON of `length` bytes and the tensor behind it; 0 bytes are `announced` if unknown.
+
+    What admission would refuse is refused before the tensor is read; `permit` holds no more.
+    """
     if not (length.isascii() and length.isdigit() and len(length) < 12 and int(length)):
         raise MalformedRequest(f"{HEADER} is the number of bytes of the JSON")
     size = int(length)
@@ -112,6 +120,8 @@ async def _from_binary(
             f"{HEADER} ({size}) and binary_data_size ({behind}) make {size + behind} bytes; "
             f"the body has {announced}"
         )
+    wanted = _wanted(layout, documents.wanted_outputs(document, model), model)
+    permit.foresee(layout.n, *kinds(wanted))
     if layout.height:
         contents = await of_one_size(reader.pieces(behind), layout, settings)
     else:

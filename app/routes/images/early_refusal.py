@@ -23,6 +23,7 @@ from app.admission.clients import client_of
 from app.admission.prediction.targets import target_of
 from app.connections.early_answer import EarlyAnswer
 from app.http import problems
+from app.http.problems import INFERENCE
 from app.http.request_lifetime import seconds_before
 from app.intake.stream import is_stream
 from app.routes.access_log import access, new_request_id, request_id_of
@@ -50,9 +51,9 @@ class EarlyRefusal:
         service = app.state.service
         assert isinstance(service, Service)
         self._service = service
-        self._paths = frozenset(
-            route.path for route in problems.routes(app.routes) if isinstance(route, ImageRoute)
-        )
+        routes = [each for each in problems.routes(app.routes) if isinstance(each, ImageRoute)]
+        self._paths = frozenset(each.path for each in routes if not each.param_convertors)
+        self._patterns = [(each.path_regex, each.path) for each in routes if each.param_convertors]
         self._cross_origin = bool(service.settings.cors_origins)
         trusted = [str(each) for each in service.settings.trusted_proxies]
         proxied = cast(ASGI3Application, _unanswered)
@@ -73,7 +74,8 @@ class EarlyRefusal:
     def __call__(self, scope: Scope) -> EarlyAnswer | None:
         """Return the refusal of a request, or None: the application answers it."""
         path = scope["path"]
-        if path not in self._paths or scope["method"] != "POST":
+        route = self._route(path)
+        if route is None or scope["method"] != "POST":
             return None
         started = time.monotonic()
         headers = scope["headers"]
@@ -81,7 +83,7 @@ class EarlyRefusal:
         if len(given) < len(headers) or (self._cross_origin and b"origin" in given):
             return None
         try:
-            refusal = self._refusal(scope, given)
+            refusal = self._refusal(scope, given, route)
         except (InvalidParameter, Unauthorized, Forbidden):
             return None
         if refusal is None:
@@ -98,7 +100,20 @@ class EarlyRefusal:
         refusal.count(time.monotonic() - started)
         return whole
 
-    def _refusal(self, scope: Scope, given: dict[bytes, bytes]) -> PreparedRefusal | None:
+    def _route(self, path: str) -> str | None:
+        """Return the path of the image route for a request's path, None if there is none."""
+        if path in self._paths:
+            return path
+        if path.startswith(INFERENCE + "/"):
+            for pattern, route in self._patterns:
+                if pattern.match(path):
+                    return route
+        return None
+
+    def _refusal(
+        self, scope: Scope, given: dict[bytes, bytes], route: str
+    ) -> PreparedRefusal | None:
+        """Return the refusal of a request for the path of `route`, None if it is not refused."""
         service, path, query = self._service, scope["path"], scope["query_string"]
         admission, settings = service.admission, service.settings
         media_type = given.get(b"content-type", b"")
@@ -120,7 +135,7 @@ class EarlyRefusal:
             error = admission.refusal(client, seconds, n_bytes, target)
         if error is None:
             return None
-        return self._recent.note(request, error, path, self._counted(error, path))
+        return self._recent.note(request, error, path, self._counted(error, route))
 
     def _rated(self, scope: Scope, client: str) -> RateLimited | None:
         """Charge a request against the client's rate if there is one; return its refusal."""
@@ -146,11 +161,11 @@ class EarlyRefusal:
             self._proxies(seen, None, None).send(None)  # type: ignore[arg-type]  # see above
         return client_of(seen)
 
-    def _counted(self, error: ServiceError, path: str) -> Callable[[float], None]:
+    def _counted(self, error: ServiceError, route: str) -> Callable[[float], None]:
         """Return a function that counts the refusal, as the application does with its own."""
         reason = error.reason if isinstance(error, Overloaded) else error.code
         rejection = self._rejection(reason)
-        request = self._service.metrics.request("POST", path, str(error.status))
+        request = self._service.metrics.request("POST", route, str(error.status))
 
         def count(seconds: float) -> None:
             rejection.inc()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from app.connections.early_answer import EarlyAnswer
 from app.http import problems
+from app.http.media_types import JSON
 from models.domain.errors import Overloaded, ServiceError
 
 LONGEST = 0.05
@@ -41,8 +42,9 @@ class PreparedRefusal:
     error: ServiceError
     until: float
     count: Callable[[float], None]
-    _headers: tuple[bytes, bytes]
-    _body: tuple[bytes, bytes]
+    _headers: list[bytes]
+    _body: list[bytes]
+    """What stands before and after the id; a body of the Open Inference Protocol has none."""
 
     @classmethod
     def of(
@@ -55,10 +57,7 @@ class PreparedRefusal:
     def answer(self, request_id: str) -> EarlyAnswer:
         """Return the answer to the request with an id of `ID_LENGTH` letters and digits."""
         id_ = request_id.encode()
-        headers, body = self._headers, self._body
-        return EarlyAnswer(
-            self.error.status, headers[0] + id_ + headers[1], body[0] + id_ + body[1]
-        )
+        return EarlyAnswer(self.error.status, id_.join(self._headers), id_.join(self._body))
 
 
 class RecentRefusals:
@@ -92,7 +91,8 @@ class RecentRefusals:
 
 def answer(error: ServiceError, path: str, request_id: str) -> EarlyAnswer:
     """Return the bytes of the application's answer, in the same order as `problems.answer`."""
-    problem = {
+    media_type = problems.MEDIA_TYPE
+    problem: dict[str, object] = {
         "type": problems.TYPE_PREFIX + error.code,
         "title": error.title,
         "status": error.status,
@@ -101,10 +101,12 @@ def answer(error: ServiceError, path: str, request_id: str) -> EarlyAnswer:
         "instance": path,
         "request_id": request_id,
     }
+    if path.startswith(problems.INFERENCE + "/"):
+        problem, media_type = {"error": error.detail}, JSON
     body = json.dumps(problem, ensure_ascii=False, separators=(",", ":")).encode()
     headers = (
         f"retry-after: {problems.retry_after(error)}\r\ncontent-length: {len(body)}\r\n"
-        f"content-type: {problems.MEDIA_TYPE}\r\nx-request-id: {request_id}\r\n"
+        f"content-type: {media_type}\r\nx-request-id: {request_id}\r\n"
         "x-content-type-options: nosniff\r\n"
     )
     return EarlyAnswer(error.status, headers.encode("latin-1"), body)
@@ -114,7 +116,6 @@ def _size(request: Request) -> int:
     return sum(len(part) for part in request if part is not None)
 
 
-def _cut(data: bytes) -> tuple[bytes, bytes]:
+def _cut(data: bytes) -> list[bytes]:
     """Return what stands before and after the id; the id is the last thing that looks like it."""
-    before, _, after = data.rpartition(_ID.encode())
-    return before, after
+    return data.rsplit(_ID.encode(), 1)

@@ -29,6 +29,7 @@ _TYPES = {"BYTES": "TYPE_STRING", "UINT8": "TYPE_UINT8", "FP32": "TYPE_FP32"}
 """The names of datatypes in the configuration of a model."""
 
 
+@router.get("/v2/", include_in_schema=False)
 @router.get("/v2", operation_id="v2_server", responses=OBJECT)
 async def server() -> Response:
     """Name the server, its version, and the extensions of the protocol that it supports."""
