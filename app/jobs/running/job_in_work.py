@@ -4,35 +4,36 @@ import asyncio
 from dataclasses import dataclass
 
 from app.jobs.inputs import Inputs
+from app.jobs.running.slots import SharedSlots
 from app.jobs.running.work import Work
 from app.jobs.store.values import Job
 
 
 class JobSlots:
-    """The images of one job that are in work at a time: at most `most`, and those of all jobs.
-
-    `shared` counts the images of all jobs. None: the job has no limit of its own.
+    """The images of one job that are in work at a time: at most `concurrency` of the job, and its
+    part of `shared`, which has the images of all jobs.
     """
 
-    def __init__(self, shared: asyncio.Semaphore, most: int | None) -> None:
+    def __init__(self, shared: SharedSlots, job: Job) -> None:
         self._shared = shared
-        self._own = None if most is None else asyncio.Semaphore(most)
+        self._key = job.client, job.id
+        self._own = None if job.concurrency is None else asyncio.Semaphore(job.concurrency)
 
     async def take(self) -> None:
         """Wait for a slot; the job's own limit first, so that it keeps none from other jobs."""
         if self._own is None:
-            await self._shared.acquire()
+            await self._shared.take(*self._key)
             return
         await self._own.acquire()
         try:
-            await self._shared.acquire()
+            await self._shared.take(*self._key)
         except BaseException:
             self._own.release()
             raise
 
     def give(self, *_: object) -> None:
         """Give a slot back."""
-        self._shared.release()
+        self._shared.give(*self._key)
         if self._own is not None:
             self._own.release()
 

@@ -17,7 +17,9 @@ from app.jobs.manifest import StoredLine, read
 from app.jobs.running.claims_ahead import ClaimsAhead
 from app.jobs.running.committer import Committer
 from app.jobs.running.job_in_work import JobInWork, JobSlots
+from app.jobs.running.slots import SharedSlots
 from app.jobs.running.suspects import CAREFUL, Suspects
+from app.jobs.running.turns import Turns
 from app.jobs.running.work import ImageWorker, Work, WorkOf, refused
 from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.jobs import JobRows
@@ -30,8 +32,8 @@ log = logging.getLogger("darkroom.jobs")
 LOOK = 1.0
 """Seconds between two looks for new jobs, for cancelled ones and at the lease of this process."""
 
-JOBS_AT_ONCE = 8
-"""Jobs that one process works on at a time; they take turns image by image."""
+KNOWN = 256
+"""Jobs with work that one look finds at most."""
 
 PAUSE = 5.0
 """Seconds for which a job rests whose files or database failed."""
@@ -61,7 +63,8 @@ class Runner:
         self._worker = worker
         self._inputs = inputs
         self._work_of = work_of
-        self._slots = asyncio.Semaphore(most)
+        self._slots = SharedSlots(most)
+        self._turns = Turns()
         self._alone = asyncio.Lock()
         self._retention = retention
         self._stopping = stopping
@@ -110,12 +113,12 @@ class Runner:
         """Give back all chunks that were not finished."""
         claims = [*self._unreleased]
         self._unreleased.clear()
-        if claims:
-            try:
+        try:
+            if claims:
                 await self._chunks.release(claims, self._owner.id)
-            except BaseException:
-                self._unreleased += claims
-                raise
+        except BaseException:
+            self._unreleased += claims
+            raise
 
     async def _look(self) -> None:
         """Renew the lease, drop cancelled jobs, and begin with jobs that have free chunks."""
@@ -130,19 +133,18 @@ class Runner:
         for id_, task in self._feeders.items():
             if states.get(id_) not in RUNNABLE:
                 task.cancel()
-        if self._stopping() or self.full:
-            return
-        if len(self._feeders) < JOBS_AT_ONCE:
-            known = 2 * JOBS_AT_ONCE, self._owner.id, self.full_clients
-            for job in await self._jobs.runnable(*known):
-                if job.id not in self._feeders and len(self._feeders) < JOBS_AT_ONCE:
-                    self._begin(job)
+        if not (self._stopping() or self.full) and self._turns.is_due():
+            known = await self._jobs.runnable(KNOWN, self._owner.id, self.full_clients)
+            for job in self._turns.choose(known):
+                self._begin(job)
 
     def _begin(self, job: Job) -> None:
         task = self._feeders[job.id] = asyncio.create_task(self._feed(job))
+        self._turns.begin(job.id)
 
         def ended(_: object) -> None:
             del self._feeders[job.id]
+            self._turns.end(job.id)
             self.wake()
 
         task.add_done_callback(ended)
@@ -156,10 +158,7 @@ class Runner:
         except (InvalidParameter, NotFound) as error:  # other networks than before, another folder
             cause = problem(error).model_dump(exclude_none=True)
             await self._jobs.fail(job.id, cause, self._retention)
-        except ServiceError as error:
-            log.warning("job %s waits: %s", job.id, error.detail)
-            await asyncio.sleep(PAUSE)
-        except (SQLAlchemyError, OSError) as error:
+        except (ServiceError, SQLAlchemyError, OSError) as error:
             log.warning("job %s rests: %s", job.id, error)
             await asyncio.sleep(PAUSE)
         except Exception as error:  # other jobs are protected from a fault of ours
@@ -169,11 +168,11 @@ class Runner:
 
     async def _work(self, job: Job, work: Work) -> None:
         inputs = self._inputs(self._folder.of(job.id))
-        this = JobInWork(job, work, inputs, JobSlots(self._slots, job.concurrency))
+        this = JobInWork(job, work, inputs, JobSlots(self._slots, job))
         claims = ClaimsAhead(partial(self._claim, job.id))
         try:
             async with inputs, asyncio.TaskGroup() as group:
-                while not (self._stopping() or self.full or job.client in self.full_clients):
+                while self._goes_on(job):
                     claim = await claims.next()
                     if claim is None:
                         break
@@ -183,6 +182,11 @@ class Runner:
                     await begun.wait()
         finally:
             await claims.close(self._unreleased.extend)
+
+    def _goes_on(self, job: Job) -> bool:
+        """Return whether further chunks of a job may be begun."""
+        full = self.full or job.client in self.full_clients
+        return not (full or self._stopping() or job.id in self._turns.over)
 
     async def _claim(self, job: str, limit: int) -> list[Claim]:
         try:
@@ -225,9 +229,9 @@ class Runner:
         self, this: JobInWork, records: ChunkRecords, lines: Sequence[StoredLine]
     ) -> None:
         """Work on a chunk that ended processes; an item that ends them alone becomes an error."""
-        claim, job = records.claim, this.job
-        log.warning("job %s: attempt %s of chunk %s", job.id, claim.attempts, claim.number)
-        suspects = Suspects(self._folder.of(job.id) / f"suspects-{claim.number}")
+        claim = records.claim
+        log.warning("job %s: attempt %s of chunk %s", claim.job, claim.attempts, claim.number)
+        suspects = Suspects(self._folder.of(claim.job) / f"suspects-{claim.number}")
         await asyncio.to_thread(suspects.read)
         for index, line in enumerate(lines, claim.span.first):
             if suspects.blames(index):
@@ -241,7 +245,6 @@ class Runner:
     async def _item(
         self, this: JobInWork, index: int, line: StoredLine, records: ChunkRecords
     ) -> None:
-        job, work, inputs = this.job, this.work, this.inputs
-        made, failed = await self._worker.record(job, work, index, line, inputs)
+        made, failed = await self._worker.record(this.job, this.work, index, line, this.inputs)
         await records.add(made, failed=failed)
         self._on_item("failed" if failed else "ok")

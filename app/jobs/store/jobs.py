@@ -86,12 +86,14 @@ class JobRows:
             return {state: count for state, count in await connection.execute(query)}
 
     async def runnable(self, limit: int, owner: str, without: Collection[str] = ()) -> list[Job]:
-        """Return jobs that have chunks without an owner which `owner` may claim, the oldest
-        first, but for those of the clients `without`.
+        """Return jobs that have chunks without an owner which `owner` may claim: the oldest one of
+        each client first, then the second ones, but for those of the clients `without`.
         """
         waiting = exists().where(CHUNKS.c.job == JOBS.c.id, CHUNKS.c.state == WAITING)
+        place = func.row_number().over(partition_by=JOBS.c.client, order_by=JOBS.c.id)
         query = select(JOBS).where(_in(RUNNABLE), waiting, open_to(owner))
-        query = query.where(JOBS.c.client.not_in([*without])).order_by(JOBS.c.id).limit(limit)
+        query = query.where(JOBS.c.client.not_in([*without]))
+        query = query.order_by(place, JOBS.c.id).limit(limit)
         async with self._engine.connect() as connection:
             return [_job(row) for row in (await connection.execute(query)).mappings()]
 

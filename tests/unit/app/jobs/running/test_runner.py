@@ -1,6 +1,7 @@
 """One process gives back every chunk that it has claimed, so that its job can end."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from app.jobs.files import MANIFEST, DataFolder
 from app.jobs.inputs import Inputs
 from app.jobs.manifest import ManifestWriter, StoredLine
 from app.jobs.running import runner as running
+from app.jobs.running import turns
 from app.jobs.running.committer import Committer
 from app.jobs.running.runner import Runner
 from app.jobs.running.work import ImageWorker, Work
@@ -180,3 +182,54 @@ def test_records_that_are_closed_meanwhile_end_no_commits(tmp_path: Path) -> Non
             await engine.dispose()
 
     asyncio.run(test())
+
+
+class Slow(ImageWorker):
+    """Work on images that takes a while; `begun` is set for the client of each."""
+
+    def __init__(self) -> None:
+        self.begun = defaultdict[str, asyncio.Event](asyncio.Event)
+
+    async def record(self, job: Job, *_: Any, **_named: Any) -> tuple[bytes, bool]:
+        self.begun[job.client].set()
+        await asyncio.sleep(0.05)
+        return b"{}\n", False
+
+
+def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LOOK_AROUND", 0.2)
+
+    async def run() -> None:
+        folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
+        folder.make()
+        rows, owner, worker = JobRows(engine), Owner(engine), Slow()
+        await owner.enter()
+
+        async def add(id_: str, client: str) -> None:
+            writer = ManifestWriter(folder.add(id_) / MANIFEST, 5000, 1000)
+            for _ in range(2000):
+                writer.add(StoredLine(url="https://example.org/photo.jpg"))
+            writer.finish()
+            new = Job(id_, client, State.QUEUED, "classify", {}, writer.total, 0, 0, 0, 1000.0)
+            await rows.add(new, writer.spans)
+
+        for number in range(10):
+            await add(f"{number}", "me")
+        inputs = partial(Inputs, settings=Settings(), large=asyncio.Semaphore(1))
+        parts = rows, ChunkRows(engine), owner, folder, worker, inputs
+        work = lambda *_: Work(Classify())  # noqa: E731
+        runner = Runner(*parts, work, 10, RETENTION, lambda: False, lambda _: None)
+        working = asyncio.create_task(runner.run())
+        try:
+            async with asyncio.timeout(20):
+                await worker.begun["me"].wait()
+                await add("yours", "you")
+                await worker.begun["you"].wait()
+        finally:
+            working.cancel()
+            await asyncio.wait([working])
+            await engine.dispose()
+
+    asyncio.run(run())

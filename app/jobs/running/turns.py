@@ -1,0 +1,74 @@
+"""Choose the jobs that a process works on, so that no client keeps all of them from others."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from app.jobs.store.values import Job
+
+JOBS_AT_ONCE = 8
+"""Jobs that one process works on at a time; they take turns image by image."""
+
+TURN = 30.0
+"""Seconds for which a job is worked on at least, while jobs of other clients wait."""
+
+LOOK_AROUND = 5.0
+"""Seconds between two looks for jobs that wait while there are as many in work as may be."""
+
+
+class Turns:
+    """The jobs in work; `clock` returns seconds.
+
+    The first job of each client comes before the second one of any. Among clients with as many jobs
+    before them, each has a turn. Jobs of one client are worked on in the order in which they came.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begun: dict[str, float] = {}
+        self._ended: dict[str, float] = {}
+        self._look_at = 0.0
+        self.over: set[str] = set()
+        """Jobs in work of which no further chunk is begun, because others have waited."""
+
+    def is_due(self) -> bool:
+        """Return whether it is time to look for jobs that wait."""
+        return len(self._begun) - len(self.over) < JOBS_AT_ONCE or self._clock() >= self._look_at
+
+    def choose(self, runnable: Sequence[Job]) -> list[Job]:
+        """Return the jobs whose turn begins, and set `over`.
+
+        `runnable` are jobs with chunks that wait: the first of each client, then the second ones.
+        """
+        now = self._clock()
+        self._look_at = now + LOOK_AROUND
+        ranks, of_client = dict[str, int](), Counter[str]()
+        for job in runnable:
+            ranks[job.id] = of_client[job.client]
+            of_client[job.client] += 1
+        self._ended = {id_: at for id_, at in self._ended.items() if id_ in ranks}
+        idle = [job for job in runnable if job.id not in self._begun]
+        idle.sort(key=lambda job: (ranks[job.id], self._ended.get(job.id, 0.0)))
+        working = self._begun.keys() - self.over
+        room = JOBS_AT_ONCE - len(working)
+        chosen = idle[:room]
+        lasting = [id_ for id_ in working if id_ in ranks]  # the others end by themselves
+        lasting.sort(key=lambda id_: (-ranks[id_], self._begun[id_]))
+        for job, id_ in zip(idle[room:], lasting, strict=False):
+            ahead = ranks[id_] - ranks[job.id]
+            if ahead < 0 or (ahead == 0 and now - self._begun[id_] < TURN):
+                break
+            self.over.add(id_)
+            chosen.append(job)
+        return chosen
+
+    def begin(self, id_: str) -> None:
+        """Note that a job is in work."""
+        self._begun[id_] = self._clock()
+
+    def end(self, id_: str) -> None:
+        """Note that a job is not in work any more."""
+        del self._begun[id_]
+        if id_ in self.over:
+            self.over.discard(id_)
+            self._ended[id_] = self._clock()
