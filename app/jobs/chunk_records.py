@@ -64,10 +64,14 @@ def store(chunks: Sequence[ChunkRecords], folder: Path, owner: str) -> list[Stor
     try:
         stored = [each.append_to(descriptor, name) for each in chunks]
         os.fsync(descriptor)
+        if new:
+            sync_folder(folder)
+    except BaseException:
+        if new:  # or the next call would find it, and leave its name unsynced
+            os.unlink(folder / name)
+        raise
     finally:
         os.close(descriptor)
-    if new:
-        sync_folder(folder)
     return stored
 
 

@@ -117,9 +117,11 @@ class Endings:
             await self.rows.finish(ending, FAILED, "the results expired before they were written")
             return
         try:
-            target = self._storage.writable(ending.target).below(RESULTS)
+            folder = self._storage.writable(ending.target)
+            target = folder.below(RESULTS)
             async with aclosing(self._results(job)) as results:
                 await self._storage.write(target, _bytes(results))
+            await self._storage.settle(folder)
         except ServiceError as error:
             await self._again(ending, error.detail, None)
         else:

@@ -5,6 +5,7 @@ process was killed before its record was kept, replaces itself.
 """
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 
 from app.http.problems import problem
 from app.pipeline.results.encoded_files import EncodedFile
@@ -12,7 +13,7 @@ from app.pipeline.results.outcomes import Answer, EncodedImage, Processed
 from app.responses.records import archive_name
 from app.storage.storage import Storage
 from models.api.schemas import Record
-from models.domain.errors import ServiceError
+from models.domain.errors import AddressRefused, NotFound, ServiceError
 
 IMAGES, RESULTS = "images", "results.jsonl"
 """The folder of images and the file of records below a destination."""
@@ -46,6 +47,14 @@ class ImageOutput:
             if shown is not None:
                 shown.name = f"{IMAGES}/{shown.name}"
         return made
+
+    async def settle(self, target: str) -> None:
+        """Let the images that were written survive a power failure; raises OriginFailed.
+
+        Call it before their records count. Where none was written, there is nothing to do.
+        """
+        with suppress(AddressRefused, NotFound):
+            await self._storage.settle(self._storage.writable(target).below(IMAGES))
 
 
 def _images(answer: Answer) -> Iterator[tuple[EncodedImage, int | None]]:

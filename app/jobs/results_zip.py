@@ -6,7 +6,7 @@ nothing is written to disk: beside the pieces of one read there is one record in
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -14,6 +14,7 @@ import msgspec
 
 from app.archives.zip_writer import ZipWriter
 from app.jobs.keep_alive import kept_alive
+from app.jobs.lines import whole_lines
 from models.codec import ImageFormat
 
 RESULTS, IMAGES = "results.jsonl", "images"
@@ -67,7 +68,7 @@ class ResultsZip:
                 most = self._count  # the same records again, though there may be more by now
             yield archive.begin(RESULTS, padded=self._padded)
             async with aclosing(self._rows(self._read(most))) as rows:
-                async for text in _whole_lines(rows):
+                async for text in whole_lines(rows):
                     if text == SILENCE:
                         yield archive.pad()
                         continue
@@ -83,7 +84,7 @@ class ResultsZip:
         A silence before the first one opens their folder, which is a member then too.
         """
         async with aclosing(self._rows(self._counted())) as rows:
-            async for text in _whole_lines(rows):
+            async for text in whole_lines(rows):
                 if text == SILENCE:
                     if not archive.is_open:
                         yield archive.begin(f"{IMAGES}/", 0, padded=True)
@@ -114,17 +115,6 @@ class ResultsZip:
             async for piece in rows:
                 self._count += bytes(piece).count(b"\n")
                 yield piece
-
-
-async def _whole_lines(rows: Rows) -> AsyncIterator[bytes]:
-    """Yield the text in pieces that end at ends of lines."""
-    parts: list[bytes] = []
-    async for piece in rows:
-        end = bytes(piece).rfind(b"\n") + 1
-        if end:
-            yield b"".join([*parts, piece[:end]])
-            parts = []
-        parts.append(bytes(piece[end:]))
 
 
 def _images(text: bytes) -> list[tuple[str, memoryview]]:

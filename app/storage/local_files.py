@@ -1,4 +1,4 @@
-"""Files below allowed local folders; every function blocks, so call them on a thread.
+"""Read files below allowed local folders; every function blocks, so call them on a thread.
 
 A path is walked from the allowed folder, one part at a time, relative to an open directory and
 without following symbolic links. So no link below the folder leads out of it, not even one that is
@@ -9,14 +9,11 @@ the operator chose them.
 import os
 import stat
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from secrets import token_hex
-from threading import Lock
-from typing import BinaryIO
 
 from app.storage.location import Location
-from models.domain.errors import InvalidParameter, NotFound, OriginFailed, TooLarge
+from models.domain.errors import NotFound, OriginFailed, TooLarge
 
 PIECE = 1 << 20
 """Bytes of a file that are read, and so are in memory, at a time."""
@@ -40,13 +37,13 @@ def pieces(location: Location, root: Location, limit: int) -> Generator[bytes, N
 
     Raises NotFound, TooLarge for more than `limit` bytes, and OriginFailed.
     """
-    with _explained(location):
+    with explained(location):
         descriptor = _opened(location, root)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         size = os.fstat(descriptor).st_size
         left = limit
         while size <= limit and left >= 0:
-            with _explained(location):
+            with explained(location):
                 piece = file.read(min(PIECE, left + 1))
             if not piece:
                 return
@@ -62,74 +59,8 @@ def entries(location: Location, root: Location) -> Generator[Entry, None, None]:
     Names that begin with a dot, links, and everything that is no regular file are left out. At most
     DEEPEST folders are open at a time, and none is in memory whole.
     """
-    with _explained(location), _walked(root, location.parts[len(root.parts) :]) as folder:
+    with explained(location), walked(root, location.parts[len(root.parts) :]) as folder:
         yield from _below(folder, "", 0)
-
-
-class Writing:
-    """A file that is being written, and that gets its name when it is complete.
-
-    Each method may run on another thread, and `abort` also while another one runs. The bytes are
-    forced to the disk before the file gets its name. Raises OriginFailed, and InvalidParameter for
-    a location that is `root` itself.
-    """
-
-    def __init__(self, location: Location, root: Location) -> None:
-        self._names = location.parts[len(root.parts) :]
-        if not self._names:
-            raise InvalidParameter(f"{location} is a folder that is allowed, not a file below it")
-        self._location, self._root = location, root
-        self._lock = Lock()
-        self._held = ExitStack()
-        self._file: BinaryIO | None = None
-        self._folder = -1
-        self._temporary = f".darkroom-{token_hex(8)}.tmp"
-        self._aborted = False
-
-    def add(self, piece: bytes) -> None:
-        """Append bytes; the first ones make the folders on the way and a temporary file."""
-        with self._lock, _explained(self._location):
-            if not self._aborted:
-                self._opened().write(piece)
-
-    def whole(self, content: bytes) -> None:
-        """Write all bytes at once."""
-        self.add(content)
-        self.finish()
-
-    def finish(self) -> None:
-        """Give the file its name, in place of one that had it."""
-        with self._lock, _explained(self._location):
-            if self._aborted:
-                return
-            file = self._opened()
-            file.flush()
-            os.fsync(file.fileno())
-            folder = self._folder
-            os.replace(self._temporary, self._names[-1], src_dir_fd=folder, dst_dir_fd=folder)
-            self._held.close()
-
-    def abort(self) -> None:
-        """Remove the temporary file; nothing is written after that. After `finish` it does nothing
-        but forget.
-        """
-        with self._lock:
-            self._aborted = True
-            self._held.close()
-
-    def _opened(self) -> BinaryIO:
-        if self._file is None:
-            walk = _walked(self._root, self._names[:-1], make=True)
-            self._folder = self._held.enter_context(walk)
-            self._held.callback(self._remove)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self._temporary, flags, 0o666, dir_fd=self._folder)
-            self._file = self._held.enter_context(os.fdopen(descriptor, "wb"))
-        return self._file
-
-    def _remove(self) -> None:
-        with suppress(FileNotFoundError):  # it has got its name, or was never made
-            os.unlink(self._temporary, dir_fd=self._folder)
 
 
 def too_large(location: Location, size: int, limit: int) -> TooLarge:
@@ -149,7 +80,7 @@ def _opened(location: Location, root: Location) -> int:
     names = location.parts[len(root.parts) :]
     if not names:
         raise IsADirectoryError
-    with _walked(root, names[:-1]) as folder:
+    with walked(root, names[:-1]) as folder:
         found = os.open(names[-1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         mode = os.fstat(found).st_mode
@@ -162,7 +93,7 @@ def _opened(location: Location, root: Location) -> int:
 
 
 @contextmanager
-def _walked(root: Location, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+def walked(root: Location, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
     """Provide a path descriptor of the folder that is reached by `names` from `root`."""
     folder = os.open("/" + root.key, _FOLDER)
     try:
@@ -208,7 +139,7 @@ def _inner(folder: int, name: str, path: str, depth: int) -> Iterator[Entry]:
 
 
 @contextmanager
-def _explained(location: Location) -> Iterator[None]:
+def explained(location: Location) -> Iterator[None]:
     """Turn errors of the file system into errors that a client may read."""
     try:
         yield

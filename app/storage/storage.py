@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar
 
-from app.storage import local_files
+from app.storage import local_files, local_writing
 from app.storage.buckets import MISSING, Buckets, installed
 from app.storage.local_files import Entry
 from app.storage.location import AllowList, Location, parse
@@ -115,7 +115,7 @@ class Storage:
         if location.scheme != "file":
             await self._buckets.write(location, content)
             return
-        writing = local_files.Writing(location, root)
+        writing = local_writing.Writing(location, root)
         try:
             if isinstance(content, bytes):
                 await self._run(partial(writing.whole, content))
@@ -126,6 +126,16 @@ class Storage:
         except BaseException:
             self._later(writing.abort)
             raise
+
+    async def settle(self, folder: Location) -> None:
+        """Let the files that were written to a folder survive a power failure: their names too.
+
+        Once for many files, because it takes as long as to write one. Buckets need it not. Raises
+        AddressRefused, NotFound and OriginFailed.
+        """
+        root = _root(folder, self._writable)
+        if folder.scheme == "file":
+            await self._run(partial(local_writing.sync, folder, root))
 
     def close(self) -> None:
         """Accept no more work; threads finish what they have, such as removing unfinished files."""

@@ -114,8 +114,7 @@ class Runner:
         claims = [*self._unreleased]
         self._unreleased.clear()
         try:
-            if claims:
-                await self._chunks.release(claims, self._owner.id)
+            await self._chunks.release(claims, self._owner.id)
         except BaseException:
             self._unreleased += claims
             raise
@@ -208,6 +207,7 @@ class Runner:
         try:
             with ChunkRecords(claim, self._folder.of(this.job.id)) as records:
                 await self._items(this, records, begun)
+                await self._worker.settle(this.job)
                 await self._committer.commit(records)
         finally:
             begun.set()

@@ -19,6 +19,7 @@ import msgspec
 
 from app.jobs.chunk_records import sync_folder
 from app.jobs.files import MANIFEST
+from app.jobs.lines import whole_lines
 from app.jobs.manifest import LONGEST_ID, LONGEST_LINE, ManifestWriter, StoredLine
 from app.jobs.submission.receiving import FOLDER, Received
 from app.storage.local_files import Entry
@@ -95,9 +96,8 @@ async def failed_lines(
     One without an id gets its number in the old manifest as id. It takes a bit for each item.
     """
     failed = bytearray(total // 8 + 1)
-    rest = b""
-    async for piece in records:
-        rest = await asyncio.to_thread(_mark, failed, rest + bytes(piece))
+    async for text in whole_lines(records):
+        await asyncio.to_thread(_mark, failed, text)
     with manifest.open("rb", buffering=1 << 20) as file:
         first = 0
         while some := await asyncio.to_thread(file.readlines, 1 << 20):
@@ -108,31 +108,25 @@ async def failed_lines(
             first += len(some)
 
 
-def _mark(failed: bytearray, text: bytes) -> bytes:
-    """Set the bits of failed items; return the unfinished line at the end of a text."""
-    *lines, rest = text.split(b"\n")
-    for each in lines:
+def _mark(failed: bytearray, text: bytes) -> None:
+    """Set the bits of failed items, whose records are whole lines."""
+    for each in text.splitlines():
         found = _DECODE(each)
         if found.status != "ok":
             failed[found.index // 8] |= 1 << found.index % 8
-    return rest
 
 
 async def failed_records(
     records: AsyncIterable[bytes | memoryview],
 ) -> AsyncGenerator[bytes | memoryview, None]:
     """Yield the records of items that failed, wholly or partly, in pieces of whole lines."""
-    rest = b""
-    async for piece in records:
-        kept, rest = await asyncio.to_thread(_chosen, rest + bytes(piece))
-        if kept:
+    async for text in whole_lines(records):
+        if kept := await asyncio.to_thread(_chosen, text):
             yield kept
 
 
-def _chosen(text: bytes) -> tuple[bytes, bytes]:
-    *lines, rest = text.split(b"\n")
-    kept = [each for each in lines if _DECODE(each).status != "ok"]
-    return b"".join(each + b"\n" for each in kept), rest
+def _chosen(text: bytes) -> bytes:
+    return b"".join(each for each in text.splitlines(True) if _DECODE(each).status != "ok")
 
 
 async def _groups(lines: AsyncIterable[StoredLine]) -> AsyncIterator[list[StoredLine]]:

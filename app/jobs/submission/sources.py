@@ -80,7 +80,7 @@ class Sources:
             await asyncio.to_thread(_shared, archive, folder / ARCHIVE, room.use_on_thread)
         except FileNotFoundError:
             raise NotFound(f"job {job.id} was removed meanwhile, with its archive") from None
-        return replace(found, stored=found.stored + archive.stat().st_size)
+        return replace(found, stored=found.stored + (folder / ARCHIVE).stat().st_size)
 
     async def _ended(self, id_: str, client: str) -> Job:
         """Return a job of a client whose results are all there."""

@@ -34,7 +34,7 @@ def test_results_that_come_with_the_end_of_the_job_are_sent() -> None:
         committed.append(b'{"index": 0}\n')  # after the query that found nothing
         return SimpleNamespace(state=State.SUCCEEDED)
 
-    job = SimpleNamespace(id="j", client="c", state=State.RUNNING)
+    job = SimpleNamespace(id="j", client="c", state=State.RUNNING, total=1)
     jobs: Any = SimpleNamespace(
         _chunks=SimpleNamespace(results=query), folder=SimpleNamespace(rows=rows), find=find
     )

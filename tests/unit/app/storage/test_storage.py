@@ -265,3 +265,30 @@ def test_a_folder_beside_that_of_jobs_can_be_allowed(tmp_path: Path) -> None:
     allowed = ((tmp_path / "data2").as_uri(),)
     settings = Settings(storage_allow=allowed, data_folder=tmp_path / "data")
     Storage.from_settings(settings).close()
+
+
+def test_files_that_are_settled_survive_a_power_failure_with_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each folder from the allowed one to the files is forced to the disk after they are there."""
+    synced: list[tuple[str, bool]] = []
+    target = tmp_path / "made" / "images" / "0.png"
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.isdir(path):
+            synced.append((path, target.exists()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+
+    async def scenario(storage: Storage) -> None:
+        await storage.write(storage.writable(target.as_uri()), b"image")
+        await storage.settle(storage.writable(target.parent.as_uri()))
+        with pytest.raises(NotFound):
+            await storage.settle(storage.writable((tmp_path / "missing").as_uri()))
+
+    run(tmp_path, scenario)
+    folders = (target.parent, target.parent.parent, tmp_path)
+    assert synced == [(str(each), True) for each in folders]

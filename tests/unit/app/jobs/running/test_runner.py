@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from app.jobs.store.chunks import ChunkRows
 from app.jobs.store.database import opened
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
-from app.jobs.store.values import Claim, Job, Span, State
+from app.jobs.store.values import Claim, Job, Span, State, Stored
 from models.settings import Settings
 from workers.operations import Classify
 
@@ -80,13 +80,15 @@ def with_a_job(
     tmp_path: Path,
     kind: Callable[[AsyncEngine], Rows],
     scenario: Callable[[Runner, JobRows, Rows, Endless], Awaitable[None]],
+    works: type[Endless] | None = None,
 ) -> None:
     """Run a scenario with a runner that works on the job `1` of 40 chunks."""
 
     async def run() -> None:
         folder, engine = DataFolder(tmp_path), await opened(None, tmp_path)
         folder.make()
-        rows, chunks, owner, worker = JobRows(engine), kind(engine), Owner(engine), Endless()
+        rows, chunks, owner = JobRows(engine), kind(engine), Owner(engine)
+        worker = (works or Endless)()
         await owner.enter()
         writer = ManifestWriter(folder.add("1") / MANIFEST, 1000, 1000, chunk=1)
         for _ in range(40):
@@ -233,3 +235,32 @@ def test_many_long_jobs_of_one_client_keep_no_other_client_waiting(
             await engine.dispose()
 
     asyncio.run(run())
+
+
+def test_images_of_a_chunk_are_on_the_disk_before_their_records_count(tmp_path: Path) -> None:
+    """After a power failure a record would else name images that are not there."""
+    steps: list[str] = []
+
+    class Noted(ChunkRows):
+        async def commit(
+            self, stored: Sequence[Stored], owner: str, retention: float
+        ) -> list[Stored]:
+            steps.extend("counted" for _ in stored)
+            return await super().commit(stored, owner, retention)
+
+    class Quick(Endless):
+        async def record(self, *_: Any, **_named: Any) -> tuple[bytes, bool]:
+            return b"{}\n", False
+
+        async def settle(self, _job: Job) -> None:
+            steps.append("settled")
+
+    async def scenario(runner: Runner, rows: JobRows, _chunks: Noted, _worker: Endless) -> None:
+        while (await rows.states(["1"]))["1"] is not State.SUCCEEDED:
+            runner.wake()
+            await asyncio.sleep(0.02)
+
+    with_a_job(tmp_path, Noted, scenario, Quick)
+    assert steps.count("counted") == steps.count("settled") == 40
+    for number in range(len(steps)):
+        assert steps[:number].count("counted") <= steps[:number].count("settled")

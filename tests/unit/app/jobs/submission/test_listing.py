@@ -1,7 +1,10 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from app.jobs.files import MANIFEST
 from app.jobs.manifest import Line, StoredLine
@@ -56,3 +59,27 @@ def test_a_job_without_a_manifest_has_the_chunks_of_its_server_and_counts_its_by
     assert [each.count for each in received.spans] == [200, 200, 100]
     assert len(written) == 500
     assert sum(written) == (tmp_path / MANIFEST).stat().st_size < received.stored
+
+
+def test_a_record_of_many_pieces_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look copies what has come: a record with images has hundreds of pieces."""
+    looks: list[object] = []
+    to_thread = asyncio.to_thread
+
+    async def counted(function: Callable[..., Any], *given: Any) -> Any:
+        looks.append(function)
+        return await to_thread(function, *given)
+
+    monkeypatch.setattr(asyncio, "to_thread", counted)
+
+    async def record() -> AsyncIterator[bytes]:
+        yield b'{"index": 0, "status": "error", "x": "'
+        for _ in range(1000):
+            yield b"x" * 100
+        yield b'"}\n'
+
+    async def main() -> bytes:
+        return b"".join([bytes(piece) async for piece in failed_records(record())])
+
+    assert len(asyncio.run(main())) > 100_000
+    assert len(looks) == 1

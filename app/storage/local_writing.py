@@ -1,0 +1,107 @@
+"""Write files below allowed local folders; every function blocks, so call them on a thread."""
+
+import errno
+import os
+from contextlib import ExitStack, suppress
+from secrets import token_hex
+from threading import Lock
+from typing import BinaryIO
+
+from app.storage.local_files import explained, walked
+from app.storage.location import Location
+from models.domain.errors import InvalidParameter
+
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+"""Errors of file systems that cannot force a folder to the disk (some network and FUSE ones)."""
+
+
+class Writing:
+    """A file that is being written, and that gets its name when it is complete.
+
+    Each method may run on another thread, and `abort` also while another one runs. The bytes are
+    forced to the disk before the file gets its name. Raises OriginFailed, and InvalidParameter for
+    a location that is `root` itself.
+    """
+
+    def __init__(self, location: Location, root: Location) -> None:
+        self._names = location.parts[len(root.parts) :]
+        if not self._names:
+            raise InvalidParameter(f"{location} is a folder that is allowed, not a file below it")
+        self._location, self._root = location, root
+        self._lock = Lock()
+        self._held = ExitStack()
+        self._file: BinaryIO | None = None
+        self._folder = -1
+        self._temporary = f".darkroom-{token_hex(8)}.tmp"
+        self._aborted = False
+
+    def add(self, piece: bytes) -> None:
+        """Append bytes; the first ones make the folders on the way and a temporary file."""
+        with self._lock, explained(self._location):
+            if not self._aborted:
+                self._opened().write(piece)
+
+    def whole(self, content: bytes) -> None:
+        """Write all bytes at once."""
+        self.add(content)
+        self.finish()
+
+    def finish(self) -> None:
+        """Give the file its name, in place of one that had it."""
+        with self._lock, explained(self._location):
+            if self._aborted:
+                return
+            file = self._opened()
+            file.flush()
+            os.fsync(file.fileno())
+            folder = self._folder
+            os.replace(self._temporary, self._names[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            self._held.close()
+
+    def abort(self) -> None:
+        """Remove the temporary file; nothing is written after that. After `finish` it does nothing
+        but forget.
+        """
+        with self._lock:
+            self._aborted = True
+            self._held.close()
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            walk = walked(self._root, self._names[:-1], make=True)
+            self._folder = self._held.enter_context(walk)
+            self._held.callback(self._remove)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(self._temporary, flags, 0o666, dir_fd=self._folder)
+            self._file = self._held.enter_context(os.fdopen(descriptor, "wb"))
+        return self._file
+
+    def _remove(self) -> None:
+        with suppress(FileNotFoundError):  # it has got its name, or was never made
+            os.unlink(self._temporary, dir_fd=self._folder)
+
+
+def sync(folder: Location, root: Location) -> None:
+    """Force the names of the files in a folder, and of the folders on the way, to the disk.
+
+    Raises NotFound and OriginFailed.
+    """
+    names = folder.parts[len(root.parts) :]
+    with explained(folder):
+        for depth in range(len(names), -1, -1):
+            with walked(root, names[:depth]) as found:
+                _sync(found)
+
+
+def _sync(folder: int) -> None:
+    try:
+        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    except PermissionError:  # a folder that can be written to but not listed
+        return
+    try:
+        os.fsync(readable)
+    except OSError as error:
+        if error.errno not in NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(readable)

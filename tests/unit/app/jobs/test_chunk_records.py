@@ -1,0 +1,42 @@
+"""Records of chunks reach the disk before they count, and so does the name of their file."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from app.jobs.chunk_records import ChunkRecords, store
+from app.jobs.store.values import Claim, Span
+
+CLAIM = Claim("1", 0, Span(0, 1, 0, 5), 1)
+
+
+def test_a_name_is_synced_although_the_first_records_did_not_reach_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, full = os.fsync, [True]
+    folders: list[str] = []
+
+    def noted(descriptor: int) -> None:
+        if full[0]:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.isdir(path):
+            folders.append(path)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+
+    async def test() -> None:
+        with ChunkRecords(CLAIM, tmp_path) as records:
+            await records.add(b"{}\n", failed=False)
+            with pytest.raises(OSError, match="no space"):
+                store([records], tmp_path, "me")
+            full[0] = False
+            (stored,) = store([records], tmp_path, "me")
+            assert (tmp_path / stored.file).read_bytes()[stored.at :] == b"{}\n"
+
+    asyncio.run(test())
+    assert folders == [str(tmp_path)]
