@@ -42,6 +42,10 @@ CPU_BATCH = 8
 GPU_BATCH = 64
 """Decode engines and network reach 95 % of their best rate, and waits stay short."""
 
+FILL = 0.5
+"""Seconds that a batch of a CPU waits for further images where it is computed as a full one, and so
+costs as much as a full one."""
+
 
 class GpuUnusable(Exception):
     """A worker that may not stand in on the CPU cannot use its GPU."""
@@ -170,6 +174,8 @@ def _cpu_worker(
     return_freed_memory()  # what loading and measuring took; the warm-up takes what serving needs
     engine.warm_up()
     limits = replace(_limits(settings, size), alone=_filters)
+    if full_batches:
+        limits = replace(limits, max_queue_delay=max(limits.max_queue_delay, FILL))
     if settings.data_folder is None or not can_lower_priority():
         return _started(Worker(engine, limits, on_batch, progress=engine.progress))
     start_filter_threads()

@@ -60,6 +60,8 @@ async def start(settings: Settings, work: Work, service: Service | None = None) 
         problem = service.computing().weights_problem
         await main.stop_service(service)
         raise WrongUsage(str(problem))
+    # The line of a server keeps cores free for other clients, and there are none here.
+    service.admission.set_busy_images(AHEAD, AHEAD)
     return InProcess(service, work)
 
 
