@@ -101,8 +101,10 @@ class Router:
         """
         totals = self._work.totals()
         best, least, own = -1, 0, 0
+        known = dict[str, int]()  # of a few devices, while there may be a hundred workers
         for worker, device in devices:
-            expected = self._times.expected(device, pending.job)
+            if (expected := known.get(device)) is None:
+                expected = known[device] = self._times.expected(device, pending.job)
             end = totals[worker] + expected
             if self._near and worker not in self._near:
                 end += NEAR

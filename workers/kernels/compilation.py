@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from models.usable_cpus import usable_cpus
+from models.usable_cpus import usable_cores
 from workers.kernels.cubins import CubinName, CubinStore, key
 from workers.kernels.loader import OPTIONS, CudaModule
 
@@ -82,7 +82,7 @@ def _compile(
         return content
 
     started = time.monotonic()
-    threads = min(len(usable_cpus()), len(missing), MAX_THREADS)
+    threads = min(usable_cores(), len(missing), MAX_THREADS)
     log.info("compiling %d modules of kernels for %s", len(missing), architecture)
     with ThreadPoolExecutor(threads, "compiler") as pool:
         contents = list(pool.map(one, *zip(*missing, strict=True)))

@@ -20,6 +20,10 @@ log = logging.getLogger("darkroom.supervisor")
 WITHIN = 10.0
 """Seconds that a fork server may take to fork."""
 
+IMPORTS = 120.0
+"""Seconds that a fork server may take to import, which mostly takes some seconds. Without one, each
+process imports by itself."""
+
 MOST = 1 << 16
 """Bytes of a message."""
 
@@ -159,8 +163,11 @@ class ForkServer:
         self._kill()
 
     async def settled(self) -> None:
-        """Wait until it is ready or has ended."""
-        await asyncio.wait([self._imported])
+        """Wait until it is ready or has ended; end it if its imports take longer than IMPORTS."""
+        done, _ = await asyncio.wait([self._imported], timeout=IMPORTS)
+        if not done:
+            log.error("the fork server of %s hangs in its imports; it is ended", self._module)
+            self.distrust()
 
     async def fork(self, module: str, name: str, ready: int) -> ForkedProcess:
         """Return a new process that runs `module` under `name`; raises OSError.

@@ -18,7 +18,7 @@ from models.networks.spec import NetworkSpec
 from models.setting_types import cache_folder
 from models.settings import Precision, Settings
 from models.thread_priority import can_lower_priority
-from models.usable_cpus import usable_cpus
+from models.usable_cpus import usable_cores
 from workers.engines.cpu.calibration import Calibration
 from workers.engines.cpu.engine import CpuEngine
 from workers.engines.cpu.filter_threads import start_filter_threads
@@ -83,7 +83,7 @@ class Started:
 
 def cores(settings: Settings) -> int:
     """Return the number of cores to compute with."""
-    return settings.threads or len(usable_cpus())
+    return settings.threads or usable_cores()
 
 
 def start_worker(

@@ -1,10 +1,12 @@
 """The CPUs of this process, with and without an affinity."""
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from models.usable_cpus import usable_cpus
+from models.usable_cpus import usable_cores, usable_cpus
 
 
 def test_the_affinity_decides() -> None:
@@ -22,3 +24,45 @@ def test_without_an_affinity_all_cpus_are_usable(monkeypatch: pytest.MonkeyPatch
     assert usable_cpus() == {0, 1, 2}
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert usable_cpus() == {0}
+
+
+V1 = "3:cpu,cpuacct:/docker/abc"
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "cores"),
+    [
+        ("0::/", {"cpu.max": "250000 100000"}, 2),
+        ("0::/", {"cpu.max": "max 100000"}, 8),
+        ("0::/", {"cpu.max": "50000 100000"}, 1),
+        ("0::/", {"cpu.max": "2500000 100000"}, 8),
+        ("0::/", {"cpu.max": ""}, 8),
+        ("0::/", {}, 8),
+        ("0::/pod/one", {"pod/cpu.max": "300000 100000", "pod/one/cpu.max": "max 100000"}, 3),
+        ("0::/../elsewhere", {"cpu.max": "400000 100000"}, 4),
+        (V1, {"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "9"}, 8),
+        (
+            V1,
+            {
+                "cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "150000",
+                "cpu,cpuacct/docker/abc/cpu.cfs_period_us": "50000",
+            },
+            3,
+        ),
+    ],
+)
+def test_a_quota_leaves_fewer_cores(
+    membership: str,
+    files: Mapping[str, str],
+    cores: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)})
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(f"5:memory:/docker/abc\n{membership}\n")
+    for name, content in files.items():
+        file = tmp_path / "sys/fs/cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{content}\n")
+    assert usable_cores(tmp_path) == cores

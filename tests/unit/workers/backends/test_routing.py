@@ -3,6 +3,9 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from models.domain.job import Job
 from tests.fakes import fake_job
 from workers.backends.routing import MOST_KINDS, NEAR, UNKNOWN, JobTimes, OwnWork, Router
 from workers.ipc.frames import Done, Times
@@ -125,3 +128,21 @@ def test_a_kind_that_is_used_all_the_time_is_not_forgotten_for_new_ones() -> Non
 def test_a_line_without_a_welcome_has_no_device() -> None:
     hooks: Any = None
     assert Line(hooks).device == ""
+
+
+def test_what_a_job_takes_is_looked_up_once_for_each_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+    expected = JobTimes.expected
+
+    def noted(times: JobTimes, device: str, job: Job) -> int:
+        looked.append(device)
+        return expected(times, device, job)
+
+    monkeypatch.setattr(JobTimes, "expected", noted)
+    router = Router(OwnWork(128))
+    taught(router, "cuda:0", 0.1)
+    looked.clear()
+    router.choose(pending(), [(n, f"cuda:{n % 8}") for n in range(128)])
+    assert sorted(looked) == [f"cuda:{n}" for n in range(8)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workers.supervision.test_spares import lived, member, until
+from workers.supervision import forking
 from workers.supervision.child import PROGRAM
 from workers.supervision.forking import ForkedProcess, ForkServer, ForkSpec, Orders
 from workers.supervision.supervisor import Supervisor
@@ -274,5 +275,17 @@ def test_a_process_is_replaced_before_the_kernel_has_released_its_memory(
             late.clear()
             await asyncio.sleep(0.01)
         assert await running == 0
+
+    asyncio.run(test())
+
+
+def test_a_fork_server_that_hangs_in_its_imports_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forking, "IMPORTS", 0.5)
+
+    async def test() -> None:
+        server = await ForkServer.start(replace(FORKS, name="slow"), PROGRAM)
+        await asyncio.wait_for(server.settled(), 20)
+        assert not server.trusted
+        await asyncio.wait_for(server.close(), 20)
 
     asyncio.run(test())
