@@ -84,7 +84,7 @@ class Pipeline:
     ) -> None:
         self.spans = spans
         """Makes the spans of traces, or None if there are none."""
-        self._metrics = metrics
+        self._observed = metrics.observations.image
         self._files = files
         self._known = known
         self._max_pixels = max_pixels
@@ -237,10 +237,9 @@ class Pipeline:
             return await parts.all_of(wanted)
 
     def _observe(self, operation: str, answer: Answer) -> None:
-        outcome = answer.outcome
-        errors = outcome.errors if isinstance(outcome, Processed) else [outcome]
-        codes = (each.code for each in errors if isinstance(each, ServiceError))
-        self._metrics.image(operation, next(codes, "ok")).inc()
-        for stages in answer.all_stages:
-            for stage, seconds in stages.seconds.items():
-                self._metrics.stage(stage).observe(seconds)
+        outcome, code = answer.outcome, "ok"
+        if isinstance(outcome, ServiceError):
+            code = outcome.code
+        elif isinstance(outcome, Processed):
+            code = next((each.code for each in outcome.errors), "ok")
+        self._observed(operation, code, [each.seconds for each in answer.all_stages])

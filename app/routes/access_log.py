@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.connections.body_rate import PatientReceive
 from app.http.cross_origin import cross_origin
+from app.http.headers import header
 from app.http.problems import answer
 from app.telemetry.metrics import Metrics
 from models.domain.errors import Cancelled, InternalError
@@ -45,7 +46,7 @@ class AccessLog:
     ) -> None:
         self._app = cross_origin(app)
         self._cross_origin = cross_origin
-        self._metrics = metrics
+        self._observed = metrics.observations.request
         self._body_timeout = body_timeout
         self._min_body_rate = min_body_rate
 
@@ -106,7 +107,7 @@ class AccessLog:
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
-        self._metrics.request(scope["method"], route, str(status)).observe(seconds)
+        self._observed(scope["method"], route, status, seconds)
         level = logging.DEBUG if scope["path"] in _QUIET else logging.INFO
         if access.isEnabledFor(level):
             client = scope.get("client")
@@ -115,7 +116,7 @@ class AccessLog:
                 "request",
                 extra={
                     "request_id": scope["request_id"],
-                    "traceparent": _header(scope, b"traceparent"),
+                    "traceparent": header(scope, b"traceparent"),
                     "method": scope["method"],
                     "path": scope["path"],
                     "status": status,
@@ -135,7 +136,7 @@ def request_id_of(scope: Scope) -> str:
 
     Without one, return a new id.
     """
-    given = _header(scope, b"x-request-id")
+    given = header(scope, b"x-request-id")
     if given is not None and _REQUEST_ID.fullmatch(given.encode("latin-1")):
         return given
     return new_request_id()
@@ -148,7 +149,3 @@ def new_request_id() -> str:
     from threads that decode took a tenth of an event loop's time.
     """
     return f"{random.getrandbits(128):032x}"
-
-
-def _header(scope: Scope, name: bytes) -> str | None:
-    return next((v.decode("latin-1") for k, v in scope["headers"] if k == name), None)

@@ -13,7 +13,6 @@ from prometheus_client import (
     Counter,
     Gauge,
     GCCollector,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
@@ -23,6 +22,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from app.telemetry.exposition import Exposition
+from app.telemetry.observations import ManyHistogram, Observations
 from models.domain.job import ReleaseReason
 
 disable_created_metrics()  # they double the series and are not used
@@ -76,8 +76,9 @@ class Metrics:
         self._add_known_results()
         # To look a child up by its labels costs more than to observe a value.
         self.request = lru_cache(CHILDREN)(self.requests.labels)
-        self.stage = lru_cache(CHILDREN)(self.stages.labels)
-        self.image = lru_cache(CHILDREN)(self.images.labels)
+        image = lru_cache(CHILDREN)(self.images.labels)
+        stage = lru_cache(CHILDREN)(self.stages.labels)
+        self.observations = Observations(image, stage, self.request)
         self._add_decoders()
         self._add_batches()
         self._add_jobs()
@@ -158,8 +159,9 @@ class Metrics:
 
     def _histogram(
         self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]
-    ) -> Histogram:
-        return Histogram(f"darkroom_{name}", text, labels, buckets=buckets, registry=self.registry)
+    ) -> ManyHistogram:
+        name = f"darkroom_{name}"
+        return ManyHistogram(name, text, labels, buckets=buckets, registry=self.registry)
 
     def _counter(self, name: str, text: str, labels: Sequence[str]) -> Counter:
         return Counter(f"darkroom_{name}", text, labels, registry=self.registry)
@@ -202,6 +204,7 @@ class Metrics:
 
         Call this on the event loop, and collect the result in any thread.
         """
+        self.observations.flush()
         own: Collector = self.registry
         if METRICS_FOLDER in os.environ:
             own = CollectorRegistry()

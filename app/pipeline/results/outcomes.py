@@ -58,8 +58,9 @@ class Answer:
     @property
     def all_stages(self) -> list[Timings]:
         """Return the stopwatch of the item and those of its versions."""
-        versions = self.outcome.versions if isinstance(self.outcome, Processed) else ()
-        return [self.stages, *(each.stages for each in versions)]
+        if isinstance(self.outcome, Processed):
+            return [self.stages, *(each.stages for each in self.outcome.versions)]
+        return [self.stages]
 
     @property
     def images(self) -> Iterator[tuple[int | None, EncodedImage]]:

@@ -1,0 +1,74 @@
+"""Write what a turn of the event loop observed at its end, all equal metrics of it together.
+
+An image adds to 13 values. Where several front ends share their metrics, each addition writes to a
+file and takes 4 µs, and under load a turn of the event loop answers many images.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from prometheus_client import Counter, Histogram
+
+
+class ManyHistogram(Histogram):
+    """A histogram to which many values are added at once, with one addition for each bucket."""
+
+    def observe_all(self, values: Sequence[float]) -> None:
+        """Observe each value; the metric must have its labels."""
+        bounds, numbers = self._upper_bounds, dict[int, int]()
+        for value in values:
+            place = bisect_left(bounds, value)  # the first bucket whose bound is not below it
+            numbers[place] = numbers.get(place, 0) + 1
+        self._sum.inc(sum(values))
+        for place, number in numbers.items():
+            self._buckets[place].inc(number)
+
+
+class Observations:
+    """Images and requests that ended in this turn of the event loop.
+
+    `image`, `stage` and `request` return the metrics for labels. `flush` is called by the event
+    loop at the end of the turn, and before the metrics are read.
+    """
+
+    def __init__(
+        self,
+        image: Callable[[str, str], Counter],
+        stage: Callable[[str], ManyHistogram],
+        request: Callable[[str, str, str], ManyHistogram],
+    ) -> None:
+        self._image, self._stage, self._request = image, stage, request
+        self._images: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._stages: defaultdict[str, list[float]] = defaultdict(list)
+        self._requests: defaultdict[tuple[str, str, int], list[float]] = defaultdict(list)
+
+    def image(self, operation: str, outcome: str, stages: Iterable[Mapping[str, float]]) -> None:
+        """Note that an image was answered, with the seconds of its stages."""
+        self._flush_soon()
+        self._images[operation, outcome] += 1
+        for seconds in stages:
+            for stage, value in seconds.items():
+                self._stages[stage].append(value)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Note that a request was answered."""
+        self._flush_soon()
+        self._requests[method, route, status].append(seconds)
+
+    def flush(self) -> None:
+        """Add everything that was noted to the metrics."""
+        for (operation, outcome), number in self._images.items():
+            self._image(operation, outcome).inc(number)
+        for stage, values in self._stages.items():
+            self._stage(stage).observe_all(values)
+        for (method, route, status), values in self._requests.items():
+            self._request(method, route, str(status)).observe_all(values)
+        self._images.clear()
+        self._stages.clear()
+        self._requests.clear()
+
+    def _flush_soon(self) -> None:
+        if not (self._images or self._requests):
+            asyncio.get_running_loop().call_soon(self.flush)

@@ -1,0 +1,70 @@
+"""What a turn of the event loop observed is written at its end, and equals single observations."""
+
+import asyncio
+
+import pytest
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client.exposition import generate_latest
+
+from app.telemetry.metrics import Metrics
+from app.telemetry.observations import ManyHistogram
+
+SECONDS = (0.0, 0.001, 0.25, 0.2500001, 1.0, 1.5, 400.0)
+"""Some lie on the bound of a bucket, and one above all."""
+
+
+def text_of(kind: type[Histogram]) -> tuple[Histogram, CollectorRegistry]:
+    registry = CollectorRegistry()
+    made = kind("seconds", "Seconds.", ("stage",), buckets=(0.001, 0.25, 1.0), registry=registry)
+    return made.labels("one"), registry
+
+
+def test_many_values_at_once_are_counted_as_one_by_one() -> None:
+    many, found = text_of(ManyHistogram)
+    single, expected = text_of(Histogram)
+    assert isinstance(many, ManyHistogram)
+    many.observe_all(SECONDS)
+    for each in SECONDS:
+        single.observe(each)
+    assert generate_latest(found) == generate_latest(expected)
+
+
+def test_a_turn_writes_equal_metrics_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = Metrics()
+    written = list[int]()
+    observe_all = ManyHistogram.observe_all
+
+    def noted(histogram: ManyHistogram, values: list[float]) -> None:
+        written.append(len(values))
+        observe_all(histogram, values)
+
+    monkeypatch.setattr(ManyHistogram, "observe_all", noted)
+
+    def count(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"darkroom_{name}", labels)
+
+    async def turn() -> None:
+        for _ in range(5):
+            metrics.observations.image("classify", "ok", [{"decode": 0.01, "compute": 0.02}])
+            metrics.observations.request("POST", "/classify", 200, 0.03)
+        await asyncio.sleep(0)
+
+    for turns in (1, 2):
+        asyncio.run(turn())
+        assert count("images_total", operation="classify", outcome="ok") == 5 * turns
+        assert count("stage_duration_seconds_count", stage="decode") == 5 * turns
+        route = {"method": "POST", "route": "/classify", "status": "200"}
+        assert count("http_request_duration_seconds_count", **route) == 5 * turns
+        assert written == [5] * 3 * turns
+
+
+def test_metrics_that_are_read_within_a_turn_contain_all_before() -> None:
+    metrics = Metrics()
+
+    async def turn() -> None:
+        metrics.observations.image("info", "ok", [])
+        metrics.snapshot()
+        labels = {"operation": "info", "outcome": "ok"}
+        assert metrics.registry.get_sample_value("darkroom_images_total", labels) == 1
+
+    asyncio.run(turn())
