@@ -7,7 +7,7 @@ range. An engine meets those by itself; with restart markers each interval may b
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -133,7 +133,8 @@ def _require(condition: bool) -> None:
 
 def _segments(stream: bytes) -> Iterator[tuple[int, int, int]]:
     """Yield the marker of each segment and the bounds of its body; raise for bytes in between."""
-    _require(stream.startswith(b"\xff\xd8"))
+    if not stream.startswith(b"\xff\xd8"):
+        raise _Unfit
     start, size = 2, len(stream)
     for _ in range(MAX_SEGMENTS):
         body = start + _SEGMENT.size
@@ -152,21 +153,17 @@ def _read(header: _Header, marker: int, stream: bytes, start: int, end: int) -> 
         _read_application(header, marker, stream[start : min(end, start + 14)])
         return
     body = stream[start:end]
-    if marker == _DQT:
-        _require(len(body) <= _MAX_QUANTIZATION_BYTES)
-        for name in _quantization_tables(body):
-            _require(name not in header.quantization)
-            header.quantization.add(name)
-    elif marker == _DHT:
-        _require(len(body) <= _MAX_HUFFMAN_BYTES)
-        for name, shortest in _huffman_tables(body):
-            _require(name not in header.shortest)
-            header.shortest[name] = shortest
-    elif marker == _SOF0:
-        _require(not header.frame and len(body) >= 9)
+    if marker == _DQT and len(body) <= _MAX_QUANTIZATION_BYTES:
+        names = _quantization_tables(body)
+        _require(header.quantization.isdisjoint(names))
+        header.quantization |= names
+    elif marker == _DHT and len(body) <= _MAX_HUFFMAN_BYTES:
+        tables = _huffman_tables(body)
+        _require(header.shortest.keys().isdisjoint(tables))
+        header.shortest |= tables
+    elif marker == _SOF0 and not header.frame and len(body) >= 9:
         header.frame = body
-    elif marker == _DRI:
-        _require(header.interval is None and len(body) == 2)
+    elif marker == _DRI and header.interval is None and len(body) == 2:
         header.interval = int.from_bytes(body, "big")
     else:  # other kinds of frame, arithmetic coding, DNL, markers that are reserved or misplaced
         raise _Unfit
@@ -183,38 +180,39 @@ def _read_application(header: _Header, marker: int, head: bytes) -> None:
 
 
 @lru_cache(maxsize=_CACHED)
-def _quantization_tables(body: bytes) -> tuple[int, ...]:
+def _quantization_tables(body: bytes) -> frozenset[int]:
     """Return the number of each table; the upper four bits of a larger one mean 16 bits a value."""
     _require(len(body) % 65 == 0)
-    names = tuple(body[::65])
-    _require(max(names, default=0) <= 3)
+    names = frozenset(body[::65])
+    _require(max(names, default=0) <= 3 and len(names) * 65 == len(body))
     _require(not any(0 in body[start + 1 : start + 65] for start in range(0, len(body), 65)))
     return names
 
 
 @lru_cache(maxsize=_CACHED)
-def _huffman_tables(body: bytes) -> tuple[tuple[int, int], ...]:
+def _huffman_tables(body: bytes) -> Mapping[int, int]:
     """Class and number of each table, and the bits of its shortest code.
 
     Symbols are those baseline needs and come once each: no table outgrows one made for baseline.
     """
-    tables = []
+    tables: dict[int, int] = {}
     start = 0
     while start < len(body):
         name, counts = body[start], body[start + 1 : start + 17]
-        _require(name in (0x00, 0x01, 0x10, 0x11) and len(counts) == 16)
+        _require(name in (0x00, 0x01, 0x10, 0x11) and name not in tables and len(counts) == 16)
         start += 17 + sum(counts)
         symbols = body[start - sum(counts) : start]
         _require(0 < len(symbols) == sum(counts) == len(set(symbols)))
         _require(not symbols.translate(None, _AC_SYMBOLS if name & 0x10 else _DC_SYMBOLS))
         _require(sum(map(mul, counts, _KRAFT)) < 1 << 16)
-        tables.append((name, 16 - len(counts.lstrip(b"\0")) + 1))
-    return tuple(tables)
+        tables[name] = 16 - len(counts.lstrip(b"\0")) + 1
+    return tables
 
 
 def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJpeg:
     """Return the image whose only scan has this header, with its data from `start` on."""
-    _require(bool(header.frame))
+    if not header.frame:
+        raise _Unfit
     precision, height, width, n = _FRAME.unpack_from(header.frame)
     ids, factors, tables = header.frame[6::3], header.frame[7::3], header.frame[8::3]
     subsampling = _BY_FACTORS.get(factors)
@@ -233,7 +231,7 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
         and scan[-3:] == _SEQUENTIAL
     )
     mcu_width, mcu_height, blocks = _MCU[subsampling]
-    bits = sum(map(mul, blocks, (_least_bits(header, selector) for selector in scan[2:-3:2])))
+    bits = sum(map(mul, blocks, [_least_bits(header, selector) for selector in scan[2:-3:2]]))
     mcus = -(-width // mcu_width) * -(-height // mcu_height)
     interval = header.interval or mcus
     end = scan_end(stream, start, interval, mcus, bits)
@@ -244,6 +242,7 @@ def _image(stream: bytes, header: _Header, scan: bytes, start: int) -> BaselineJ
 
 def _least_bits(header: _Header, selector: int) -> int:
     """Return the bits of a block coded by these two tables, at least: one DC and one AC code."""
-    dc, ac = selector >> 4, selector & 15 | 0x10
-    _require(dc in header.shortest and ac in header.shortest)
-    return header.shortest[dc] + header.shortest[ac]
+    try:
+        return header.shortest[selector >> 4] + header.shortest[selector & 15 | 0x10]
+    except KeyError:
+        raise _Unfit from None

@@ -16,7 +16,7 @@ from functools import partial
 from models.domain.alarms import alarms
 from models.domain.backend import Load
 from models.domain.batch_record import BatchRecord
-from models.domain.errors import DeadlineExceeded, Draining, WorkerLost
+from models.domain.errors import DeadlineExceeded, Draining, ServiceError, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers.backends.absence import Absence
 from workers.backends.load import accepting, by_device, combined
@@ -33,6 +33,7 @@ from workers.ipc.worker_client import Hooks, Lost, Pending, WorkerConnection
 log = logging.getLogger("darkroom.processes")
 
 MAX_LOSSES = 2
+_LATE = partial(DeadlineExceeded, "the request's deadline passed")
 AT_ONCE = 2
 """Images copied again at the same time after a loss: each copy occupies a thread and a core."""
 
@@ -134,7 +135,7 @@ class ProcessBackend:
         lost = WorkerLost("the server stopped before the image was done; try again")
         lines = [line for link in self._links for line in link.lines]
         for pending in [*self._parked, *(p for line in lines for p in line.pending.values())]:
-            _resolve(pending, Failed(lost))
+            _resolve(pending, lambda: lost)
         self._slots.refuse(lost)
         await asyncio.gather(*(link.close() for link in self._links))
         self._arena.close()
@@ -142,8 +143,7 @@ class ProcessBackend:
     async def _answer(self, job: Job, slot: ArenaSlot) -> Outcome:
         self.submitted += 1
         pending = Pending(self.submitted, job, slot, asyncio.get_running_loop().create_future())
-        late = Failed(DeadlineExceeded("the request's deadline passed"))
-        alarm = alarms().set(job.deadline, partial(_resolve, pending, late))
+        alarm = alarms().set(job.deadline, partial(_resolve, pending, _LATE))
         try:
             await self._slots.copied(pending, self._slots.write, pending)
             self._send(pending)
@@ -245,6 +245,6 @@ class ProcessBackend:
                 self._lose(pending, died=True)
 
 
-def _resolve(pending: Pending, failed: Failed) -> None:
+def _resolve(pending: Pending, error: Callable[[], ServiceError]) -> None:
     if not pending.waiter.done():
-        pending.waiter.set_result(failed)
+        pending.waiter.set_result(Failed(error()))

@@ -99,20 +99,26 @@ class Router:
 
         `devices` are the numbers of the workers that accept jobs, with their devices.
         """
+        job = pending.job
+        if len(devices) == 1:
+            return self._given(pending, devices[0][0], self._times.expected(devices[0][1], job))
         totals = self._work.totals()
         best, least, own = -1, 0, 0
         known = dict[str, int]()  # of a few devices, while there may be a hundred workers
         for worker, device in devices:
             if (expected := known.get(device)) is None:
-                expected = known[device] = self._times.expected(device, pending.job)
+                expected = known[device] = self._times.expected(device, job)
             end = totals[worker] + expected
             if self._near and worker not in self._near:
                 end += NEAR
             if best < 0 or end < least:
                 best, least, own = worker, end, expected
-        self._work.add(best, own)
-        pending.worker, pending.expected = best, own
-        return best
+        return self._given(pending, best, own)
+
+    def _given(self, pending: Pending, worker: int, expected: int) -> int:
+        self._work.add(worker, expected)
+        pending.worker, pending.expected = worker, expected
+        return worker
 
     def ended(self, pending: Pending, done: Done | None = None) -> None:
         """Note that a worker gave a job back, and learn from its answer if there is one."""

@@ -48,7 +48,7 @@ def frame_of(pending: Pending, encode: Callable[[Operation], object]) -> Submit:
         shape,
         encode(job.operation),
         job.deadline.at,
-        job.lane.value,
+        job.lane._value_,
         jpeg,
         pending.alone,
         job.request_id,

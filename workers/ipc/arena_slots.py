@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-import numpy as np
-
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, ServiceError, TooManyPixels
 from models.domain.image import Image, Pixels
@@ -85,7 +83,7 @@ class ArenaSlots:
         source = pending.job.image
         shape, _ = encode_source(source)
         content = source.pixels if isinstance(source, Image) else source.data.reshape(shape)
-        np.copyto(self._arena.pixels(pending.slot, shape), content)
+        self._arena.pixels(pending.slot, shape)[...] = content
 
     def read(self, pending: Pending, shape: Shape) -> Pixels:
         """Return a copy of the pixels, or of the file, in the job's slot."""

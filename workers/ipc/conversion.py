@@ -23,6 +23,7 @@ FLOAT = 4
 """Bytes of a float32."""
 
 _SUBSAMPLINGS = {each.value: each for each in Subsampling}
+_REASONS = {each.value: each for each in ReleaseReason}
 
 _ERRORS = {
     kind.code: kind
@@ -35,17 +36,17 @@ _PLAIN = (str, int, float, type(None))
 
 
 def encode_operation(operation: Operation) -> object:
-    """Return an operation as values that MessagePack can carry."""
+    """Return an operation as values that MessagePack can carry; it writes a StrEnum as its text."""
     if isinstance(operation, FilterChain):
         jpeg = operation.jpeg
-        encoded = None if jpeg is None else (jpeg.quality, jpeg.subsampling.value)
+        encoded = None if jpeg is None else (jpeg.quality, jpeg.subsampling)
         return [encoded, *(each.model_dump() for each in operation.filters)]
     assert isinstance(operation, Classify)
     return {
         "top_k": operation.top_k,
-        "function": operation.function_to_apply.value,
+        "function": operation.function_to_apply,
         "network": operation.network,
-        "output": operation.output.value,
+        "output": operation.output,
         "preprocessed": operation.preprocessed,
     }
 
@@ -78,7 +79,7 @@ def encode_source(source: Source) -> tuple[Shape, EncodedJpeg | None]:
         return (source.height, source.width, source.channels), None
     if isinstance(source, NetworkInput):
         return (3, source.height, FLOAT * source.width), None
-    encoded = (source.height, source.width, source.orientation, source.subsampling.value)
+    encoded = (source.height, source.width, source.orientation, source.subsampling)
     return (len(source.data), 1, 1), encoded
 
 
@@ -106,7 +107,7 @@ def encode_trace(trace: Trace) -> Times:
 
 def decode_trace(encoded: Times) -> Trace:
     """Reverse `encode_trace`."""
-    return Trace(*encoded[:7], ReleaseReason(encoded[7]), *encoded[8:])
+    return Trace(*encoded[:7], _REASONS[encoded[7]], *encoded[8:])
 
 
 def encode_error(error: ServiceError) -> EncodedError:

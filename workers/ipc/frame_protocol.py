@@ -74,8 +74,11 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
     def send(self, frames: Iterable[Frame]) -> None:
         """Write frames in one piece; write nothing once the other end is gone."""
         if self._transport is not None:
-            bodies = [ENCODER.encode(frame) for frame in frames]
-            self._transport.write(b"".join(_LENGTH.pack(len(b)) + b for b in bodies))
+            pieces: list[bytes] = []
+            for frame in frames:
+                body = ENCODER.encode(frame)
+                pieces += _LENGTH.pack(len(body)), body
+            self._transport.write(b"".join(pieces))
 
     def send_soon(self, frame: Frame) -> None:
         """Write a frame, in one piece with all others of this turn of the event loop.
@@ -111,7 +114,7 @@ class FrameProtocol(asyncio.Protocol, Generic[T]):
     def _whole_frames(self) -> list[T]:
         frames, start = [], 0
         while (end := self._end(start)) is not None:
-            frames.append(self._decoder.decode(bytes(self._buffer[start + 4 : end])))
+            frames.append(self._decoder.decode(self._buffer[start + 4 : end]))
             start = end
         del self._buffer[:start]
         return frames
