@@ -7,6 +7,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
+from starlette.types import Scope
 
 from app.admission import Admission
 from app.admission.counts.counters import Counters
@@ -122,7 +123,12 @@ class Service:
 
 def service_of(request: Request) -> Service:
     """Return the parts of the server that received the request."""
-    service = request.app.state.service
+    return service_in(request.scope)
+
+
+def service_in(scope: Scope) -> Service:
+    """Return the parts of the server that received the request with this scope."""
+    service = scope["app"].state.service
     assert isinstance(service, Service)
     return service
 

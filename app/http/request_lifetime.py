@@ -6,7 +6,9 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from fastapi import Request
+from starlette.types import Scope
 
+from app.http.headers import header
 from models.domain.alarms import Timeout
 from models.domain.deadline import Deadline
 from models.domain.errors import Cancelled, DeadlineExceeded, FieldError, InvalidParameter
@@ -19,14 +21,14 @@ DIGITS = 12
 T = TypeVar("T")
 
 
-def deadline_of(request: Request, settings: Settings) -> Deadline:
+def deadline_of(scope: Scope, settings: Settings) -> Deadline:
     """Return the deadline by `X-Deadline-Ms`, capped by the server, or by default, from now."""
-    return Deadline.after(seconds_of(request, settings), time.monotonic())
+    return Deadline.after(seconds_of(scope, settings), time.monotonic())
 
 
-def seconds_of(request: Request, settings: Settings) -> float:
+def seconds_of(scope: Scope, settings: Settings) -> float:
     """Return the seconds that `X-Deadline-Ms` gives, or those by default; the server has a cap."""
-    text = request.headers.get(HEADER)
+    text = header(scope, b"x-deadline-ms")
     return seconds_before(None if text is None else text.encode("latin-1"), settings)
 
 

@@ -1,15 +1,16 @@
 """Bound a request's body in bytes, and charge for its bytes as they arrive."""
 
-from fastapi import Request
-from starlette.types import Message, Receive
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope
 
 from app.admission import Permit
+from app.http.headers import header
 from models.domain.errors import TooLarge
 
 
-def announced(request: Request) -> int:
+def announced(scope: Scope) -> int:
     """Return the bytes of the body that `Content-Length` announces, 0 without that header."""
-    text = request.headers.get("content-length", "")
+    text = header(scope, b"content-length") or ""
     return int(text) if text.isdigit() else 0
 
 
@@ -38,6 +39,14 @@ def counted(receive: Receive, permit: Permit, expected: int, most: int) -> Recei
         return message
 
     return next_message
+
+
+async def next_piece(receive: Receive) -> tuple[bytes, bool]:
+    """Return the next bytes of a body, and whether more may come; raises ClientDisconnect."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    return message.get("body", b""), message.get("more_body", False)
 
 
 def too_large(size: int | str, most: int) -> TooLarge:

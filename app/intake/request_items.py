@@ -9,8 +9,9 @@ from typing import Any
 from fastapi import Request
 
 from app.admission import Permit
+from app.http.headers import content_type
 from app.intake import archive_items, multipart
-from app.intake.body import announced
+from app.intake.body import announced, next_piece
 from app.intake.item import Found, Item, Options, check_count, shown_url, url_content
 from app.intake.json_items import json_items
 from app.intake.spool import Blob, Spool
@@ -42,7 +43,7 @@ class Intake:
 
 async def collect(request: Request, permit: Permit, settings: Settings) -> Intake:
     """Read the body of a request; `permit` grows by the images found. Raises ServiceError."""
-    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    kind = content_type(request.scope).split(";")[0].strip().lower()
     if kind == "multipart/form-data":
         found, options = await _multipart(request, permit, settings)
     elif kind == "application/json" or kind.endswith("+json"):
@@ -86,8 +87,10 @@ def _once(options: Options) -> dict[str, Any]:
 
 async def _raw(request: Request, settings: Settings) -> Blob:
     async with Spool(settings.max_image_bytes, settings.spool_bytes) as spool:
-        spool.expect(announced(request))
-        async for chunk in request.stream():
+        spool.expect(announced(request.scope))
+        more = True
+        while more:  # as Request.stream does, whose generator takes 3 µs more
+            chunk, more = await next_piece(request.receive)
             await spool.write(chunk)
         return await spool.finish()
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from app.http.departure import ClientLeft
 from app.http.stream_window import StreamWindow
 from models.domain.errors import Cancelled
 
@@ -140,21 +141,16 @@ class _Finished:
 
 
 async def until(left: Left, work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` in the caller's own task; cancel it and raise Cancelled when the client leaves.
-
-    A sibling task waits for the client to leave: asking from time to time would cost more and
-    notice it later.
-    """
+    """Await `work` in the caller's own task; a client that leaves ends it with Cancelled."""
     task, gone = asyncio.current_task(), False
     assert task is not None
 
-    async def watch() -> None:
+    def leave() -> None:
         nonlocal gone
-        await left()
         gone = True
         task.cancel()
 
-    watching = asyncio.ensure_future(watch())
+    stop = _watched(left, leave)
     try:
         return await work
     except asyncio.CancelledError:
@@ -164,4 +160,20 @@ async def until(left: Left, work: Coroutine[Any, Any, T]) -> T:
             raise Cancelled("the client left") from None
         raise
     finally:
-        watching.cancel()
+        stop()
+
+
+def _watched(left: Left, call: Callable[[], object]) -> Callable[[], object]:
+    """Call `call` once when the client leaves; return what ends that.
+
+    Where the server does not tell, a task waits for it: asking from time to time would cost more
+    and notice it later.
+    """
+    if isinstance(left, ClientLeft) and left.departure is not None:
+        return left.departure.watch(call)
+
+    async def watch() -> None:
+        await left()
+        call()
+
+    return asyncio.ensure_future(watch()).cancel

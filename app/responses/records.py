@@ -33,13 +33,9 @@ def record(
     written as `vectors` says.
     """
     item, outcome = answer.item, answer.outcome
-    made = Record(
-        index=item.index,
-        id=item.id,
-        source=item.source,
-        status="ok",
-        timing=answer.stages.milliseconds(),
-    )
+    made = _with_labels(answer, labels)
+    if isinstance(outcome, Labels):
+        return made
     shown = partial(_shown, item.index, named=named, inline=inline)
     if isinstance(outcome, EncodedImage):
         made.image = shown(outcome)
@@ -57,16 +53,35 @@ def record(
     return made
 
 
+def _with_labels(answer: Answer, labels: LabelSet | None) -> Record:
+    """Return the record of an answer, complete if that is labels.
+
+    They are given as values: pydantic makes all models of a record in one call.
+    """
+    found: dict[str, object] = {
+        "index": answer.item.index,
+        "id": answer.item.id,
+        "source": answer.item.source,
+        "status": "ok",
+        "timing": answer.stages.milliseconds(),
+    }
+    if isinstance(answer.outcome, Labels):
+        assert labels is not None
+        found["predictions"] = _predictions(answer.outcome, labels)
+    return Record.model_validate(found)
+
+
 def archive_name(index: int, image: EncodedImage, version: int | None = None) -> str:
     """Return a safe, unique name in an archive: it has numbers, never the client's path."""
     stem = f"{index:04d}" if version is None else f"{index:04d}-{version}"
     return stem + image.format.extension
 
 
-def predictions(found: Labels, labels: LabelSet) -> list[Prediction]:
-    """Return class ids and scores with the names of the classes."""
+def _predictions(found: Labels, labels: LabelSet) -> list[dict[str, object]]:
+    """Return class ids and scores with the names of the classes, as values of predictions."""
+    names, wnids = labels.labels, labels.wnids
     return [
-        Prediction(label=labels.labels[n], wnid=labels.wnids[n], class_id=n, score=score)
+        {"label": names[n], "wnid": wnids[n], "class_id": n, "score": score}
         for n, score in zip(found.class_ids, found.scores, strict=True)
     ]
 
@@ -97,7 +112,7 @@ def _add_labels(
         vectors.add(made, found)
     elif found is not None:
         assert labels is not None
-        made.predictions = predictions(found, labels)
+        made.predictions = [Prediction.model_validate(x) for x in _predictions(found, labels)]
 
 
 def _version(

@@ -34,7 +34,9 @@ class VectorStyle:
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "VectorStyle":
         """Read the style from the options of a request, which were checked before."""
-        output = NetworkOutput(options.get("output", NetworkOutput.LABELS))
+        if "output" not in options:
+            return NO_VECTORS
+        output = NetworkOutput(options["output"])
         return cls(output, options.get("vector_format") == "base64")
 
 

@@ -67,7 +67,7 @@ async def make_job(
     asked = asked_for(jobs, client, operation, options, query)
     asked = replace(asked, key=idempotency_key)
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    job = await jobs.acceptance.accept(asked, request, kind, announced(request))
+    job = await jobs.acceptance.accept(asked, request, kind, announced(request.scope))
     headers = {"Location": f"/jobs/{job.id}", "Retry-After": str(RETRY_AFTER)}
     return _answer(await _record(jobs, job), 202, headers)
 

@@ -1,6 +1,7 @@
 """Work that front ends have given to workers, in the memory of the counters."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ class SharedWork:
 
     def __init__(self, cells: NDArray[np.int64], column: int) -> None:
         self._cells = cells
-        self._own = cells[:, column]
+        own: Any = cells[:, column]
+        self._own = memoryview(own)  # to add to an element of an array takes three times as long
 
     def add(self, worker: int, nanoseconds: int) -> None:
         """Add to the work that this front end has given to a worker."""
@@ -33,5 +35,5 @@ class SharedWork:
 
     def totals(self) -> Sequence[int]:
         """Return the work of each worker, given by all front ends."""
-        found: list[int] = self._cells.sum(axis=1).tolist()
+        found: list[int] = np.add.reduce(self._cells, axis=1).tolist()
         return found

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from app.connections.body_rate import owes_answers
 from app.connections.early_answer import Decide
 from app.connections.http1.incoming import Incoming
+from app.http.departure import DEPARTURE, Departure
 
 SHORT_REST = 1 << 20
 """Bytes of a body that the server reads after the answer in order to keep the connection."""
@@ -32,6 +33,8 @@ class Cycle(RequestResponseCycle):
 
     def __init__(self, *, unread: Callable[[], int | None], http_10: bool, **rest: Any) -> None:
         super().__init__(**rest)
+        self.departure = Departure()
+        rest["scope"][DEPARTURE] = self.departure
         self._unread = unread
         self._http_10 = http_10
         self._sized = False
@@ -52,13 +55,23 @@ class Cycle(RequestResponseCycle):
             self.expected_content_length = len(body.get("body", b""))
         return super().send(message)
 
+    def add_body(self, piece: bytes) -> None:
+        """Keep a piece of the body for the application; a body in one piece is never copied."""
+        if not self.body:
+            self.body = piece  # type: ignore[assignment]  # uvicorn takes bytes as well
+            return
+        if isinstance(self.body, bytes):
+            self.body = bytearray(self.body)
+        self.body += piece
+
     def answered_early(self, decide: Decide) -> bool:
         """Return whether `decide` answered the headers; the answer then has been written whole."""
         # HTTP/1.0 needs another head, and a client that does not read its earlier answers must not
         # get more into its buffer: the application handles both cases.
         if self._http_10 or self.flow.write_paused:
             return False
-        early = decide(cast(Scope, self.scope))
+        scope: Any = self.scope
+        early = decide(scope)
         if early is None:
             return False
         lingers = self.more_body and self._too_much_to_read()

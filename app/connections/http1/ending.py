@@ -116,6 +116,7 @@ def disconnect(cycle: Cycle) -> None:
     cycle.disconnected = True
     cycle.message_event.set()
     stream = stream_of(cast(Scope, cycle.scope))
+    cycle.departure.happen()
     if stream is not None:  # it may read nothing at present, so the event above is not enough
         stream.left.set()
 

@@ -172,7 +172,7 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle.response_complete:
             return
-        cycle.body += body
+        cycle.add_body(body)  # type: ignore[attr-defined]  # a Cycle
         if len(cycle.body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
         cycle.message_event.set()

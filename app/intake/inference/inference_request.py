@@ -65,7 +65,12 @@ async def collect(
         _from_json(chunks, settings, model)
         if length is None
         else _from_binary(
-            BodyReader(chunks), length, 0 if coding else announced(request), permit, settings, model
+            BodyReader(chunks),
+            length,
+            0 if coding else announced(request.scope),
+            permit,
+            settings,
+            model,
         )
     )
     document, layout, contents = await reading

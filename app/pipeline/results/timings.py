@@ -1,8 +1,7 @@
 """The seconds that one image takes in each stage, and the Server-Timing header made of them."""
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 from models.domain.job import Trace
 
@@ -23,29 +22,25 @@ class Timings:
         self.batch: str | None = None
         self.reused: str | None = None
 
-    @contextmanager
-    def measure(self, stage: str) -> Iterator[None]:
-        """Add the block's duration to `stage`."""
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            end = time.monotonic()
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + end - start
-            self.marks.append((stage, start, end))
+    def measure(self, stage: str) -> "Measuring":
+        """Return a context manager that adds its block's duration to `stage`."""
+        return Measuring(self, stage)
+
+    def measured(self, stage: str, start: float, end: float) -> None:
+        """Add the time between two moments to `stage`."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + end - start
+        self.marks.append((stage, start, end))
 
     def add(self, trace: Trace) -> None:
         """Add what the worker measured, which may include decoding."""
         self.trace = trace
         if trace.decode:
             self.seconds["decode"] = self.seconds.get("decode", 0.0) + trace.decode
-        self.seconds |= {
-            "queue": trace.queue,
-            "upload": trace.upload,
-            "compute": trace.compute,
-            "download": trace.download,
-        }
-        self.batch = f"{trace.batch_size}/{trace.max_batch_size} {trace.reason.value}"
+        self.seconds["queue"] = trace.queue
+        self.seconds["upload"] = trace.upload
+        self.seconds["compute"] = trace.compute
+        self.seconds["download"] = trace.download
+        self.batch = f"{trace.batch_size}/{trace.max_batch_size} {trace.reason._value_}"
 
     @property
     def all_marks(self) -> list[tuple[str, float, float]]:
@@ -75,6 +70,22 @@ class Timings:
     def milliseconds(self) -> dict[str, float]:
         """Return the milliseconds of each stage for a record."""
         return {name: round(seconds * 1e3, 3) for name, seconds in self.seconds.items()}
+
+
+class Measuring:
+    """Measures its block as a stage; no generator, because those take 3 µs more."""
+
+    __slots__ = ("_stage", "_start", "_timings")
+
+    def __init__(self, timings: Timings, stage: str) -> None:
+        self._timings = timings
+        self._stage = stage
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._timings.measured(self._stage, self._start, time.monotonic())
 
 
 def server_timing(all_stages: Iterable[Timings]) -> str:

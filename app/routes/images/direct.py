@@ -5,7 +5,6 @@ of errors. All other requests, and wrong methods, go through FastAPI.
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, APIRouter
@@ -43,7 +42,7 @@ class DirectRoutes:
 
 async def _handle(scope: Scope, receive: Receive, send: Send) -> None:
     """Call the route that was found, and name it in the span of the request if there is one."""
-    route = cast(APIRoute, scope["route"])
+    route: APIRoute = scope["route"]
     if scope.get("fastapi.telemetry") is not None:  # the router does this for all other routes
         span = get_current_span()
         span.update_name(f"{scope['method']} {route.path}")

@@ -12,15 +12,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import Response
 
 from app.http.conditional import names
+from app.http.departure import ClientLeft
 from app.http.media_types import IMAGE, JSON
-from app.http.request_lifetime import before, disconnected
+from app.http.request_lifetime import before
 from app.intake.content_digest import digests_of
 from app.intake.item import Item
 from app.intake.spool import Blob
@@ -81,7 +81,7 @@ async def tagged(
     """
     permit = permit_of(request)
     if asked.has_urls:
-        left = partial(disconnected, request)
+        left = ClientLeft(request)
         with rendering.intake.measure("fetch"):
             items = await service.pipeline.fetched(asked.items, permit, left)
         asked = replace(asked, items=items)

@@ -1,13 +1,14 @@
 """The steps of every request with images: what is wanted, its cost, its work, its response."""
 
 from collections.abc import Callable
-from functools import partial
 
 from fastapi import Request
 from fastapi.responses import Response
 
 from app.admission import Permit
-from app.http.request_lifetime import before, disconnected
+from app.http.departure import ClientLeft
+from app.http.headers import content_type, header
+from app.http.request_lifetime import before
 from app.intake.request_items import collect
 from app.intake.stream import is_stream
 from app.intake.wanted import ImageRequest
@@ -17,7 +18,7 @@ from app.routes.images.answering import WantedOf, rendering_of
 from app.routes.images.entity_tags import tagged, wants_tag
 from app.routes.images.image_route import permit_of
 from app.routes.images.stream_handler import stream_answered
-from app.service import service_of
+from app.service import service_in
 from models.domain.errors import TooLarge
 from models.settings import Settings
 
@@ -27,14 +28,14 @@ FormOf = Callable[[str | None, bool], str]
 
 async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Response:
     """Answer an admitted request; everything about it is decided before its work starts."""
-    if is_stream(request.headers.get("content-type", "")):
+    if is_stream(content_type(request.scope)):
         return await stream_answered(request, wanted_of)
-    service, permit, timings = service_of(request), permit_of(request), Timings()
+    service, permit, timings = service_in(request.scope), permit_of(request), Timings()
     with timings.measure("intake"):
         intake = await before(permit.deadline, collect(request, permit, service.settings))
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
-    accept = request.headers.get("accept")
+    accept = header(request.scope, b"accept")
     asked = ImageRequest(intake.items, wanted_of(intake.options, accept, service))
     _charge(asked, permit, service.settings)
     form = form_of(accept, intake.single)
@@ -44,7 +45,7 @@ async def handle(request: Request, wanted_of: WantedOf, form_of: FormOf) -> Resp
         asked, rendering, unchanged = await tags
         if unchanged is not None:
             return unchanged
-    answers = service.pipeline.answers(asked, permit, partial(disconnected, request))
+    answers = service.pipeline.answers(asked, permit, ClientLeft(request))
     return await render(answers, form, rendering)
 
 

@@ -11,11 +11,12 @@ from starlette.types import Receive, Scope, Send
 from app.admission import Permit
 from app.admission.clients import client_of
 from app.admission.prediction.targets import target_of
+from app.http.headers import content_type
 from app.http.request_lifetime import deadline_of
 from app.intake.body import announced, counted, too_large
 from app.intake.stream import is_stream
 from app.responses.body import StreamedBody
-from app.service import Service, service_of
+from app.service import Service, service_in
 from models.domain.errors import Draining, Forbidden, Overloaded, RateLimited, Unauthorized
 
 
@@ -30,25 +31,24 @@ class ImageRoute(APIRoute):
         if scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return
-        request = Request(scope, receive, send)
         try:
-            await self._admitted(request, send)
+            await self._admitted(scope, receive, send)
         except (Draining, Overloaded, RateLimited, Unauthorized, Forbidden) as error:
             reason = error.reason if isinstance(error, Overloaded) else error.code
-            service_of(request).metrics.rejections.labels(reason).inc()
+            service_in(scope).metrics.rejections.labels(reason).inc()
             raise
 
-    async def _admitted(self, request: Request, send: Send) -> None:
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with a permit, which counts the body as it arrives and then as an image."""
-        service, scope, receive = service_of(request), request.scope, request.receive
+        service = service_in(scope)
         client = client_name(service, scope)
         most = service.settings.max_body_bytes
-        n_bytes = announced(request)
-        kind = request.headers.get("content-type", "")
+        n_bytes = announced(scope)
+        kind = content_type(scope)
         stream = is_stream(kind)
         if n_bytes > most and not stream:
             raise too_large(n_bytes, most)
-        deadline = deadline_of(request, service.settings)
+        deadline = deadline_of(scope, service.settings)
         admission = service.admission
         target = target_of(scope["path"], scope["query_string"], kind.encode("latin-1"))
         kinds = None if stream else admission.targets.of(target)

@@ -1,5 +1,7 @@
 """Choose the network that answers a request, and its output, by the options of the request."""
 
+from functools import lru_cache
+
 from app.service import Computing, missing
 from models.api.schemas import ClassifyOptions, ProcessOptions
 from models.domain.errors import FieldError, InvalidParameter, WeightsMissing
@@ -28,18 +30,22 @@ def classification(
 
 def asked(options: ClassifyOptions | ProcessOptions, network: str) -> Classify:
     """Return what the network of this name is asked for; raises InvalidParameter."""
-    output = NetworkOutput(options.output)
-    _check(options, output)
-    function = FunctionToApply(options.function_to_apply)
-    return Classify(options.top_k, function, network, output)
+    _check(options)
+    return _classify(options.top_k, options.function_to_apply, network, options.output)
 
 
-def _check(options: ClassifyOptions | ProcessOptions, output: NetworkOutput) -> None:
+@lru_cache(256)
+def _classify(top_k: int, function: str, network: str, output: str) -> Classify:
+    """Return an operation, made once for equal options."""
+    return Classify(top_k, FunctionToApply(function), network, NetworkOutput(output))
+
+
+def _check(options: ClassifyOptions | ProcessOptions) -> None:
     """Refuse options without a meaning for the output, unless they have their default value.
 
     Forms send every option.
     """
-    labels = output is NetworkOutput.LABELS
+    labels = options.output == "labels"
     for name in _OF_VECTORS if labels else _OF_LABELS:
         given = getattr(options, name)
         if given != _DEFAULTS[name]:

@@ -60,7 +60,7 @@ def _images_at_once(wanted: Wanted, most: int) -> int:
 def _permits(request: Request, wanted: Wanted) -> StreamPermits:
     service = service_of(request)
     client = client_name(service, request.scope)
-    seconds = seconds_of(request, service.settings)
+    seconds = seconds_of(request.scope, service.settings)
     listed = request.scope["request_id"] if service.settings.debug_batches else ""
     parts = _parts(wanted)
     return StreamPermits(service.admission, client, seconds, kinds(wanted), parts, listed)

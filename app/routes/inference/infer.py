@@ -1,12 +1,12 @@
 """`POST /v2/models/{model}/infer`: the output of a network for a batch of images."""
 
 import time
-from functools import partial
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.http.request_lifetime import before, disconnected
+from app.http.departure import ClientLeft
+from app.http.request_lifetime import before
 from app.intake.inference.inference_request import collect
 from app.intake.inference.models import InferenceModel, model_named
 from app.intake.stream import is_stream
@@ -59,7 +59,7 @@ async def _answered(
     if asked.timeout is not None:
         permit.deadline = min(permit.deadline, Deadline.after(asked.timeout, began), key=_moment)
     permit.expect(len(asked.images.items), *asked.images.kinds)
-    answers = service.pipeline.answers(asked.images, permit, partial(disconnected, request))
+    answers = service.pipeline.answers(asked.images, permit, ClientLeft(request))
     found = sorted([each async for each in answers], key=lambda each: each.item.index)
     style = InferenceStyle(
         model.name,

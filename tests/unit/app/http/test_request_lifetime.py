@@ -19,14 +19,14 @@ def request(headers: dict[str, str]) -> Request:
 @pytest.mark.parametrize("text", ["0", "-5", "1.5", "soon", "", "١", "9" * 400, "9" * 5000])
 def test_a_deadline_that_is_no_positive_number_is_refused(text: str) -> None:
     with pytest.raises(InvalidParameter):
-        deadline_of(request({"X-Deadline-Ms": text}), Settings())
+        deadline_of(request({"X-Deadline-Ms": text}).scope, Settings())
 
 
 def test_the_client_s_deadline_is_capped_by_the_server() -> None:
     settings = Settings(max_deadline=10)
     for text, seconds in (("250", 0.25), ("999999999", 10)):
         before = time.monotonic()
-        deadline = deadline_of(request({"X-Deadline-Ms": text}), settings)
+        deadline = deadline_of(request({"X-Deadline-Ms": text}).scope, settings)
         after = time.monotonic()
         assert deadline.remaining(after) <= seconds <= deadline.remaining(before)
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from fastapi import Request
 from starlette.types import Message
 
 from app.admission import Admission, Amount, Limits, Permit
@@ -40,7 +39,7 @@ def read(chunks: Sequence[bytes], permit: Permit, most: int, expected: int = 0) 
 def test_a_body_is_as_long_as_its_header_says(
     headers: list[tuple[bytes, bytes]], size: int
 ) -> None:
-    assert announced(Request({"type": "http", "headers": headers})) == size
+    assert announced({"type": "http", "headers": headers}) == size
 
 
 def test_a_body_counts_as_arriving_until_it_is_complete_and_then_as_one_image() -> None:

@@ -5,7 +5,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import pytest
+from starlette.requests import Request
 
+from app.http.departure import DEPARTURE, ClientLeft, Departure
 from app.http.stream_window import StreamWindow
 from app.pipeline.runner import run, run_window, until
 from models.domain.errors import Cancelled
@@ -108,6 +110,22 @@ def test_an_error_of_the_work_reaches_its_caller() -> None:
 
         with pytest.raises(KeyError):
             await until(never, work())
+
+    asyncio.run(scenario())
+
+
+def test_a_server_that_tells_of_departures_needs_no_task() -> None:
+    async def scenario() -> None:
+        departure = Departure()
+        left = ClientLeft(Request({"type": "http", DEPARTURE: departure}))
+        works = Works("a")
+        task = asyncio.ensure_future(until(left, works("a")))
+        await works.all_started.wait()
+        assert asyncio.all_tasks() == {asyncio.current_task(), task}
+        departure.happen()
+        with pytest.raises(Cancelled):
+            await task
+        assert works.ended == ["a"]
 
     asyncio.run(scenario())
 

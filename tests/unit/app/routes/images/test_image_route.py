@@ -43,7 +43,7 @@ async def filed(request: Request) -> Response:
 @pytest.fixture(autouse=True)
 def any_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let routes take any object with admission, settings and keys for a service."""
-    monkeypatch.setattr(image_route, "service_of", lambda request: request.app.state.service)
+    monkeypatch.setattr(image_route, "service_in", lambda scope: scope["app"].state.service)
 
 
 def held_while_sending(endpoint: Any) -> list[tuple[bytes, Amount]]:

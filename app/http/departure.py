@@ -1,0 +1,56 @@
+"""Tell that the client of a request has left, without a task that waits for it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request
+
+from app.http.request_lifetime import disconnected
+
+DEPARTURE = "departure"
+"""The key of a request's scope under which its Departure stands, if its server tells of it."""
+
+
+class Departure:
+    """Calls one function when the client of a request leaves; belongs to one event loop."""
+
+    __slots__ = ("_call", "_happened")
+
+    def __init__(self) -> None:
+        self._call: Callable[[], object] | None = None
+        self._happened = False
+
+    def happen(self) -> None:
+        """Note that the client has left."""
+        self._happened = True
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+    def watch(self, call: Callable[[], object]) -> Callable[[], object]:
+        """Call `call` once when the client leaves, or soon if it has; the result ends that."""
+        self._call = call
+        if self._happened:
+            asyncio.get_running_loop().call_soon(self.happen)
+        return self._stop
+
+    def _stop(self) -> None:
+        self._call = None
+
+
+class ClientLeft:
+    """Waits until the client of a request has left; the request's body must have been read.
+
+    `departure` tells the same without a task, if the server does; else it is None.
+    """
+
+    __slots__ = ("_request", "departure")
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.departure: Departure | None = request.scope.get(DEPARTURE)
+
+    def __call__(self) -> Coroutine[Any, Any, None]:
+        """Return a coroutine that ends when the client has left."""
+        return disconnected(self._request)
