@@ -23,8 +23,12 @@ def safe_name(name: str) -> str:
     Zip Slip (CWE-22) is not possible with the result. Two names may have the same result.
     """
     text = _DRIVE.sub("", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", name.replace("\\", "/")))
-    parts = [part for part in text.split("/") if part not in ("", ".", "..")]
-    return "/".join(parts)[-LONGEST_NAME:].lstrip("/") or "unnamed"
+    # Once more after it is cut: what is left of a first part may be `..`.
+    return _relative(_relative(text)[-LONGEST_NAME:]) or "unnamed"
+
+
+def _relative(path: str) -> str:
+    return "/".join(part for part in path.split("/") if part not in ("", ".", ".."))
 
 
 def is_hidden(name: str) -> bool:

@@ -23,8 +23,11 @@ class Source:
 def place_of(name: str) -> str:
     """Return the place of the result for a path, URL or address of a list: the same folders."""
     if name.startswith(("http://", "https://")):
-        parts = urlsplit(name)
-        name = f"{parts.netloc.rpartition('@')[2]}/{parts.path}"
+        try:
+            parts = urlsplit(name)
+            name = f"{parts.netloc.rpartition('@')[2]}/{parts.path}"
+        except ValueError:  # no URL after all (`http://[x`): its image fails, and others go on
+            name = name.partition("://")[2]
     elif name.startswith(("s3://", "gs://", "az://")):
         name = name.partition("://")[2]
     kept = [part for part in name.split("/") if part not in ("", ".", "..")]

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -17,19 +16,12 @@ from app.jobs.store.endings import DESTINATION, WAITING, WEBHOOK, Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.values import Job, State
 from app.jobs.submission.asked import Asked
+from app.jobs.submission.places import Places, check_arriving
 from app.jobs.submission.receiving import Received, Receiver
 from app.jobs.submission.room import DataRoom, Reservation, full, too_large
 from app.jobs.submission.sources import Sources
-from models.domain.errors import Overloaded
 from models.domain.job_errors import IdempotencyMismatch, StorageFull, TooManyJobs
 from models.settings import Settings
-
-ARRIVING = 16
-"""Bodies of jobs that one process receives at a time."""
-
-ARRIVING_OF_ONE = 4
-"""Bodies that one client may send at a time, to all processes together: slow ones of it keep no
-place from others."""
 
 
 class Acceptance:
@@ -52,40 +44,25 @@ class Acceptance:
         self._settings = settings
         self._chunk = chunk
         self._on_queued = on_queued
-        self._arriving = Counter[str]()
+        self._places = Places()
 
     async def accept(self, asked: Asked, request: Request, kind: str, n_bytes: int) -> Job:
         """Return the queued job of a body of media type `kind`, which announces `n_bytes` or 0.
 
         With a key that the client used before it is the job of that time. Raises ServiceError.
         """
-        self._take_place(asked.client, n_bytes)
-        id_, check = new_id(), partial(self._check, n_bytes)
-        try:
-            reserved = await self._room.reservation(id_, asked.client, asked.key, check)
-            async with reserved as room:
-                return await self._received(id_, asked, request, kind, room)
-        finally:
-            self._arriving[asked.client] -= 1
-            self._arriving += Counter()  # forgets clients of which nothing arrives
-
-    def _take_place(self, client: str, n_bytes: int) -> None:
-        """Count one more body of a client at this process.
-
-        Raises TooLarge, Overloaded and TooManyJobs. Nothing is awaited between the check
-        and the count, or many bodies would pass at once. A flood is refused here, before it comes
-        to the database.
-        """
         if n_bytes > self._settings.max_job_bytes:
             raise too_large(self._settings.max_job_bytes)
-        if self._arriving.total() >= ARRIVING:
-            raise Overloaded(f"{ARRIVING} bodies of jobs are arriving; try again later", 5.0)
-        _check_arriving(self._arriving[client])
-        self._arriving[client] += 1
+        # A flood is refused here, before it comes to the database.
+        with self._places.take(asked.client) as place:
+            id_, check = new_id(), partial(self._check, n_bytes)
+            reserved = await self._room.reservation(id_, asked.client, asked.key, check)
+            async with reserved as room:
+                return await self._received(id_, asked, place.request(request), kind, room)
 
     def _check(self, n_bytes: int, found: Counts) -> None:
         """Raise the error of a body that is refused before it is read."""
-        _check_arriving(found.arriving)
+        check_arriving(found.arriving)
         most, jobs = self._settings.max_jobs_per_client, found.unfinished + found.arriving
         if jobs >= most and not found.repeated:
             raise TooManyJobs(
@@ -145,14 +122,6 @@ class Acceptance:
             await asyncio.to_thread(self._folder.remove, new.id)
         self._on_queued()
         return queued
-
-
-def _check_arriving(arriving: int) -> None:
-    if arriving >= ARRIVING_OF_ONE:
-        raise TooManyJobs(
-            f"{arriving} bodies of your jobs are arriving; send the next when one has arrived",
-            retry_after=5.0,
-        )
 
 
 def _new_job(id_: str, asked: Asked, found: Received) -> Job:

@@ -113,6 +113,7 @@ FILTERED = b"""{"index": 7, "status": "ok", "source": "%s",
         (b"a/b c.jpg", "000007-b_c.png"),
         (b"https://example.com/x.jpg?y=../z", "000007-x.png"),
         (b"../..", "000007.png"),
+        (b"http://[x/y.jpg", "000007-y.png"),
         (b"", "000007.png"),
     ],
 )

@@ -4,7 +4,7 @@ import os
 import re
 import secrets
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 from urllib.parse import urlsplit
@@ -86,7 +86,8 @@ def _stem(source: str | None) -> str:
     """Return the name in a path or URL without its extension, safe as a part of a file's name."""
     text = source or ""
     if text.lower().startswith(("http://", "https://")):
-        text = urlsplit(text).path
+        with suppress(ValueError):  # no URL after all: its image has an error, and others go on
+            text = urlsplit(text).path
     name = PurePosixPath(text.replace("\\", "/")).stem
     safe = re.sub(r"[^\w.-]+", "_", name).strip("._")
     return safe.encode("utf-8", "replace")[:LONGEST_STEM].decode("utf-8", "ignore")

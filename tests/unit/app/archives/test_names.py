@@ -34,3 +34,11 @@ def test_a_long_name_keeps_its_end() -> None:
 def test_files_of_operating_systems_are_hidden(name: str) -> None:
     assert is_hidden(name)
     assert not is_hidden("a.b/c")
+
+
+def test_what_is_cut_off_leaves_no_way_out_of_the_folder() -> None:
+    rest = "y/" * ((LONGEST_NAME - 3) // 2) + "a"
+    for first in ("x..", "x.", "..x..", "x./.."):
+        for more in range(4):
+            name = safe_name(f"{first}/{'z' * more}{rest}")
+            assert not {"", ".", ".."} & {*name.split("/")}

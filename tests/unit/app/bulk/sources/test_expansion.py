@@ -125,3 +125,11 @@ def test_links_that_point_at_each_other_do_not_end_the_search(folder: Path) -> N
     for name, target in (("e.jpg", "f"), ("f", "e.jpg")):
         (folder / name).symlink_to(target)
     assert found(folder) == ["a.PNG", "b.jpg", "e.jpg", "in/c.webp", "in/raw/d.tiff"]
+
+
+def test_a_url_that_is_none_ends_nothing(folder: Path) -> None:
+    names = ["http://[x/y.jpg", f"{folder}/b.jpg"]
+    assert [(each.name, each.place) for each in Sources(names)] == [
+        (names[0], "[x/y.jpg"),
+        (names[1], "b.jpg"),
+    ]

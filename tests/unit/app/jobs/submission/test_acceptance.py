@@ -18,8 +18,9 @@ from app.jobs.store.endings import Ending
 from app.jobs.store.jobs import JobRows
 from app.jobs.store.owners import Owner
 from app.jobs.store.values import Job, Span
-from app.jobs.submission.acceptance import ARRIVING_OF_ONE, Acceptance
+from app.jobs.submission.acceptance import Acceptance
 from app.jobs.submission.asked import Asked
+from app.jobs.submission.places import ARRIVING_OF_ONE
 from app.jobs.submission.room import DataRoom
 from app.jobs.submission.sources import Sources
 from models.domain.job_errors import StorageFull, TooManyJobs
