@@ -91,5 +91,8 @@ def _create(connection: Connection) -> None:
             f"{VERSION}); use that release, or another DARKROOM_DATA_FOLDER"
         )
     METADATA.create_all(connection)
+    for table in METADATA.tables.values():
+        for index in table.indexes:  # those that tables of an earlier release lack
+            index.create(connection, checkfirst=True)
     if found is None:
         connection.execute(insert(META).values(name="version", value=VERSION))

@@ -61,6 +61,8 @@ JOBS = Table(
     UniqueConstraint("client", "key", name="darkroom_jobs_key"),
     Index("darkroom_jobs_client", "client", "id"),
     Index("darkroom_jobs_state", "state", "expires"),
+    Index("darkroom_jobs_stored", "client", "stored"),  # sums of a body read it alone
+    Index("darkroom_jobs_unfinished", "client", "state"),
 )
 
 CHUNKS = Table(

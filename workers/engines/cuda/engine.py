@@ -24,7 +24,7 @@ from workers.engines.cuda.compiled.modules import Kernels
 from workers.engines.cuda.crops import Cropper, weights_bytes
 from workers.engines.cuda.encoding import as_jpegs, prepare
 from workers.engines.cuda.filtering import Filtering
-from workers.engines.cuda.late_parts import LateParts, Part
+from workers.engines.cuda.late_parts import LateParts, Part, Retried
 from workers.engines.cuda.late_states import LateStates
 from workers.engines.cuda.lost import diagnosed
 from workers.engines.cuda.network import GraphedNetwork
@@ -188,7 +188,7 @@ class CudaEngine:
         """Yield what makes the parts that are still missing, for the thread that calls it."""
 
         yield partial(torch.cuda.set_device, self._torch_device)
-        yield from [partial(self._add_slot, slots, kinds)] * (SLOTS - len(slots))
+        yield from [Retried(partial(self._add_slot, slots, kinds))] * (SLOTS - len(slots))
         if self.takes_jpegs:
             yield from [partial(prepare, slot, self._side) for slot in slots]
         for network in self._networks if self._early else ():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from workers.engines.cuda import late_parts
-from workers.engines.cuda.late_parts import LateParts, Part
+from workers.engines.cuda.late_parts import LateParts, Part, Retried
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +65,29 @@ def test_nothing_more_is_made_after_the_end() -> None:
     ending.join(30)
     assert late.join(0.0)
     assert made == []
+
+
+def test_a_part_without_memory_is_made_again_as_often_as_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(late_parts, "AGAIN", (0.05, 0.05))
+    tried: list[str] = []
+
+    def slot(needed: int, name: str) -> Part:
+        def make() -> None:
+            tried.append(name)
+            if tried.count(name) < needed:
+                raise RuntimeError("no memory")
+
+        return Retried(make)
+
+    def states() -> Iterator[Part]:
+        yield slot(2, "late")
+        yield slot(9, "never")
+        yield lambda: tried.append("others go on")
+
+    late = LateParts(states())
+    late.start()
+    assert late.join(30)
+    assert tried[:3] == ["late", "never", "others go on"]
+    assert (tried.count("late"), tried.count("never")) == (2, 3)
