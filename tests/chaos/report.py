@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.attacks.catalogue import ATTACKS
+from tests.chaos.harness.attack import NEIGHBOURS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -83,7 +84,7 @@ def _row(key: Key, old: Result | None, new: Result | None) -> str:
     cells = [
         f"{_name(key)}: {about}",
         _both(old, new, lambda r: _seconds(r["livez_worst_s"])),
-        _both(old, new, lambda r: f"{r['neighbours_spared']} of 15"),
+        _both(old, new, _neighbours),
         _both(old, new, lambda r: _size(r["largest_error_bytes"])),
         _both(old, new, lambda r: f"{max(0, r['memory_over_idle_mb'])} MB"),
         _both(old, new, lambda r: f"{r['cpu_s']:.0f} s"),
@@ -95,6 +96,11 @@ def _row(key: Key, old: Result | None, new: Result | None) -> str:
 
 def _both(old: Result | None, new: Result | None, cell: Any) -> str:
     return " → ".join("–" if r is None or "cpu_s" not in r else cell(r) for r in (old, new))
+
+
+def _neighbours(result: Result) -> str:
+    asked = result.get("neighbours", NEIGHBOURS)
+    return f"{result['neighbours_spared']} of {asked}" if asked else "none asked"
 
 
 def _seconds(value: float) -> str:

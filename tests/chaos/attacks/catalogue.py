@@ -76,7 +76,7 @@ _SLOW = (
 
 _REST = (
     Attack(impatient.impatient, ends_within=DEADLINE + 2 * SLACK, patience=150, own_addresses=True),
-    Attack(overload.overload, patience=260, neighbours_spared=False),
+    Attack(overload.overload, patience=320, neighbours=0),
     Attack(overload.bulk, patience=120, neighbours_spared=False),
     Attack(limits.shared_limits, flags=limits.FLAGS, front_ends=True, neighbours_spared=False),
     *(Attack(images.attack(name)) for name in images.FILES),

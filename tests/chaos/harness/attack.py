@@ -10,6 +10,9 @@ DEADLINE = 30.0
 SLACK = 3.0
 """Seconds beyond a deadline that a busy machine is given."""
 
+NEIGHBOURS = 15
+"""Good clients beside an attack."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -69,7 +72,8 @@ class Attack:
     the whole attack may take. `accepted` are the statuses a request of it may be answered with;
     empty: every one below 500, and 503 and 504. `front_ends`: it needs several processes.
     `own_addresses`: neighbours come from other addresses than the attacker, because a flood of
-    equal requests from one address can only be shared out by address.
+    equal requests from one address can only be shared out by address. `neighbours` is how many
+    there are: none where they would take a part of what is measured.
     """
 
     run: Callable[[Target], Steps]
@@ -82,6 +86,7 @@ class Attack:
     resets_allowed: bool = False
     neighbours_spared: bool = True
     own_addresses: bool = False
+    neighbours: int = NEIGHBOURS
     memory_mb: float = 300.0
     tags: tuple[str, ...] = field(default=())
 

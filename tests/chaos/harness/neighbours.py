@@ -11,11 +11,10 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.chaos.harness.attack import Target
+from tests.chaos.harness.attack import NEIGHBOURS, Target
 from tests.chaos.harness.http import answer, post
 from tests.pictures import jpeg
 
-COUNT = 15
 WITHIN = 15.0
 """Seconds within which each request of a good client must be answered."""
 
@@ -30,6 +29,7 @@ class Neighbours:
 
     target: Target
     own_addresses: bool
+    count: int = NEIGHBOURS
     requests: int = 0
     in_time: int = 0
     spared: int = 0
@@ -44,7 +44,8 @@ class Neighbours:
 
     def start(self) -> None:
         """Let all of them ask at once, then about once a second each until `stop`."""
-        self._threads = [threading.Thread(target=self._client, args=(n,)) for n in range(COUNT)]
+        for number in range(self.count):
+            self._threads.append(threading.Thread(target=self._client, args=(number,)))
         for each in self._threads:
             each.start()
 
@@ -53,7 +54,7 @@ class Neighbours:
         self._done.set()
         for each in self._threads:
             each.join()
-        self.spared = COUNT - len(self._bad)
+        self.spared = self.count - len(self._bad)
 
     def _client(self, number: int) -> None:
         photo = jpeg(number, 640, 480)

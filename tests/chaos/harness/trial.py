@@ -38,7 +38,7 @@ def run(attack: Attack, checkout: Checkout, front_ends: int, own_addresses: bool
     with under_attack(checkout, attack, front_ends, source) as (target, process):
         _warm_up(target)
         observer = Observer(target)
-        neighbours = Neighbours(target, own_addresses)
+        neighbours = Neighbours(target, own_addresses, attack.neighbours)
         observer.start()
         try:
             steps, seconds, finished = _attacked(attack, target, neighbours)
