@@ -138,7 +138,8 @@ def install(app: FastAPI) -> None:
     async def validation_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         errors = [FieldError(_path(e["loc"][1:]), e["msg"], e.get("input")) for e in error.errors()]
-        return answer(InvalidParameter("the request has wrong parameters", errors), request)
+        detail = f"{errors[0].path}: {errors[0].message}"
+        return answer(InvalidParameter(detail, errors), request)
 
     app.add_exception_handler(ServiceError, service_error)
     app.add_exception_handler(HTTPException, http_error)

@@ -30,7 +30,9 @@ def chain_of(options: FilterOptions) -> FilterChain:
     """Return the chain that `ops`, or `name` with parameters, asks for; raises InvalidParameter."""
     parameters = options.model_extra or {}
     if (options.ops is None) == (options.name is None):
-        wrong = FieldError("ops", "exactly one of `ops` and `name` is needed; GET /filters lists")
+        wrong = FieldError(
+            "ops", "exactly one of `ops` and `name` is needed; GET /filters lists all filters"
+        )
         raise InvalidParameter(wrong.message, [wrong])
     if options.name is not None:
         return FilterChain((parse_one(options.name, parameters),))
@@ -128,7 +130,7 @@ def _decoded(name: str, given: object) -> object:
         return parsed_json(given)
     except ValueError as error:
         wrong = FieldError(name, str(error), given)
-        raise InvalidParameter(f"{name}: not JSON", [wrong]) from None
+        raise InvalidParameter(f"{name}: the text is not valid JSON: {error}", [wrong]) from None
 
 
 def parsed_json(text: str) -> object:

@@ -18,6 +18,7 @@ from models.exit_codes import ExitCode
 from tests.pictures import jpeg, png
 from tests.server import PATIENCE, until
 
+FULL = "No space left on device; free some space there, or choose another place\n"
 INVERT = '[{"name": "invert"}]'
 SLOW = '[{"name": "nl_means", "h": 10, "patch": 15, "search": 21}]'
 
@@ -107,7 +108,7 @@ def test_a_full_disk_is_named_with_its_own_exit_code(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(png())
     done = ended("filter", tmp_path / "a.png", "--ops", INVERT, "-o", "/dev/full", "--gpus", "0")
     assert done.returncode == ExitCode.CANNOT_WRITE
-    assert done.stderr == "darkroom: /dev/full: No space left on device\n"
+    assert done.stderr == "darkroom: /dev/full: " + FULL
 
 
 def test_standard_output_on_a_full_disk_is_named() -> None:
@@ -116,7 +117,7 @@ def test_standard_output_on_a_full_disk_is_named() -> None:
             command("filters"), stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE
         )
     assert done.returncode == ExitCode.CANNOT_WRITE
-    assert done.stderr == "darkroom: standard output: No space left on device\n"
+    assert done.stderr == "darkroom: standard output: " + FULL
 
 
 def test_a_missing_source_is_named_before_anything_is_started(tmp_path: Path) -> None:

@@ -318,8 +318,8 @@ def test_a_job_is_cancelled_and_its_results_stay_until_it_is_removed(
         ("operation=classify&top_k=1&top_k=2", b"x", LINES, 422, "more than once"),
         ("operation=classify&operation=filter", b"x", LINES, 422, "more than once"),
         ("operation=filter&name=blur", b"x", LINES, 422, "blur"),
-        ("operation=sort", b"x", LINES, 422, "operation"),
-        ("", b"x", LINES, 422, "operation"),
+        ("operation=sort", b"x", LINES, 422, "operation: Input should be 'classify'"),
+        ("", b"x", LINES, 422, "operation: Field required"),
         ("operation=classify", b'{"url": "a"}\n' * 501, LINES, 413, "more than 500 items"),
     ],
 )

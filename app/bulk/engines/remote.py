@@ -98,7 +98,11 @@ class Remote:
         try:
             answer = await self._client.get(f"{server}/models")
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise WrongUsage(f"--server: {server} cannot be asked: {error!r}") from None
+            reason = str(error) or type(error).__name__
+            raise WrongUsage(
+                f"--server: {server} cannot be reached: {reason}; `darkroom health {server}` "
+                "tells more"
+            ) from None
         if answer.status_code != 200:
             raise WrongUsage(f"--server: {server} answers GET /models with {answer.status_code}")
         return self._work.identity(msgspec.json.decode(answer.content))

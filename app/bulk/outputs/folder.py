@@ -52,7 +52,7 @@ class ResultsFolder:
         except OSError as error:
             if error.errno in OF_ONE_NAME:
                 raise InvalidParameter(f"cannot write {file}: {error.strerror}", []) from None
-            raise CannotWrite(f"{file}: {error.strerror}") from None
+            raise CannotWrite.of(file, error) from None
         return file
 
     def check(self, roots: Iterable[str]) -> None:
@@ -73,7 +73,7 @@ class ResultsFolder:
         try:
             atomic_file.check_writable(folder)
         except OSError as error:
-            raise CannotWrite(f"{folder}: {error.strerror}") from None
+            raise CannotWrite.of(folder, error) from None
 
     def check_targets(self, wanted: Iterator[tuple[Source, str]], sources: Iterable[Source]) -> int:
         """Return the number of images; raise WrongUsage if a result would replace a file.

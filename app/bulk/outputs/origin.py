@@ -50,7 +50,7 @@ class Origin:
             else:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
-            raise CannotWrite(f"{self._path}: {error.strerror}") from None
+            raise CannotWrite.of(self._path, error) from None
 
     def _read(self) -> Mapping[str, Mapping[str, object]]:
         try:

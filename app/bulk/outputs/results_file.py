@@ -53,6 +53,8 @@ class ResultsFile:
         path = _regular(path)
         if not replaces and path.exists():
             raise WrongUsage(f"--out: {path} exists already; add --force to replace it")
+        if not path.parent.is_dir():
+            raise WrongUsage(f"--out: there is no folder {path.parent}; make it first")
         digest = hashlib.sha256(json.dumps(options, sort_keys=True, default=str).encode())
         self._path, self._replaces, self._convert = path, replaces, convert
         self._partial = path.with_name(f"{path.name}.{digest.hexdigest()[:8]}.partial")
@@ -65,7 +67,7 @@ class ResultsFile:
         try:
             self._file = self._locked()
         except OSError as error:
-            raise CannotWrite(f"{self._partial}: {error.strerror or error}") from None
+            raise CannotWrite.of(self._partial, error) from None
         try:
             self.done, self.failed = self._continued(iter(names))
         except BaseException:  # re-raised
@@ -85,7 +87,7 @@ class ResultsFile:
                 return
             before = _parsed(self._network.read_bytes()) if self._network.exists() else {}
         except OSError as error:
-            raise CannotWrite(f"{self._network}: {error.strerror}") from None
+            raise CannotWrite.of(self._network, error) from None
         if changed := [name for name, value in network.items() if before.get(name) != value]:
             now = ", ".join(f"{name} {network[name]} (was {before.get(name)})" for name in changed)
             raise WrongUsage(
@@ -111,7 +113,7 @@ class ResultsFile:
                 os.fdatasync(self._file.fileno())
                 self._synced = time.monotonic()
         except OSError as error:
-            raise CannotWrite(f"{self._partial}: {error.strerror}") from None
+            raise CannotWrite.of(self._partial, error) from None
         self.done += count
         self.failed += failed
 
@@ -133,7 +135,7 @@ class ResultsFile:
                 f"{self._path} was made meanwhile; {self._partial} is complete"
             ) from None
         except OSError as error:
-            raise CannotWrite(f"{self._path}: {error.strerror}") from None
+            raise CannotWrite.of(self._path, error) from None
         finally:
             self._file.close()
 

@@ -72,7 +72,7 @@ def ask(url: str, timeout: float, verified: bool = True) -> dict[str, Any]:
         response = connection.getresponse()
         body = response.read(MOST)
     except (OSError, http.client.HTTPException) as error:
-        return {**found, "reasons": [f"no answer within {timeout:g} s: {_words(error)}"]}
+        return {**found, "reasons": [_no_answer(error, timeout)]}
     finally:
         connection.close()
     try:
@@ -81,6 +81,8 @@ def ask(url: str, timeout: float, verified: bool = True) -> dict[str, Any]:
         told = None
     if not isinstance(told, dict):
         return {**found, "reasons": ["what answers there is no Darkroom server"]}
+    if response.status == http.client.NOT_FOUND:
+        return {**found, "reasons": [f"there is no {path}/readyz; give the URL without a path"]}
     ready = response.status == http.client.OK
     state = str(told.get("status", "not ready"))
     return {**found, "ready": ready, "state": state, "reasons": reasons(told), "details": told}
@@ -155,7 +157,10 @@ def _word(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _words(error: Exception) -> str:
+def _no_answer(error: Exception, timeout: float) -> str:
     if isinstance(error, TimeoutError):
-        return "it is too slow"
-    return str(getattr(error, "strerror", None) or error or type(error).__name__)
+        return f"no answer within {timeout:g} s; --timeout allows more"
+    reason = str(getattr(error, "strerror", None) or error or type(error).__name__)
+    if isinstance(error, ConnectionRefusedError):
+        reason += "; nothing listens there: is the server still starting, or on another port?"
+    return f"no answer: {reason}"

@@ -59,6 +59,6 @@ def run(
     except ValueError as error:  # of wrong settings
         raise WrongUsage(str(error)) from None
     except OSError as error:
-        raise CannotWrite(f"{path}: {error.strerror or error}") from None
+        raise CannotWrite.of(path, error) from None
     show(json.dumps(found | {"trace": str(path)}, indent=2) + "\n")
     return ExitCode.OK

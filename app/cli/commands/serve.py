@@ -42,6 +42,7 @@ def run(settings: Settings) -> int:
         tls.check(settings)
         tracing.check(settings.tracing)
         plan = tree.Plan.of(settings)
+        _check_files(settings)
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     if plan.front_ends and not hasattr(os, "memfd_create"):
@@ -59,8 +60,24 @@ def run(settings: Settings) -> int:
         return ExitCode.CANNOT_LISTEN
 
 
+def _check_files(settings: Settings) -> None:
+    """Raise ValueError if the API keys or the data folder cannot be used.
+
+    Every front end would find that too, but only after the model is loaded.
+    """
+    from app.admission.keys import read_keys
+    from app.jobs.files import DataFolder
+
+    if settings.api_keys_file is not None:
+        read_keys(settings.api_keys_file)
+    if settings.data_folder is not None:
+        DataFolder(settings.data_folder).make()
+
+
 def _cannot_listen(settings: Settings, error: OSError) -> str:
-    reason = (error.strerror or str(error)).lower()
+    # asyncio puts the system's words before an address that the message has already.
+    reason = os.strerror(error.errno) if error.errno in NO_ADDRESS else str(error.strerror or error)
+    reason = reason[:1].lower() + reason[1:]
     return (
         f"darkroom: cannot listen on {settings.host}:{settings.port}: {reason}; "
         "choose another --host or --port, or stop what listens there"

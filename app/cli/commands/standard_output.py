@@ -33,4 +33,4 @@ def _named_errors() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise CannotWrite(f"standard output: {error.strerror}") from None
+        raise CannotWrite.of("standard output", error) from None

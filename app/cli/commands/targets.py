@@ -95,7 +95,7 @@ def write(target: Target, name: str, data: bytes) -> None:
     except FileExistsError:
         raise CannotWrite(_exists(file)) from None
     except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
-        raise CannotWrite(f"{file}: {_reason(error)}") from None
+        raise CannotWrite.of(file, error) from None
 
 
 def _check_names(target: Target, names: Sequence[str]) -> None:
@@ -148,7 +148,7 @@ def _check_file(file: Path, inputs: frozenset[tuple[int, int]], replaces: bool) 
                 f"--output: {file} is one of the sources; choose another name, folder or --format"
             )
     except OSError as error:
-        raise CannotWrite(f"{file}: {_reason(error)}") from None
+        raise CannotWrite.of(file, error) from None
     if not replaces:
         raise WrongUsage(f"--output: {_exists(file)}")
 
@@ -165,7 +165,7 @@ def _check_folder(target: Target) -> None:
             folder = folder.parent
         atomic_file.check_writable(folder)
     except (OSError, RuntimeError) as error:
-        raise CannotWrite(f"{folder}: {_reason(error)}") from None
+        raise CannotWrite.of(folder, error) from None
 
 
 def _format_named(path: Path) -> ImageFormat | None:
@@ -174,7 +174,3 @@ def _format_named(path: Path) -> ImageFormat | None:
 
 def _exists(file: Path) -> str:
     return f"{file} exists already; choose another name, or add --force to replace it"
-
-
-def _reason(error: Exception) -> str:
-    return (isinstance(error, OSError) and error.strerror) or str(error)

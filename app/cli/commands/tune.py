@@ -64,7 +64,11 @@ def run(settings: Settings, write: str | None, force: bool, seconds: float) -> i
     if write is not None and Path(write).exists() and not force:
         raise WrongUsage(f"--write: {write} exists already; add --force to replace it")
     try:
+        if write is not None:
+            atomic_file.check_writable(Path(write).resolve().parent)
         plan = Plan.of(settings)
+    except OSError as error:
+        raise CannotWrite.of(write, error) from None
     except ValueError as error:
         raise WrongUsage(str(error)) from None
     began, drawn = time.monotonic(), offline.drawings()
@@ -84,7 +88,7 @@ def run(settings: Settings, write: str | None, force: bool, seconds: float) -> i
     try:
         atomic_file.write(Path(write), text.encode(), replace=force)
     except OSError as error:
-        raise CannotWrite(f"{write}: {error.strerror or error}") from None
+        raise CannotWrite.of(write, error) from None
     print(f"{write} is written; start with `darkroom serve --env-file {write}`", file=sys.stderr)
     return ExitCode.OK
 

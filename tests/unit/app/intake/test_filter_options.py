@@ -21,6 +21,13 @@ def test_json_that_cannot_be_answered_as_json_is_a_value_error(text: str) -> Non
         parsed_json(text)
 
 
+def test_text_that_is_not_json_is_told_where_it_is_wrong() -> None:
+    with pytest.raises(InvalidParameter) as told:
+        chain_of(FilterOptions(ops="[{name: grayscale}]"))
+    assert told.value.detail.startswith("ops: the text is not valid JSON: Expecting property name")
+    assert "line 1 column 3" in told.value.detail
+
+
 def test_a_whole_surrogate_pair_is_a_character() -> None:
     assert parsed_json('["\\ud83d\\ude00"]') == ["\N{GRINNING FACE}"]
 

@@ -164,6 +164,23 @@ def test_a_server_that_never_answers_ends_the_command(
         records_of(tmp_path, gone)
 
 
+def test_a_server_that_is_not_reached_is_wrong_usage_with_the_command_that_tells_more() -> None:
+    async def scenario() -> None:
+        def refused(request: httpx.Request) -> httpx.Response:
+            raise httpx.ConnectError("All connection attempts failed", request=request)
+
+        client = httpx.AsyncClient(transport=httpx.MockTransport(refused))
+        work = RemoteClassification(Classification({}, "resnet18"))
+        try:
+            await Remote(client, ["http://one"], work, 1 << 20).begin()
+        finally:
+            await client.aclose()
+
+    message = "http://one cannot be reached: All connection attempts failed; `darkroom health"
+    with pytest.raises(WrongUsage, match=message):
+        asyncio.run(scenario())
+
+
 def test_waits_grow_and_are_at_least_what_the_server_says() -> None:
     waits = Backoff(100.0)
     assert waits.seconds(9.0) == 9.0

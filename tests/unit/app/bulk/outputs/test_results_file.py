@@ -96,6 +96,11 @@ def test_an_existing_file_is_replaced_only_by_force(tmp_path: Path) -> None:
     assert (tmp_path / "out.jsonl").read_bytes() == b""
 
 
+def test_a_missing_folder_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match=r"there is no folder .*none; make it first"):
+        opened(tmp_path / "none")
+
+
 def test_two_commands_cannot_write_the_same_file(tmp_path: Path) -> None:
     first = opened(tmp_path)
     with pytest.raises(WrongUsage, match="another command is writing"):

@@ -102,12 +102,21 @@ def test_another_program_is_not_ready(
     assert "what answers there is no Darkroom server" in capsys.readouterr().out
 
 
+def test_a_url_with_a_path_is_told_to_have_none(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answer = (404, json.dumps({"status": 404, "code": "not_found"}).encode())
+    assert run(["health", f"http://127.0.0.1:{server.server_port}/classify"]) == ExitCode.FAILED
+    told = capsys.readouterr().out
+    assert "there is no /classify/readyz; give the URL without a path" in told
+
+
 def test_a_port_where_nothing_listens_is_unreachable(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DARKROOM_PORT", str(free_port()))
     assert run(["health"]) == ExitCode.FAILED
-    assert "no answer within 5 s: Connection refused" in capsys.readouterr().out
+    assert "no answer: Connection refused; nothing listens there" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import offline
 from app.cli.commands.tune import env_file
 from app.cli.load.search import Choice, Question
 from app.cli.parser import run
@@ -38,6 +39,15 @@ def test_an_existing_file_is_not_replaced_and_nothing_is_measured(
     assert run(["tune", "--write", str(file)]) == ExitCode.WRONG_USAGE
     assert "add --force to replace it" in capsys.readouterr().err
     assert file.read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_written_is_refused_and_nothing_is_measured(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "drawings", lambda: pytest.fail("the measurement has begun"))
+    file = tmp_path / "missing" / "darkroom.env"
+    assert run(["tune", "--write", str(file)]) == ExitCode.CANNOT_WRITE
+    assert "No such file or directory; make the folder first" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", ["0", "9", "3601", "nan"])

@@ -1,0 +1,33 @@
+"""What `darkroom serve` refuses before it loads a network."""
+
+from pathlib import Path
+
+import pytest
+
+from app import main
+from app.cli.parser import run
+from models.exit_codes import ExitCode
+from tests.ports import free_port
+
+
+@pytest.mark.parametrize(
+    ("flag", "file", "message"),
+    [
+        ("--api-keys-file", "none", "none cannot be read: No such file or directory"),
+        ("--api-keys-file", "file", "file has no API key; add one"),
+        ("--data-folder", "file", "file cannot be written: Not a directory"),
+    ],
+)
+def test_files_that_cannot_be_used_are_wrong_usage_before_anything_is_loaded(
+    flag: str,
+    file: str,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(main, "create_app", lambda _: pytest.fail("the server is being built"))
+    words = ["serve", "--port", str(free_port()), "--front-ends", "0", flag, str(tmp_path / file)]
+    assert run(words) == ExitCode.WRONG_USAGE
+    assert message in capsys.readouterr().err
