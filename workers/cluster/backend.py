@@ -16,25 +16,12 @@ from functools import partial
 
 from models.domain.alarms import alarms
 from models.domain.backend import Load
-from models.domain.errors import (
-    DeadlineExceeded,
-    Draining,
-    InternalError,
-    ServiceError,
-    WorkerLost,
-)
+from models.domain.errors import DeadlineExceeded, Draining, InternalError, ServiceError, WorkerLost
 from models.domain.job import Completed, Failed, Job, Operation, Outcome
 from workers.backends.quarantine import Quarantine
 from workers.cluster.control import Control
-from workers.cluster.messages import (
-    ENCODER,
-    REPLY,
-    Call,
-    Message,
-    arrays_of,
-    decode_answer,
-    encode_task,
-)
+from workers.cluster.incoming import receive, resolve
+from workers.cluster.messages import ENCODER, REPLY, Call, Message, encode_task
 from workers.cluster.outgoing import Group, Lost, Outgoing, Pending
 from workers.cluster.replicas import Replicas
 from workers.cluster.serve_handle import ReplicaGone, Workers
@@ -75,6 +62,7 @@ class RayBackend:
         self._number = 0
         self._idle = asyncio.Event()
         self._closing = False
+        self._ended = asyncio.Event()  # the drain is over: nothing is sent any more
         self._outgoing = Outgoing(self._start, group)
         self._calls: set[asyncio.Task[None]] = set()
         self.unaccepted: set[Pending] = set()
@@ -121,9 +109,9 @@ class RayBackend:
             async with asyncio.timeout(self._drain_timeout):
                 if self._held:
                     await self._idle.wait()
-        lost = WorkerLost("the server stopped before the image was done; try again")
+        self._ended.set()
         for pending in self._held:
-            _resolve(pending, Failed(lost))
+            resolve(pending, _stopped())
         calls = [*self._calls]
         for task in calls:
             task.cancel()
@@ -131,7 +119,7 @@ class RayBackend:
 
     async def _answer(self, pending: Pending) -> Outcome:
         late = Failed(DeadlineExceeded("the request's deadline passed"))
-        alarm = alarms().set(pending.job.deadline, partial(_resolve, pending, late))
+        alarm = alarms().set(pending.job.deadline, partial(resolve, pending, late))
         try:
             self._send(pending)
             while isinstance(done := await pending.waiter, Lost):
@@ -161,11 +149,10 @@ class RayBackend:
     async def _given_up(self, pending: Pending, lost: Lost) -> Failed | None:
         """Return why a job of a lost replica is not sent again; None if it is, after a pause."""
         pending.losses += lost.died
-        if self._closing and not self._calls:
-            return Failed(WorkerLost("the server stopped before the image was done; try again"))
         if pending.losses < MAX_LOSSES:
-            await asyncio.sleep(PAUSE)
-            return None
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), PAUSE)
+            return _stopped() if self._ended.is_set() else None
         await self._quarantine.add(pending.job.image)
         text = f"{pending.losses} replicas died while they held the image; it was given up"
         return Failed(WorkerLost(text))
@@ -185,15 +172,17 @@ class RayBackend:
     async def _call(self, group: Group) -> None:
         """Carry a group to a replica and hand its answers out."""
         failed: Failed | Lost = Lost(died=False)
-        header, contents = self._encoded(group)
         try:
+            header, contents = self._encoded(group)
             messages = self._workers.compute(header, contents)
             del contents
             async with aclosing(messages) as stream:
                 async for message in stream:
                     if not group.accepted:
                         self._accept(group)
-                    self._receive(group, message)
+                    reply = REPLY.decode(message[0])
+                    self.replicas.reported(reply.report)
+                    receive(group, reply, message[1])
         except ReplicaGone as gone:
             failed = Lost(gone.died)
             log.warning("a replica was lost with %d images: they are sent again", len(group.jobs))
@@ -206,7 +195,7 @@ class RayBackend:
             if not group.accepted:
                 self._outgoing.accepted()
             for pending in group.jobs.values():
-                _resolve(pending, failed)
+                resolve(pending, failed)
 
     def _encoded(self, group: Group) -> Message:
         now = time.monotonic()
@@ -227,21 +216,6 @@ class RayBackend:
             if pending.waiter.cancelled():
                 self._control.drop(number)
 
-    def _receive(self, group: Group, message: Message) -> None:
-        reply, now = REPLY.decode(message[0]), time.monotonic()
-        self.replicas.reported(reply.report)
-        arrays = arrays_of(reply.answers, message[1])
-        for answer, array in zip(reply.answers, arrays, strict=True):
-            pending = group.jobs.pop(answer.done.number)
-            if answer.dropped or pending.waiter.done():
-                continue
-            outcome = decode_answer(answer, array, now)
-            if isinstance(outcome, Failed) and isinstance(outcome.error, Draining | WorkerLost):
-                _resolve(pending, Lost(isinstance(outcome.error, WorkerLost)))
-            else:
-                _resolve(pending, outcome)
 
-
-def _resolve(pending: Pending, outcome: Outcome | Lost) -> None:
-    if not pending.waiter.done():
-        pending.waiter.set_result(outcome)
+def _stopped() -> Failed:
+    return Failed(WorkerLost("the server stopped before the image was done; try again"))

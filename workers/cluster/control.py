@@ -52,9 +52,10 @@ class Control:
         while not self._closing.is_set():
             try:
                 answers = await self._workers.ask_all("report")
+                reports = [REPORT.decode(each) for each in answers]
             except Exception as error:  # the next attempt is protected
                 log.warning("the replicas could not be asked for their load: %r", error)
-                answers = []
-            self._replicas.all_reported([REPORT.decode(each) for each in answers])
+                reports = []
+            self._replicas.all_reported(reports)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._every)

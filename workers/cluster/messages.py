@@ -1,7 +1,8 @@
 """The messages between front ends and replicas, in MessagePack, with arrays beside them.
 
 A call carries several jobs: a header of `Task`s, and one uint8 array for each, which Ray hands over
-without a copy in Python. Nothing of ours is pickled, and no exception crosses: errors are values.
+without a copy in Python. Nothing of ours is pickled, and errors of jobs are values. A fault of the
+replica's code itself crosses as Ray's own exception, which Ray pickles (`serve_handle.py`).
 Times are budgets and ages in seconds, because the clocks of two hosts differ.
 """
 

@@ -1,11 +1,15 @@
 """Reach the replicas of a Ray Serve deployment. Ray is imported when this is used, not before."""
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
-from models.domain.errors import Overloaded
+from models.domain.errors import InternalError, Overloaded
 from models.domain.image import Pixels
 from workers.cluster.messages import Message
+
+log = logging.getLogger("darkroom.cluster")
 
 PATIENCE = 5.0
 """Seconds in which all replicas must answer a message to all of them."""
@@ -40,25 +44,27 @@ class ServeWorkers:
         self._streaming = handle.options(stream=True)
 
     async def compute(self, header: bytes, contents: list[Pixels]) -> AsyncGenerator[Message, None]:
-        """Call `compute` of a replica that Ray Serve chooses."""
-        from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError
+        """Call `compute` of a replica that Ray Serve chooses.
+
+        A fault of the replica's own code raises InternalError: the same call would fail again.
+        """
+        from ray.exceptions import RayError
         from ray.serve.exceptions import BackPressureError, RayServeException
 
-        response = self._streaming.compute.remote(header, contents)
         ended = False
+        response = None
         try:
+            response = self._streaming.compute.remote(header, contents)
             async for message in response:
                 yield message
             ended = True
         except BackPressureError as error:
             text = "the workers have as many images waiting as they may have; try again"
             raise Overloaded(text, 1.0) from error
-        except ActorDiedError as error:
-            raise ReplicaGone(died=True) from error
-        except (ActorUnavailableError, RayError, RayServeException) as error:
-            raise ReplicaGone(died=False) from error
+        except (RayError, RayServeException) as error:
+            raise loss(error) from error
         finally:
-            if not ended:
+            if response is not None and not ended:
                 response.cancel()
 
     async def ask_all(self, method: str, *arguments: object) -> list[bytes]:
@@ -71,3 +77,15 @@ class ServeWorkers:
         """Return the description of any replica, waiting for one."""
         answer: bytes = await self._handle.describe.remote()
         return answer
+
+
+def loss(error: Exception) -> ReplicaGone | InternalError:
+    """Return the error of ours for one of Ray's, and log a fault of the replica's code."""
+    from ray.exceptions import ActorDiedError, RayError, RayTaskError
+
+    if isinstance(error, RayTaskError) and not isinstance(
+        error.cause, RayError | asyncio.CancelledError
+    ):
+        log.error("the code of a replica failed", exc_info=error)
+        return InternalError("a worker failed while it took the image; it has been logged")
+    return ReplicaGone(died=isinstance(error, ActorDiedError))

@@ -11,14 +11,21 @@ from typing import Any
 import pytest
 
 from models.domain.deadline import Deadline
-from models.domain.errors import DeadlineExceeded, Overloaded, Quarantined, WorkerLost
+from models.domain.errors import (
+    DeadlineExceeded,
+    InternalError,
+    Overloaded,
+    Quarantined,
+    WorkerLost,
+)
 from models.domain.image import Pixels
-from models.domain.job import Labels
+from models.domain.job import Labels, Outcome
 from tests.fakes import FakeEngine, fake_job
 from tests.worker_fixture import decode_fake, encode_fake, wait_until
 from workers.backends.quarantine import Quarantine
-from workers.cluster.backend import MAX_LOSSES, RayBackend
-from workers.cluster.messages import CALL, Call, Description, Message
+from workers.cluster import incoming
+from workers.cluster.backend import MAX_LOSSES, PAUSE, RayBackend
+from workers.cluster.messages import CALL, Answer, Call, Description, Message, decode_answer
 from workers.cluster.replica import Replica
 from workers.cluster.serve_handle import ReplicaGone
 from workers.scheduling.batcher import BatchLimits
@@ -31,6 +38,7 @@ class Lossy:
     def __init__(self, lose: Callable[[Call], Exception | None]) -> None:
         self._lose = lose
         self.calls: list[list[bool]] = []
+        self.answers: list[bytes] = []  # to messages to all, in place of the replica's
         worker = Worker(FakeEngine(), BatchLimits(max_batch_size=8, max_batch_pixels=1 << 20))
         worker.start()
         self.replica = Replica(worker, "one", Description([], None, 8), "x", 8, decode_fake)
@@ -46,6 +54,8 @@ class Lossy:
             yield message
 
     async def ask_all(self, method: str, *arguments: object) -> list[bytes]:
+        if self.answers:
+            return [self.answers.pop()]
         answer = await getattr(self.replica, method)(*arguments)
         return [answer]
 
@@ -57,7 +67,7 @@ def within(
     async def run() -> None:
         workers = Lossy(lose)
         quarantine = Quarantine(60.0)
-        backend = RayBackend(workers, encode=encode_fake, quarantine=quarantine)
+        backend = RayBackend(workers, encode=encode_fake, quarantine=quarantine, report_every=0.05)
         try:
             await test(backend, workers)
         finally:
@@ -151,3 +161,61 @@ def test_without_replicas_the_backend_is_not_alive() -> None:
         assert backend.replicas.absence() > 0
 
     within(losing(0, died=True), test)
+
+
+def test_a_job_whose_answer_cannot_be_read_fails_and_its_neighbours_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def decode(answer: Answer, array: Pixels | None, now: float) -> Outcome:
+        if answer.done.class_ids == (1,):
+            raise ValueError("not the shape of an image")
+        return decode_answer(answer, array, now)
+
+    monkeypatch.setattr(incoming, "decode_answer", decode)
+
+    async def test(backend: RayBackend, _workers: Lossy) -> None:
+        async with asyncio.timeout(5):
+            done = await asyncio.gather(
+                *(backend.run(fake_job(n)) for n in range(3)), return_exceptions=True
+            )
+        assert [type(each).__name__ for each in done] == ["Completed", "InternalError", "Completed"]
+
+    within(losing(0, died=True), test)
+
+
+def test_a_job_that_cannot_be_encoded_fails() -> None:
+    def encode(_operation: object) -> object:
+        raise ValueError("no such operation")
+
+    async def test(backend: RayBackend, _workers: Lossy) -> None:
+        backend._encode = encode
+        async with asyncio.timeout(5):
+            with pytest.raises(InternalError):
+                await backend.run(fake_job(1))
+
+    within(losing(0, died=True), test)
+
+
+def test_a_report_that_cannot_be_read_does_not_end_the_questions() -> None:
+    async def test(backend: RayBackend, workers: Lossy) -> None:
+        workers.answers = [b"no report"]
+        await wait_until(lambda: not workers.answers)
+        backend.replicas.keep(set())
+        await wait_until(lambda: backend.load().alive)
+
+    within(losing(0, died=True), test)
+
+
+def test_nothing_is_sent_after_the_drain() -> None:
+    async def test(backend: RayBackend, workers: Lossy) -> None:
+        backend._drain_timeout = 0.2
+        job = asyncio.create_task(backend.run(fake_job(1)))
+        await wait_until(lambda: bool(workers.calls))
+        await backend.aclose()
+        calls = len(workers.calls)
+        with pytest.raises(WorkerLost, match="stopped"):
+            await job
+        await asyncio.sleep(2 * PAUSE)
+        assert len(workers.calls) == calls
+
+    within(losing(1000, died=False), test)
