@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tools.scale.measured import front_end_seconds, host_slowness, result, two_gpus
+from tools.scale.measured import host_slowness, result
 from tools.scale.pages.texts import paragraph
 from tools.scale.validation import GOAL
 
@@ -28,7 +28,8 @@ def validation() -> Iterator[str]:
     yield paragraph(
         "Each case is the median of three seeds. Cores of the machine with two GPUs take "
         f"{host_slowness():.2f} times the CPU time for an image when both halves of the host are "
-        "busy; the model takes that for all work there."
+        "busy, and front ends wait longer for their other threads; the model takes both for all "
+        "work there."
     )
     yield ""
     yield f"These {len(beyond)} of {len(found)} comparisons are more than {GOAL:.0%} off:".replace(
@@ -56,24 +57,38 @@ def _compared(each: Mapping[str, Any], note: str) -> str:
 
 def _why(each: Mapping[str, Any]) -> str:
     """Return what is known about an error."""
-    if "3b24e540" in each["group"]:
-        return _second_machine(each)
+    form, _, load = each["case"].partition(", ")
     if each["what"] == "p99 ms":
         return "rare stalls of processes are not in the model"
     if each["group"] == "serve_gpu, run 3":
-        return "this run was slower at most loads than its CPU times and single latency say"
+        return _slow_run(form, load.partition(" ")[0])
     if each["case"] == "raw, 256":
         return "the first point after the start, while decoder states were still made"
+    if load == "256" and each["group"] in ("two_gpus, two", "two_gpus, apart"):
+        return _one_or_two_servers(form)
     return "not known"
 
 
-def _second_machine(each: Mapping[str, Any]) -> str:
-    """Return how the CPU time of an image there differs from that which the model has."""
-    setup, form = each["group"].rpartition(" ")[2], each["case"].partition(",")[0]
-    point = result("two_gpus_first")["second_run"]["setups"][setup][form]["768"]
-    there = point["front_end_cores"] / point["images_per_second"]
-    here = front_end_seconds(two_gpus(setup, form, 768))
-    return (
-        f"front ends took {there * 1e6:.0f} µs of CPU time for an image there, {here * 1e6:.0f} "
-        "in the first run"
+def _slow_run(form: str, connections: str) -> str:
+    """Return how the third run of `serve_gpu` differs from the others at the same load."""
+    runs = [run["parts"]["darkroom"]["subsampled"] for run in result("serve_gpu")["runs"][:3]]
+    rates = [run[form]["images_per_second"][connections] for run in runs]
+    less = 1 - rates[2] / (sum(rates[:2]) / 2)
+    return f"this run answered {less:.0%} less than the mean of the others at this load".replace(
+        "%", " %"
     )
+
+
+def _one_or_two_servers(form: str) -> str:
+    """Return how far one server with two GPUs is from two servers, measured and simulated."""
+    found = {
+        each["group"]: each
+        for each in result("scale")["validation"]
+        if each["case"] == f"{form}, 256" and each["group"].startswith("two_gpus, ")
+    }
+    one, two = found["two_gpus, two"], found["two_gpus, apart"]
+    real, simulated = (one[name] / two[name] - 1 for name in ("measured", "simulated"))
+    text = (
+        f"one server is {real:+.0%} from two servers at this load, and {simulated:+.0%} simulated"
+    )
+    return text.replace("%", " %")

@@ -33,7 +33,8 @@ the rows about old knowledge. All images are of one kind.
 
 INPUTS = {
     "CPU time of a front end for an image, latency of one connection": (
-        "`serve_gpu.json`, each run for itself; `two_gpus_first.json`, one GPU"
+        "`serve_gpu.json`, each run for itself; `two_gpus_first.json`, one GPU, and the second run "
+        "for itself"
     ),
     "JPEG engines for one thread and two; kernels of an image": (
         "`engine_rates.json`, `profile_gpu.json`"
@@ -42,7 +43,7 @@ INPUTS = {
         "`two_gpus_first.json`, one GPU, forms, 768 connections"
     ),
     "collecting an image that the GPU encodes": "`two_gpus_first.json`, one GPU, 768 connections",
-    "how much slower cores are when the whole host is busy": (
+    "how much slower cores are, and how long front ends wait, when the whole host is busy": (
         "`two_gpus_first.json`, two servers side by side, 768 connections"
     ),
     "spread of launches": "chosen so that the p99 of run 1 at 512 connections is met",
