@@ -1,4 +1,4 @@
-"""Decides which requests are admitted: permits, shares of clients, rate limits and API keys.
+"""Decide which requests are admitted: permits, shares of clients, rate limits and API keys.
 
 Start reading in `permits.py`; `counts/` has the counts that all front ends share, `line/` the
 images that wait, and `prediction/` how long work will take.

@@ -1,4 +1,4 @@
-"""Basics of the protocol: negotiation, problem details, options, the life of a request.
+"""Basics of HTTP: negotiation, problem details, options, the lifetime of a request.
 
 Start reading at `problems.py`.
 May import `app.telemetry` and `models`; it contains nothing about images.

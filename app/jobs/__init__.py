@@ -1,4 +1,4 @@
-"""Long batches: take a manifest, work through it in the background, keep its results.
+"""Run jobs: take a manifest of images, work through it in the background, keep its results.
 
 Start reading at `jobs.py`; `submission/` makes a job of a request, `store/` is the database, and
 `running/` does the work.

@@ -1,4 +1,8 @@
-"""Image files to pixels and back; only this folder knows the formats."""
+"""Decode and encode image files; only this folder knows the formats.
+
+Start reading in `decode.py` and `encoding/encoder.py`; `bounds/` refuses costly files before.
+May import `models.domain`, numpy, Pillow and simplejpeg.
+"""
 
 from models.codec.decode import Decoded, Opened, decode, open_file, open_plain, pixels_of
 from models.codec.description import Description

@@ -1,5 +1,6 @@
 """The pages of the documentation: their picture, their paragraphs, and the files that they name."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -19,6 +20,14 @@ MOST_LINES = 6
 
 MOST_COLUMNS = 140
 """Characters of such a line."""
+
+FOLDERS = sorted(
+    path.parent.relative_to(ROOT)
+    for top in ("app", "models", "workers")
+    for path in (ROOT / top).rglob("__init__.py")
+)
+
+ROW = re.compile(r"^\| `((?:app|models|workers)/[\w/]*)` \| ([^|]*) \|$", re.M)
 
 NAMED = re.compile(r"`((?:app|models|workers|tests|tools|docs)/[\w/.]+)`")
 
@@ -52,6 +61,16 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links {target}"
+
+
+def test_the_table_of_folders_has_the_purpose_that_each_folder_states() -> None:
+    """A failure shows the missing rows; a row is the first sentence of an `__init__.py`."""
+    stated = {}
+    for folder in FOLDERS:
+        told = ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text())) or ""
+        stated[f"{folder}/"] = told.split("\n\n")[0].replace("\n", " ").removesuffix(".")
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert dict(ROW.findall(page)) == stated
 
 
 def test_every_page_is_in_one_chapter_of_the_site() -> None:

@@ -1,4 +1,4 @@
-"""What a bulk command writes: files of records and folders of images, whole or not at all.
+"""Write the results of bulk commands: files of records, folders of images and ZIPs.
 
 Start reading in `results_file.py`. It may import the errors, reports and sources of bulk.
 """

@@ -1,4 +1,4 @@
-"""The images of a bulk command: files, folders, buckets, patterns, lists, archives and URLs.
+"""List the images of a bulk command: files, folders, buckets, patterns, lists, archives, URLs.
 
 Start reading in `expansion.py`. It may import `app.archives`, `app.storage`, `app.intake` and the
 errors of bulk.

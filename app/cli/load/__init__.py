@@ -1,4 +1,4 @@
-"""A load generator for `darkroom bench` and `darkroom tune`: a lean client, and windows of time.
+"""Generate load for `darkroom bench` and `darkroom tune`: a small client, and timed windows.
 
 Start reading in `step.py`.
 May import all of `app`.

@@ -1,4 +1,4 @@
-"""From a picture as its decoder leaves it to upright sRGB pixels of four modes.
+"""Turn a picture as its decoder leaves it into upright sRGB pixels of four modes.
 
 Start reading in `stripes.py`.
 May import what `models/codec` may.
