@@ -15,7 +15,7 @@ that clients cannot choose keys that collide.
 
 A front end that was killed leaves its column behind. The supervisor calls `forget` with the process
 id, and a process that claims a column first clears those of processes that no longer exist. With 34
-columns, `take` takes 1.5 µs and `take_for` 4 µs.
+columns, `take` takes 1.5 µs and `take_for` 3 µs.
 """
 
 import fcntl
@@ -23,8 +23,9 @@ import hashlib
 import mmap
 import os
 import secrets
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -72,6 +73,9 @@ class Counters:
             memory[-SEED_BYTES:] = secrets.token_bytes(SEED_BYTES)
         self._seed = memory[-SEED_BYTES:]
         self._cells = memoryview(memory)[:end].cast("q")
+        self._memory = memory
+        # Half the time of a slice; native integers are read in one piece each.
+        self._row: Callable[..., tuple[int, ...]] = struct.Struct(f"@{columns}q").unpack_from
         self.rates = RateTable(memory, self._seed, end, fd)
         self._step = ROWS * SLOTS * columns
         self._column = 0 if column is None else column
@@ -118,11 +122,9 @@ class Counters:
 
     def total(self, field: Total) -> int:
         """Return the sum over all front ends."""
-        columns = self.columns
-        start = field * columns
-        if columns == 1:
-            return self._cells[start]
-        return sum(self._cells[start : start + columns].tolist())
+        if self.columns == 1:
+            return self._cells[field]
+        return sum(self._row(self._memory, 8 * field * self.columns))
 
     def take(self, field: Total, amount: int, limit: int) -> bool:
         """Add `amount` if the sum stays within `limit`; return whether it was added."""
@@ -155,12 +157,11 @@ class Counters:
     def of(self, key: Key, field: ByKey) -> int:
         """Return the count of `key` over all front ends; it may be too high, never too low."""
         first = field * self._step
-        last = first + self.columns
-        cells = self._cells
+        one, other = key
         if self.columns == 1:
-            one, other = key
-            return min(cells[one + first], cells[other + first])
-        return min([sum(cells[start + first : start + last].tolist()) for start in key])
+            return min(self._cells[one + first], self._cells[other + first])
+        here, there = 8 * (one + first), 8 * (other + first)
+        return min(sum(self._row(self._memory, here)), sum(self._row(self._memory, there)))
 
     def take_for(self, key: Key, field: ByKey, amount: int, limit: int) -> bool:
         """Add `amount` to the count of `key` if it fits into `limit`; return whether it does."""
