@@ -111,18 +111,21 @@ class Admission:
         deadline: Deadline = NEVER,
         rated: bool = False,
         kinds: Sequence[Hashable] | None = None,
+        foreseen: bool = False,
     ) -> Permit:
         """Return a permit for a request whose body may still have to come; it holds no image yet.
 
         `rated`: the request was charged against its client's rate. `kinds` are those of its work
-        if its headers tell them; with None no work is reserved. Raises Draining and Overloaded.
+        if its headers tell them; with None no work is reserved. `foreseen`: `refusal` has just
+        found that its work ends in time. Raises Draining and Overloaded.
         """
         if self.draining:
             raise Draining("this server is stopping; ask another one")
         permit = Permit(self, client, self._key(client), deadline)
         if not rated:
             self.charge_rate(client, 1)
-        permit.must_end_in_time()
+        if not foreseen:
+            permit.must_end_in_time()
         permit.begin(kinds)
         return permit
 

@@ -35,7 +35,8 @@ async def run(
     watch = asyncio.ensure_future(left())
     # The watch is in the same queue as the work, so that one wait notices both; its end, whatever
     # is in the queue before it, ends the iteration.
-    tasks = [watch, *(asyncio.ensure_future(work(item)) for item in items)]
+    start = asyncio.get_running_loop().create_task
+    tasks = {watch, *[start(work(item)) for item in items]}
     for task in tasks:
         task.add_done_callback(finished.add)
     try:
@@ -43,6 +44,7 @@ async def run(
             done = await finished.next()
             if watch.done():
                 raise Cancelled("the client left")
+            tasks.discard(done)
             yield done.result()
     finally:
         for task in tasks:

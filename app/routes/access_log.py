@@ -73,6 +73,7 @@ class AccessLog:
             nonlocal status, streamed
             if message["type"] == "http.response.start":
                 status = message["status"]
+                scope["answering"] = True
                 named = (b"x-request-id", request_id.encode())
                 message = {**message, "headers": [*message.get("headers", ()), named, _NOSNIFF]}
             streamed = streamed or message.get("more_body", False)

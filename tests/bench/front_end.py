@@ -11,7 +11,12 @@ time, and windows of `--count` images alternate (old, new, then new, old). The r
 over the pairs of new CPU time by old CPU time: a slow moment of the machine falls on both halves.
 On a busy machine the ratio of both lowest tenths is steadier: other programs only ever add time.
 
-Run: python -m tests.bench.front_end [--old FOLDER] [--pairs 15] [--count 640]
+With `--front-ends N` the front end counts as one of N that share their counts and metrics in memory
+and files, as those of a server do. It is the only one under load, so it may have an Nth of the work
+past its line, and more of its images wait there. A checkout from before needs this file in place of
+its own.
+
+Run: python -m tests.bench.front_end [--old FOLDER] [--pairs 15] [--count 640] [--front-ends 1]
 """
 
 import argparse
@@ -33,10 +38,13 @@ from pathlib import Path
 
 import uvloop
 
+from app.admission.counts.counters import Counters
 from app.executors import Workers
 from app.main import create_app
 from app.processes import uvicorn_server
 from app.telemetry import structured_logging
+from app.telemetry.metrics import METRICS_FOLDER
+from app.telemetry.metrics_folder import metrics_folder
 from models.api.schemas import ModelRecord
 from models.domain.job import Labels
 from models.settings import Settings
@@ -89,11 +97,14 @@ def worker(listener: socket.socket) -> None:
     uvloop.run(serve())
 
 
-def front_end(listening: socket.socket, address: str) -> None:
-    """Return the specification of a front end that behaves as one of several."""
+def front_end(listening: socket.socket, address: str, front_ends: int) -> None:
+    """Serve as a front end with one worker, which shares its counts as one of `front_ends`."""
     structured_logging.configure("warning")
-    settings = Settings()
-    uvicorn_server.Server(create_app(settings, Workers([address])), settings).run([listening])
+    settings, counters = Settings(), Counters()
+    if front_ends > 1:
+        counters = Counters.attach(Counters.create(front_ends).fd or 0, front_ends)
+    app = create_app(settings, Workers([address]), counters)
+    uvicorn_server.Server(app, settings).run([listening])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +138,18 @@ class Load:
 
 
 @contextmanager
-def started(checkout: Path) -> Iterator[FrontEnd]:
+def started(checkout: Path, front_ends: int) -> Iterator[FrontEnd]:
     """Start a worker and a front end of a checkout; both are killed when the block ends."""
     address = f"\0darkroom-bench-{secrets.token_hex(8)}"
     with (
+        metrics_folder() as metrics,
         socket.socket(socket.AF_UNIX) as unix,
         socket.create_server(("127.0.0.1", 0), backlog=4096) as tcp,
     ):
         unix.bind(address)
         unix.listen()
         served = f"worker(socket.socket(fileno={unix.fileno()}))"
-        fronted = f"front_end(socket.socket(fileno={tcp.fileno()}), {address!r})"
+        fronted = f"front_end(socket.socket(fileno={tcp.fileno()}), {address!r}, {front_ends})"
         children = []
         try:
             for call, end in ((served, unix), (fronted, tcp)):
@@ -145,7 +157,9 @@ def started(checkout: Path) -> Iterator[FrontEnd]:
                 children.append(
                     subprocess.Popen(
                         [sys.executable, "-P", "-c", code],
-                        env=os.environ | {"PYTHONPATH": str(checkout)},
+                        env=os.environ
+                        | {"PYTHONPATH": str(checkout)}
+                        | ({METRICS_FOLDER: metrics} if front_ends > 1 else {}),
                         cwd=checkout,
                         pass_fds=[end.fileno()],
                     )
@@ -200,6 +214,7 @@ def _arguments() -> argparse.Namespace:
     arguments.add_argument("--old", type=Path, help="the checkout to compare with")
     arguments.add_argument("--pairs", type=int, default=15)
     arguments.add_argument("--count", type=int, default=640, help="images of each window")
+    arguments.add_argument("--front-ends", type=int, default=1)
     return arguments.parse_args()
 
 
@@ -209,8 +224,10 @@ def main() -> None:
     source, kinds = loads()
     found: dict[str, object] = {}
     with ExitStack() as stack:
-        new = stack.enter_context(started(ROOT))
-        old = stack.enter_context(started(options.old.resolve())) if options.old else None
+        new = stack.enter_context(started(ROOT, options.front_ends))
+        old = None
+        if options.old:
+            old = stack.enter_context(started(options.old.resolve(), options.front_ends))
         for name, kind in kinds.items():
             for each in filter(None, (new, old)):
                 each.measured(kind, WARM_UP)

@@ -26,11 +26,6 @@ class Timings:
         """Return a context manager that adds its block's duration to `stage`."""
         return Measuring(self, stage)
 
-    def measured(self, stage: str, start: float, end: float) -> None:
-        """Add the time between two moments to `stage`."""
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + end - start
-        self.marks.append((stage, start, end))
-
     def add(self, trace: Trace) -> None:
         """Add what the worker measured, which may include decoding."""
         self.trace = trace
@@ -85,7 +80,10 @@ class Measuring:
         self._start = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        self._timings.measured(self._stage, self._start, time.monotonic())
+        stage, start, end = self._stage, self._start, time.monotonic()
+        seconds = self._timings.seconds
+        seconds[stage] = seconds.get(stage, 0.0) + end - start
+        self._timings.marks.append((stage, start, end))
 
 
 def server_timing(all_stages: Iterable[Timings]) -> str:

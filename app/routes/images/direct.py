@@ -4,13 +4,14 @@ Most requests are for images, and these routes use nothing of FastAPI's middlewa
 of errors. All other requests, and wrong methods, go through FastAPI.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, APIRouter
 from opentelemetry.trace import get_current_span
 from starlette.middleware.exceptions import ExceptionMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from app.routes.access_log import AccessLog
 from app.routes.images.image_route import ImageRoute
@@ -51,11 +52,36 @@ async def _handle(scope: Scope, receive: Receive, send: Send) -> None:
     await route.handle(scope, receive, send)
 
 
+class ErrorAnswers:
+    """Answers errors of `app` as Starlette's middleware does, but wraps nothing around the others.
+
+    An error after the beginning of an answer is raised; AccessLog has noted that in the scope.
+    """
+
+    def __init__(self, app: ASGIApp, handlers: Mapping[Any, ExceptionHandler]) -> None:
+        self._app = app
+        self._answered = ExceptionMiddleware(_raised, handlers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            if scope.get("answering", False):
+                raise
+            scope["error"] = error
+            await self._answered(scope, receive, send)
+
+
+async def _raised(scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise scope.pop("error")
+
+
 def install(
     app: FastAPI, routers: Sequence[APIRouter], settings: Settings, metrics: Metrics
 ) -> None:
     """Put the image routes of `routers` before an application that is complete otherwise."""
     routes = [each for part in routers for each in part.routes if isinstance(each, ImageRoute)]
-    handlers = app.exception_handlers
-    access_log = AccessLog.of(ExceptionMiddleware(_handle, handlers), settings, metrics)
+    answered = ErrorAnswers(_handle, app.exception_handlers)
+    access_log = AccessLog.of(answered, settings, metrics)
     app.middleware_stack = DirectRoutes(routes, access_log, app.build_middleware_stack())

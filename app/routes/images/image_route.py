@@ -52,7 +52,8 @@ class ImageRoute(APIRoute):
         admission = service.admission
         target = target_of(scope["path"], scope["query_string"], kind.encode("latin-1"))
         kinds = None if stream else admission.targets.of(target)
-        with admission.enter(client, deadline, scope.get("rated", False), kinds) as permit:
+        rated, foreseen = scope.get("rated", False), scope.get("foreseen", False)
+        with admission.enter(client, deadline, rated, kinds, foreseen) as permit:
             scope["permit"] = permit
             if service.settings.debug_batches:
                 permit.request_id = scope["request_id"]

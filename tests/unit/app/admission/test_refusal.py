@@ -57,6 +57,17 @@ def test_work_that_the_headers_do_not_tell_counts_as_the_least_that_is_known() -
     simulate(scenario())
 
 
+def test_a_request_whose_headers_were_just_checked_is_not_checked_again() -> None:
+    async def scenario() -> None:
+        admission = busy(Simulation())
+        late = Deadline(admission.clock() + 0.3)
+        with pytest.raises(Overloaded):
+            admission.enter("a", late)
+        admission.enter("a", late, foreseen=True).release()
+
+    simulate(scenario())
+
+
 def test_images_and_bytes_over_the_limits_are_refused_as_admission_refuses_them() -> None:
     async def scenario() -> None:
         admission = Admission(Limits(images=2, bytes=100, arriving=100))
