@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from app.executors import job_images
-from app.routes.job_work import work_of
+from app.routes.jobs.work import work_of
 from app.service import Service
 
 

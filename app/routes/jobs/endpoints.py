@@ -18,10 +18,10 @@ from app.jobs.results_zip import ResultsZip, Rows
 from app.jobs.submission.listing import failed_records
 from app.responses.body import StreamedBody
 from app.routes.images.image_route import client_name
-from app.routes.job_documents import ACCEPTED, FOUND, LISTED, REMOVED, RESULTS, job_document
-from app.routes.job_request import asked_for, options_of
-from app.routes.job_route import JobRoute
-from app.routes.job_work import work_of
+from app.routes.jobs.documents import ACCEPTED, FOUND, LISTED, REMOVED, RESULTS, job_document
+from app.routes.jobs.query import asked_for, options_of
+from app.routes.jobs.route import JobRoute
+from app.routes.jobs.work import work_of
 from app.service import Service, ServiceOf
 from models.api.jobs import JobEnding, JobItemCounts, JobListing, JobOperation, JobRecord, JobState
 from models.domain.errors import Draining

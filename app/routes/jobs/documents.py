@@ -6,7 +6,7 @@ from app.http.media_types import JSON, JSON_LINES, ZIP
 from app.intake.archive_items import MEDIA_TYPES
 from app.routes.documentation.openapi import Responses, described_problem
 from app.routes.documentation.request_documents import job_parameters
-from app.routes.job_request import JobQuery
+from app.routes.jobs.query import JobQuery
 from models.api.jobs import JobRecord
 
 _ITEM = {
