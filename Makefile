@@ -131,5 +131,6 @@ lock:
 	$(LOCK) -c locks.constraints pyproject.toml --group dev -o requirements-dev.lock
 	printf 'opentelemetry-sdk\nopentelemetry-exporter-otlp-proto-http\n' | $(LOCK) -c requirements-dev.lock - \
 		-o requirements-otel.lock
+	printf 'grpcio\nprotobuf\n' | $(LOCK) -c requirements-dev.lock - -o requirements-grpc.lock
 	$(LOCK) -c requirements-dev.lock --group docs -o requirements-docs.lock
 	printf 'hatchling\neditables\n' | $(LOCK) -c requirements-dev.lock - -o docker/requirements-build.lock

@@ -1,6 +1,6 @@
 """The composition root: builds every part from the settings and connects them.
 
-It is the only file of `app`, besides `executors.py`, that chooses a backend.
+Besides `executors.py` only this file of `app` chooses a backend.
 """
 
 import asyncio
@@ -115,8 +115,7 @@ def _assembled(
     counters: Counters,
 ) -> Service:
     """Put the parts around a started backend; `started` learns what must be stopped again."""
-    executor, decoders, memory = parts
-    backend = executor.backend
+    (executor, decoders, memory), backend = parts, parts[0].backend
     fetcher = Fetcher.from_settings(settings, metrics.on_fetch, counters)
     started.push_async_callback(fetcher.aclose)
     admission = admission_for(settings, counters, executor)
@@ -167,6 +166,7 @@ def _at_scrape(source: Executor, usage: Usage) -> Collector:
 async def stop_service(service: Service) -> None:
     """Refuse new work, finish the accepted work, and stop the threads."""
     service.stopping.set()
+    await asyncio.gather(*service.ending)
     if service.jobs is not None:
         await service.jobs.aclose()
     service.admission.draining = True

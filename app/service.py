@@ -106,6 +106,8 @@ class Service:
     """Bodies that are made once, by name, each with the value that it was made of."""
     inference: InferenceStatistics = field(default_factory=InferenceStatistics)
     """What the Open Inference Protocol's statistics show of this process."""
+    ending: list[Awaitable[None]] = field(default_factory=list)
+    """What still uses the parts when the server stops; they are stopped after it has ended."""
     stopping: Event = field(default_factory=Event)
     """Set on SIGTERM: the server is not ready any more, but serves until the grace time ends."""
 

@@ -13,6 +13,7 @@ FIXED = frozenset(
         "port",
         "metrics_host",
         "metrics_port",
+        "grpc_port",
         "front_ends",
         "gpus",
         "gpu_workers",

@@ -179,6 +179,28 @@ ApiKeysFile = Annotated[
 ]
 """The file of the API keys, or None."""
 
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+MetricsPort = Annotated[
+    Port, Field(description="port for /metrics alone; 0: with all else on the main port")
+]
+"""The port of the metrics, or 0."""
+
+LogLevel = Annotated[
+    str, Field(pattern="^(debug|info|warning|error)$", description="debug, info, warning or error")
+]
+"""The least level of lines that are logged."""
+
+_GRPC_PORT = "port of the Open Inference Protocol over gRPC, which needs the extra `grpc`; 0: none"
+
+GrpcPort = Annotated[Port, Field(description=_GRPC_PORT)]
+"""The port of gRPC, or 0."""
+
+GrpcMessageBytes = Annotated[
+    int, Field(ge=1 << 16, description="bytes of one message over gRPC, and at most a body's")
+]
+"""The largest message over gRPC."""
+
 
 def split(value: object) -> object:
     """Return a list from text with commas; return anything else unchanged."""

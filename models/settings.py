@@ -29,6 +29,10 @@ from models.setting_types import (
     Etags,
     EtagsFor,
     GpuWorkers,
+    GrpcMessageBytes,
+    GrpcPort,
+    LogLevel,
+    MetricsPort,
     ModelNames,
     Network,
     Networks,
@@ -81,13 +85,10 @@ class Settings(BaseSettings):
     cors_origins: Texts = Field(
         (), description="origins whose pages may call the server, as https://example.org; * for all"
     )
-    metrics_port: int = Field(
-        0, ge=0, le=65535, description="port for /metrics alone; 0: with all else on the main port"
-    )
+    metrics_port: MetricsPort = 0
     metrics_host: str = Field("127.0.0.1", description="address of the port for metrics")
-    log_level: str = Field(
-        "info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error"
-    )
+    grpc_port: GrpcPort = 0
+    log_level: LogLevel = "info"
     log_format: str = Field(
         "auto", pattern="^(auto|json|text)$", description="json, text, or auto: text on a terminal"
     )
@@ -134,6 +135,7 @@ class Settings(BaseSettings):
     )
     max_image_bytes: int = Field(32 << 20, ge=1, description="bytes of one image file")
     max_body_bytes: int = Field(256 << 20, ge=1, description="bytes of one request body")
+    grpc_max_message_bytes: GrpcMessageBytes = 8 << 20
     max_pixels: int = Field(
         50_000_000, ge=1, le=178_956_970, description="pixels of one image (Pillow's limit at most)"
     )

@@ -29,6 +29,7 @@ OUTPUTS = ("json", "text")
 
 REASONS = (
     "changes the checkout",
+    "needs a port for gRPC",
     "installs packages",
     "is part of a file",
     "needs a GPU",

@@ -20,6 +20,7 @@ LOCKS = (
     "requirements-gpu-cuda13.lock",
     "requirements-dev.lock",
     "requirements-otel.lock",
+    "requirements-grpc.lock",
     "requirements-docs.lock",
     "docker/requirements-build.lock",
 )

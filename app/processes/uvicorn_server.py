@@ -26,6 +26,7 @@ from app.connections.limits import ConnectionLimits
 from app.connections.listening import announce, bind, bind_metrics
 from app.connections.phases import Timer
 from app.connections.silent_connections import Member, SilentConnections, refuse_none
+from app.grpc_service.starting import Grpc
 from app.processes import reconfigure
 from app.processes.connection_balancer import ConnectionBalancer, SharedSocket
 from app.processes.connection_counts import Alone
@@ -71,6 +72,7 @@ class Server(uvicorn.Server):
         self._timers: list[Timer] = []
         self._silent: list[SilentConnections] = []
         self._entrances: list[Entrance] = []
+        self._grpc = Grpc()
         self._left: list[ConnectionBalancer] = []
         """The closed acceptors of a front end that leaves."""
         self.exit_code: int = ExitCode.OK
@@ -95,10 +97,10 @@ class Server(uvicorn.Server):
         if self._scraped:
             scraping = self._guarded(few, metrics, Counters(), encrypted=False)
             plain = settings.model_copy(update={"tls_certificate": None, "tls_key": None})
-            config = _config(MetricsOnly(self.config.loaded_app), plain)
-            config.load()
+            (config := _config(MetricsOnly(self.config.loaded_app), plain)).load()
             acceptors += [self._acceptor(each, scraping, config) for each in self._scraped]
         self.servers = [cast(asyncio.Server, each) for each in acceptors]
+        await self._grpc.start(self._app, settings)
         if self._orders is None:
             reconfigure.listen(service)
             announce(settings, [each.socket for each in listening])
@@ -149,6 +151,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down as uvicorn does, then close silent connections and those that were refused."""
+        self._grpc.stop(0.0 if self.force_exit else self._settings.drain_timeout)
         await super().shutdown(sockets)
         if self.force_exit:  # uvicorn leaves the application to be cancelled: a traceback in logs
             _ = [task.cancel() for task in self.server_state.tasks]
@@ -168,11 +171,8 @@ class Server(uvicorn.Server):
             self.exit_code = ExitCode.WORKER_DIED
             service.stopping.set()
             return True
-        if (
-            self._left
-            and not self.server_state.connections
-            and not any(each.taking for each in self._left)
-        ):
+        taking = any(each.taking for each in self._left)
+        if self._left and not self.server_state.connections and not taking:
             self._close()
         return await super().on_tick(counter)
 
@@ -208,6 +208,7 @@ class Server(uvicorn.Server):
         for each in self.servers:
             each.close()
         self._left, self.servers = cast(list[ConnectionBalancer], self.servers), []
+        self._grpc.stop(self._settings.drain_timeout)
         self.config.encoded_headers.append(CLOSE)
         self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         asyncio.get_running_loop().call_later(self._grace, self._close)

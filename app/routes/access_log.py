@@ -30,6 +30,7 @@ _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _QUIET = (
     *("/livez", "/readyz", "/startupz", "/health", "/healthz", "/metrics"),
     *("/v2/health/live", "/v2/health/ready"),
+    *(f"/inference.GRPCInferenceService/Server{each}" for each in ("Live", "Ready")),
 )
 
 

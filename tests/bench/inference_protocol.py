@@ -113,7 +113,7 @@ def _requests(each: int, *, with_json: bool) -> dict[str, tuple[list[bytes], int
     path = "/classify?top_k=1"
     forms: dict[str, tuple[list[bytes], int]] = {
         "classify": ([load.raw_post(path, multipart(group), kind) for group in groups], each),
-        "encoded": ([_encoded(group) for group in groups], each),
+        "encoded": ([encoded(group) for group in groups], each),
         "samples": ([_tensor("PIXELS", "UINT8", _samples(group)) for group in groups], each),
         "inputs": ([_tensor("INPUT", "FP32", _inputs(group)) for group in groups], each),
     }
@@ -141,7 +141,8 @@ def _inputs(files: list[bytes]) -> NDArray[np.float32]:
     return np.ascontiguousarray(normalised.transpose(0, 3, 1, 2), np.float32)
 
 
-def _encoded(files: list[bytes]) -> bytes:
+def encoded(files: list[bytes]) -> bytes:
+    """Return a request for the best class of each file."""
     raw = b"".join(len(data).to_bytes(4, "little") + data for data in files)
     return _request("IMAGE", "BYTES", [len(files)], raw)
 

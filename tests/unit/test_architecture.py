@@ -50,6 +50,7 @@ APP = (
     "service",
     "executors",
     "routes",
+    "grpc_service",
     "job_start",
     "main",
     "processes",

@@ -53,6 +53,18 @@ def test_the_lock_of_traces_can_be_installed_beside_every_other_lock() -> None:
         assert {name: traces[name] for name in shared} == {name: other[name] for name in shared}
 
 
+def test_the_lock_of_grpc_can_be_installed_beside_every_other_lock() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {re.split(r"[<>=;]", each)[0] for each in project["optional-dependencies"]["grpc"]}
+    rpc = versions("requirements-grpc.lock")
+    assert wanted <= rpc.keys()
+    locks = ("requirements.lock", "requirements-dev.lock", "requirements-otel.lock")
+    for lock in (*locks, *(each for each, *_ in STACKS)):
+        other = versions(lock)
+        shared = rpc.keys() & other.keys()
+        assert {name: rpc[name] for name in shared} == {name: other[name] for name in shared}
+
+
 def test_both_stacks_have_the_same_libraries_outside_of_cuda() -> None:
     first, second = (versions(lock) for lock, *_ in STACKS)
     shared = {

@@ -33,6 +33,7 @@ def run(settings: Settings) -> int:
     """
     from app import main
     from app.connections import tls
+    from app.grpc_service import starting
     from app.processes import plan as tree
     from app.processes import uvicorn_server
     from app.telemetry import structured_logging, tracing
@@ -41,6 +42,7 @@ def run(settings: Settings) -> int:
     try:
         tls.check(settings)
         tracing.check(settings.tracing)
+        starting.check(settings)
         plan = tree.Plan.of(settings)
         _check_files(settings)
     except ValueError as error:
@@ -50,6 +52,7 @@ def run(settings: Settings) -> int:
             "--front-ends: several processes need memory files, which only Linux has; leave it out"
         )
     try:
+        starting.check_port(settings)
         if plan.front_ends:
             return tree.run(settings, plan)
         return uvicorn_server.run(main.create_app(settings), settings)

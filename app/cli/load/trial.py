@@ -32,7 +32,10 @@ STOP = 20.0
 
 TIMING = Timing(warm_up=1.0, window=1.0, limit=6.0)
 
-OWN = ("api_keys_file", "rate_limit", "tls_certificate", "tls_key", "metrics_port", "settings_file")
+OWN = (
+    *("api_keys_file", "rate_limit", "tls_certificate", "tls_key", "metrics_port", "grpc_port"),
+    "settings_file",
+)
 """Settings of the environment that a server for measurements does not take over: they would refuse
 the load, take a port of the real server, or set what is to be measured."""
 

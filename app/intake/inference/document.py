@@ -81,6 +81,12 @@ def read_document(text: bytes, most_images: int) -> Document:
         raise MalformedRequest(f"the inference request is wrong: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise MalformedRequest("the inference request is not valid JSON") from None
+    check(document)
+    return document
+
+
+def check(document: Document) -> None:
+    """Raise MalformedRequest for a long id, and for what ignoring would make wrong."""
     if len(document.id) > LONGEST_ID:
         raise MalformedRequest(f"the id has more than {LONGEST_ID} characters")
     _refuse(document.parameters)
@@ -88,7 +94,6 @@ def read_document(text: bytes, most_images: int) -> Document:
         _refuse(given.parameters)
     for wanted in document.outputs:
         _refuse(wanted.parameters)
-    return document
 
 
 def the_input(document: Document, model: InferenceModel) -> GivenTensor:

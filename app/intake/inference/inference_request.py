@@ -73,12 +73,17 @@ async def collect(
             model,
         )
     )
-    document, layout, contents = await reading
+    return admitted(await reading, permit, model)
+
+
+def admitted(read: "Read", permit: Permit, model: InferenceModel) -> InferenceRequest:
+    """Return the request that was read; its images are held by `permit` from now on."""
+    document, layout, contents = read
     if layout.n > 1:
         permit.grow(layout.n - 1, 0)
     outputs = documents.wanted_outputs(document, model)
     items = tuple(Item(index, content) for index, content in enumerate(contents))
-    asked = ImageRequest(items, _wanted(layout, outputs, model))
+    asked = ImageRequest(items, wanted_of(layout, outputs, model))
     errors = any(each.name == ERROR for each in document.outputs)
     return InferenceRequest(asked, outputs, errors, document.id, documents.timeout_of(document))
 
@@ -92,6 +97,7 @@ def _header(request: Request, name: str) -> str | None:
 
 
 Read = tuple[Document, Layout, list[Content]]
+"""What was read of a request: what it says, the layout of its tensor, and its images."""
 
 
 async def _from_binary(
@@ -125,7 +131,7 @@ async def _from_binary(
             f"{HEADER} ({size}) and binary_data_size ({behind}) make {size + behind} bytes; "
             f"the body has {announced}"
         )
-    wanted = _wanted(layout, documents.wanted_outputs(document, model), model)
+    wanted = wanted_of(layout, documents.wanted_outputs(document, model), model)
     permit.foresee(layout.n, *kinds(wanted))
     if layout.height:
         contents = await of_one_size(reader.pieces(behind), layout, settings)
@@ -182,7 +188,7 @@ async def _of_array(
     return await of_one_size(threaded(pieces), layout, settings)
 
 
-def _wanted(layout: Layout, outputs: tuple[WantedOutput, ...], model: InferenceModel) -> Wanted:
+def wanted_of(layout: Layout, outputs: tuple[WantedOutput, ...], model: InferenceModel) -> Wanted:
     """Return what is wanted of each image: as little as the outputs need.
 
     Classes of one output are labels, which are computed in batches; all values are a vector.

@@ -67,8 +67,8 @@ class InferenceStyle:
 async def inference_reply(answers: Sequence[Answer], style: InferenceStyle) -> Response:
     """Return all outputs, or an error if images failed and the request takes no errors of them."""
     headers = {"Server-Timing": server_timing([style.intake, *(a.stages for a in answers)])}
-    if not style.takes_errors and (failed := _failed(answers)):
-        return _failure(failed, len(answers), headers)
+    if not style.takes_errors and (failure := failure_of(answers)):
+        return _failure(*failure, headers)
     if len(answers) * style.width > MANY_LABELS:
         head, tail = await asyncio.to_thread(_written, answers, style)
     else:
@@ -107,13 +107,13 @@ def _written(answers: Sequence[Answer], style: InferenceStyle) -> tuple[bytes, b
         "model_name": style.model,
         "model_version": style.version,
         **({"id": style.id} if style.id else {}),
-        "parameters": _parameters(answers, style.record),
+        "parameters": reply_parameters(answers, style.record),
         "outputs": outputs,
     }
     return msgspec.json.encode(reply), b"".join(raw)
 
 
-def _parameters(answers: Sequence[Answer], record: ModelRecord) -> dict[str, str | bool | int]:
+def reply_parameters(answers: Sequence[Answer], record: ModelRecord) -> dict[str, str | bool | int]:
     """Return what every answer says: its weights, and the milliseconds of each stage of each image.
 
     Values of parameters are texts, numbers and booleans, so the stages are JSON in a text.
@@ -132,28 +132,29 @@ def _parameters(answers: Sequence[Answer], record: ModelRecord) -> dict[str, str
     }
 
 
-def _failed(answers: Sequence[Answer]) -> list[tuple[int, ServiceError]]:
-    return [
+def failure_of(answers: Sequence[Answer]) -> tuple[ServiceError, str] | None:
+    """Return the error with the highest status and a text about all, None if no image failed."""
+    failed = [
         (each.item.index, each.outcome)
         for each in answers
         if isinstance(each.outcome, ServiceError)
     ]
-
-
-def _failure(
-    failed: Sequence[tuple[int, ServiceError]], n: int, headers: Mapping[str, str]
-) -> Response:
-    """Return the error of a request whose images failed: the one with the highest status."""
+    if not failed:
+        return None
     worst = max((error for _, error in failed), key=lambda error: error.status)
     reasons = "; ".join(
         f"{index}: {error.code}, {error.detail[:LONGEST_REASON]}"
         for index, error in failed[:MOST_NAMED]
     )
     more = f"; and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
-    seconds = retry_after(worst)
-    again = {} if seconds is None else {"Retry-After": str(seconds)}
     text = (
-        f"{len(failed)} of {n} images failed, by index: {reasons}{more}. "
+        f"{len(failed)} of {len(answers)} images failed, by index: {reasons}{more}. "
         "Ask for the output ERROR to get the results of the others"
     )
+    return worst, text
+
+
+def _failure(worst: ServiceError, text: str, headers: Mapping[str, str]) -> Response:
+    seconds = retry_after(worst)
+    again = {} if seconds is None else {"Retry-After": str(seconds)}
     return inference_error(text, worst.status, {**headers, **again})

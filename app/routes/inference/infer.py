@@ -11,11 +11,11 @@ from app.intake.inference.inference_request import collect
 from app.intake.inference.models import InferenceModel, model_named
 from app.intake.stream import is_stream
 from app.pipeline.results.timings import Timings
-from app.responses.inference.inference_reply import InferenceStyle, inference_reply
+from app.responses.inference.inference_reply import inference_reply
 from app.routes.images.image_route import ImageRoute, permit_of
+from app.routes.inference.answering import answers_of, note, style_of
 from app.routes.inference.documents import INFERRED, infer_document
 from app.service import Service, missing, service_of
-from models.domain.deadline import Deadline
 from models.domain.errors import ServiceError, UnsupportedMedia
 from models.networks.served import Model
 
@@ -42,7 +42,7 @@ async def infer(request: Request) -> Response:
     try:
         return await _answered(request, service, model, model.served.model, began)
     except ServiceError:
-        service.inference.note(model.name, time.monotonic() - began, (), failed=True)
+        note(service, model, began, [], failed=True)
         raise
 
 
@@ -56,29 +56,8 @@ async def _answered(
         asked = await before(permit.deadline, reading)
     if service.pipeline.spans is not None:
         service.pipeline.spans.stages(timings)
-    if asked.timeout is not None:
-        permit.deadline = min(permit.deadline, Deadline.after(asked.timeout, began), key=_moment)
-    permit.expect(len(asked.images.items), *asked.images.kinds)
-    answers = service.pipeline.answers(asked.images, permit, ClientLeft(request))
-    found = sorted([each async for each in answers], key=lambda each: each.item.index)
-    style = InferenceStyle(
-        model.name,
-        model.version,
-        weights.record,
-        weights.labels,
-        model.width,
-        asked.outputs,
-        asked.takes_errors,
-        asked.id,
-        timings,
-        request.headers.get("accept-encoding", ""),
-    )
-    response = await inference_reply(found, style)
-    failed = response.status_code != 200
-    traces = [each.stages.trace for each in found]
-    service.inference.note(model.name, time.monotonic() - began, traces, failed=failed)
+    found = await answers_of(service, permit, asked, began, ClientLeft(request))
+    accepts = request.headers.get("accept-encoding", "")
+    response = await inference_reply(found, style_of(model, weights, asked, timings, accepts))
+    note(service, model, began, found, failed=response.status_code != 200)
     return response
-
-
-def _moment(deadline: Deadline) -> float:
-    return deadline.at

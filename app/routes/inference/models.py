@@ -45,7 +45,7 @@ async def live() -> Response:
 @router.get("/v2/health/ready", operation_id="v2_ready", responses=OBJECT)
 async def ready(service: ServiceOf) -> Response:
     """Answer 200 if the server is not stopping and its worker works, as `/readyz` does."""
-    if not _is_ready(service):
+    if not is_ready(service):
         raise Unavailable("the server is not ready; GET /readyz?verbose says why")
     return JSONResponse({"live": True, "ready": True})
 
@@ -67,7 +67,7 @@ async def model_ready(service: ServiceOf, model: str, version: str | None = None
     found = _model(service, model, version)
     if found.served.model is None:
         raise missing(found.served)
-    if not _is_ready(service):
+    if not is_ready(service):
         raise Unavailable("the server is not ready; GET /readyz?verbose says why")
     return JSONResponse({"name": found.name, "ready": True})
 
@@ -169,7 +169,8 @@ def _model(service: Service, name: str, version: str | None) -> InferenceModel:
     return model_named(service.computing().networks, name, version)
 
 
-def _is_ready(service: Service) -> bool:
+def is_ready(service: Service) -> bool:
+    """Return whether the server is not stopping and its worker works."""
     return service.canary.readiness().ready and not service.stopping.is_set()
 
 

@@ -1,0 +1,149 @@
+"""Answer calls by an ASGI application, so that they meet what requests over HTTP meet.
+
+That is the request id, the log line, the metric, API keys, rates, deadlines and permits. Every
+method takes its message as a stream, which needs no change of clients: a unary call is a stream of
+one message. grpcio would read the message of a unary method before it calls anything.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import grpc
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from app.admission.clients import client_of
+from app.grpc_service.describing import METHODS
+from app.grpc_service.infer import ROUTE
+from app.grpc_service.message_slots import MessageSlots
+from app.grpc_service.scope import REFUSAL, refused, scope_of
+from app.grpc_service.status import Refusal
+from app.routes.access_log import AccessLog
+from app.service import Service
+from models.domain.errors import Overloaded, ServiceError
+
+MOST_CALLS = 512
+"""Calls at the same time in one process, which waits for their messages or answers."""
+
+_FAULT = Refusal(grpc.StatusCode.INTERNAL, "an unexpected error; it has been logged")
+
+
+class Calls:
+    """Answers the calls of all methods; `largest` are the bytes that a message has at most."""
+
+    def __init__(self, app: FastAPI, service: Service, largest: int) -> None:
+        self._fastapi = app
+        self._slots = MessageSlots(largest)
+        self._clients = Counter[str]()
+        settings = service.settings
+        routed = ExceptionMiddleware(self._routed, {ServiceError: _on_error})
+        self._app: ASGIApp = AccessLog.of(routed, settings, service.metrics)
+        if settings.trusted_proxies:
+            trusted = [str(each) for each in settings.trusted_proxies]
+            wrapped = ProxyHeadersMiddleware(cast(Any, self._app), trusted)
+            self._app = cast(ASGIApp, wrapped)
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """Return what grpcio calls for each method."""
+        methods = {path.rsplit("/", 1)[1]: self._handler(path) for path in (*METHODS, ROUTE.path)}
+        return grpc.method_handlers_generic_handler("inference.GRPCInferenceService", methods)
+
+    def _handler(self, path: str) -> grpc.RpcMethodHandler:
+        async def answered(messages: AsyncIterator[bytes], context: Any) -> bytes:
+            return await self._answered(path, messages, context)
+
+        return grpc.stream_unary_rpc_method_handler(answered)
+
+    async def _answered(self, path: str, messages: AsyncIterator[bytes], context: Any) -> bytes:
+        """Return the serialized answer of one call; ends it with a status if it has none."""
+        scope = scope_of(path, context, self._fastapi, self._slots)
+        sent = _Sent()
+        await self._app(scope, _receiving(messages), sent)
+        refusal = None if sent.status == 200 else scope.get(REFUSAL, _FAULT)
+        named = (("x-request-id", sent.request_id),)
+        if refusal is None:
+            context.set_trailing_metadata(named)
+            return b"".join(sent.body)
+        await context.abort(refusal.code, refusal.detail, (*named, *refusal.metadata))
+        raise AssertionError("unreachable: abort raises")
+
+    async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._counted(client_of(scope)):
+            method = METHODS.get(scope["path"])
+            if method is None:
+                scope["route"] = ROUTE
+                await ROUTE.handle(scope, receive, send)
+                return
+            scope["route"] = _Named(scope["path"])
+            response = await method(Request(scope, receive, send))
+            await response(scope, receive, send)
+
+    @contextmanager
+    def _counted(self, client: str) -> Iterator[None]:
+        """Count one call of a client, which may have half of all; raises Overloaded."""
+        if self._clients[client] >= MOST_CALLS // 2:
+            raise Overloaded(
+                f"{client} has {MOST_CALLS // 2} calls at the same time, as many as one client may "
+                "have; wait for answers",
+                retry_after=1.0,
+                reason="client_calls",
+            )
+        self._clients[client] += 1
+        try:
+            yield
+        finally:
+            self._clients[client] -= 1
+            if not self._clients[client]:
+                del self._clients[client]
+
+
+class _Named:
+    """A method's path where log and metrics look for that of a route."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+class _Sent:
+    """The `send` of one request: keeps its status, its id and its body."""
+
+    def __init__(self) -> None:
+        self.status = 500
+        self.request_id = ""
+        self.body: list[bytes] = []
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.request_id = dict(message["headers"]).get(b"x-request-id", b"").decode()
+        else:
+            self.body.append(message.get("body", b""))
+
+
+def _receiving(messages: AsyncIterator[bytes]) -> Receive:
+    """Return the `receive` of one request: its message, and then nothing.
+
+    grpcio cancels the task of a call whose client has left, so nothing need be told of that.
+    """
+    read = False
+
+    async def receive() -> Message:
+        nonlocal read
+        if read:
+            await asyncio.Event().wait()
+        body = await anext(aiter(messages), b"")
+        read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    return refused(request.scope, Refusal.of(error), error.status)

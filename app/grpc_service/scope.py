@@ -1,0 +1,72 @@
+"""A call as a request to an ASGI application: its scope, and where its refusal stands."""
+
+from typing import Any
+from urllib.parse import unquote
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+from starlette.types import Scope
+
+from app.grpc_service.message_slots import MessageSlots
+from app.grpc_service.status import Refusal
+from app.http.request_lifetime import HEADER
+
+SLOTS = "darkroom.slots"
+REFUSAL = "darkroom.refusal"
+"""Keys of a scope: the slots for arriving messages, and why the call has no answer."""
+
+_DEADLINE = HEADER.lower().encode()
+
+CONTENT_TYPE = b"application/grpc"
+
+_OF_THE_CALL = ("content-type", "content-length")
+"""Metadata that are not taken from a client, because a call has none of its own."""
+
+
+def scope_of(path: str, context: Any, app: FastAPI, slots: MessageSlots) -> Scope:
+    """Return the scope of a call: its metadata are headers, and its deadline is one too."""
+    headers = [
+        (key.encode(), value.encode() if isinstance(value, str) else value)
+        for key, value in context.invocation_metadata() or ()
+        if key not in _OF_THE_CALL
+    ]
+    return {
+        "type": "http",
+        "http_version": "2",
+        "app": app,
+        "method": "POST",
+        "scheme": "http",
+        "path": path,
+        "query_string": b"",
+        "headers": [*_with_deadline(headers, context), (b"content-type", CONTENT_TYPE)],
+        "client": client_of_peer(context.peer()),
+        SLOTS: slots,
+    }
+
+
+def client_of_peer(peer: str) -> tuple[str, int] | None:
+    """Return host and port of gRPC's name of a peer, `ipv4:127.0.0.1:80` or `ipv6:%5B::1%5D:80`."""
+    kind, _, address = unquote(peer).partition(":")
+    host, _, port = address.rpartition(":")
+    if kind not in ("ipv4", "ipv6") or not port.isdigit():
+        return None
+    return host.strip("[]"), int(port)
+
+
+def refused(scope: Scope, refusal: Refusal, status: int) -> Response:
+    """Note why a call is refused; return the answer that log and metrics see."""
+    scope[REFUSAL] = refusal
+    return Response(status_code=status)
+
+
+def _with_deadline(headers: list[tuple[bytes, bytes]], context: Any) -> list[tuple[bytes, bytes]]:
+    """Return headers whose deadline is the call's own, unless the metadata name an earlier one."""
+    seconds = context.time_remaining()
+    given = dict(headers).get(_DEADLINE)
+    if seconds is None or (given is not None and not given.isdigit()):
+        return headers
+    milliseconds = max(1, int(seconds * 1000))
+    if given is not None and int(given) <= milliseconds:
+        return headers
+    others = [each for each in headers if each[0] != _DEADLINE]
+    return [*others, (_DEADLINE, str(milliseconds).encode())]
