@@ -100,8 +100,8 @@ def two_gpus(form: str) -> Iterator[Case]:
             yield _two(setup, form, n, rate)
             if n == 768:
                 second = measured.second_run_costs(setup, form)
-                rate = simulated(second, gpus, front_ends, Load(connections, images))
-                yield _second(setup, form, rate.images_per_second)
+                seen = simulated(second, gpus, front_ends, Load(connections, images))
+                yield _second(setup, form, seen.images_per_second)
         half = simulated(costs[True], 1, 12, Load(connections // 2, images))
         yield _two("apart", form, n, 2 * half.images_per_second)
     one, two = EARLIER[form]
