@@ -171,4 +171,5 @@ class Arrivals:
 
 async def _turn(connection: AsyncConnection) -> None:
     """Let processes of PostgreSQL take turns at this row; those of SQLite do at any write."""
-    await connection.scalar(select(META.c.value).with_for_update())
+    version = select(META.c.value).where(META.c.name == "version")
+    await connection.scalar(version.with_for_update())

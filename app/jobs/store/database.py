@@ -3,6 +3,8 @@
 import asyncio
 import fcntl
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from app.jobs.store.tables import META, METADATA, VERSION
+
+MOST_NUMBER = (1 << 31) - 1
+"""The highest number of a database and its data folder, which is an INTEGER of SQL."""
 
 BUSY = 30.0
 """Seconds to wait for another process that writes to SQLite, or for a connection of the pool."""
@@ -39,6 +44,7 @@ async def opened(url: str | None, folder: Path) -> AsyncEngine:
     try:
         async with engine.begin() as connection:
             await connection.run_sync(_create)
+            await connection.run_sync(_paired, folder / "id")
     except (SQLAlchemyError, OSError) as error:
         await engine.dispose()
         shown = chosen.render_as_string(hide_password=True)
@@ -96,3 +102,34 @@ def _create(connection: Connection) -> None:
             index.create(connection, checkfirst=True)
     if found is None:
         connection.execute(insert(META).values(name="version", value=VERSION))
+
+
+def _paired(connection: Connection, file: Path) -> None:
+    """Give the database and its data folder a number that both keep; ValueError for another pair.
+
+    A host with another folder, or one whose disk is not mounted yet, has no files of the jobs that
+    are in the database: it would end all of them as failed, for every host.
+    """
+    number = connection.scalar(select(META.c.value).where(META.c.name == "folder"))
+    here = None
+    with suppress(FileNotFoundError, ValueError):
+        here = int(file.read_text("ascii"))
+    if number is None:
+        number = secrets.randbits(31) if here is None else here & MOST_NUMBER
+        connection.execute(insert(META).values(name="folder", value=number))
+        if here != number:  # before the commit: a number without a file would be refused
+            _write(file, f"{number}\n")
+    elif here != number:
+        raise ValueError(
+            f"DARKROOM_DATA_FOLDER {file.parent} is not the folder of the jobs in this database; "
+            f"mount that one, or write {number} into {file} if its files are those of the jobs"
+        )
+
+
+def _write(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}-{os.getpid()}")
+    with temporary.open("w", encoding="ascii") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(temporary, file)

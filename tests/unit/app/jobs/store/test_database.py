@@ -1,11 +1,13 @@
-"""What a body is counted by reads no row of other jobs, also in an earlier release's database."""
+"""A database has the indexes of this release, and belongs to one data folder."""
 
 import asyncio
 from pathlib import Path
 
+import pytest
 from sqlalchemy import text
 
 from app.jobs.store.database import opened
+from tests.postgres import Postgres
 
 
 def test_indexes_that_tables_of_an_earlier_release_lack_are_made(tmp_path: Path) -> None:
@@ -29,3 +31,28 @@ def test_indexes_that_tables_of_an_earlier_release_lack_are_made(tmp_path: Path)
             await engine.dispose()
 
     asyncio.run(test())
+
+
+def test_a_folder_without_the_files_of_the_jobs_is_refused(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """As on a host whose disk is not mounted: each job that it took would end as failed."""
+    url, folders = postgres.database(), [tmp_path / name for name in ("shared", "empty")]
+    for each in folders:
+        each.mkdir()
+
+    async def start(folder: Path) -> None:
+        await (await opened(url, folder)).dispose()
+
+    for _ in range(2):
+        asyncio.run(start(folders[0]))
+    with pytest.raises(ValueError, match=r"mount that one, or write [0-9]+ into .*empty/id"):
+        asyncio.run(start(folders[1]))
+    (folders[1] / "id").write_bytes((folders[0] / "id").read_bytes())
+    asyncio.run(start(folders[1]))
+    url = postgres.database()  # a new database takes the number of a folder that has one
+    asyncio.run(start(folders[0]))
+    asyncio.run(start(folders[1]))
+    (folders[1] / "id").write_text("0")
+    with pytest.raises(ValueError, match="not the folder of the jobs"):
+        asyncio.run(start(folders[1]))
