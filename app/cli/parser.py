@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from app.bulk.errors import CannotWrite, EngineLost, WrongUsage
+from app.cli import standard_output
 from app.cli.catalogue import COMMANDS, overview
-from app.cli.commands import standard_output
 from app.cli.help import CommandParser, examples
 from models.exit_codes import ExitCode
 from models.version import VERSION

@@ -1,4 +1,5 @@
-"""Commands of the command line, one file each; start reading in `app/cli/parser.py`.
+"""Commands of the command line, one file each, imported only when it is the one to run.
 
-Each is imported only when it is the one to run. They may import whatever `app` may.
+`command.py` is their interface. `app/cli/catalogue.py` lists them, and `app/cli/parser.py` calls
+them. They may import whatever `app` may.
 """

@@ -12,12 +12,13 @@ from urllib.parse import urlencode
 
 from app.bulk.errors import WrongUsage
 from app.cli import offline
-from app.cli.commands import chain, health
-from app.cli.commands.command import complete_files
-from app.cli.commands.standard_output import show
+from app.cli.commands import health
+from app.cli.flags import chain
+from app.cli.flags.offered_values import complete_files
 from app.cli.load.client import Origin
 from app.cli.load.messages import distinct, photos, requests
 from app.cli.load.step import Load, Timing, loop_factory, measured
+from app.cli.standard_output import show
 from app.system.terminal import Style, has_colours, printable, styled
 from models.exit_codes import ExitCode
 from workers.filters.short_form import parse_short

@@ -21,17 +21,11 @@ from app.bulk.report import human_line, record_of
 from app.bulk.results_sink import ResultsSink
 from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
-from app.cli.commands import source_flags
-from app.cli.commands.command import (
-    JSON,
-    LOCAL,
-    WEIGHTS,
-    add_settings,
-    complete_files,
-    complete_with,
-)
-from app.cli.commands.source_flags import SourceFlags
-from app.cli.commands.standard_output import show
+from app.cli.flags import source_flags
+from app.cli.flags.offered_values import complete_files, complete_with
+from app.cli.flags.settings_flags import LOCAL, WEIGHTS, add_settings
+from app.cli.flags.source_flags import JSON, SourceFlags
+from app.cli.standard_output import show
 from app.system.terminal import has_colours, is_terminal
 from models.domain.errors import InvalidParameter
 from models.exit_codes import ExitCode

@@ -4,8 +4,8 @@ import argparse
 import shlex
 
 from app.bulk.errors import WrongUsage
-from app.cli.commands.command import OFFERED
-from app.cli.commands.standard_output import show
+from app.cli.flags.offered_values import OFFERED
+from app.cli.standard_output import show
 from models.exit_codes import ExitCode
 
 SHELLS = ("bash", "zsh", "fish")

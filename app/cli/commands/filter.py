@@ -17,10 +17,12 @@ from app.bulk.outputs import zip_file
 from app.bulk.report import file_of, human_line, record_of
 from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
-from app.cli.commands import chain, filter_folder, source_flags, targets
-from app.cli.commands.command import JSON, LOCAL, add_settings, complete_files
-from app.cli.commands.source_flags import SourceFlags
+from app.cli.commands import filter_folder, targets
 from app.cli.commands.targets import Target
+from app.cli.flags import chain, source_flags
+from app.cli.flags.offered_values import complete_files
+from app.cli.flags.settings_flags import LOCAL, add_settings
+from app.cli.flags.source_flags import JSON, SourceFlags
 from app.http.options import read
 from app.intake.filter_options import encoded_there, encoding_of
 from app.intake.output_format import output_format

@@ -4,8 +4,8 @@ import argparse
 import json
 
 from app.bulk.errors import WrongUsage
-from app.cli.commands.command import complete_with
-from app.cli.commands.standard_output import show
+from app.cli.flags.offered_values import complete_with
+from app.cli.standard_output import show
 from models.did_you_mean import hint
 from models.exit_codes import ExitCode
 from workers.filters.registry import FILTERS, describe

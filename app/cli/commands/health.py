@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from app.bulk.errors import WrongUsage
-from app.cli.commands.standard_output import show
+from app.cli.standard_output import show
 from app.system.terminal import Style, has_colours, printable, styled
 from models.exit_codes import ExitCode
 

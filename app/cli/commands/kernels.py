@@ -4,7 +4,7 @@ import argparse
 
 from app.bulk.errors import WrongUsage
 from app.cli import offline
-from app.cli.commands.command import add_settings
+from app.cli.flags.settings_flags import add_settings
 from app.telemetry import structured_logging
 from models.settings import Settings
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from app.bulk.errors import CannotWrite, WrongUsage
 from app.bulk.outputs import atomic_file
 from app.cli import offline
-from app.cli.commands import chain
-from app.cli.commands.command import LOCAL, WEIGHTS, add_settings
-from app.cli.commands.standard_output import show
+from app.cli.flags import chain
+from app.cli.flags.settings_flags import LOCAL, WEIGHTS, add_settings
+from app.cli.standard_output import show
 from app.telemetry import structured_logging
 from models.exit_codes import ExitCode
 from models.settings import Settings

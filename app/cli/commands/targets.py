@@ -13,7 +13,7 @@ from pathlib import Path
 from app.bulk.errors import CannotWrite, WrongUsage
 from app.bulk.outputs import atomic_file
 from app.bulk.sources import contents
-from app.cli.commands.standard_output import show
+from app.cli.standard_output import show
 from models.codec import ENCODABLE, ImageFormat
 
 STANDARD_OUTPUT = "-"

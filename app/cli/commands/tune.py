@@ -11,12 +11,13 @@ from pathlib import Path
 from app.bulk.errors import CannotWrite, WrongUsage
 from app.bulk.outputs import atomic_file
 from app.cli import offline
-from app.cli.commands.command import WEIGHTS, add_settings, complete_files
-from app.cli.commands.standard_output import show
+from app.cli.flags.offered_values import complete_files
+from app.cli.flags.settings_flags import WEIGHTS, add_settings
 from app.cli.load import ending
 from app.cli.load.messages import distinct
 from app.cli.load.search import Choice, questions, search
 from app.cli.load.trial import rate
+from app.cli.standard_output import show
 from app.processes.plan import Plan
 from app.system.terminal import Style, has_colours, styled
 from models.codec import decode

@@ -3,7 +3,7 @@
 import argparse
 
 from app.cli import offline
-from app.cli.commands.command import add_settings
+from app.cli.flags.settings_flags import add_settings
 from models.settings import Settings
 
 EXAMPLES = (

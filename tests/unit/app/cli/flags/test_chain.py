@@ -3,7 +3,7 @@
 import pytest
 
 from app.bulk.errors import WrongUsage
-from app.cli.commands.chain import given_chain
+from app.cli.flags.chain import given_chain
 
 JSON = '[{"name": "gaussian_blur", "sigma": 2}, {"name": "sepia"}]'
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from app.bulk.errors import WrongUsage
-from app.cli.commands.command import complete_with
+from app.cli.flags.offered_values import complete_with
 from app.intake.filter_options import parsed_json
 from models.domain.errors import InvalidParameter
 from workers.filters.registry import FILTERS, parse_chain

@@ -8,7 +8,12 @@ from typing import Any
 from app.bulk.engines.choice import How
 from app.bulk.sources.expansion import Sources
 from app.bulk.sources.walk import Choice
-from app.cli.commands.command import FILES, complete_files, complete_with
+from app.cli.flags.offered_values import complete_files, complete_with
+
+FILES = "files, folders, archives (ZIP, TAR), patterns or URLs; - is standard input"
+
+JSON = "JSON Lines on a terminal too (default: words there, JSON Lines elsewhere)"
+"""Help of `--json`."""
 
 
 @dataclass(frozen=True, slots=True)

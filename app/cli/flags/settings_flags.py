@@ -1,0 +1,70 @@
+"""A flag for each setting, as several commands have them."""
+
+import argparse
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+
+from app.cli.flags.offered_values import complete_files, complete_with
+from models.networks.registry import NETWORKS
+from models.setting_sections import in_sections
+from models.settings import PREFIX, Settings
+
+LOCAL = (
+    "threads",
+    "gpus",
+    "max_batch_size",
+    "max_pixels",
+    "fetch_allowed_networks",
+    "fetch_ports",
+    "fetch_allowed_hosts",
+)
+"""The settings that have a meaning without a server."""
+
+WEIGHTS = (
+    "networks",
+    "weights",
+    "weights_labels",
+    "weights_sha256",
+    "cache_folder",
+    "precision",
+)
+"""The settings that choose the networks, their weights and their labels."""
+
+ALIASES = {"settings_file": ("--env-file",)}
+"""Further flags of a setting."""
+
+VALUES = {
+    "networks": tuple(NETWORKS),
+    "weights": ("auto", "imagenet1k_v1", "bundled", "random"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
+"""Values that shells offer for settings whose type is text."""
+
+
+def add_settings(parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Add one flag for each of these settings, in the sections of the settings."""
+    parser.epilog = f"Every setting is also a variable: --max-batch-size is {PREFIX}MAX_BATCH_SIZE."
+    for title, section in in_sections(names, Settings.model_fields).items():
+        group = parser.add_argument_group(title)
+        for name in section:
+            _add_setting(group, name)
+
+
+def _add_setting(group: "argparse._ArgumentGroup", name: str) -> None:
+    field = Settings.model_fields[name]
+    default = field.get_default(call_default_factory=True, validated_data={})
+    default = ",".join(default) if isinstance(default, tuple) else default
+    shown = "none" if default in (None, "") else default
+    flags = ["--" + name.replace("_", "-"), *ALIASES.get(name, ())]
+    made = group.add_argument(
+        *flags,
+        metavar=name.rsplit("_", 1)[-1].upper(),
+        help=f"{field.description} (default: {shown})".replace("%", "%%"),
+    )
+    if field.annotation in (Path, Path | None):
+        complete_files(made)
+    elif isinstance(field.annotation, type) and issubclass(field.annotation, StrEnum):
+        complete_with(made, [each.value for each in field.annotation])
+    elif name in VALUES:
+        complete_with(made, VALUES[name])
