@@ -7,7 +7,8 @@ four clients, in windows that alternate between the two, so that both see the sa
 is that of the medians. `ratio_by_cpu` divides the CPU time of an image here by that of the
 replica's process: it is the ratio of the rates where each worker has a core for itself, which a
 machine with a higher `load` (load average) than cores does not give. Ray's workers have the same
-priority here as this process (`RAY_worker_niceness=0`; by default Ray sets 15).
+priority here as this process (`RAY_worker_niceness=0`; by default Ray sets 15), and this process
+and the replica have the event loops of the application (`ONE_LOOP`).
 
 Requests of one image are sent one after the other, to both in turn. Added latency is the difference
 of the medians of the time outside the worker, by its trace: on a shared machine the forward pass
@@ -15,7 +16,7 @@ itself varies more than what is measured here. `transport` has a device that com
 images a second that one front end can send, in requests of 1, 16 and 64, with the CPU time of the
 front end's process for each image.
 
-Run: python -m tests.bench.ray_serve [--windows 5] [--seconds 4] [--latencies 60]
+Run: python -m tests.bench.ray_serve [--windows 5] [--seconds 4] [--latencies 300]
 """
 
 import argparse
@@ -30,6 +31,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from app.cluster.application import ONE_LOOP
 from models import codec
 from models.domain.backend import Backend
 from models.domain.image import Jpeg
@@ -175,16 +177,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--windows", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--latencies", type=int, default=60)
+    parser.add_argument("--latencies", type=int, default=300)
     given = parser.parse_args()
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (Ray's name)
+    os.environ |= ONE_LOOP  # before Ray is imported, as in the processes of front ends
     with running_ray(cpus=4):
         from ray import serve
 
         from darkroom.cluster import Workers
 
         serve.start(proxy_location="Disabled")
-        common: dict[str, Any] = {"logging_config": {"enable_access_log": False}}
+        common: dict[str, Any] = {
+            "logging_config": {"enable_access_log": False},
+            "ray_actor_options": {"runtime_env": {"env_vars": ONE_LOOP}},
+        }
         deployed: Any = serve.deployment(Workers)
         workers = deployed.options(max_ongoing_requests=32, **common).bind(
             Settings.of(SETTINGS, None).model_dump(mode="json")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app.cluster.application import ONE_LOOP
 from darkroom.autoscaling import by_images
 from models.settings import Settings
 from tests.ray_cluster import import_ray, quiet
@@ -46,6 +47,20 @@ def test_ray_accepts_the_configuration(number: int) -> None:
     (application,) = found.applications
     assert application.import_path == "darkroom.cluster:build"
     assert {each.name for each in application.deployments} == {"front_ends", "workers"}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_replicas_have_one_event_loop_where_the_options_of_the_code_are_overridden(
+    number: int,
+) -> None:
+    (application,) = configurations()[number]["applications"]
+    assert application["runtime_env"] == {"env_vars": ONE_LOOP}
+    quiet()
+    import_ray()
+    from ray.serve._private import constants
+
+    source = Path(constants.__file__).read_text()
+    assert all(f'"{each}"' in source for each in ONE_LOOP)
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -62,7 +62,9 @@ class RayBackend:
         self._number = 0
         self._idle = asyncio.Event()
         self._closing = False
-        self._ended = asyncio.Event()  # the drain is over: nothing is sent any more
+        self._ended = False  # the drain is over: nothing is sent any more
+        self._pause = asyncio.Event()
+        self._pause.set()
         self._outgoing = Outgoing(self._start, group)
         self._calls: set[asyncio.Task[None]] = set()
         self.unaccepted: set[Pending] = set()
@@ -109,7 +111,8 @@ class RayBackend:
             async with asyncio.timeout(self._drain_timeout):
                 if self._held:
                     await self._idle.wait()
-        self._ended.set()
+        self._ended = True
+        self._pause.set()
         for pending in self._held:
             resolve(pending, _stopped())
         calls = [*self._calls]
@@ -150,9 +153,11 @@ class RayBackend:
         """Return why a job of a lost replica is not sent again; None if it is, after a pause."""
         pending.losses += lost.died
         if pending.losses < MAX_LOSSES:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), PAUSE)
-            return _stopped() if self._ended.is_set() else None
+            if self._pause.is_set() and not self._ended:
+                self._pause.clear()
+                asyncio.get_running_loop().call_later(PAUSE, self._pause.set)
+            await self._pause.wait()  # with the other jobs of its call, to share one again
+            return _stopped() if self._ended else None
         await self._quarantine.add(pending.job.image)
         text = f"{pending.losses} replicas died while they held the image; it was given up"
         return Failed(WorkerLost(text))
@@ -180,9 +185,10 @@ class RayBackend:
                 async for message in stream:
                     if not group.accepted:
                         self._accept(group)
-                    reply = REPLY.decode(message[0])
-                    self.replicas.reported(reply.report)
-                    receive(group, reply, message[1])
+                    if message is not None:
+                        reply = REPLY.decode(message[0])
+                        self.replicas.reported(reply.report)
+                        receive(group, reply, message[1])
         except ReplicaGone as gone:
             failed = Lost(gone.died)
             log.warning("a replica was lost with %d images: they are sent again", len(group.jobs))

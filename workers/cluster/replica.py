@@ -6,7 +6,8 @@ Guarantee: every job of a call is answered exactly once, unless the call is canc
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -81,7 +82,7 @@ class Replica:
         self._calls: dict[Number, OpenCall] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def compute(self, header: bytes, contents: list[Pixels]) -> AsyncIterator[Message]:
+    async def compute(self, header: bytes, contents: list[Pixels]) -> AsyncGenerator[Message, None]:
         """Yield a message when the jobs of a call are accepted, then one for jobs that end.
 
         Jobs that end at the same time share a message.
@@ -102,6 +103,12 @@ class Replica:
                 self.worker.cancel(ticket)
                 call.alarms[number].cancel()
                 self._calls.pop((found.front_end, number), None)
+
+    async def compute_one(self, header: bytes, contents: list[Pixels]) -> Message:
+        """Return the message with the outcome of a call's only job."""
+        async with aclosing(self.compute(header, contents)) as messages:
+            await anext(messages)  # that it was accepted, which the front end knows from Ray
+            return await anext(messages)
 
     async def cancel(self, front_end: str, numbers: Sequence[int]) -> None:
         """Drop the jobs among these that wait here; what is on the device is computed."""

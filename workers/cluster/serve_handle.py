@@ -26,10 +26,13 @@ class ReplicaGone(Exception):
 class Workers(Protocol):
     """The replicas as a backend uses them."""
 
-    def compute(self, header: bytes, contents: list[Pixels]) -> AsyncGenerator[Message, None]:
+    def compute(
+        self, header: bytes, contents: list[Pixels]
+    ) -> AsyncGenerator[Message | None, None]:
         """Yield the messages of the replica that takes a call; raise ReplicaGone or ServiceError.
 
-        Waits while no replica is there or all have as many calls as they may have.
+        The first item says that a replica has the call: a message of it, or None. Waits while no
+        replica is there or all have as many calls as they may have.
         """
 
     async def ask_all(self, method: str, *arguments: object) -> list[bytes]:
@@ -41,11 +44,15 @@ class ServeWorkers:
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
-        self._streaming = handle.options(stream=True)
+        self._one = handle.compute_one
+        self._many = handle.options(stream=True).compute
 
-    async def compute(self, header: bytes, contents: list[Pixels]) -> AsyncGenerator[Message, None]:
-        """Call `compute` of a replica that Ray Serve chooses.
+    async def compute(
+        self, header: bytes, contents: list[Pixels]
+    ) -> AsyncGenerator[Message | None, None]:
+        """Call a replica that Ray Serve chooses.
 
+        A call of one job is no stream: each message of a stream costs a millisecond and more.
         A fault of the replica's own code raises InternalError: the same call would fail again.
         """
         from ray.exceptions import RayError
@@ -54,9 +61,15 @@ class ServeWorkers:
         ended = False
         response = None
         try:
-            response = self._streaming.compute.remote(header, contents)
-            async for message in response:
-                yield message
+            if len(contents) == 1:
+                response = self._one.remote(header, contents)
+                answer = await response._to_object_ref()  # after a replica has accepted it
+                yield None
+                yield await answer
+            else:
+                response = self._many.remote(header, contents)
+                async for message in response:
+                    yield message
             ended = True
         except BackPressureError as error:
             text = "the workers have as many images waiting as they may have; try again"

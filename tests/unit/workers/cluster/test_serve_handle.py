@@ -5,9 +5,10 @@ from collections.abc import AsyncGenerator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from models.domain.errors import InternalError, Overloaded
+from models.domain.errors import InternalError, Overloaded, ServiceError
 from models.domain.image import Pixels
 from tests.ray_cluster import import_ray
 from workers.cluster.messages import Message
@@ -26,7 +27,7 @@ class Handle:
     def __init__(self, error: Exception) -> None:
         self.error = error
         self.cancelled = 0
-        self.compute = SimpleNamespace(remote=self._call)
+        self.compute = self.compute_one = SimpleNamespace(remote=self._call)
 
     def options(self, **_options: Any) -> "Handle":
         return self
@@ -37,21 +38,32 @@ class Handle:
     def cancel(self) -> None:
         self.cancelled += 1
 
+    async def _to_object_ref(self) -> None:
+        raise self.error
+
     async def __aiter__(self) -> AsyncGenerator[Message, None]:
         raise self.error
         yield
 
 
-def call(error: Exception) -> Handle:
-    """Make a call that ends with an error of Ray; it raises the one of ours."""
+def call(error: Exception) -> None:
+    """Make calls of one job and of two that end with an error of Ray; raise the one of ours."""
+    found = [_error_of(error, [np.zeros(1, np.uint8)] * jobs) for jobs in (1, 2)]
+    assert str(found[0]) == str(found[1])
+    raise found[0]
+
+
+def _error_of(error: Exception, contents: list[Pixels]) -> Exception:
     handle = Handle(error)
 
     async def run() -> None:
-        async for _message in ServeWorkers(handle).compute(b"", []):
+        async for _message in ServeWorkers(handle).compute(b"", contents):
             pass
 
-    asyncio.run(run())
-    return handle
+    with pytest.raises((ReplicaGone, ServiceError)) as found:
+        asyncio.run(run())
+    assert handle.cancelled == 1
+    return found.value
 
 
 def failed(cause: Exception | asyncio.CancelledError) -> Exception:
