@@ -1,7 +1,7 @@
 """The rows of endings: what is left to do for a job that has ended, and when it is tried next."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Update, and_, delete, exists, select, update
@@ -44,11 +44,14 @@ class EndingRows:
         self._owner = owner
         self._clock = clock
 
-    async def of(self, job: str) -> dict[str, Ending]:
-        """Return the endings of a job by their kind."""
+    async def of(self, jobs: Sequence[str]) -> dict[str, dict[str, Ending]]:
+        """Return the endings of jobs by their kind, for each of the ids."""
+        endings: dict[str, dict[str, Ending]] = {job: {} for job in jobs}
         async with self._engine.connect() as connection:
-            found = await connection.execute(select(ENDINGS).where(ENDINGS.c.job == job))
-            return {row["kind"]: Ending(**row) for row in found.mappings()}
+            found = await connection.execute(select(ENDINGS).where(ENDINGS.c.job.in_(jobs)))
+            for row in found.mappings():
+                endings[row["job"]][row["kind"]] = Ending(**row)
+        return endings
 
     async def claim(self, held: Collection[Ending] = ()) -> Ending | None:
         """Take the ending that is due longest; None: there is none.

@@ -155,13 +155,17 @@ class JobRows:
             return bool(gone.rowcount)
 
     async def known(self, ids: Sequence[str]) -> set[str]:
-        """Return those of the ids that are jobs with files."""
+        """Return those of the ids that are jobs with files, or bodies that arrive.
+
+        A source that is listed for hours may have no file for its job for as long.
+        """
         found: set[str] = set()
         kept = select(JOBS.c.id).where(JOBS.c.state != State.EXPIRED.value)
         async with self._engine.connect() as connection:
             for first in range(0, len(ids), AT_ONCE):
                 some = kept.where(JOBS.c.id.in_(ids[first : first + AT_ONCE]))
                 found.update(await connection.scalars(some))
+            found.update(await connection.scalars(select(ARRIVALS.c.id)))
         return found
 
     async def _one(self, which: ColumnElement[bool]) -> Job | None:

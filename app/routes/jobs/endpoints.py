@@ -1,7 +1,7 @@
 """`/jobs`: long batches that the server works through in the background."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -85,7 +85,7 @@ async def list_jobs(
     """List your jobs, the newest first."""
     jobs, client = _jobs(service), client_name(service, request.scope)
     found = await jobs.listed(client, state, before, limit + 1)
-    records = [await _record(jobs, each) for each in found[:limit]]
+    records = await _records(jobs, found[:limit])
     following = None
     if len(found) > limit:
         chosen = f"&state={state}" if state else ""
@@ -185,8 +185,16 @@ def _jobs(service: Service) -> "Jobs":
 
 async def _record(jobs: "Jobs", job: "Job") -> JobRecord:
     """Return a job as clients see it."""
-    rate = await jobs.rate(job)
-    endings = await jobs.endings.rows.of(job.id)
+    return (await _records(jobs, [job]))[0]
+
+
+async def _records(jobs: "Jobs", found: "Sequence[Job]") -> list[JobRecord]:
+    """Return jobs as clients see them; only those that run are looked up one by one."""
+    endings = await jobs.endings.rows.of([each.id for each in found])
+    return [_shown(each, await jobs.rate(each), endings[each.id]) for each in found]
+
+
+def _shown(job: "Job", rate: float | None, endings: "Mapping[str, Ending]") -> JobRecord:
     left = job.total - job.done
     end = time.time() + left / rate if rate else None
     return JobRecord(

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import service
@@ -72,6 +72,24 @@ def test_a_database_that_fails_is_unavailable(url: str | None, tmp_path: Path) -
         answer = await client.get("/jobs/1")
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         assert int(answer.headers["Retry-After"]) >= 1
+
+    with_a_job(url, tmp_path, scenario)
+
+
+def test_a_list_of_jobs_takes_few_queries(url: str | None, tmp_path: Path) -> None:
+    async def scenario(client: httpx.AsyncClient, engine: AsyncEngine) -> None:
+        for number in range(2, 60):
+            ended = Job(f"{number}", "127.0.0.1", State.FAILED, "classify", {}, 1, 0, 0, 0, 1000.0)
+            await JobRows(engine).add(ended, [])
+        queries: list[str] = []
+
+        def note(*given: Any) -> None:
+            queries.append(given[2])
+
+        event.listen(engine.sync_engine, "before_cursor_execute", note)
+        answer = await client.get("/jobs?limit=50")
+        assert len(answer.json()["jobs"]) == 50
+        assert len(queries) == 2, queries
 
     with_a_job(url, tmp_path, scenario)
 
