@@ -136,7 +136,7 @@ class HeldReplica(Replica):
         worker.start()
         networks = [EncodedNetwork("resnet18", problem="a fake has no weights")]
         description = Description(networks, None, 16)
-        super().__init__(worker, secrets.token_hex(4), description, "fake", 16, decode_fake)
+        super().__init__(worker, secrets.token_hex(4), description, 16, decode_fake)
 
 
 def deploy_held(folder: Path, answer: Callable[[Job], Result | ServiceError]) -> Any:

@@ -10,9 +10,12 @@ from models.settings import Settings
 from workers.supervision.startup import CPU_BATCH
 
 FULL_BATCHES = 4
-"""Full batches that a worker's replica has at a time: one that is computed, one that follows it,
-and as much again, because calls of several front ends end together. Calls beyond that wait in the
-front ends, where they still may go to any replica."""
+"""Calls that a worker's replica has at a time, divided by the images of a full batch. Ray counts
+calls, and a call carries between one image and a batch (16 at least), or 16 MiB. The number is for
+calls of one image, which must fill batches too: one that is computed, one that follows it, and as
+much again, because calls of several front ends end together. Further calls wait in the front ends,
+where they still may go to any replica. Larger calls are fewer: then the admission of the front ends
+bounds what a replica has, and Ray gives a call to that one of two replicas which has fewer."""
 
 HEALTH_PERIOD = 10.0
 HEALTH_TIMEOUT = 60.0

@@ -69,6 +69,7 @@ class FrontEnd:
             settings.drain_timeout,
             group=max(LEAST_GROUP, found.max_batch_size),
             quarantine=Quarantine(settings.quarantine_time),
+            identity=found.identity,
             on_change=changed,
         )
         computing = Computing(tuple(map(decode_network, found.networks)), found.degraded)

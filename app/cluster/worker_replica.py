@@ -1,7 +1,6 @@
 """A replica of the deployment that computes: a worker on the GPU or the cores that Ray assigned."""
 
 import asyncio
-import hashlib
 import logging
 import os
 from typing import Any
@@ -38,7 +37,7 @@ class WorkerReplica(Replica):
         size = found.max_batch_size or (GPU_BATCH if gpus else CPU_BATCH)
         busy = size if gpus else 2 * cores(found)
         description = _description(started, size)
-        super().__init__(started.worker, _name(), description, _identity(description), busy)
+        super().__init__(started.worker, _name(), description, busy)
         operations = canary_operations(started.networks)
         backend = LocalBackend(started.worker)
         self._canary = Canary(backend, operations, canary_image(), found.canary_interval)
@@ -85,9 +84,3 @@ def _name() -> str:
 def _description(started: Started, max_batch_size: int) -> Description:
     networks = [encode_network(each) for each in started.networks]
     return Description(networks, started.degraded, max_batch_size)
-
-
-def _identity(description: Description) -> str:
-    """Return what differs between replicas with other networks, weights or labels."""
-    found = repr([each.identity for each in description.networks])
-    return hashlib.sha256(found.encode()).hexdigest()[:16]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cluster.application import ONE_LOOP
+from app.cluster.application import FULL_BATCHES, ONE_LOOP
 from darkroom.autoscaling import by_images
 from models.settings import Settings
 from tests.ray_cluster import import_ray, quiet
@@ -70,9 +70,11 @@ def test_ray_waits_longer_than_the_longest_deadline(number: int) -> None:
 
 
 @pytest.mark.parametrize(("number", "batch"), [(0, CPU_BATCH), (1, GPU_BATCH)])
-def test_a_replica_has_four_full_batches_and_is_full_at_two(number: int, batch: int) -> None:
+def test_calls_of_one_image_fill_four_batches_and_a_replica_is_full_at_two(
+    number: int, batch: int
+) -> None:
     workers = deployments(configurations()[number])["workers"]
-    assert workers["max_ongoing_requests"] == 4 * batch
+    assert workers["max_ongoing_requests"] == FULL_BATCHES * batch
     scaling = workers["autoscaling_config"]
     assert scaling["target_ongoing_requests"] == 2 * batch
     name = f"{by_images.__module__}:{by_images.__name__}"

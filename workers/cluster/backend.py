@@ -39,7 +39,7 @@ class RayBackend:
     """Backend on the replicas of `workers`; belongs to one event loop.
 
     `group` is the largest number of jobs in a call, and `report_every` the seconds between two
-    questions for the state of all replicas.
+    questions for the state of all replicas. `identity` is that of the weights that answers name.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class RayBackend:
         report_every: float = 0.5,
         encode: Callable[[Operation], object] = conversion.encode_operation,
         quarantine: Quarantine | None = None,
+        identity: str | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._workers = workers
@@ -69,7 +70,7 @@ class RayBackend:
         self._calls: set[asyncio.Task[None]] = set()
         self.unaccepted: set[Pending] = set()
         """The jobs that no replica has yet."""
-        self.replicas = Replicas(on_change)
+        self.replicas = Replicas(on_change, identity=identity)
         self._control = Control(workers, self.replicas, self._name, report_every)
 
     async def run(self, job: Job) -> Completed:

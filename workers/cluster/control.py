@@ -4,11 +4,16 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from workers.cluster.messages import REPORT
+import msgspec
+
+from workers.cluster.messages import REPORT, Report
 from workers.cluster.replicas import Replicas
 from workers.cluster.serve_handle import Workers
 
 log = logging.getLogger("darkroom.cluster")
+
+MOST_MESSAGES = 8
+"""Messages about dropped jobs that wait for their answers at a time."""
 
 
 class Control:
@@ -39,10 +44,16 @@ class Control:
         await asyncio.gather(self._asking, *self._telling, return_exceptions=True)
 
     def _tell(self) -> None:
-        numbers, self._dropped = self._dropped, []
-        task = asyncio.create_task(self._cancel(numbers))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        """Send what was dropped; while replicas are slow to answer it gathers."""
+        if self._dropped and len(self._telling) < MOST_MESSAGES and not self._closing.is_set():
+            numbers, self._dropped = self._dropped, []
+            task = asyncio.create_task(self._cancel(numbers))
+            self._telling.add(task)
+            task.add_done_callback(self._told)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        self._telling.discard(task)
+        self._tell()
 
     async def _cancel(self, numbers: list[int]) -> None:
         with suppress(Exception):  # what is not dropped is computed in vain, and harms no other job
@@ -52,10 +63,19 @@ class Control:
         while not self._closing.is_set():
             try:
                 answers = await self._workers.ask_all("report")
-                reports = [REPORT.decode(each) for each in answers]
+                reports = [each for each in map(_decoded, answers) if each is not None]
+                self._replicas.all_reported(reports, complete=0 < len(reports) == len(answers))
             except Exception as error:  # the next attempt is protected
                 log.warning("the replicas could not be asked for their load: %r", error)
-                reports = []
-            self._replicas.all_reported(reports)
+                self._replicas.all_reported([], complete=False)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), self._every)
+
+
+def _decoded(answer: bytes | None) -> Report | None:
+    """Return a replica's report; None if it did not answer, or not with a report."""
+    try:
+        return None if answer is None else REPORT.decode(answer)
+    except msgspec.MsgspecError as error:
+        log.warning("a report of a replica cannot be read: %r", error)
+        return None

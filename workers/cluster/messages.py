@@ -6,6 +6,7 @@ replica's code itself crosses as Ray's own exception, which Ray pickles (`serve_
 Times are budgets and ages in seconds, because the clocks of two hosts differ.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,6 +90,12 @@ class Description(msgspec.Struct, frozen=True, array_like=True):
     networks: list[EncodedNetwork]
     degraded: str | None
     max_batch_size: int
+
+    @property
+    def identity(self) -> str:
+        """Return a text that differs where networks, weights or labels do."""
+        found = repr([each.identity for each in self.networks])
+        return hashlib.sha256(found.encode()).hexdigest()[:16]
 
 
 ENCODER = msgspec.msgpack.Encoder()

@@ -68,14 +68,13 @@ class Replica:
         worker: Worker[Any],
         name: str,
         description: Description,
-        identity: str,
         busy_images: int,
         decode: Callable[[Any], Operation] = conversion.decode_operation,
     ) -> None:
         self.worker = worker
         self._name = name
         self._description = ENCODER.encode(description)
-        self._identity = identity
+        self._identity = description.identity
         self._busy_images = busy_images
         self._decode = decode
         self._sequence = 0

@@ -12,21 +12,25 @@ SILENT = 10.0
 
 
 class Replicas:
-    """The last report of each replica; `on_change` is called when replicas come or go."""
+    """The last report of each replica; `on_change` is called when replicas come or go.
+
+    `identity` is that of the weights which the front end names in answers; None for the first one.
+    """
 
     def __init__(
         self,
         on_change: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        identity: str | None = None,
     ) -> None:
         self._on_change = on_change
         self._clock = clock
         self._reports: dict[str, Report] = {}
         self._at: dict[str, float] = {}
         self._absence = Absence(clock)
-        self._identity = ""
+        self._identity = identity
         self.changed = False
-        """Whether a replica has other networks or weights than the first one that answered."""
+        """Whether a replica has other networks or weights than the front end."""
 
     @property
     def busy_images(self) -> int:
@@ -38,7 +42,8 @@ class Replicas:
         known = self._reports.get(report.replica)
         if known is not None and known.sequence >= report.sequence:
             return
-        self._identity = self._identity or report.identity
+        if self._identity is None:
+            self._identity = report.identity
         self.changed = self.changed or report.identity != self._identity
         self._reports[report.replica] = report
         self._at[report.replica] = self._clock()
@@ -46,14 +51,17 @@ class Replicas:
             self._absence.ended(0.0)
             self._on_change()
 
-    def all_reported(self, reports: list[Report]) -> None:
-        """Take the reports of all replicas: others exist no more."""
+    def all_reported(self, reports: list[Report], complete: bool) -> None:
+        """Take the reports of the replicas that answered; `complete` if none failed to.
+
+        Then others exist no more. Otherwise those that are silent are remembered for a while.
+        """
         for each in reports:
             self.reported(each)
         there = {each.replica for each in reports}
-        oldest = self._clock() - SILENT
-        if not there:  # none could be asked: remember them for a while
-            there = {name for name, at in self._at.items() if at > oldest}
+        if not complete:
+            oldest = self._clock() - SILENT
+            there |= {name for name, at in self._at.items() if at > oldest}
         self.keep(there)
 
     def keep(self, names: set[str]) -> None:

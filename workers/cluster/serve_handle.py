@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 
 from models.domain.errors import InternalError, Overloaded
@@ -13,6 +13,11 @@ log = logging.getLogger("darkroom.cluster")
 
 PATIENCE = 5.0
 """Seconds in which all replicas must answer a message to all of them."""
+
+
+PROCESS_DIED = "its worker process has died"
+"""What Ray's message has where the process of an actor ended, and its node did not. The exception
+has no other sign of it; a test with a real replica fails if Ray words it differently."""
 
 
 class ReplicaGone(Exception):
@@ -35,8 +40,11 @@ class Workers(Protocol):
         replica is there or all have as many calls as they may have.
         """
 
-    async def ask_all(self, method: str, *arguments: object) -> list[bytes]:
-        """Return the answers of all replicas to a call without images; those lost are left out."""
+    async def ask_all(self, method: str, *arguments: object) -> Sequence[bytes | None]:
+        """Return the answers of all replicas to a call without images.
+
+        It is None for a replica that does not answer in time; those that died are left out.
+        """
 
 
 class ServeWorkers:
@@ -80,11 +88,23 @@ class ServeWorkers:
             if response is not None and not ended:
                 response.cancel()
 
-    async def ask_all(self, method: str, *arguments: object) -> list[bytes]:
+    async def ask_all(self, method: str, *arguments: object) -> Sequence[bytes | None]:
         """Call a method of all replicas."""
+        from ray.exceptions import ActorDiedError
+
         response = self._handle.broadcast(method, *arguments)
-        answers = await response.results_async(timeout_s=PATIENCE, return_exceptions=True)
-        return [each for each in answers if isinstance(each, bytes)]
+        async with asyncio.timeout(PATIENCE):
+            # The public `results_async` gives no answer at all if one replica has none in time.
+            found = await response._fetch_replica_results_async()
+        asked = [asyncio.ensure_future(each.get_async()) for each in found]
+        if not asked:
+            return []
+        _, late = await asyncio.wait(asked, timeout=PATIENCE)
+        for each in late:
+            each.cancel()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        there = [each for each in answers if not isinstance(each, ActorDiedError)]
+        return [each if isinstance(each, bytes) else None for each in there]
 
     async def describe(self) -> bytes:
         """Return the description of any replica, waiting for one."""
@@ -94,11 +114,12 @@ class ServeWorkers:
 
 def loss(error: Exception) -> ReplicaGone | InternalError:
     """Return the error of ours for one of Ray's, and log a fault of the replica's code."""
-    from ray.exceptions import ActorDiedError, RayError, RayTaskError
+    from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
 
     if isinstance(error, RayTaskError) and not isinstance(
         error.cause, RayError | asyncio.CancelledError
     ):
         log.error("the code of a replica failed", exc_info=error)
         return InternalError("a worker failed while it took the image; it has been logged")
-    return ReplicaGone(died=isinstance(error, ActorDiedError))
+    ended = isinstance(error, ActorDiedError) and PROCESS_DIED in str(error)
+    return ReplicaGone(died=ended or isinstance(error, OutOfMemoryError))

@@ -41,7 +41,7 @@ class Lossy:
         self.answers: list[bytes] = []  # to messages to all, in place of the replica's
         worker = Worker(FakeEngine(), BatchLimits(max_batch_size=8, max_batch_pixels=1 << 20))
         worker.start()
-        self.replica = Replica(worker, "one", Description([], None, 8), "x", 8, decode_fake)
+        self.replica = Replica(worker, "one", Description([], None, 8), 8, decode_fake)
 
     async def compute(self, header: bytes, contents: list[Pixels]) -> AsyncGenerator[Message, None]:
         call = CALL.decode(header)
@@ -53,7 +53,7 @@ class Lossy:
         async for message in messages:
             yield message
 
-    async def ask_all(self, method: str, *arguments: object) -> list[bytes]:
+    async def ask_all(self, method: str, *arguments: object) -> list[bytes | None]:
         if self.answers:
             return [self.answers.pop()]
         answer = await getattr(self.replica, method)(*arguments)

@@ -1,7 +1,8 @@
 """Which errors of Ray mean that a replica was lost, and which that its code failed."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from models.domain.errors import InternalError, Overloaded, ServiceError
 from models.domain.image import Pixels
 from tests.ray_cluster import import_ray
+from workers.cluster import serve_handle
 from workers.cluster.messages import Message
 from workers.cluster.serve_handle import ReplicaGone, ServeWorkers
 
@@ -27,6 +29,7 @@ class Handle:
     def __init__(self, error: Exception) -> None:
         self.error = error
         self.cancelled = 0
+        self.broadcast: Callable[..., Any] | None = None
         self.compute = self.compute_one = SimpleNamespace(remote=self._call)
 
     def options(self, **_options: Any) -> "Handle":
@@ -97,12 +100,68 @@ def test_a_replica_that_was_cancelled_or_lost_another_is_a_loss() -> None:
         assert not gone.value.died
 
 
-def test_a_replica_that_died_is_a_loss_that_counts() -> None:
+def died(why: str) -> Exception:
+    """Return Ray's exception for an actor that died."""
     from ray.exceptions import ActorDiedError
 
+    generated = import_module("ray.core.generated.common_pb2")  # it has no types
+    context = generated.ActorDiedErrorContext(error_message=why, actor_id=b"0" * 16, pid=7)
+    found: Exception = ActorDiedError(context)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("why", "counts"),
+    [
+        (
+            "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
+            1,
+        ),
+        ("The actor died because its node has died. Node Id: 2a1a06e4", 0),
+        ("The actor is dead because it was killed by `ray.kill`.", 0),
+    ],
+)
+def test_only_a_process_that_died_counts_and_no_lost_node(why: str, counts: int) -> None:
     with pytest.raises(ReplicaGone) as gone:
-        call(ActorDiedError())
+        call(died(why))
+    assert gone.value.died == bool(counts)
+
+
+def test_a_replica_that_took_too_much_memory_counts() -> None:
+    from ray.exceptions import OutOfMemoryError
+
+    with pytest.raises(ReplicaGone) as gone:
+        call(OutOfMemoryError("the node ran low on memory"))
     assert gone.value.died
+
+
+class Replies:
+    """A replica's result that comes, fails, or never comes."""
+
+    def __init__(self, answer: bytes | Exception | None) -> None:
+        self._answer = answer
+
+    async def get_async(self) -> bytes:
+        if self._answer is None:
+            await asyncio.Event().wait()
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        assert self._answer is not None
+        return self._answer
+
+
+def test_a_silent_replica_takes_no_answer_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve_handle, "PATIENCE", 0.05)
+    answers = [b"one", None, died("its node has died"), b"two"]
+
+    async def replicas() -> list[Replies]:
+        return [Replies(each) for each in answers]
+
+    response = SimpleNamespace(_fetch_replica_results_async=replicas)
+    handle = Handle(ValueError())
+    handle.broadcast = lambda *_arguments: response
+    found = asyncio.run(ServeWorkers(handle).ask_all("report"))
+    assert found == [b"one", None, b"two"]
 
 
 def test_a_full_queue_is_refused() -> None:
