@@ -138,7 +138,7 @@ class Load:
 
 
 @contextmanager
-def started(checkout: Path, front_ends: int) -> Iterator[FrontEnd]:
+def started(checkout: Path, front_ends: int = 1) -> Iterator[FrontEnd]:
     """Start a worker and a front end of a checkout; both are killed when the block ends."""
     address = f"\0darkroom-bench-{secrets.token_hex(8)}"
     with (
