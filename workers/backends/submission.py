@@ -29,11 +29,11 @@ MAX_CHANNELS = 4
 
 def bytes_for(job: Job) -> int:
     """Return the bytes for the job's image or file, and for a filter's answer in its place."""
-    shape, _ = conversion.encode_source(job.image)
-    size = (0, 0)
-    if isinstance(job.operation, FilterChain):
-        size = job.operation.size_after(job.image.height, job.image.width)
-    return max(math.prod(shape), math.prod(size) * MAX_CHANNELS)
+    n_bytes = conversion.content_of(job.image).nbytes
+    if not isinstance(job.operation, FilterChain):
+        return n_bytes
+    size = job.operation.size_after(job.image.height, job.image.width)
+    return max(n_bytes, math.prod(size) * MAX_CHANNELS)
 
 
 def frame_of(pending: Pending, encode: Callable[[Operation], object]) -> Submit:

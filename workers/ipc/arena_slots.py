@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from models.domain.deadline import Deadline
 from models.domain.errors import DeadlineExceeded, ServiceError, TooManyPixels
-from models.domain.image import Image, Pixels
+from models.domain.image import Pixels
 from models.domain.wait_queue import WaitQueue
 from workers.ipc.arena import LARGE, Arena, ArenaAllocator, ArenaSlot
-from workers.ipc.conversion import encode_source
+from workers.ipc.conversion import content_of, encode_source
 from workers.ipc.frames import Shape
 from workers.ipc.worker_client import Pending
 
@@ -80,9 +80,8 @@ class ArenaSlots:
     def write(self, pending: Pending) -> None:
         """Copy the job's pixels, or its file, into its slot."""
         assert pending.slot is not None
-        source = pending.job.image
-        shape, _ = encode_source(source)
-        content = source.pixels if isinstance(source, Image) else source.data.reshape(shape)
+        shape, _ = encode_source(pending.job.image)
+        content = content_of(pending.job.image).reshape(shape)
         self._arena.pixels(pending.slot, shape)[...] = content
 
     def read(self, pending: Pending, shape: Shape) -> Pixels:

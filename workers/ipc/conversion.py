@@ -70,6 +70,11 @@ def _classify(top_k: int, function: str, network: str, output: str, preprocessed
     return Classify(top_k, applied, network, wanted, preprocessed)
 
 
+def content_of(source: Source) -> Pixels:
+    """Return what a slot carries, uint8: pixels, or the bytes of a file or of values."""
+    return source.pixels if isinstance(source, Image) else source.data
+
+
 def encode_source(source: Source) -> tuple[Shape, EncodedJpeg | None]:
     """Return shape and JPEG header of the content of a slot, as `Submit` and `Done` carry them.
 

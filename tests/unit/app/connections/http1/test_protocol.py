@@ -12,6 +12,7 @@ from app.connections.http1.ending import LITTLE
 from app.connections.http1.protocol import MOST_AHEAD, MOST_BLANK
 from app.connections.phases import PROGRESS_WINDOW, READING, Phase
 from app.connections.slow_bodies import SlowBodies
+from app.http.departure import DEPARTURE
 from tests.connection import connected
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -488,6 +489,23 @@ def test_every_request_of_a_connection_learns_that_its_client_has_left() -> None
         await line.wait(0)
         assert app.disconnected == 1
         assert all(not each for each in line.guard.phases._members)
+
+    run(scenario)
+
+
+def test_an_application_that_reads_nothing_is_told_that_its_client_has_left() -> None:
+    told = list[str]()
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        scope[DEPARTURE].watch(lambda: told.append("left"))
+        await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        line = connected(app)
+        await line.send(POST + b"Content-Length: 1\r\n\r\n1")
+        assert not told
+        line.protocol.connection_lost(None)
+        assert told == ["left"]
 
     run(scenario)
 
