@@ -1,6 +1,8 @@
 """Values without I/O: lines, problems, images, options, results and files."""
 
 import io
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from darkroom_client import requests as asked
 from darkroom_client.answers import Lines, problem, record
 from darkroom_client.files import stored, write
 from darkroom_client.images import item, one_or_many
+from darkroom_client.manifest import spooled
 
 
 def test_lines_end_only_at_line_feeds_wherever_pieces_end() -> None:
@@ -132,3 +135,13 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> 
     with pytest.raises(OSError, match="taken"):
         write(tmp_path / "taken", b"abc")
     assert [each.name for each in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_file_whose_name_is_no_unicode_stands_in_a_manifest(tmp_path: Path) -> None:
+    """Linux allows any bytes in names, and one of them must not end the job of all others."""
+    name = os.fsdecode(b"\xff.jpg")
+    (tmp_path / name).write_bytes(b"abc")
+    with spooled([tmp_path / name, b"def"]) as path:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[0]["id"].endswith("\\udcff.jpg")
+    assert len(lines) == 2

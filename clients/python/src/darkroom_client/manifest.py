@@ -76,8 +76,10 @@ def _line(each: Item) -> bytes:
     """Return an image as a line; its id is the caller's, or else its path, URL or name."""
     line: dict[str, str] = {}
     named = each.id if each.id is not None else each.source
-    if named is not None and len(named) <= LONGEST_ID:
-        line["id"] = named
+    if named is not None:  # bytes of a name that are no UTF-8, which JSON cannot have, are escaped
+        named = named.encode("utf-8", "backslashreplace").decode()
+        if len(named) <= LONGEST_ID:
+            line["id"] = named
     if each.url is not None:
         line["url"] = each.url
     else:
