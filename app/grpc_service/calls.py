@@ -31,6 +31,9 @@ from models.domain.errors import Overloaded, ServiceError
 MOST_CALLS = 512
 """Calls at the same time in one process, which waits for their messages or answers."""
 
+REASON = "client_calls"
+"""The reason in the metrics of calls that are refused because their client has as many."""
+
 _FAULT = Refusal(grpc.StatusCode.INTERNAL, "an unexpected error; it has been logged")
 
 
@@ -41,6 +44,7 @@ class Calls:
         self._fastapi = app
         self._slots = MessageSlots(largest)
         self._clients = Counter[str]()
+        self._rejected = service.metrics.rejections.labels(REASON)
         settings = service.settings
         routed = ExceptionMiddleware(self._routed, {ServiceError: _on_error})
         self._app: ASGIApp = AccessLog.of(routed, settings, service.metrics)
@@ -74,25 +78,25 @@ class Calls:
         raise AssertionError("unreachable: abort raises")
 
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = METHODS.get(scope["path"])
+        scope["route"] = ROUTE if method is None else _Named(scope["path"])
         with self._counted(client_of(scope)):
-            method = METHODS.get(scope["path"])
             if method is None:
-                scope["route"] = ROUTE
                 await ROUTE.handle(scope, receive, send)
-                return
-            scope["route"] = _Named(scope["path"])
-            response = await method(Request(scope, receive, send))
-            await response(scope, receive, send)
+            else:
+                response = await method(Request(scope, receive, send))
+                await response(scope, receive, send)
 
     @contextmanager
     def _counted(self, client: str) -> Iterator[None]:
         """Count one call of a client, which may have half of all; raises Overloaded."""
         if self._clients[client] >= MOST_CALLS // 2:
+            self._rejected.inc()
             raise Overloaded(
                 f"{client} has {MOST_CALLS // 2} calls at the same time, as many as one client may "
                 "have; wait for answers",
                 retry_after=1.0,
-                reason="client_calls",
+                reason=REASON,
             )
         self._clients[client] += 1
         try:
@@ -129,7 +133,7 @@ class _Sent:
 def _receiving(messages: AsyncIterator[bytes]) -> Receive:
     """Return the `receive` of one request: its message, and then nothing.
 
-    grpcio cancels the task of a call whose client has left, so nothing need be told of that.
+    grpcio ends the messages of a call whose client has left, or cancels the call's task.
     """
     read = False
 
@@ -137,7 +141,9 @@ def _receiving(messages: AsyncIterator[bytes]) -> Receive:
         nonlocal read
         if read:
             await asyncio.Event().wait()
-        body = await anext(aiter(messages), b"")
+        body = await anext(aiter(messages), None)
+        if body is None:
+            return {"type": "http.disconnect"}
         read = True
         return {"type": "http.request", "body": body, "more_body": False}
 

@@ -85,7 +85,7 @@ def main() -> None:
     port = free_port()
     os.environ["DARKROOM_GRPC_PORT"] = str(port)
     found: dict[str, object] = {}
-    with started(ROOT) as front_end:
+    with started(ROOT, 1) as front_end:
         for name, form in FORMS.items():
             each, at_once = form
             groups = [files[n : n + each] for n in range(0, len(files), each)]

@@ -1,0 +1,131 @@
+"""A client of gRPC that begins calls by the thousand and ends no message."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import tritonclient.grpc as over_grpc
+
+from app.grpc_service.calls import MOST_CALLS, REASON
+from app.grpc_service.message_slots import MEMORY
+from app.grpc_service.server import MOST_CONNECTIONS, WINDOW
+from tests.e2e.test_inference_grpc import METHOD, files
+from tests.http2_streams import Connection
+from tests.pictures import jpeg
+from tests.ports import free_port
+from tests.server import PATIENCE, serving
+
+LARGEST = 8 << 20
+"""Bytes of a message by default."""
+
+ATTACKER = "127.0.0.9"
+
+HELD = 3.0
+"""Seconds for which an attack goes on before it is looked at."""
+
+MOST_MEMORY = 300 << 20
+"""Bytes that an attack may take, as docs/reliability.md promises."""
+
+SPARE = 8
+"""Descriptors of a server that come and go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an attack had: bytes sent, calls that are held, calls that were ended, and memory."""
+
+    sent: int
+    held: int
+    ended: int
+    memory: int
+
+
+def resident(pid: int) -> int:
+    """Return the bytes of a process's memory that no other process shares."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+@pytest.fixture(scope="module")
+def ports() -> Iterator[tuple[int, int, int]]:
+    """Start a server; yield its ports for HTTP and gRPC, and its process."""
+    port = free_port()
+    flags = ("--weights", "random", "--precision", "fp32", "--log-level", "error")
+    with serving(*flags, "--grpc-port", str(port)) as server:
+        yield server.port, port, server.process.pid
+
+
+def served(http: int, rpc: int) -> None:
+    """Check that both ports answer another client."""
+    assert httpx.get(f"http://127.0.0.1:{http}/livez", timeout=PATIENCE).status_code == 200
+    with over_grpc.InferenceServerClient(f"127.0.0.1:{rpc}") as client:
+        found = client.infer("resnet18", [files(over_grpc, [jpeg(1)])], client_timeout=PATIENCE)
+        assert np.isfinite(found.as_numpy("SCORES")).all()
+
+
+async def attacked(
+    ports: tuple[int, int, int], connections: int, calls: int, announced: int
+) -> Found:
+    """Hold calls whose messages never end, and look at them while they are held."""
+    http, rpc, pid = ports
+    served(http, rpc)  # what a first call loads is no memory of the attack
+    before = resident(pid)
+    made = [await Connection.to(rpc, ATTACKER) for _ in range(connections)]
+    for each in made:
+        for _ in range(calls):
+            each.call(METHOD, announced)
+    following = [asyncio.create_task(each.follow()) for each in made]
+    end, most = time.monotonic() + HELD, 0
+    while time.monotonic() < end:
+        await asyncio.sleep(0.1)
+        most = max(most, resident(pid) - before)
+    await asyncio.to_thread(served, http, rpc)
+    most = max(most, resident(pid) - before)
+    calls_now = [call for each in made if not each.closed for call in each.streams.values()]
+    ended = sum(call.ended for call in calls_now)
+    found = Found(sum(each.sent for each in made), len(calls_now) - ended, ended, most)
+    for each in made:
+        each.writer.close()
+    await asyncio.gather(*following)
+    return found
+
+
+def test_messages_that_never_end_take_half_of_the_slots(ports: tuple[int, int, int]) -> None:
+    found = asyncio.run(attacked(ports, connections=8, calls=100, announced=LARGEST))
+    assert MEMORY // 4 < found.sent <= MEMORY // 2 + MOST_CALLS * 2 * WINDOW
+    assert found.held == MOST_CALLS // 2
+    assert found.held + found.ended == 800
+    assert found.memory < MOST_MEMORY
+
+
+def test_ten_thousand_calls_leave_room_for_others(ports: tuple[int, int, int]) -> None:
+    found = asyncio.run(attacked(ports, connections=100, calls=100, announced=0))
+    assert found.held == MOST_CALLS // 2
+    assert found.held + found.ended == 10_000
+    metrics = httpx.get(f"http://127.0.0.1:{ports[0]}/metrics", timeout=PATIENCE).text
+    assert f'reason="{REASON}"' in metrics
+    assert found.memory < MOST_MEMORY
+
+
+def test_connections_beyond_their_number_are_closed(ports: tuple[int, int, int]) -> None:
+    http, rpc, pid = ports
+    served(http, rpc)
+    files_before = len([*Path(f"/proc/{pid}/fd").iterdir()])
+    opened = [
+        socket.create_connection(("127.0.0.1", rpc), source_address=(ATTACKER, 0))
+        for _ in range(2 * MOST_CONNECTIONS)
+    ]
+    try:
+        assert httpx.get(f"http://127.0.0.1:{http}/livez", timeout=PATIENCE).status_code == 200
+        held = len([*Path(f"/proc/{pid}/fd").iterdir()]) - files_before
+        assert held <= MOST_CONNECTIONS + SPARE
+    finally:
+        for each in opened:
+            each.close()
+    served(http, rpc)
