@@ -172,6 +172,34 @@ async def transported(handle: Any, given: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+async def measured(given: argparse.Namespace) -> dict[str, Any]:
+    """Deploy both replicas, one after the other; what blocks runs in threads, because Ray's router
+    needs this loop all the time.
+    """
+    from ray import serve
+
+    from darkroom.cluster import Workers
+
+    serve.start(proxy_location="Disabled")
+    common: dict[str, Any] = {
+        "logging_config": {"enable_access_log": False},
+        "ray_actor_options": {"runtime_env": {"env_vars": ONE_LOOP}},
+    }
+    deployed: Any = serve.deployment(Workers)
+    workers = deployed.options(max_ongoing_requests=32, **common).bind(
+        Settings.of(SETTINGS, None).model_dump(mode="json")
+    )
+    handle = await asyncio.to_thread(serve.run, workers, name="a", route_prefix=None)
+    found = await compared(handle, given)
+    await asyncio.to_thread(serve.delete, "a")
+    deployed = serve.deployment(HeldReplica)
+    with tempfile.TemporaryDirectory() as folder:
+        held = deployed.options(max_ongoing_requests=64, **common).bind(folder, first_sample)
+        handle = await asyncio.to_thread(serve.run, held, name="b", route_prefix=None)
+        found["transport"] = await transported(handle, given)
+    return found
+
+
 def main() -> int:
     """Measure; print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -181,36 +209,14 @@ def main() -> int:
     given = parser.parse_args()
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (Ray's name)
     os.environ |= ONE_LOOP  # before Ray is imported, as in the processes of front ends
-    with running_ray(cpus=4):
-        from ray import serve
-
-        from darkroom.cluster import Workers
-
-        serve.start(proxy_location="Disabled")
-        common: dict[str, Any] = {
-            "logging_config": {"enable_access_log": False},
-            "ray_actor_options": {"runtime_env": {"env_vars": ONE_LOOP}},
-        }
-        deployed: Any = serve.deployment(Workers)
-        workers = deployed.options(max_ongoing_requests=32, **common).bind(
-            Settings.of(SETTINGS, None).model_dump(mode="json")
-        )
-        found = asyncio.run(compared(serve.run(workers, name="a", route_prefix=None), given))
-        serve.delete("a")
-        deployed = serve.deployment(HeldReplica)
-        with tempfile.TemporaryDirectory() as folder:
-            held = deployed.options(max_ongoing_requests=64, **common).bind(
-                str(Path(folder)), first_sample
-            )
-            handle = serve.run(held, name="b", route_prefix=None)
-            transport = asyncio.run(transported(handle, given))
+    with asyncio.Runner() as runner, running_ray(cpus=4):
+        found = runner.run(measured(given))  # the loop is still open when Serve ends
     report = {
         "benchmark": "ray_serve",
         "command": "python -m tests.bench.ray_serve " + " ".join(sys.argv[1:]),
         "bytes": sum(each.data.size for each in photos()) // PHOTOS,
         "load": [round(each, 1) for each in os.getloadavg()],
         **found,
-        "transport": transport,
     }
     print(json.dumps(report))
     return 0
