@@ -106,11 +106,8 @@ def _ratio(parts: Any) -> str:
 def latency() -> Iterator[str]:
     """Yield the section about latency against load."""
     found = results("serve_cpu")
-    yield "## Latency against load"
-    yield ""
-    yield _chart("latency", "Median and p99 of the latency against images a second")
-    yield ""
-    yield _paragraph(
+    chart = _chart("latency", "Median and p99 of the latency against images a second")
+    text = (
         "Both charts are about one photo a request. On the GPU, load grows from one connection to "
         f"{runs()[0]['darkroom']['subsampled']['raw']['best']['connections']}; on the CPU, from 1 "
         "to 32. A plain loop without a server labels "
@@ -119,27 +116,22 @@ def latency() -> Iterator[str]:
         f"{found['plain_single_ms']} ms in the loop, and {found['http']['1']['p50_ms']} ms over "
         "HTTP."
     )
-    yield ""
-    yield from method("bench/serve_cpu")
+    yield from _section("Latency against load", chart, text, "bench/serve_cpu")
 
 
 def filters_gpu() -> Iterator[str]:
     """Yield the section about filters on a GPU."""
     found, shown = results("filters_gpu"), gpu_filters()
     half = sum(each["share_of_copy"] >= 0.5 for each in shown)
-    yield "## Filters on a GPU"
-    yield ""
-    yield _chart("filters_gpu", "Rate of each filter as a share of that of a copy")
-    yield ""
-    yield _paragraph(
+    chart = _chart("filters_gpu", "Rate of each filter as a share of that of a copy")
+    text = (
         f"A copy moves {found['copy_images_per_second']:,} images of 1920 × 1080 a second; no "
         "filter that reads and writes every pixel can be faster. "
         f"{half} of {len(shown)} filters and sizes reach half of it. `crop` reads a part of the "
         "image only. Kernels that are newer than the whole run were measured apart, and count. "
         "Kernels alone were measured, without decoding, encoding and HTTP."
     )
-    yield ""
-    yield from method("bench/filters_gpu")
+    yield from _section("Filters on a GPU", chart, text, "bench/filters_gpu")
 
 
 def filters_cpu() -> Iterator[str]:
@@ -147,54 +139,48 @@ def filters_cpu() -> Iterator[str]:
     found = results("filters_cpu")
     ratios = sorted(each["ratio"] for each in found["filters"])
     median = ratios[len(ratios) // 2]
-    yield "## Filters on a CPU"
-    yield ""
-    yield _chart("filters_cpu", "Time of each filter beside that of another library")
-    yield ""
-    yield _paragraph(
+    chart = _chart("filters_cpu", "Time of each filter beside that of another library")
+    text = (
         f"The time of each filter divided by that of the fastest call of OpenCV {found['opencv']}, "
         f"Pillow {found['pillow']} or NumPy {found['numpy']} for the same job: the median is "
         f"{median:.2f}, {sum(each <= 1.1 for each in ratios)} of {len(ratios)} are at most 1.1. "
         "Another library may round otherwise."
     )
-    yield ""
-    yield from method("bench/filters_cpu")
+    yield from _section("Filters on a CPU", chart, text, "bench/filters_cpu")
 
 
 def overload() -> Iterator[str]:
     """Yield the section about overload."""
     found = results("overload")
     died = sum(each["died_at_deadline"] for each in found["phases"])
-    yield "## Overload"
-    yield ""
-    yield _chart("overload", "Good answers and the time of refusals by load")
-    yield ""
-    yield _paragraph(
+    chart = _chart("overload", "Good answers and the time of refusals by load")
+    text = (
         f"The capacity was {found['capacity_per_second']} images a second. At 20 times as many "
         f"requests the server gave {found['phases'][-1]['goodput_per_second']} good answers a "
         f"second, {found['least_goodput_of_peak']:.0%} of the best phase, and refused the others. "
         f"{died} accepted requests died at their deadline of {found['deadline_ms']} ms. "
         "[reliability.md](reliability.md) says which promises are not kept yet."
     )
-    yield ""
-    yield from method("bench/overload")
+    yield from _section("Overload", chart, text, "bench/overload")
 
 
 def soak() -> Iterator[str]:
     """Yield the section about the soak."""
     found = results("soak")
-    yield "## Memory in the soak"
-    yield ""
-    yield _chart("soak", "Memory, descriptors, threads and processes in the soak")
-    yield ""
-    yield _paragraph(
+    chart = _chart("soak", "Memory, descriptors, threads and processes in the soak")
+    text = (
         f"{found['minutes']:.0f} minutes of mixed traffic, {sum(found['answers'].values()):,} "
         f"answers, while {len(found['faults'])} processes were killed; {found['lost']} good "
         "requests were lost with them. Each point is the median of a fifth of the time. "
         "[reliability.md](reliability.md) has the curves."
     )
-    yield ""
-    yield from method("chaos/soak/__main__")
+    yield from _section("Memory in the soak", chart, text, "chaos/soak/__main__")
+
+
+def _section(title: str, chart: str, text: str, program: str) -> Iterator[str]:
+    """Yield a section of one chart, one paragraph and the method of `program`."""
+    yield from (f"## {title}", "", chart, "", _paragraph(text), "")
+    yield from method(program)
 
 
 def method(program: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.bulk import session
 from app.bulk.engines import choice, local_service
-from app.bulk.engines.engine import Finished, Task, tasks_of
+from app.bulk.engines.engine import Task, tasks_of
 from app.bulk.engines.work import Classification
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import failures
@@ -17,7 +17,6 @@ from app.bulk.outputs.origin import Origin
 from app.bulk.outputs.results_file import ResultsFile
 from app.bulk.outputs.tables import VectorColumn, conversion
 from app.bulk.progress import Progress
-from app.bulk.report import human_line, record_of
 from app.bulk.results_sink import ResultsSink
 from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
@@ -25,8 +24,8 @@ from app.cli.flags import source_flags
 from app.cli.flags.offered_values import complete_files, complete_with
 from app.cli.flags.settings_flags import LOCAL, WEIGHTS, add_settings
 from app.cli.flags.source_flags import JSON, SourceFlags
+from app.cli.record_printer import RecordPrinter
 from app.cli.standard_output import show
-from app.system.terminal import has_colours, is_terminal
 from models.domain.errors import InvalidParameter
 from models.exit_codes import ExitCode
 from models.settings import Settings
@@ -102,32 +101,13 @@ def run(
     if out is None and retry_failed:
         raise WrongUsage("--retry-failed: name the finished file with --out")
     if out is None:
-        running = session.run(settings, start, tasks_of(iter(sources)), Printed(as_json))
-        return local_service.run(running)
+        printer = RecordPrinter(sys.stdout, show, as_json=as_json)
+        return local_service.run(session.run(settings, start, tasks_of(iter(sources)), printer))
     path = Path(out)
     if retry_failed and not (total := _failed(path)):
         print(f"no image of {path} has failed", file=sys.stderr)
         return ExitCode.OK
     return _written(settings, start, sources, total, path, force, given, retry=retry_failed)
-
-
-class Printed:
-    """Sink that prints records to standard output: for people on a terminal, else JSON."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._for_people = is_terminal(sys.stdout) and not as_json
-        self._colours = has_colours(sys.stdout)
-
-    def begin(self, _identity: Mapping[str, object] | None) -> None:
-        """Do nothing: printed records are never continued."""
-
-    def keep(self, finished: list[Finished]) -> None:
-        """Print records."""
-        for each in finished:
-            if self._for_people:
-                show(human_line(record_of(each.line), colours=self._colours))
-            else:
-                show(each.line)
 
 
 def _written(

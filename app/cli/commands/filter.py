@@ -10,11 +10,10 @@ from typing import Any
 from app.bulk import session
 from app.bulk.engines import choice, local_service
 from app.bulk.engines.choice import How
-from app.bulk.engines.engine import Finished, Task, tasks_of
+from app.bulk.engines.engine import Task, tasks_of
 from app.bulk.engines.filtering import Filtering
 from app.bulk.errors import WrongUsage
 from app.bulk.outputs import zip_file
-from app.bulk.report import file_of, human_line, record_of
 from app.bulk.sources import buckets
 from app.bulk.sources.expansion import Sources
 from app.cli.commands import filter_folder, targets
@@ -23,11 +22,11 @@ from app.cli.flags import chain, source_flags
 from app.cli.flags.offered_values import complete_files
 from app.cli.flags.settings_flags import LOCAL, add_settings
 from app.cli.flags.source_flags import JSON, SourceFlags
+from app.cli.record_printer import RecordPrinter
 from app.http.options import read
 from app.intake.filter_options import encoded_there, encoding_of
 from app.intake.output_format import output_format
 from app.intake.wanted import Output, Version
-from app.system.terminal import has_colours, is_terminal
 from models.api.schemas import EncodingOptions
 from models.codec import OUTPUT_FORMATS, Encoding, ImageFormat
 from models.domain.errors import InvalidParameter
@@ -119,7 +118,12 @@ def _reported(
 ) -> int:
     """Filter images that are arguments, and report each on standard error."""
     start = choice.starter(settings, work, how, sources.count())
-    running = session.run(settings, start, tasks_of(iter(sources)), Reported(as_json))
+    running = session.run(
+        settings,
+        start,
+        tasks_of(iter(sources)),
+        RecordPrinter(sys.stderr, sys.stderr.write, as_json=as_json),
+    )
     return local_service.run(running)
 
 
@@ -136,26 +140,6 @@ class _Named:
 
     def planned(self, _task: Task) -> str | None:
         return None
-
-
-class Reported:
-    """Sink that writes records to standard error: for people on a terminal, else JSON."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._for_people = is_terminal(sys.stderr) and not as_json
-        self._colours = has_colours(sys.stderr)
-
-    def begin(self, _identity: Mapping[str, object] | None) -> None:
-        """Do nothing: printed records are never continued."""
-
-    def keep(self, finished: list[Finished]) -> None:
-        """Write records."""
-        for each in finished:
-            text = each.line.decode()
-            if self._for_people:
-                record, file = record_of(each.line), file_of(each.line)
-                text = human_line(record, file, colours=self._colours)
-            print(text, end="", file=sys.stderr)
 
 
 def _version(filters: FilterChain, encoding: Mapping[str, Any], format_: str | None) -> Version:

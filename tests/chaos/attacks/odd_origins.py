@@ -8,12 +8,12 @@ is the error of its URL, never one of the request.
 import gzip
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from tests.chaos.harness.attack import Finding, Steps, Target
 from tests.chaos.harness.http import ask, post
+from tests.chaos.harness.origin import listening
 
 ALLOWED = "127.0.0.2"
 FLAGS = ("--fetch-allowed-networks", f"{ALLOWED}/32", "--fetch-ports", "1-65535")
@@ -105,26 +105,15 @@ _ANSWERS: tuple[bytes, ...] = (
 @contextmanager
 def origin(address: str, answer: Callable[[str], bytes], seen: list[str]) -> Iterator[int]:
     """Return an origin that notes each connection's first line and answers by its path."""
-    listener = socket.create_server((address, 0), backlog=512)
 
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                threading.Thread(target=one, args=(connection,), daemon=True).start()
+    def talk(connection: socket.socket) -> None:
+        connection.settimeout(10)
+        words = connection.recv(65536).decode("latin-1").split()
+        seen.append(" ".join(words[:2]))
+        connection.sendall(answer(words[1] if len(words) > 1 else "/"))
 
-    def one(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.settimeout(10)
-            words = connection.recv(65536).decode("latin-1").split()
-            seen.append(" ".join(words[:2]))
-            connection.sendall(answer(words[1] if len(words) > 1 else "/"))
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.close()
+    with listening(address, talk) as port:
+        yield port
 
 
 def _asked(target: Target, urls: list[str]) -> Steps:

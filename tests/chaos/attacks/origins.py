@@ -6,45 +6,22 @@ Promise: a few interim answers, then the URL's own error; only ports of the allo
 
 import json
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 
 from tests.chaos.harness.attack import Finding, Steps, Target
 from tests.chaos.harness.http import ask_all, post
-
-Answer = Callable[[socket.socket], None]
-
-
-@contextmanager
-def _origin(answer: Answer) -> Iterator[int]:
-    """Start an origin on a free port that answers every connection the same way."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                threading.Thread(target=one, args=(connection,), daemon=True).start()
-
-    def one(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.recv(65536)
-            answer(connection)
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.close()
+from tests.chaos.harness.origin import Talk, listening
 
 
 def _urls(*urls: str) -> bytes:
     return post("/classify", json.dumps({"urls": list(urls)}).encode(), "application/json")
 
 
-def _fetched(target: Target, answer: Answer) -> Steps:
-    with _origin(answer) as port:
+def _fetched(target: Target, answer: Talk) -> Steps:
+    def talk(connection: socket.socket) -> None:
+        connection.recv(65536)
+        answer(connection)
+
+    with listening("127.0.0.1", talk) as port:
         yield None
         request = _urls(*(f"http://127.0.0.1:{port}/{n}" for n in range(8)))
         yield from ask_all(target, [request] * 2, 80.0)

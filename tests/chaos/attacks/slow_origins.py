@@ -5,13 +5,11 @@ Promise: each URL is its own error within the request's deadline; neighbours are
 
 import json
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 
 from tests.chaos.harness.attack import Steps, Target
 from tests.chaos.harness.http import ask_all, post
+from tests.chaos.harness.origin import Talk, listening
 
 ADDRESS = "127.0.0.2"
 """The address of the origins, which the server may fetch from."""
@@ -21,7 +19,7 @@ FLAGS = ("--fetch-allowed-networks", f"{ADDRESS}/32", "--fetch-ports", "1-65535"
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\n"
 
 
-def _trickled(start: bytes, piece: bytes) -> Callable[[socket.socket], None]:
+def _trickled(start: bytes, piece: bytes) -> Talk:
     def talk(connection: socket.socket) -> None:
         connection.sendall(start)
         end = time.monotonic() + 60
@@ -32,7 +30,7 @@ def _trickled(start: bytes, piece: bytes) -> Callable[[socket.socket], None]:
     return talk
 
 
-def _flooded(start: bytes, piece: bytes) -> Callable[[socket.socket], None]:
+def _flooded(start: bytes, piece: bytes) -> Talk:
     def talk(connection: socket.socket) -> None:
         connection.sendall(start)
         for _ in range(2000):
@@ -64,34 +62,17 @@ _TALKS = (
 )
 
 
-@contextmanager
-def _origin() -> Iterator[int]:
-    """Run an origin that talks by the number in the path; yield its port."""
-    listener = socket.create_server((ADDRESS, 0), backlog=512)
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                threading.Thread(target=one, args=(connection,), daemon=True).start()
-
-    def one(connection: socket.socket) -> None:
-        with connection, suppress(OSError):
-            connection.settimeout(70)
-            words = connection.recv(65536).decode("latin-1").split()
-            number = words[1].strip("/").partition("-")[0] if len(words) > 1 else "0"
-            _TALKS[int(number) % len(_TALKS)](connection)
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.close()
+def _talk(connection: socket.socket) -> None:
+    """Answer by the number in the path."""
+    connection.settimeout(70)
+    words = connection.recv(65536).decode("latin-1").split()
+    number = words[1].strip("/").partition("-")[0] if len(words) > 1 else "0"
+    _TALKS[int(number) % len(_TALKS)](connection)
 
 
 def origin_slow(target: Target) -> Steps:
     """Let fetched URLs be answered a byte at a time, without end, and by floods, 240 at once."""
-    with _origin() as port:
+    with listening(ADDRESS, _talk) as port:
         base = f"http://{ADDRESS}:{port}"
         requests = []
         for start in range(4):
