@@ -82,7 +82,7 @@ class Endings:
         self._held.discard(ending)
 
     async def end(self, ending: Ending) -> None:
-        """Try an ending once, and note what became of it; a fault of ours harms no other one."""
+        """Try an ending once and record the result; a fault of ours does not stop the others."""
         try:
             job = await self._jobs.find(ending.job)
             if job is None:

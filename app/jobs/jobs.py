@@ -175,7 +175,8 @@ class Jobs:
         """Yield the records of a job as JSON Lines from row `offset` on, in the order of commit.
 
         With `follow` it waits for the records of a job that still runs. Raises ResultsExpired, and
-        NotFound, also when the results go while they are read: an end would look like the last one.
+        NotFound, also when the results are removed while they are read: if the stream just
+        ended, it would look complete.
         """
         if job.state is State.EXPIRED:
             raise _expired()

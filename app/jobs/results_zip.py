@@ -37,10 +37,10 @@ _ENCODE = msgspec.json.Encoder().encode
 class ResultsZip:
     """A ZIP of the results of a job.
 
-    `read` returns the records, at most a number of them or, for None, all that are wanted; `chosen`
-    leaves some of them out. Without `images` no record has any. With `silence`, in seconds, records
-    may be long in coming: after that time bytes are sent that belong to no content, because proxies
-    end silent connections.
+    `read` returns at most a number of records, or all of them for None; `chosen` leaves some of
+    them out. Without `images` the ZIP has no images. After `silence` seconds without a record,
+    bytes that belong to no member are sent, because proxies end silent connections; None sends
+    none.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ def _peaks(base: Scenario) -> Iterator[Named]:
 
 
 def predicted(pool: Executor) -> Callable[[], list[dict[str, Any]]]:
-    """Begin all scenarios; return what waits for their figures.
+    """Start all scenarios; return a function that waits for their figures and returns them.
 
     Each figure is a median with the lowest and the highest.
     """
@@ -111,7 +111,7 @@ def _run(scenario: Scenario, seed: int) -> dict[str, float]:
 
 
 def figures(scenario: Scenario, seen: Outcome) -> dict[str, float]:
-    """Return what a run shows."""
+    """Return the figures of a run."""
     span = scenario.seconds - scenario.warm
     return {
         "asked_per_second": round(seen.came / span),

@@ -8,8 +8,8 @@ class SharedSlots:
     """At most `most` images in work. A slot that is free goes to the client that has the fewest,
     and of its jobs to the one that has the fewest.
 
-    So a job whose images take long, because their origin is slow, keeps its part and no more: by
-    turns it would soon have all slots, as it gives none back.
+    So a job whose origin is slow keeps its share and no more. If jobs took slots by turns, it would
+    soon hold all of them, because it returns its slots late.
     """
 
     def __init__(self, most: int) -> None:

@@ -1,4 +1,4 @@
-"""Choose the jobs that a process works on, so that no client keeps all of them from others."""
+"""Choose the jobs that a process works on, so that no client occupies all places."""
 
 import time
 from collections import Counter
@@ -19,8 +19,8 @@ LOOK_AROUND = 5.0
 class Turns:
     """The jobs in work; `clock` returns seconds.
 
-    The first job of each client comes before the second one of any. Among clients with as many jobs
-    before them, each has a turn. Jobs of one client are worked on in the order in which they came.
+    The first job of each client comes before the second job of any client. Clients with equally
+    many jobs in work take turns. Jobs of one client are worked on in the order of their arrival.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

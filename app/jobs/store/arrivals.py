@@ -85,7 +85,7 @@ class Arrivals:
         self._here.pop(id_, None)
 
     async def end(self, id_: str) -> None:
-        """Count a body no more; if the database does not answer, from the next `tidy` on."""
+        """Stop counting a body; if the database does not answer, the next `tidy` does so."""
         if self._here.pop(id_, None) is not None:
             with suppress(SQLAlchemyError, OSError):
                 await asyncio.shield(self._remove(ARRIVALS.c.id == id_))

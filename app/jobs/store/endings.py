@@ -54,11 +54,11 @@ class EndingRows:
         return endings
 
     async def claim(self, held: Collection[Ending] = ()) -> Ending | None:
-        """Take the ending that is due longest; None: there is none.
+        """Take the ending that has been due for the longest time; return None if none is due.
 
-        If this process dies, its lease ends, and the ending is due again. So is one that this
-        process has taken but is not among those that it holds, because the answer was lost. So each
-        is done at least once.
+        If this process dies, its lease ends, and the ending is due again. An ending that this
+        process has taken without knowing it, because the answer was lost, is due again too. So
+        each is done at least once.
         """
         now = self._clock()
         other = ENDINGS.alias()

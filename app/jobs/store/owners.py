@@ -41,8 +41,9 @@ class Owner:
     async def renew(self) -> None:
         """Prolong the lease.
 
-        A process that was stopped for long finds its lease removed, and begins it anew: its chunks
-        are the work of others by then, and without a lease so would be all that it claims later.
+        A process that was stopped for longer than its lease finds it removed, and begins a new one.
+        Other processes have its chunks by then. Without a lease they would take those that it
+        claims later, too.
         """
         until = self._mine.values(until=self._clock() + LEASE)
         async with self._engine.begin() as connection:

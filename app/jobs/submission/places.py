@@ -1,4 +1,4 @@
-"""The places for bodies of jobs that one process receives at a time, and who has to leave."""
+"""The bodies of jobs that one process receives at a time, and which of them is given up."""
 
 import asyncio
 import time

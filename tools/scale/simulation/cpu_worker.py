@@ -63,7 +63,7 @@ class CpuWorker:
             self._launch()
 
     def stop(self) -> None:
-        """Die: no batch finishes any more, and jobs that come are never computed."""
+        """Stop as a killed worker does: no batch finishes, and new jobs are never computed."""
         self.up, self._epoch = False, self._epoch + 1
 
     def take_all(self) -> list[Ticket]:

@@ -71,7 +71,7 @@ class Fleet:
         self._work = int(scenario.costs.image * MICRO)
 
     def run(self) -> Outcome:
-        """Return what became of all images; those in flight at the end are `left`, or end."""
+        """Return the counts and latencies; images in flight at the end are `left`, or finish."""
         it, at = self.it, self.clock.at
         at(0.0, self._arrive)
         if it.lost_every:

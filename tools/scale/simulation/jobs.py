@@ -1,4 +1,4 @@
-"""What crosses the scheduler in the simulation: real jobs and tickets around one blank image."""
+"""Make the jobs and tickets of the simulation: real ones, around one blank image."""
 
 from collections.abc import Sequence
 from typing import Any

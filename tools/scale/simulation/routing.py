@@ -41,7 +41,7 @@ class Policy(Protocol):
         """Note that a worker gave a job back; its batch of `size` took `seconds`, 0 if lost."""
 
     def gone(self, worker: int) -> None:
-        """Choose this worker no more."""
+        """Stop choosing this worker."""
 
     def back(self, worker: int) -> None:
         """Choose this worker again."""
@@ -66,7 +66,7 @@ class _ByRouter:
         self.router.ended(choice, done)  # type: ignore[arg-type]  # it has what the router reads
 
     def gone(self, worker: int) -> None:
-        """Choose this worker no more."""
+        """Stop choosing this worker."""
         if worker in self._place:
             place, last = self._place.pop(worker), self._up.pop()
             if last != worker:

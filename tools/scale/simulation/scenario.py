@@ -1,4 +1,4 @@
-"""A cluster and its load, and what became of the images."""
+"""A cluster and its load, and the counts and latencies of its images."""
 
 from dataclasses import dataclass, field
 

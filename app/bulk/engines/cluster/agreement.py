@@ -31,7 +31,8 @@ class Agreement:
     def accept(self, started: Started, place: Place) -> bool:
         """Compare an actor with the first one; WrongUsage tells what differs.
 
-        Returns False if it measured that the other precision is faster for it: it starts again.
+        Returns False if the actor measured that another precision is faster on its node: it must
+        start again, with the precision of the first one.
         """
         if self._started is None:
             self._started, self._name = started, place.name

@@ -50,7 +50,7 @@ class Chunks:
     def give_back(self, chunks: Iterable[Pending], node: str) -> Pending | None:
         """Put the chunks of an actor that ended before all others.
 
-        Returns one that too many actors did not survive, if there is one.
+        Returns a chunk that has ended too many actors, or None.
         """
         given = [each for each in chunks if not each.answers.done()]
         for each in given:

@@ -18,7 +18,7 @@ Accept = Callable[[Started, Place], bool]
 class Slot:
     """Actors at one place, one after the other. `orders` gives the encoded orders of the next one.
 
-    `is_ready` says whether an actor is at `place` that takes chunks.
+    `is_ready` is True while an actor at `place` takes chunks.
     """
 
     def __init__(
