@@ -58,6 +58,8 @@ class Arrivals:
         self._owner = owner
         self._clock = clock
         self._here: dict[str, _Body] = {}
+        self._committed: set[str] = set()
+        """Bodies that have a row, or may have one."""
 
     async def begin(
         self, id_: str, client: str, key: str | None, check: Callable[[Counts], None]
@@ -67,11 +69,15 @@ class Arrivals:
         Bodies that come to several processes at the same moment are checked one after the other.
         """
         self._here[id_] = _Body(client)
+        beginning = asyncio.ensure_future(self._settled(id_, self._begin(id_, client, key, check)))
         try:
             # Shielded: aiosqlite 0.22 may wait without end to close a cancelled connection.
-            await asyncio.shield(self._settled(id_, self._begin(id_, client, key, check)))
+            await asyncio.shield(beginning)
         except BaseException:
-            del self._here[id_]
+            if beginning.done() and not beginning.cancelled() and beginning.exception() is None:
+                await self.end(id_)  # cancelled just after its row was committed
+            else:
+                del self._here[id_]
             raise
 
     async def reserve(self, id_: str, n_bytes: int, most: int, share: int) -> Fit:
@@ -83,10 +89,12 @@ class Arrivals:
     def became_job(self, id_: str) -> None:
         """Forget a body whose row has ended with the transaction that added its job."""
         self._here.pop(id_, None)
+        self._committed.discard(id_)
 
     async def end(self, id_: str) -> None:
         """Stop counting a body; if the database does not answer, the next `tidy` does so."""
         if self._here.pop(id_, None) is not None:
+            self._committed.discard(id_)
             with suppress(SQLAlchemyError, OSError):
                 await asyncio.shield(self._remove(ARRIVALS.c.id == id_))
 
@@ -99,6 +107,12 @@ class Arrivals:
         lost = ARRIVALS.c.id.in_([*known - self._here.keys()])
         await self._remove(lost | ARRIVALS.c.owner.not_in(select(OWNERS.c.id)))
 
+    async def _commit(self, connection: AsyncConnection, id_: str) -> None:
+        """Commit the row of a body, unless the body has ended meanwhile."""
+        if id_ in self._here:  # else the connection rolls back what was done
+            self._committed.add(id_)
+            await connection.commit()
+
     async def _settled(self, id_: str, counting: Coroutine[Any, Any, T]) -> T:
         """Await what counts a body; if the body has ended meanwhile, its row is removed again.
 
@@ -107,7 +121,8 @@ class Arrivals:
         try:
             return await counting
         finally:
-            if id_ not in self._here:
+            if id_ not in self._here and id_ in self._committed:
+                self._committed.discard(id_)
                 with suppress(SQLAlchemyError, OSError):  # then the next `tidy` finds it
                     await self._remove(ARRIVALS.c.id == id_)
 
@@ -121,16 +136,20 @@ class Arrivals:
         self, id_: str, client: str, key: str | None, check: Callable[[Counts], None]
     ) -> None:
         async with self._engine.connect() as connection:
+            if id_ not in self._here:  # cancelled while it waited for a connection
+                return
             await _turn(connection)
             await connection.execute(insert(ARRIVALS), [self._row(id_, client, 0)])
             found = await self._counted(connection, client, key)
             check(replace(found, arriving=found.arriving - 1))
-            await connection.commit()
+            await self._commit(connection, id_)
 
     async def _reserve(self, id_: str, n_bytes: int, most: int, share: int) -> Fit:
         body = self._here[id_]
         wanted = body.n_bytes + n_bytes
         async with self._engine.connect() as connection:
+            if id_ not in self._here:
+                return Fit.FOLDER_FULL
             await _turn(connection)
             mine = update(ARRIVALS).where(ARRIVALS.c.id == id_).values(n_bytes=wanted)
             if not (await connection.execute(mine)).rowcount:  # after a loss of the lease
@@ -140,7 +159,7 @@ class Arrivals:
                 return Fit.FOLDER_FULL
             if found.bytes_of_client > share:
                 return Fit.SHARE_FULL
-            await connection.commit()
+            await self._commit(connection, id_)
         body.n_bytes = wanted
         return Fit.FITS
 
