@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tritonclient.grpc import InferenceServerClient
 
 from app.connections import body_rate, slow_bodies
 from tests.e2e.conftest import Running, Start
@@ -309,8 +310,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("front_ends", ["0", "2"])
 def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends: str) -> None:
-    port = free_port()
+    port, rpc = free_port(), free_port()
     flags = ("--tls-certificate", str(certificate), "--metrics-port", str(port))
+    flags = (*flags, "--grpc-port", str(rpc))
     more = ("--front-ends", front_ends, "--weights", "random", "--precision", "fp32")
     trust = ssl.create_default_context(cafile=str(certificate))
     with serving(*flags, *more, "--log-level", "error", tls=trust) as server:
@@ -322,6 +324,9 @@ def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends:
         where = {"DARKROOM_PORT": str(server.port), "DARKROOM_TLS_CERTIFICATE": str(certificate)}
         healthy = subprocess.run([sys.executable, HEALTHCHECK], env=where, capture_output=True)
         assert healthy.returncode == 0, healthy.stdout
+        chain = str(certificate.with_name("chain.pem"))
+        with InferenceServerClient(f"127.0.0.1:{rpc}", ssl=True, root_certificates=chain) as caller:
+            assert caller.is_server_ready()
         with opened(server.port) as plain:
             plain.sendall(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
             assert not plain.recv(100).startswith(b"HTTP")

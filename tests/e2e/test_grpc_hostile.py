@@ -1,12 +1,15 @@
 """A client of gRPC that begins calls by the thousand and ends no message."""
 
 import asyncio
+import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import httpx
 import numpy as np
 import pytest
@@ -15,7 +18,7 @@ import tritonclient.grpc as over_grpc
 from app.grpc_service.calls import MOST_CALLS, REASON
 from app.grpc_service.message_slots import MEMORY
 from app.grpc_service.server import MOST_CONNECTIONS, WINDOW
-from tests.e2e.test_inference_grpc import METHOD, files
+from tests.e2e.test_inference_grpc import METHOD, files, typed
 from tests.http2_streams import Connection
 from tests.pictures import jpeg
 from tests.ports import free_port
@@ -57,7 +60,7 @@ def ports() -> Iterator[tuple[int, int, int]]:
     """Start a server; yield its ports for HTTP and gRPC, and its process."""
     port = free_port()
     flags = ("--weights", "random", "--precision", "fp32", "--log-level", "error")
-    with serving(*flags, "--grpc-port", str(port)) as server:
+    with serving(*flags, "--grpc-port", str(port), "--grace", "0") as server:
         yield server.port, port, server.process.pid
 
 
@@ -129,3 +132,25 @@ def test_connections_beyond_their_number_are_closed(ports: tuple[int, int, int])
         for each in opened:
             each.close()
     served(http, rpc)
+
+
+def test_a_call_in_progress_is_answered_while_the_server_stops(
+    ports: tuple[int, int, int],
+) -> None:
+    http, rpc, pid = ports
+    asked = typed("IMAGE", "BYTES", [64], bytes_contents=[jpeg(1)] * 64)
+    with grpc.insecure_channel(f"127.0.0.1:{rpc}") as channel:
+        call = channel.unary_unary(METHOD).future(asked.SerializeToString(), timeout=PATIENCE)
+        while not in_flight(http):
+            assert not call.done(), "it ended before it was seen"
+        os.kill(pid, signal.SIGTERM)
+        assert call.code() is grpc.StatusCode.OK
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", rpc))
+
+
+def in_flight(http: int) -> float:
+    """Return the images that a server has admitted."""
+    text = httpx.get(f"http://127.0.0.1:{http}/metrics", timeout=PATIENCE).text
+    (line,) = (each for each in text.splitlines() if each.startswith("darkroom_in_flight_images "))
+    return float(line.split()[1])
