@@ -4,6 +4,8 @@ import asyncio
 import logging
 import os
 import secrets
+import shutil
+import tempfile
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -37,14 +39,21 @@ ENVIRONMENT = {
 """What Ray's processes find in their environment."""
 
 
-def quiet() -> None:
-    """Set the environment of this process as Ray reads it, before Ray is imported."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Set the environment of this process as Ray reads it, and put it back at the end."""
+    before = dict(os.environ)
     os.environ.update(ENVIRONMENT)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def import_ray() -> None:
     """Import Ray Serve, some of whose modules use what Pydantic will remove."""
-    with warnings.catch_warnings():
+    with quiet(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"ray\.")
         import_module("ray.serve")
 
@@ -52,25 +61,29 @@ def import_ray() -> None:
 @contextmanager
 def running_ray(cpus: int = 2) -> Iterator[str]:
     """Run Ray with one node on the loopback interface, without its dashboard; yield its address."""
-    quiet()
     import_ray()
     import ray
     from ray import serve
 
-    ray.init(
-        address="local",  # never one that runs here already
-        num_cpus=cpus,
-        include_dashboard=False,
-        _node_ip_address="127.0.0.1",
-        object_store_memory=200 << 20,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
-    try:
-        yield str(ray.get_runtime_context().gcs_address)
-    finally:
-        serve.shutdown()
-        ray.shutdown()
+    folder = tempfile.mkdtemp(prefix="ray")  # the paths of sockets in it must be short
+    with quiet():
+        try:
+            ray.init(
+                address="local",  # never one that runs here already
+                num_cpus=cpus,
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=folder,
+                object_store_memory=200 << 20,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+            yield str(ray.get_runtime_context().gcs_address)
+        finally:
+            if ray.is_initialized():
+                serve.shutdown()
+            ray.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class FileGate:
@@ -138,6 +151,10 @@ class HeldReplica(Replica):
         description = Description(networks, None, 16)
         super().__init__(worker, secrets.token_hex(4), description, 16, decode_fake)
 
+    async def process(self) -> int:
+        """Return the number of this process."""
+        return os.getpid()
+
 
 def deploy_held(folder: Path, answer: Callable[[Job], Result | ServiceError]) -> Any:
     """Deploy a replica with a fake engine, and return the handle of its deployment."""
@@ -148,6 +165,7 @@ def deploy_held(folder: Path, answer: Callable[[Job], Result | ServiceError]) ->
     deployment = held.options(
         max_ongoing_requests=1000,
         graceful_shutdown_timeout_s=1,
+        health_check_period_s=0.5,  # by which Serve notices that a process has died
         ray_actor_options={"num_cpus": 0.1},
         logging_config={"enable_access_log": False},
     )

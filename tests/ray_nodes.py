@@ -4,7 +4,8 @@
 the line `0`. It ends when its standard input closes. It is a process of its own, because Ray cannot
 be stopped completely in a process that goes on. All nodes are at 127.0.0.2, an address of the
 loopback interface too: Ray puts the machine's outside address in place of 127.0.0.1. Ray's files
-are in a folder of their own, so other clusters on the machine are left alone.
+are in a folder of their own, so other clusters on the machine are left alone. Programs
+that join it need its token; `nodes` puts it into the environment of this process meanwhile.
 """
 
 import argparse
@@ -15,15 +16,13 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+
+from tests.ray_cluster import quiet
 
 HOST = "127.0.0.2"
 STORE = 100 << 20
 """Bytes of each node's object store."""
-
-ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(Path(__file__).parents[1])}
-"""What Ray's processes find in their environment; usage statistics would leave the machine."""
 
 
 class Nodes:
@@ -48,15 +47,17 @@ class Nodes:
 def nodes(*cpus: int, environment: dict[str, str] | None = None) -> Iterator[Nodes]:
     """Run a cluster of nodes with these numbers of CPUs."""
     words = [sys.executable, "-m", "tests.ray_nodes", "--cpus", *map(str, cpus)]
-    chosen = {**os.environ, **ENVIRONMENT, **(environment or {})}
-    with subprocess.Popen(
-        words,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=chosen,
-    ) as process:
+    with (
+        quiet(),
+        subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        ) as process,
+    ):
         try:
             yield Nodes(process)
         finally:

@@ -208,9 +208,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=24.0)
     parser.add_argument("--patience", type=float, default=90.0)
     given = parser.parse_args()
-    quiet()
     import_ray()
-    with cluster() as (nodes, workers, port):
+    with quiet(), cluster() as (nodes, workers, port):
         report: dict[str, Any] = {
             "program": "ray_cluster",
             "command": "python -m tests.chaos.ray_cluster " + " ".join(sys.argv[1:]),

@@ -9,7 +9,7 @@ import yaml
 from app.cluster.application import FULL_BATCHES, ONE_LOOP
 from darkroom.autoscaling import by_images
 from models.settings import Settings
-from tests.ray_cluster import import_ray, quiet
+from tests.ray_cluster import import_ray
 from workers.supervision.startup import CPU_BATCH, GPU_BATCH
 
 FOLDER = Path(__file__).parents[2] / "docker/ray"
@@ -39,7 +39,6 @@ def deployments(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_ray_accepts_the_configuration(number: int) -> None:
-    quiet()
     import_ray()
     from ray.serve.schema import ServeDeploySchema
 
@@ -55,7 +54,6 @@ def test_replicas_have_one_event_loop_where_the_options_of_the_code_are_overridd
 ) -> None:
     (application,) = configurations()[number]["applications"]
     assert application["runtime_env"] == {"env_vars": ONE_LOOP}
-    quiet()
     import_ray()
     from ray.serve._private import constants
 
