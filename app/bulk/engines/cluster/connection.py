@@ -36,7 +36,9 @@ _HOST = re.compile(r"(ray://)?(\[[0-9a-fA-F:.]+\]|[^\s/:]+):([0-9]{1,5})")
 
 
 class ActorLost(Exception):
-    """An actor ended, cannot be reached, or failed in a way that its next chunks would too."""
+    """An actor ended, cannot be reached or started, or failed as it would with its next chunks; or
+    the cluster does not answer.
+    """
 
 
 def check_address(address: str) -> None:
@@ -89,12 +91,15 @@ class Cluster:
         self._affinity = strategies.NodeAffinitySchedulingStrategy
 
     def nodes(self) -> Sequence[Mapping[str, Any]]:
-        """Return the nodes as Ray describes them, those that were lost too."""
-        found: list[Mapping[str, Any]] = self._ray.nodes()
+        """Return the nodes as Ray describes them, those that were lost too; or raise ActorLost."""
+        try:
+            found: list[Mapping[str, Any]] = self._ray.nodes()
+        except _ray_error() as error:
+            raise _lost(error) from None
         return found
 
     def actor(self, place: Place) -> "Actor":
-        """Begin to start an actor; it waits until its node has room for it."""
+        """Begin to start an actor; it waits until its node has room for it. May raise ActorLost."""
         options = self._class.options(
             num_cpus=place.cpus,
             num_gpus=place.gpus,
@@ -102,7 +107,10 @@ class Cluster:
             max_concurrency=AT_ONCE,
             scheduling_strategy=self._affinity(place.node, soft=False),
         )
-        return Actor(self._ray, options.remote())
+        try:
+            return Actor(self._ray, options.remote())
+        except _ray_error() as error:
+            raise _lost(error) from None
 
     def close(self) -> None:
         """Leave the cluster, which ends the actors of this process."""
@@ -114,7 +122,7 @@ class Actor:
 
     def __init__(self, ray: Any, handle: Any) -> None:
         self._ray, self._handle = ray, handle
-        self._error: type[Exception] = import_module("ray.exceptions").RayError
+        self._error = _ray_error()
 
     async def begin(self, version: str, orders: bytes) -> tuple[str | None, bytes]:
         """Start the engine; return a problem, or the encoded `Started`."""
@@ -137,7 +145,16 @@ class Actor:
             reference = await asyncio.to_thread(call, *arguments)
             return await asyncio.wrap_future(reference.future())
         except self._error as error:
-            raise ActorLost(" ".join(str(error).split())[:1000]) from None
+            raise _lost(error) from None
+
+
+def _ray_error() -> type[Exception]:
+    found: type[Exception] = import_module("ray.exceptions").RayError
+    return found
+
+
+def _lost(error: Exception) -> ActorLost:
+    return ActorLost(" ".join(str(error).split())[:1000])
 
 
 def _probe(address: str, host: str, port: int) -> None:

@@ -11,13 +11,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from app.bulk.engines.cluster.agreement import Agreement
 from app.bulk.engines.cluster.chunks import Chunks, Pending
-from app.bulk.engines.cluster.connection import Cluster, connect
+from app.bulk.engines.cluster.connection import ActorLost, Cluster, connect
 from app.bulk.engines.cluster.layout import Place, places
 from app.bulk.engines.cluster.messages import orders
 from app.bulk.engines.cluster.receiving import received
@@ -87,7 +88,10 @@ class RayEngine:
 
     async def begin(self) -> None:
         """Start an actor at each place, and wait until the first one is ready."""
-        await self._look()
+        try:
+            await self._look()
+        except ActorLost as error:
+            raise EngineLost(f"--ray: the cluster does not tell its nodes: {error}") from None
         if not self._slots:
             wanted = f"{self._how.cpus or 1} CPUs" if self._how.cpus != 1 else "1 CPU"
             raise WrongUsage(f"--ray: no node of the cluster has {wanted}; --ray-cpus takes fewer")
@@ -152,7 +156,8 @@ class RayEngine:
         hinted = False
         while True:
             await asyncio.sleep(LOOK)
-            await self._look()
+            with suppress(ActorLost):  # the head node may answer again
+                await self._look()
             now = time.monotonic()
             if any(each.is_ready for each in self._slots.values()):
                 self._worked, hinted = now, False

@@ -15,6 +15,10 @@ Accept = Callable[[Started, Place], bool]
 """Takes what an actor has found out; returns False if it must start again with other orders."""
 
 
+PAUSE = 1.0
+"""Seconds before an actor is asked for again that could not be."""
+
+
 class Slot:
     """Actors at one place, one after the other. `orders` gives the encoded orders of the next one.
 
@@ -38,7 +42,12 @@ class Slot:
     async def run(self) -> None:
         """Answer chunks until the node is lost. Raises EngineLost and WrongUsage."""
         while True:
-            actor = await asyncio.to_thread(self._cluster.actor, self.place)
+            try:
+                actor = await asyncio.to_thread(self._cluster.actor, self.place)
+            except ActorLost as error:
+                self._count_failed_start(error)
+                await asyncio.sleep(PAUSE)
+                continue
             try:
                 if not await self._begin(actor):
                     continue
@@ -63,7 +72,10 @@ class Slot:
 
     async def _is_gone(self) -> bool:
         """Return whether the node is lost, as far as Ray knows: it may take 15 s to notice."""
-        nodes = await asyncio.to_thread(self._cluster.nodes)
+        try:
+            nodes = await asyncio.to_thread(self._cluster.nodes)
+        except ActorLost:  # the head node does not answer
+            return False
         return not any(each["Alive"] and each["NodeID"] == self.place.node for each in nodes)
 
     def _count_failed_start(self, error: ActorLost) -> None:

@@ -29,7 +29,7 @@ def test_other_addresses_are_refused(address: str) -> None:
 
 def test_without_ray_the_command_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "find_spec", lambda _name: None)
-    with pytest.raises(WrongUsage, match=r"pip install 'darkroom\[ray\]'"):
+    with pytest.raises(WrongUsage, match=r"pip install '\.\[ray\]'"):
         connection.check_address("auto")
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from app.bulk.engines.cluster import engine as engines
+from app.bulk.engines.cluster import slot
 from app.bulk.engines.cluster.connection import ActorLost, Cluster
 from app.bulk.engines.cluster.engine import OnRay, RayEngine
 from app.bulk.engines.cluster.layout import Place
@@ -71,14 +72,24 @@ class Nodes:
         self.answered: list[list[int]] = []
         self.killed: list[str] = []
         self.left = False
+        self.silent = 0  # how many questions and orders are not answered
+        self.asked = 0
+
+    def _fail(self) -> None:
+        self.asked += 1
+        if self.silent > 0:
+            self.silent -= 1
+            raise ActorLost("the head node does not answer")
 
     def nodes(self) -> list[Mapping[str, Any]]:
+        self._fail()
         return [
             {"NodeID": name, "Alive": alive, "NodeManagerAddress": name, "Resources": {"CPU": 1.0}}
             for name, alive in self.alive.items()
         ]
 
     def actor(self, place: Place) -> Remote:
+        self._fail()
         return Remote(self, place)
 
     def close(self) -> None:
@@ -175,6 +186,46 @@ def test_nodes_that_join_get_actors(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     nodes.behave = behave
     assert answers(nodes, files(tmp_path, 200)) == expected(200)
     assert helped
+
+
+def test_a_cluster_that_does_not_tell_its_nodes_is_no_traceback(tmp_path: Path) -> None:
+    nodes = Nodes()
+    nodes.silent = 1
+    with pytest.raises(EngineLost, match="does not tell its nodes: the head node does not answer"):
+        answers(nodes, files(tmp_path, 1))
+
+
+@pytest.mark.parametrize("silent", [1, 2])
+def test_a_head_node_that_is_silent_for_a_while_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: int
+) -> None:
+    monkeypatch.setattr(engines, "LOOK", 0.02)
+    monkeypatch.setattr(slot, "PAUSE", 0.02)
+    nodes = Nodes(names="a")
+
+    async def restarts(_names: list[str]) -> str | None:
+        nodes.silent = silent
+        await asyncio.sleep(0.1)
+        return await lost(_names)
+
+    nodes.behave = lambda _place: good if nodes.killed else restarts
+    assert answers(nodes, files(tmp_path, 20)) == expected(20)
+    assert nodes.silent == 0
+
+
+def test_an_actor_that_cannot_be_asked_for_ends_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot, "PAUSE", 0.01)
+    nodes = Nodes()
+
+    async def silent(_names: list[str]) -> str | None:
+        nodes.silent = 100
+        return await lost(_names)
+
+    nodes.behave = lambda _place: silent
+    with pytest.raises(EngineLost, match="the head node does not answer"):
+        answers(nodes, files(tmp_path, 1))
 
 
 def test_nodes_that_differ_are_named(tmp_path: Path) -> None:
