@@ -311,8 +311,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("front_ends", ["0", "2"])
 def test_https_and_metrics_on_a_port_of_their_own(certificate: Path, front_ends: str) -> None:
     port, rpc = free_port(), free_port()
-    flags = ("--tls-certificate", str(certificate), "--metrics-port", str(port))
-    flags = (*flags, "--grpc-port", str(rpc))
+    ports = ("--metrics-port", str(port), "--grpc-port", str(rpc))
+    flags = ("--tls-certificate", str(certificate), *ports)
     more = ("--front-ends", front_ends, "--weights", "random", "--precision", "fp32")
     trust = ssl.create_default_context(cafile=str(certificate))
     with serving(*flags, *more, "--log-level", "error", tls=trust) as server:
