@@ -17,7 +17,8 @@ LEVELS = {
 }
 
 HIDDEN = frozenset({*RESERVED_ATTRS, "color_message", "message", "asctime"})
-"""Attributes that every record has; the others are values that the caller has added."""
+"""Attributes that every record has. The others are values that the caller has added, or private
+ones of a library, which begin with an underscore: Ray adds one to every record."""
 
 
 class HumanFormatter(logging.Formatter):
@@ -32,7 +33,9 @@ class HumanFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
         level = styled(f"{record.levelname:8}", self._level(record.levelno), on=self._colours)
         values = " ".join(
-            f"{name}={value}" for name, value in vars(record).items() if name not in HIDDEN
+            f"{name}={value}"
+            for name, value in vars(record).items()
+            if name not in HIDDEN and not name.startswith("_")
         )
         line = f"{styled(time, Style.DIM, on=self._colours)} {level} "
         line += printable(record.getMessage())

@@ -39,6 +39,11 @@ def test_a_line_has_the_level_the_message_and_the_values_of_the_caller() -> None
     assert line[8:] == " WARNING  slow  seconds=3"
 
 
+def test_private_values_of_libraries_are_left_out() -> None:
+    line = HumanFormatter(colours=False).format(made("slow", _ray_timestamp_ns=3))
+    assert line[8:] == " WARNING  slow"
+
+
 def test_control_characters_of_clients_do_not_reach_the_terminal() -> None:
     line = HumanFormatter(colours=False).format(made("\x1b[2Jgone\n", path="/\x9b"))
     assert line.endswith("\\x1b[2Jgone\\x0a  path=/\\x9b")
