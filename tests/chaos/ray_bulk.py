@@ -78,7 +78,7 @@ class Undertaking:
             self.problems.append(f"exit code {command.returncode}: {errors[-500:]}")
 
     def _wait(self, records: int, command: "subprocess.Popen[bytes]") -> None:
-        """Wait until there are so many records or the command has ended."""
+        """Wait until there are this many records or the command has ended."""
         until(lambda: self.records >= records or command.poll() is not None)
 
     def _kill(self, kind: str, command: "subprocess.Popen[bytes]", cluster: Nodes) -> bool:

@@ -162,7 +162,7 @@ async def _from_json(
 async def _understood(
     text: bytes, settings: Settings, model: InferenceModel
 ) -> tuple[Document, GivenTensor, Layout]:
-    """Parse the JSON and check all that it says; nothing of the tensor has been read."""
+    """Parse and check the whole JSON; nothing of the tensor has been read."""
     read = partial(documents.read_document, text, settings.max_images_per_request)
     document = read() if len(text) <= JSON_AT_ONCE else await asyncio.to_thread(read)
     given = documents.the_input(document, model)

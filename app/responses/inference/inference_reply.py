@@ -41,7 +41,7 @@ _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 }
 """Codings that a client gets if its Accept-Encoding names one of them and nothing else.
 
-Libraries ask for all that they know by default, and tensors of floats gain little.
+Libraries ask for every coding that they know by default, and tensors of floats gain little.
 """
 
 

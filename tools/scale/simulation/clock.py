@@ -55,7 +55,7 @@ class Station:
         self.busy = 0.0
 
     def take(self, seconds: float, action: Action, argument: Any = None) -> None:
-        """Serve a customer for `seconds` after all that came before, then call the action."""
+        """Serve a customer for `seconds` after all customers before, then call the action."""
         start = self._free_at if self._free_at > self._clock.now else self._clock.now
         self._free_at = start + seconds
         self.busy += seconds

@@ -56,7 +56,7 @@ class LateParts:
         self._thread.start()
 
     def join(self, seconds: float) -> bool:
-        """Wait until all parts are made, at most so many seconds; return whether they are."""
+        """Wait until all parts are made, for at most this many seconds; return whether they are."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 

@@ -143,7 +143,7 @@ class RayEngine:
 
     @property
     def _most_ahead(self) -> int:
-        """Return how many chunks may be read before their answers: all that actors can have."""
+        """Return how many chunks may be read before their answers: as many as actors can have."""
         return max(1, sum(each.place.chunks for each in self._slots.values()))
 
     async def _received(self, chunk: Pending) -> list[Finished]:
