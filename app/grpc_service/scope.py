@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from app.grpc_service.message_slots import MessageSlots
 from app.grpc_service.status import Refusal
-from app.http.request_lifetime import HEADER
+from app.http.request_lifetime import DIGITS, HEADER
 
 SLOTS = "darkroom.slots"
 REFUSAL = "darkroom.refusal"
@@ -18,6 +18,9 @@ REFUSAL = "darkroom.refusal"
 _DEADLINE = HEADER.lower().encode()
 
 CONTENT_TYPE = b"application/grpc"
+
+LATEST = 10**DIGITS - 1
+"""Milliseconds of the latest deadline that a header can name; gRPC allows calls later ones."""
 
 _OF_THE_CALL = ("content-type", "content-length")
 """Metadata that are not taken from a client, because a call has none of its own."""
@@ -63,9 +66,9 @@ def _with_deadline(headers: list[tuple[bytes, bytes]], context: Any) -> list[tup
     """Return headers whose deadline is the call's own, unless the metadata name an earlier one."""
     seconds = context.time_remaining()
     given = dict(headers).get(_DEADLINE)
-    if seconds is None or (given is not None and not given.isdigit()):
-        return headers
-    milliseconds = max(1, int(seconds * 1000))
+    if seconds is None or (given is not None and not (given.isdigit() and len(given) <= DIGITS)):
+        return headers  # a wrong header is refused as it is over HTTP
+    milliseconds = min(max(1, int(seconds * 1000)), LATEST)
     if given is not None and int(given) <= milliseconds:
         return headers
     others = [each for each in headers if each[0] != _DEADLINE]

@@ -42,6 +42,8 @@ def test_the_client_is_the_peer(peer: str, client: tuple[str, int] | None) -> No
         (2.5, "70", b"70"),
         (2.5, "9000", b"2500"),
         (2.5, "soon", b"soon"),  # refused as it is over HTTP
+        (2.5, "9" * 5000, b"9" * 5000),  # so is this; Python makes no number of it
+        (3.6e11, None, b"999999999999"),  # 99999999 hours, the latest deadline of gRPC
     ],
 )
 def test_the_earlier_deadline_counts(
