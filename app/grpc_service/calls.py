@@ -7,8 +7,7 @@ one message. grpcio would read the message of a unary method before it calls any
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import grpc
@@ -80,16 +79,19 @@ class Calls:
     async def _routed(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = METHODS.get(scope["path"])
         scope["route"] = ROUTE if method is None else _Named(scope["path"])
-        with self._counted(client_of(scope)):
-            if method is None:
-                await ROUTE.handle(scope, receive, send)
-            else:
-                response = await method(Request(scope, receive, send))
-                await response(scope, receive, send)
+        self._count(client_of(scope))
+        if method is None:
+            await ROUTE.handle(scope, receive, send)
+        else:
+            response = await method(Request(scope, receive, send))
+            await response(scope, receive, send)
 
-    @contextmanager
-    def _counted(self, client: str) -> Iterator[None]:
-        """Count one call of a client, which may have half of all; raises Overloaded."""
+    def _count(self, client: str) -> None:
+        """Count one call of a client, which may have half of all; raises Overloaded.
+
+        The call counts until its task ends, because grpcio sends the answer in that task after the
+        handler has returned, and waits there for a client that does not read it.
+        """
         if self._clients[client] >= MOST_CALLS // 2:
             self._rejected.inc()
             raise Overloaded(
@@ -98,13 +100,15 @@ class Calls:
                 retry_after=1.0,
                 reason=REASON,
             )
+        task = asyncio.current_task()
+        assert task is not None
         self._clients[client] += 1
-        try:
-            yield
-        finally:
-            self._clients[client] -= 1
-            if not self._clients[client]:
-                del self._clients[client]
+        task.add_done_callback(lambda _: self._end(client))
+
+    def _end(self, client: str) -> None:
+        self._clients[client] -= 1
+        if not self._clients[client]:
+            del self._clients[client]
 
 
 class _Named:

@@ -116,6 +116,25 @@ def test_ten_thousand_calls_leave_room_for_others(ports: tuple[int, int, int]) -
     assert found.memory < MOST_MEMORY
 
 
+def test_answers_that_are_not_read_leave_room_for_others(ports: tuple[int, int, int]) -> None:
+    async def held() -> int:
+        made = [await Connection.to(ports[1], ATTACKER) for _ in range(8)]
+        for each in made:
+            for _ in range(100):
+                each.ask("/inference.GRPCInferenceService/ServerLive")
+        following = [asyncio.create_task(each.follow()) for each in made]
+        await asyncio.sleep(HELD)
+        try:
+            await asyncio.to_thread(served, *ports[:2])
+            return sum(not call.ended for each in made for call in each.streams.values())
+        finally:
+            for each in made:
+                each.writer.close()
+            await asyncio.gather(*following)
+
+    assert asyncio.run(held()) == MOST_CALLS // 2
+
+
 def test_connections_beyond_their_number_are_closed(ports: tuple[int, int, int]) -> None:
     http, rpc, pid = ports
     served(http, rpc)
