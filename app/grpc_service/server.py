@@ -28,6 +28,18 @@ MILLISECONDS = 1000
 SHORTEST_PING = 10_000
 """Milliseconds between two keepalive pings of a client; one that sends three earlier is closed."""
 
+_OF_CLIENTS = ("Invalid encoding on", "ExecuteBatchError raised in core")
+"""Begin what grpcio logs as errors with a traceback, for metadata that are no UTF-8 and for answers
+whose client has left. Any client could fill the log with them."""
+
+
+def is_fault(record: logging.LogRecord) -> bool:
+    """Tell whether a record of grpcio is about more than what one client did."""
+    return not str(record.msg).startswith(_OF_CLIENTS)
+
+
+logging.getLogger("grpc._cython.cygrpc").addFilter(is_fault)
+
 
 class GrpcServer:
     """A server that was started; `port` is where it listens."""
