@@ -181,7 +181,8 @@ class ForkServer:
                 with _adopting:
                     order = {"server": self._module, "module": module, "name": name}
                     data = json.dumps(order).encode()
-                    socket.send_fds(self._control, [data], [reading, ready])
+                    with contextlib.suppress(BrokenPipeError):  # it has ended, as the reply tells
+                        socket.send_fds(self._control, [data], [reading, ready])
                     async with asyncio.timeout(WITHIN):
                         reply = await self._reply()
                 if not isinstance(reply, list) or not isinstance(reply[0], int):

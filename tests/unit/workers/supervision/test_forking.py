@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.workers.supervision.test_spares import lived, member, until
+from tests.worker_fixture import wait_until
 from workers.supervision import forking
 from workers.supervision.child import PROGRAM
 from workers.supervision.forking import ForkedProcess, ForkServer, ForkSpec, Orders
@@ -71,11 +72,14 @@ def test_a_fork_server_that_is_not_safe_ends_before_it_forks() -> None:
     asyncio.run(test())
 
 
-def test_a_fork_server_that_was_killed_is_an_error_of_the_start() -> None:
+@pytest.mark.parametrize("noticed", [False, True])
+def test_a_fork_server_that_was_killed_is_an_error_of_the_start(noticed: bool) -> None:
     async def test() -> None:
         server = await ForkServer.start(FORKS, PROGRAM)
         await server.settled()
         os.kill(server.pid, signal.SIGKILL)
+        if noticed:
+            await wait_until(lambda: not server.alive)
         ready, writing = os.pipe()
         with pytest.raises(OSError, match="nothing was forked"):
             await server.fork("tests.supervised_child", "child", writing)
