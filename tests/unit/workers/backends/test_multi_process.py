@@ -16,6 +16,7 @@ import pytest
 from models.domain.deadline import Deadline
 from models.domain.errors import (
     DeadlineExceeded,
+    Draining,
     InternalError,
     Quarantined,
     TooManyPixels,
@@ -23,7 +24,7 @@ from models.domain.errors import (
 )
 from models.domain.image import Image
 from models.domain.job import Completed, Job, Labels, Trace
-from tests.fakes import GUARD, FakeEngine, fake_job, first_sample, number_of
+from tests.fakes import GUARD, FakeEngine, Inbox, fake_job, first_sample, number_of
 from tests.pictures import as_image
 from tests.worker_fixture import ARENA, RunningWorker, encode_fake, running_worker, wait_until
 from workers.backends.multi_process import MAX_LOSSES, ProcessBackend
@@ -67,6 +68,15 @@ def run(test: Coroutine[object, object, None]) -> None:
 async def on_device(worker: RunningWorker) -> None:
     """Wait until the engine has a batch, which is after its jobs were marked as launched."""
     await wait_until(lambda: bool(worker.engine.batches))
+
+
+def refuses(worker: RunningWorker) -> bool:
+    """Return whether a worker that is stopping refuses new jobs."""
+    try:
+        worker.worker.cancel(worker.worker.submit(fake_job(), Inbox()))
+    except Draining:
+        return True
+    return False
 
 
 def test_what_a_lost_worker_had_not_answered_goes_to_its_successor() -> None:
@@ -115,8 +125,9 @@ def test_of_four_workers_one_is_lost_and_one_leaves_without_a_lost_job() -> None
             others[0].gate.shut()
             tasks = [asyncio.create_task(ours.run(fake_job(n))) for n in range(80)]
             await on_device(first)
-            leaving = asyncio.create_task(asyncio.to_thread(others[0].worker.stop))
             await wait_until(lambda: others[0].worker.load().queued_jobs > 0)
+            leaving = asyncio.create_task(asyncio.to_thread(others[0].worker.stop))
+            await wait_until(lambda: refuses(others[0]))
             others[0].gate.open()
             lost.close()
             assert [number(c) for c in await asyncio.gather(*tasks)] == list(range(80))
